@@ -1,0 +1,63 @@
+// What went wrong, on which operand, why, and what to do about it?
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace situla {
+
+/// What a caller may want to decide on. Everything else about an error is for the reader of the message.
+enum class ErrorKind {
+  failure,      ///< the operation failed; see the message
+  usage,        ///< the caller's input is wrong (option, reference, configuration line)
+  not_found,    ///< the named thing does not exist
+  exists,       ///< the named thing exists already
+  denied,       ///< permission or credentials
+  network,      ///< could not reach, or lost, the other side; trying again may help
+  corrupt,      ///< data does not match its digest, size or format
+  no_space,     ///< disk, quota or memory exhausted
+  unsupported,  ///< this kernel, build or release cannot do it; a fallback may
+  cancelled,    ///< asked to stop
+};
+
+/// An error is made once, where it happens, as verb + operand ("open /etc/x"), and each meaningful layer puts one phrase in
+/// front. It is printed once, at the boundary. No "failed to", no trailing full stop.
+class Error {
+ public:
+  Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) {}
+
+  /// "<what>: <strerror(errnum)>", with the kind that fits the errno. Capture errno in the very expression:
+  /// `return fail_errno(errno, "open " + path)`.
+  static Error from_errno(int errnum, std::string_view what);
+
+  /// Puts "<phrase>: " in front of the message.
+  Error& with_context(std::string_view phrase) &;
+  Error&& with_context(std::string_view phrase) && { return std::move(with_context(phrase)); }
+
+  /// Sets the hint unless a deeper layer, which knew more, already gave one.
+  Error& with_hint(std::string_view hint) &;
+  Error&& with_hint(std::string_view hint) && { return std::move(with_hint(hint)); }
+
+  [[nodiscard]] ErrorKind kind() const { return kind_; }
+  /// The errno it came from, or 0.
+  [[nodiscard]] int errnum() const { return errnum_; }
+  [[nodiscard]] const std::string& message() const { return message_; }
+  /// One line of advice, or empty.
+  [[nodiscard]] const std::string& hint() const { return hint_; }
+  /// The message, and "\nhint: ..." when there is one.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  ErrorKind kind_;
+  int errnum_ = 0;
+  std::string message_;
+  std::string hint_;
+};
+
+/// Name of a kind as sent over a protocol ("not_found"), and back. Unknown names become ErrorKind::failure.
+std::string_view to_string(ErrorKind kind);
+ErrorKind error_kind_from_string(std::string_view name);
+
+}  // namespace situla

@@ -1,0 +1,180 @@
+#include "common/base/text.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+namespace situla {
+namespace {
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/// Length of the valid UTF-8 sequence at the start of text, or 0. Overlong forms and surrogates are invalid (RFC 3629).
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto continues = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0U) == 0x80U; };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    if (!continues(1) || !continues(2)) return 0;
+    if (first == 0xE0 && byte(1) < 0xA0) return 0;
+    if (first == 0xED && byte(1) > 0x9F) return 0;
+    return 3;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    if (!continues(1) || !continues(2) || !continues(3)) return 0;
+    if (first == 0xF0 && byte(1) < 0x90) return 0;
+    if (first == 0xF4 && byte(1) > 0x8F) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find(separator, begin)) != std::string_view::npos; begin = end + 1)
+    pieces.push_back(text.substr(begin, end - begin));
+  pieces.push_back(text.substr(begin));
+  return pieces;
+}
+
+std::vector<std::string_view> split_nonempty(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces = split(text, separator);
+  std::erase_if(pieces, [](std::string_view piece) { return piece.empty(); });
+  return pieces;
+}
+
+std::vector<std::string_view> split_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    if (is_blank(text[begin])) {
+      ++begin;
+      continue;
+    }
+    size_t end = begin;
+    while (end < text.size() && !is_blank(text[end])) ++end;
+    words.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return words;
+}
+
+std::optional<std::pair<std::string_view, std::string_view>> cut(std::string_view text, char separator) {
+  const size_t at = text.find(separator);
+  if (at == std::string_view::npos) return std::nullopt;
+  return std::pair{text.substr(0, at), text.substr(at + 1)};
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string to_lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+std::string join(const std::vector<std::string>& pieces, std::string_view separator) {
+  std::string text;
+  for (const std::string& piece : pieces) {
+    if (&piece != pieces.data()) text += separator;
+    text += piece;
+  }
+  return text;
+}
+
+std::optional<uint64_t> parse_unsigned(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<uint64_t> parse_size(std::string_view text) {
+  static constexpr std::string_view kUnits = "kmgt";
+  const std::string lower = to_lower(trim(text));
+  const size_t digits = lower.find_first_not_of("0123456789");
+  const auto number = parse_unsigned(std::string_view(lower).substr(0, digits));
+  std::string_view unit = digits == std::string::npos ? std::string_view() : trim(std::string_view(lower).substr(digits));
+  unsigned shift = 0;
+  if (!unit.empty() && kUnits.find(unit.front()) != std::string_view::npos) {
+    shift = 10 * (static_cast<unsigned>(kUnits.find(unit.front())) + 1);
+    unit.remove_prefix(1);
+    if (unit == "ib" || unit == "b") unit = "";
+  } else if (unit == "b") {
+    unit = "";
+  }
+  if (!number || !unit.empty() || *number > (UINT64_MAX >> shift))
+    return fail(Error(ErrorKind::usage, "size '" + printable(text) + "' is not a number of bytes")
+                    .with_hint("write it as 1048576, 64MiB or 200GiB"));
+  return *number << shift;
+}
+
+std::string format_size(uint64_t bytes) {
+  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits.at(unit));
+  return buffer.data();
+}
+
+std::string shell_quote(std::string_view text) {
+  static constexpr std::string_view kSafe =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_-+=:,./";
+  if (!text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos) return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
+  }
+  return quoted + "'";
+}
+
+std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text.front());
+    const size_t length = utf8_length(text);
+    // C1 controls (U+0080..U+009F) are control sequences to some terminals.
+    const bool c1 = length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
+    if (length == 0 || c1 || first < 0x20 || first == 0x7F) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\x%02x", first);
+      shown += escape.data();
+      text.remove_prefix(1);
+      continue;
+    }
+    shown += text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  return shown;
+}
+
+std::string to_hex(const uint8_t* data, size_t size) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(2 * size);
+  for (size_t i = 0; i < size; ++i) {
+    hex += kDigits[data[i] >> 4U];
+    hex += kDigits[data[i] & 15U];
+  }
+  return hex;
+}
+
+}  // namespace situla

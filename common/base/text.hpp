@@ -1,0 +1,40 @@
+// Small questions about strings that the standard library does not answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// Pieces between separators; "a,,b" gives three pieces, "" gives one empty piece.
+std::vector<std::string_view> split(std::string_view text, char separator);
+/// The same, without empty pieces.
+std::vector<std::string_view> split_nonempty(std::string_view text, char separator);
+/// Words separated by any run of blanks, tabs or newlines.
+std::vector<std::string_view> split_words(std::string_view text);
+/// Cuts at the first separator: {before, after}; nullopt if there is none.
+std::optional<std::pair<std::string_view, std::string_view>> cut(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+std::string to_lower(std::string_view text);
+std::string join(const std::vector<std::string>& pieces, std::string_view separator);
+
+/// A whole decimal number without sign, blanks or leftovers.
+std::optional<uint64_t> parse_unsigned(std::string_view text);
+/// "64M", "2GiB", "512k", "1048576" -> bytes; binary units.
+Result<uint64_t> parse_size(std::string_view text);
+/// 1536 -> "1.5 KiB".
+std::string format_size(uint64_t bytes);
+
+/// The text in single quotes where a POSIX shell needs them; safe to paste.
+std::string shell_quote(std::string_view text);
+/// Control characters and invalid UTF-8 as \xNN, so that foreign text cannot write to a terminal or forge a log line.
+std::string printable(std::string_view text);
+
+std::string to_hex(const uint8_t* data, size_t size);
+
+}  // namespace situla

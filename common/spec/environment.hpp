@@ -1,0 +1,48 @@
+// Which variables does a process get? An ordered NAME=VALUE list in which a later definition wins.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// A small value type; order of first definition is kept. Names hold no '=' and no NUL; values hold no NUL.
+class Environment {
+ public:
+  using Entry = std::pair<std::string, std::string>;
+
+  Environment() = default;
+  /// From a NULL-terminated envp as execve(2) takes it; entries without '=' are skipped.
+  static Environment from_envp(const char* const* envp);
+  /// From NUL-separated NAME=VALUE bytes, the form of /proc/PID/environ.
+  static Environment from_block(std::string_view block);
+
+  [[nodiscard]] std::optional<std::string_view> get(std::string_view name) const;
+  [[nodiscard]] std::string get_or(std::string_view name, std::string_view fallback) const;
+  [[nodiscard]] bool has(std::string_view name) const { return get(name).has_value(); }
+  void set(std::string_view name, std::string_view value);
+  void unset(std::string_view name);
+  void merge(const Environment& other);
+
+  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] std::string block() const;                 ///< NUL-separated, NUL-terminated
+  [[nodiscard]] std::vector<std::string> strings() const;  ///< "NAME=VALUE" each
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// POSIX variable name: [A-Za-z_][A-Za-z0-9_]*.
+bool is_variable_name(std::string_view name);
+
+/// Replaces $NAME and ${NAME}; an unknown variable becomes "". Nothing else is special: no command substitution, no default
+/// values (COMPAT.md 1). `\$` gives a literal dollar sign. A '$' that starts no name stays as it is.
+std::string expand_variables(std::string_view text, const Environment& environment);
+
+}  // namespace situla

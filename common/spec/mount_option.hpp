@@ -1,0 +1,29 @@
+// What does one --container-mounts entry ask for? SRC[:DST[:FLAGS]], COMPAT.md section 1.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+struct MountOption {
+  enum class Kind { bind, tmpfs, umount };
+  Kind kind = Kind::bind;
+  std::string source;              ///< absolute or relative host path; may hold $VAR; empty for tmpfs and umount
+  std::string target;              ///< path inside the container; may hold $VAR
+  std::vector<std::string> flags;  ///< fstab option words, the defaults of COMPAT.md 1 first ("x-create=auto", "rbind", ...)
+
+  friend bool operator==(const MountOption&, const MountOption&) = default;
+
+  /// One line of enroot's fstab dialect: "SRC DST none opts" with blanks escaped as \040.
+  [[nodiscard]] std::string fstab_line() const;
+};
+
+/// Parses a whole option value, entries separated by commas, '+' in FLAGS meaning ','. Exact duplicates are dropped.
+/// Variables are not expanded here (that happens on the node, in the job's environment).
+Result<std::vector<MountOption>> parse_mount_options(std::string_view value);
+
+}  // namespace situla

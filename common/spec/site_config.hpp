@@ -1,0 +1,35 @@
+// What did the administrator decide for this node? /etc/situla/situla.toml, root-owned; unknown keys are errors.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// How an image becomes a root file system, best first. `automatic` takes the best one that works on this node.
+enum class MountKind : uint8_t { automatic, kernel, fuse, extract };
+std::string_view to_string(MountKind kind);
+
+struct SiteConfig {
+  MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
+  bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
+  bool shared_store = true;                    ///< store = "shared|off"; off: every import is private to the user
+  std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
+  std::string service_user = "situla";         ///< service_user; who the importer runs as
+  uint64_t store_quota_bytes = 0;              ///< store_quota = "200GiB"; 0: bounded by the file system
+  std::chrono::seconds image_mount_idle{600};  ///< image_mount_idle; an unused node-wide image mount is dropped after it
+  uint64_t root_tmpfs_bytes = 0;               ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
+  std::chrono::seconds import_timeout{3600};   ///< import_timeout
+  std::chrono::seconds build_timeout{120};     ///< build_timeout; namespaces, hooks and rc of one container
+
+  /// Reads the file; a missing file gives the defaults. Refuses one that is not owned by root or is writable by others.
+  static Result<SiteConfig> load(const std::string& path);
+  /// Parses text; `where` names it in errors ("/etc/situla/situla.toml:3: ...").
+  static Result<SiteConfig> parse(std::string_view text, const std::string& where);
+};
+
+}  // namespace situla
