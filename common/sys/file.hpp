@@ -1,0 +1,42 @@
+// How are files of the host read, written whole and locked?
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace situla {
+
+/// open(2) with O_CLOEXEC; the error names the path.
+Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode = 0);
+Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int flags, mode_t mode = 0);
+Result<std::string> read_all(int fd, size_t limit);
+/// Reads a file of at most limit bytes (ErrorKind::corrupt beyond).
+Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);
+Result<void> write_all(int fd, std::string_view bytes);
+/// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
+Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode);
+Result<void> make_directories(const std::string& path, mode_t mode);
+/// Removes a tree without following links or crossing mounts; makes directories accessible first. Missing is success.
+Result<void> remove_tree(const std::string& path);
+
+/// flock(2) on a file; released with the object, also when the process dies.
+class FileLock {
+ public:
+  enum class Kind { shared, exclusive };
+  /// Waits at most `time`; ErrorKind::failure when somebody else holds it that long (the caller adds who and why).
+  static Result<FileLock> acquire(const std::string& path, Kind kind, std::chrono::milliseconds time);
+  static Result<FileLock> acquire(UniqueFd fd, Kind kind, std::chrono::milliseconds time, std::string_view operand);
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace situla

@@ -1,0 +1,30 @@
+// Who is this process, and how does it become somebody else for good?
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+struct Identity {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;  ///< supplementary groups
+};
+
+/// setgroups, setresgid, setresuid, then verifies that nothing of the old identity is left and that it cannot come back;
+/// capabilities are gone when uid != 0. For a single-threaded process. Afterwards the process is the user for good.
+Result<void> become(const Identity& identity);
+/// Empties the capability sets and the bounding set, sets no_new_privs.
+Result<void> drop_all_capabilities();
+Result<void> set_no_new_privileges();
+/// Drops everything from the bounding set (the current sets stay).
+Result<void> drop_bounding_set();
+/// From getpwnam(3)/getgrouplist(3). ErrorKind::not_found with a hint.
+Result<Identity> identity_of_user(const std::string& name);
+
+}  // namespace situla

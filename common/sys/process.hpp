@@ -1,0 +1,73 @@
+// How are helper processes started, watched and ended? Move-only children with a pidfd; nothing is ever killed by number.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace situla {
+
+/// How a child ended: an exit code, or a signal.
+struct ExitStatus {
+  int code = 0;    ///< exit code when signal == 0
+  int signal = 0;  ///< terminating signal or 0
+  [[nodiscard]] bool success() const { return code == 0 && signal == 0; }
+  [[nodiscard]] std::string text() const;  ///< "exited with return code 3", "was killed by SIGKILL"
+};
+
+/// A child of this process. The destructor kills (SIGKILL) and reaps it unless it was waited for or released.
+class Child {
+ public:
+  Child() = default;
+  Child(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)) {}
+  Child& operator=(Child&& other) noexcept;
+  ~Child();
+
+  [[nodiscard]] explicit operator bool() const { return pid_ > 0; }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  /// Readable when the child has ended. -1 on kernels without pidfd_open (< 5.3).
+  [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+  Result<ExitStatus> wait();
+  /// nullopt: still running after the time.
+  Result<std::optional<ExitStatus>> wait_for(std::chrono::milliseconds time);
+  Result<void> signal(int number) const;
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+};
+
+/// What a spawned program gets. Everything else is closed or reset: fds (close_range), signal mask and dispositions,
+/// oom_score_adj is set to 0, stdin/stdout/stderr are /dev/null unless mapped.
+struct SpawnOptions {
+  std::string program;                    ///< absolute path
+  std::vector<std::string> arguments;     ///< argv, [0] included
+  std::vector<std::string> environment;   ///< exactly this, "NAME=VALUE"
+  std::vector<std::pair<int, int>> fds;   ///< {descriptor here, number in the child}; all others are closed
+  std::string directory = "/";            ///< working directory
+  bool die_with_parent = true;            ///< PR_SET_PDEATHSIG SIGKILL
+  bool new_session = false;               ///< setsid(2)
+};
+/// vfork-free fork + exec for any process, multi-threaded ones included: all memory is prepared before the fork and only
+/// async-signal-safe calls are made after it. An exec failure is reported here, as an error.
+Result<Child> spawn(const SpawnOptions& options);
+
+/// fork(2) for a single-threaded process with a pidfd; returns an empty Child in the child.
+Result<Child> fork_child();
+/// In the new child, before exec: closes all descriptors >= first except those in `keep` (sorted not required).
+void close_other_fds(int first, const std::vector<int>& keep);
+/// Opens a pidfd (pidfd_open(2)) for somebody else's process.
+Result<UniqueFd> open_pidfd(pid_t pid);
+Result<void> signal_pidfd(int pidfd, int number);
+/// Empty signal mask, default dispositions: what a spawned program expects.
+void reset_signals();
+
+}  // namespace situla
