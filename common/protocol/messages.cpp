@@ -1,0 +1,154 @@
+#include "common/protocol/messages.hpp"
+
+#include "common/base/codec.hpp"
+
+namespace situla {
+namespace {
+
+// Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
+constexpr uint32_t kVersion = 0x53490001;
+constexpr size_t kMaxTextBytes = 12288;
+constexpr uint32_t kMaxGroups = 65536;
+
+std::string_view cut_text(std::string_view text) { return text.substr(0, kMaxTextBytes); }
+
+void put_token(Encoder& out, const StepToken& token) {
+  for (const uint8_t byte : token) out.u8(byte);
+}
+StepToken get_token(Decoder& in) {
+  StepToken token{};
+  for (uint8_t& byte : token) byte = in.u8();
+  return token;
+}
+
+struct Put {
+  Encoder& out;
+  void operator()(const Join& m) const {
+    put_token(out, m.token);
+    out.text(cut_text(m.directory));
+  }
+  void operator()(const Joined& m) const { out.text(cut_text(m.workdir)); }
+  void operator()(const Note& m) const {
+    out.u8(static_cast<uint8_t>(m.level));
+    out.text(cut_text(m.text));
+  }
+  void operator()(const Failure& m) const {
+    out.text(to_string(m.kind));
+    out.text(cut_text(m.text));
+    out.text(cut_text(m.hint));
+  }
+  void operator()(const ImportDone& m) const {
+    for (const uint8_t byte : m.digest.bytes()) out.u8(byte);
+    out.text(cut_text(m.variant));
+  }
+  void operator()(const MapsWanted& m) const { out.u8(m.remap_root ? 1 : 0); }
+  void operator()(const MapsWritten&) const {}
+  void operator()(const Ready& m) const {
+    out.text(cut_text(m.workdir));
+    out.text(cut_text(m.scratch_path));
+    out.u8(m.stays ? 1 : 0);
+  }
+  void operator()(const Finish&) const {}
+  void operator()(const Finished&) const {}
+};
+
+LogLevel level_of(uint8_t value) { return value <= 3 ? static_cast<LogLevel>(value) : LogLevel::info; }
+
+Message get(uint32_t index, Decoder& in) {
+  switch (index) {
+    case 0: {
+      Join m;
+      m.token = get_token(in);
+      m.directory = in.text();
+      return m;
+    }
+    case 1: return Joined{std::string(in.text())};
+    case 2: {
+      Note m;
+      m.level = level_of(in.u8());
+      m.text = in.text();
+      return m;
+    }
+    case 3: {
+      Failure m;
+      m.kind = error_kind_from_string(in.text());
+      m.text = in.text();
+      m.hint = in.text();
+      return m;
+    }
+    case 4: {
+      std::array<uint8_t, Digest::kBytes> bytes{};
+      for (uint8_t& byte : bytes) byte = in.u8();
+      return ImportDone{Digest(bytes), std::string(in.text())};
+    }
+    case 5: return MapsWanted{in.u8() != 0};
+    case 6: return MapsWritten{};
+    case 7: {
+      Ready m;
+      m.workdir = in.text();
+      m.scratch_path = in.text();
+      m.stays = in.u8() != 0;
+      return m;
+    }
+    case 8: return Finish{};
+    default: return Finished{};
+  }
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  Encoder out;
+  out.u32(kVersion);
+  out.u32(static_cast<uint32_t>(message.index()));
+  std::visit(Put{out}, message);
+  return out.take();
+}
+
+Result<Message> decode(std::string_view bytes) {
+  Decoder in(bytes);
+  const uint32_t version = in.u32();
+  const uint32_t index = in.u32();
+  if (!in.ok() || version != kVersion || index >= std::variant_size_v<Message>)
+    return fail(Error(ErrorKind::corrupt, "message of an unknown kind or version")
+                    .with_hint("the plugin and the programs under libexec must come from the same release"));
+  Message message = get(index, in);
+  if (!in.finished()) return fail(ErrorKind::corrupt, "message of a wrong length");
+  return message;
+}
+
+std::string encode_step_request(const StepRequest& request) {
+  Encoder out;
+  out.u32(kVersion);
+  out.u32(request.job_id);
+  out.u32(request.step_id);
+  out.u32(request.uid);
+  out.u32(request.gid);
+  out.u32(static_cast<uint32_t>(request.groups.size()));
+  for (const uint32_t group : request.groups) out.u32(group);
+  out.u8(request.needs_import ? 1 : 0);
+  out.u8(request.use_squashfuse ? 1 : 0);
+  put_token(out, request.token);
+  out.text(request.spec);
+  return out.take();
+}
+
+Result<StepRequest> decode_step_request(std::string_view bytes) {
+  Decoder in(bytes);
+  StepRequest request;
+  if (in.u32() != kVersion) return fail(ErrorKind::corrupt, "step request of another release");
+  request.job_id = in.u32();
+  request.step_id = in.u32();
+  request.uid = in.u32();
+  request.gid = in.u32();
+  const uint32_t groups = in.u32();
+  for (uint32_t i = 0; i < groups && groups <= kMaxGroups && in.ok(); ++i) request.groups.push_back(in.u32());
+  request.needs_import = in.u8() != 0;
+  request.use_squashfuse = in.u8() != 0;
+  request.token = get_token(in);
+  request.spec = in.text();
+  if (!in.finished()) return fail(ErrorKind::corrupt, "step request of a wrong length");
+  return request;
+}
+
+}  // namespace situla
