@@ -1,0 +1,177 @@
+#include "common/spec/site_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include "common/base/text.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 20U;
+
+constexpr std::array<std::pair<std::string_view, MountKind>, 4> kMountNames = {{{"auto", MountKind::automatic},
+                                                                                {"kernel", MountKind::kernel},
+                                                                                {"fuse", MountKind::fuse},
+                                                                                {"extract", MountKind::extract}}};
+
+// Each setter returns what the key wants when the value is not it, or "" when it was taken.
+using Setter = std::function<std::string(const toml::node&, SiteConfig&)>;
+
+Setter boolean(bool SiteConfig::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    if (!value.is_boolean()) return "true or false";
+    config.*field = value.as_boolean()->get();
+    return "";
+  };
+}
+
+Setter size(uint64_t SiteConfig::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    constexpr const char* kWanted = "a size such as \"64MiB\", or 0";
+    if (value.is_string()) {
+      const Result<uint64_t> bytes = parse_size(value.as_string()->get());
+      if (!bytes) return kWanted;
+      config.*field = *bytes;
+    } else if (value.is_integer() && value.as_integer()->get() >= 0) {
+      config.*field = static_cast<uint64_t>(value.as_integer()->get());
+    } else {
+      return kWanted;
+    }
+    return "";
+  };
+}
+
+Setter seconds(std::chrono::seconds SiteConfig::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    constexpr int64_t kOneYear = 365L * 24 * 3600;
+    if (!value.is_integer() || value.as_integer()->get() < 1 || value.as_integer()->get() > kOneYear)
+      return "a number of seconds, at least 1";
+    config.*field = std::chrono::seconds(value.as_integer()->get());
+    return "";
+  };
+}
+
+std::string set_mount(const toml::node& value, SiteConfig& config) {
+  for (const auto& [name, kind] : kMountNames)
+    if (value.is_string() && value.as_string()->get() == name) {
+      config.mount = kind;
+      return "";
+    }
+  return R"("auto", "kernel", "fuse" or "extract")";
+}
+
+std::string set_store(const toml::node& value, SiteConfig& config) {
+  const std::string text = value.is_string() ? value.as_string()->get() : "";
+  if (text != "shared" && text != "off") return R"("shared" or "off")";
+  config.shared_store = text == "shared";
+  return "";
+}
+
+std::string set_store_path(const toml::node& value, SiteConfig& config) {
+  const std::string text = value.is_string() ? value.as_string()->get() : "";
+  if (!text.starts_with('/')) return "an absolute path";
+  config.store_path = text;
+  return "";
+}
+
+std::string set_service_user(const toml::node& value, SiteConfig& config) {
+  const std::string text = value.is_string() ? value.as_string()->get() : "";
+  // The service user exists so that nothing from a registry is parsed with privilege.
+  if (text.empty() || text == "root") return "the name of a user other than root";
+  config.service_user = text;
+  return "";
+}
+
+struct Key {
+  std::string_view name;
+  Setter set;
+};
+
+/// The one list of what the file may hold.
+std::array<Key, 10> keys() {
+  return {{
+      {"mount", set_mount},
+      {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
+      {"store", set_store},
+      {"store_path", set_store_path},
+      {"service_user", set_service_user},
+      {"store_quota", size(&SiteConfig::store_quota_bytes)},
+      {"image_mount_idle", seconds(&SiteConfig::image_mount_idle)},
+      {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
+      {"import_timeout", seconds(&SiteConfig::import_timeout)},
+      {"build_timeout", seconds(&SiteConfig::build_timeout)},
+  }};
+}
+
+std::string at(const std::string& where, const toml::source_region& source) {
+  return where + ":" + std::to_string(source.begin.line);
+}
+
+Result<std::string> read_to_end(int fd, const std::string& path) {
+  std::string content;
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    const ssize_t count = read(fd, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno(errno, "read " + path);
+    if (count == 0) return content;
+    content.append(buffer.data(), static_cast<size_t>(count));
+    if (content.size() > kMaxFileBytes) return fail(ErrorKind::corrupt, "read " + path + ": larger than 1 MiB");
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(MountKind kind) {
+  for (const auto& [name, value] : kMountNames)
+    if (value == kind) return name;
+  return "auto";
+}
+
+Result<SiteConfig> SiteConfig::load(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd && errno == ENOENT) return SiteConfig{};
+  if (!fd) return fail_errno(errno, "open " + path);
+  struct stat status {};
+  if (fstat(fd.get(), &status) != 0) return fail_errno(errno, "stat " + path);
+  if (!S_ISREG(status.st_mode)) return fail(ErrorKind::usage, path + " is not a regular file");
+  if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return fail(
+        Error(ErrorKind::denied, path + " decides what runs with privilege, but others than root can write to it")
+            .with_hint("chown root " + shell_quote(path) + " && chmod 644 " + shell_quote(path)));
+  TRY_ASSIGN(const std::string text, read_to_end(fd.get(), path));
+  return parse(text, path);
+}
+
+Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& where) {
+  const toml::parse_result table = toml::parse(text);
+  if (!table)
+    return fail(ErrorKind::usage, at(where, table.error().source()) + ": " + std::string(table.error().description()));
+  SiteConfig config;
+  const std::array<Key, 10> known = keys();
+  for (const auto& [name, value] : table.table()) {
+    const std::string line = at(where, value.source());
+    const auto* key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == name.str(); });
+    if (key == known.end()) {
+      std::vector<std::string> names;
+      for (const Key& k : known) names.emplace_back(k.name);
+      return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(name.str()) + "\"")
+                      .with_hint("known keys: " + join(names, ", ")));
+    }
+    if (const std::string wanted = key->set(value, config); !wanted.empty())
+      return fail(ErrorKind::usage, line + ": " + std::string(key->name) + " must be " + wanted);
+  }
+  return config;
+}
+
+}  // namespace situla
