@@ -1,0 +1,145 @@
+#include "common/spec/site_config.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+
+TEST_CASE("an empty situla.toml gives the defaults") {
+  const auto config = SiteConfig::parse("", "situla.toml");
+  REQUIRE(config);
+  CHECK(config->mount == MountKind::automatic);
+  CHECK_FALSE(config->kernel_mount_user_images);
+  CHECK(config->shared_store);
+  CHECK(config->store_path == "/var/lib/situla");
+  CHECK(config->service_user == "situla");
+  CHECK(config->import_timeout == std::chrono::hours(1));
+}
+
+TEST_CASE("every key of situla.toml is understood") {
+  const auto config = SiteConfig::parse(R"(
+# a comment
+mount = "fuse"
+kernel_mount_user_images = true
+store = "off"
+store_path = "/scratch/situla"
+service_user = "images"
+store_quota = "200GiB"
+image_mount_idle = 5
+root_tmpfs = 1048576
+import_timeout = 60
+build_timeout = 30
+)",
+                                        "situla.toml");
+  REQUIRE(config);
+  CHECK(config->mount == MountKind::fuse);
+  CHECK(config->kernel_mount_user_images);
+  CHECK_FALSE(config->shared_store);
+  CHECK(config->store_path == "/scratch/situla");
+  CHECK(config->service_user == "images");
+  CHECK(config->store_quota_bytes == uint64_t{200} << 30U);
+  CHECK(config->image_mount_idle == std::chrono::seconds(5));
+  CHECK(config->root_tmpfs_bytes == 1048576);
+  CHECK(config->import_timeout == std::chrono::seconds(60));
+  CHECK(config->build_timeout == std::chrono::seconds(30));
+}
+
+TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  for (const Case& c : {
+           Case{"mount = \"auto\"\nmuont = \"auto\"\n", "s.toml:2: unknown key \"muont\""},
+           Case{"[store]\npath = \"/x\"\n", "s.toml:1: store must be \"shared\" or \"off\""},
+           Case{"mount = \"loop\"", "s.toml:1: mount must be \"auto\", \"kernel\", \"fuse\" or \"extract\""},
+           Case{"mount = 1", "s.toml:1: mount must be"},
+           Case{"kernel_mount_user_images = \"yes\"", "must be true or false"},
+           Case{"store_path = \"images\"", "store_path must be an absolute path"},
+           Case{"service_user = \"root\"", "must be the name of a user other than root"},
+           Case{"service_user = \"\"", "must be the name of a user other than root"},
+           Case{"store_quota = -1", "store_quota must be a size"},
+           Case{"store_quota = \"lots\"", "store_quota must be a size"},
+           Case{"import_timeout = 0", "import_timeout must be a number of seconds"},
+           Case{"import_timeout = \"1h\"", "import_timeout must be a number of seconds"},
+           Case{"mount = ", "s.toml:1: "},
+           Case{"mount = \"auto\"\nmount = \"fuse\"\n", "s.toml:2: "},
+       }) {
+    INFO(c.text);
+    const auto config = SiteConfig::parse(c.text, "s.toml");
+    REQUIRE_FALSE(config);
+    CHECK(config.error().kind() == ErrorKind::usage);
+    CHECK_THAT(config.error().message(), Catch::Contains(c.message));
+  }
+}
+
+TEST_CASE("the names of the mount kinds go both ways") {
+  for (const MountKind kind : {MountKind::automatic, MountKind::kernel, MountKind::fuse, MountKind::extract}) {
+    const auto config = SiteConfig::parse("mount = \"" + std::string(to_string(kind)) + "\"", "x");
+    REQUIRE(config);
+    CHECK(config->mount == kind);
+  }
+}
+
+TEST_CASE("a missing situla.toml is no error; one that others can write to is refused") {
+  const test::TempDir dir;
+  CHECK(SiteConfig::load(dir / "missing.toml"));
+
+  const std::string path = dir.write("situla.toml", "mount = \"kernel\"\n");
+  REQUIRE(chmod(path.c_str(), 0666) == 0);
+  const auto writable = SiteConfig::load(path);
+  REQUIRE_FALSE(writable);
+  CHECK(writable.error().kind() == ErrorKind::denied);
+  CHECK_FALSE(writable.error().hint().empty());
+
+  REQUIRE(chmod(path.c_str(), 0644) == 0);
+  const auto owned = SiteConfig::load(path);
+  CHECK(owned.has_value() == (geteuid() == 0));
+  if (owned) CHECK(owned->mount == MountKind::kernel);
+
+  CHECK_FALSE(SiteConfig::load(dir.path()));
+}
+
+TEST_CASE("a situla.toml that belongs to another user is refused") {
+  if (geteuid() != 0) return;  // an ordinary user's file is covered by the case above
+  const test::TempDir dir;
+  const std::string path = dir.write("situla.toml", "");
+  REQUIRE(chmod(path.c_str(), 0644) == 0);
+  REQUIRE(chown(path.c_str(), 1000, 1000) == 0);
+  REQUIRE_FALSE(SiteConfig::load(path));
+}
+
+TEST_CASE("the sample configuration that is installed is valid and changes nothing") {
+  const std::string sample = test::slurp(SITULA_SOURCE_DIR "/conf/situla.toml");
+  const auto as_shipped = SiteConfig::parse(sample, "conf/situla.toml");
+  REQUIRE(as_shipped);
+
+  // Every commented key, taken out of its comment, is a known key and says its own default.
+  std::string uncommented;
+  for (size_t at = 0; at < sample.size();) {
+    size_t end = sample.find('\n', at);
+    if (end == std::string::npos) end = sample.size();
+    std::string line = sample.substr(at, end - at);
+    if (line.size() > 1 && line[0] == '#' && line[1] != ' ' && line.find(" = ") != std::string::npos) line.erase(0, 1);
+    uncommented += line + "\n";
+    at = end + 1;
+  }
+  const auto full = SiteConfig::parse(uncommented, "conf/situla.toml");
+  REQUIRE(full);
+  const SiteConfig defaults;
+  CHECK(uncommented != sample);
+  CHECK(full->mount == defaults.mount);
+  CHECK(full->kernel_mount_user_images == defaults.kernel_mount_user_images);
+  CHECK(full->shared_store == defaults.shared_store);
+  CHECK(full->store_path == defaults.store_path);
+  CHECK(full->service_user == defaults.service_user);
+  CHECK(full->store_quota_bytes == defaults.store_quota_bytes);
+  CHECK(full->image_mount_idle == defaults.image_mount_idle);
+  CHECK(full->root_tmpfs_bytes == defaults.root_tmpfs_bytes);
+  CHECK(full->import_timeout == defaults.import_timeout);
+  CHECK(full->build_timeout == defaults.build_timeout);
+}
