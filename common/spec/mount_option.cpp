@@ -1,0 +1,91 @@
+#include "common/spec/mount_option.hpp"
+
+#include <algorithm>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+Error invalid(std::string_view entry, std::string_view reason) {
+  return Error(ErrorKind::usage, "invalid mount '" + printable(entry) + "': " + std::string(reason))
+      .with_hint("write mounts as SRC[:DST[:FLAGS]], for example /data:/data:ro");
+}
+
+/// A '$' is let through: the variable is expanded on the node, and what it gives is checked there.
+bool is_path(std::string_view text) { return !text.empty() && std::string_view("/.$").find(text[0]) != std::string_view::npos; }
+
+Result<MountOption::Kind> kind_of_source(std::string_view entry, std::string_view source) {
+  if (is_path(source)) return MountOption::Kind::bind;
+  if (source == "tmpfs") return MountOption::Kind::tmpfs;
+  if (source == "umount") return MountOption::Kind::umount;
+  return fail(invalid(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\""));
+}
+
+std::vector<std::string> default_flags(MountOption::Kind kind) {
+  switch (kind) {
+    case MountOption::Kind::bind: return {"x-create=auto", "rbind"};
+    case MountOption::Kind::tmpfs: return {"x-create=dir"};
+    case MountOption::Kind::umount: return {"x-detach"};
+  }
+  return {};
+}
+
+Result<MountOption> parse_entry(std::string_view entry) {
+  const auto source_and_rest = cut(entry, ':');
+  const std::string_view source = source_and_rest ? source_and_rest->first : entry;
+  std::string_view target = source;
+  std::string_view flags;
+  if (source_and_rest) {
+    const auto target_and_flags = cut(source_and_rest->second, ':');
+    target = target_and_flags ? target_and_flags->first : source_and_rest->second;
+    if (target_and_flags) flags = target_and_flags->second;
+  }
+  if (source.empty()) return fail(invalid(entry, "the source is empty"));
+  if (target.empty()) return fail(invalid(entry, "the target is empty"));
+
+  MountOption option;
+  TRY_ASSIGN(option.kind, kind_of_source(entry, source));
+  if (!is_path(target)) return fail(invalid(entry, "the target must be a relative path or an absolute path"));
+  if (option.kind == MountOption::Kind::bind) option.source = source;
+  option.target = target;
+  option.flags = default_flags(option.kind);
+  for (const std::string_view flag : split_nonempty(flags, '+')) option.flags.emplace_back(flag);
+  return option;
+}
+
+/// getmntent(3): blanks, newlines and backslashes in a field are written as octal escapes.
+std::string escape_field(std::string_view field) {
+  std::string escaped;
+  for (const char c : field) {
+    switch (c) {
+      case ' ': escaped += "\\040"; break;
+      case '\t': escaped += "\\011"; break;
+      case '\n': escaped += "\\012"; break;
+      case '\\': escaped += "\\134"; break;
+      default: escaped += c;
+    }
+  }
+  return escaped;
+}
+
+}  // namespace
+
+std::string MountOption::fstab_line() const {
+  const std::string_view shown_source = kind == Kind::bind ? std::string_view(source) : kind == Kind::tmpfs ? "tmpfs" : "none";
+  const std::string_view type = kind == Kind::tmpfs ? "tmpfs" : "none";
+  return escape_field(shown_source) + " " + escape_field(target) + " " + std::string(type) + " " +
+         escape_field(join(flags, ","));
+}
+
+Result<std::vector<MountOption>> parse_mount_options(std::string_view value) {
+  std::vector<MountOption> options;
+  for (const std::string_view entry : split(value, ',')) {
+    if (entry.find('\0') != std::string_view::npos) return fail(invalid(entry, "it holds a NUL byte"));
+    TRY_ASSIGN(MountOption option, parse_entry(entry));
+    if (std::find(options.begin(), options.end(), option) == options.end()) options.push_back(std::move(option));
+  }
+  return options;
+}
+
+}  // namespace situla
