@@ -1,0 +1,47 @@
+"""debian: Debian 12 as debootstrap's minbase makes it, one layer. Tags 12, 12-zstd, 12-v2s2."""
+
+import os
+import shutil
+import subprocess
+
+import tiny
+from layers import DOCKER, OCI
+
+CONFIG = {"Env": [tiny.PATH], "Cmd": ["bash"], "Labels": {"org.opencontainers.image.title": "debian"}}
+TAGS = {"12": ("gzip", OCI), "12-zstd": ("zstd", OCI), "12-v2s2": ("gzip", DOCKER)}
+
+
+def mirror():
+    """The archive this machine installs from, as apt knows it; [] leaves the choice to debootstrap."""
+    listing = subprocess.run(["apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(SITE)", "Created-By: Packages"],
+                             check=False, capture_output=True, text=True).stdout
+    sites = [line.split()[2] for line in listing.splitlines() if line.startswith("bookworm main ")]
+    return sites[:1]
+
+
+def rootfs(store):
+    """The unpacked tree, made once and kept: other images build on it."""
+    root = os.path.join(store.scratch, "debian-rootfs")
+    if not os.path.exists(root):
+        partial = root + ".partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        subprocess.run(["debootstrap", "--variant=minbase", "bookworm", partial] + mirror(), check=True,
+                       env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"), stdout=2)
+        for leftover in ("var/cache/apt/archives", "var/lib/apt/lists", "var/log"):
+            for base, _, files in os.walk(os.path.join(partial, leftover)):
+                for name in files:
+                    os.unlink(os.path.join(base, name))
+        with open(os.path.join(partial, "etc/hostname"), "w", encoding="ascii") as out:
+            out.write("localhost\n")
+        os.rename(partial, root)
+    return root
+
+
+def build(store):
+    layer = store.layer()
+    root = rootfs(store)
+    # debootstrap makes device nodes; an image has an empty /dev, as registries have them.
+    devices = {os.path.join("dev", name) for name in os.listdir(os.path.join(root, "dev"))}
+    layer.tree(root, devices)
+    made = store.variants("debian", [layer.close()], CONFIG, TAGS)
+    store.tag("debian", "latest", made["12"][0]["digest"])

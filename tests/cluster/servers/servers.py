@@ -1,0 +1,50 @@
+"""The lab's small servers: the token server of token.test, a registry that misbehaves on demand, and one with a stranger's certificate.
+
+    servers.py LABSTATE        (LABSTATE: build/lab, with tls/ and images/)
+
+Each listens with TLS on port 443 of its own loopback address (see lab_hosts in lib/common.sh).
+"""
+
+import ssl
+import sys
+import threading
+from http.server import ThreadingHTTPServer
+
+from fault import FaultRegistry
+from token_server import TokenServer
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, address, handler, certificate, key):
+        super().__init__((address, 443), handler)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate, key)
+
+    def finish_request(self, request, client_address):
+        # The handshake happens in the connection's own thread: a client that stalls must not stop the others.
+        request.settimeout(60)
+        try:
+            with self.context.wrap_socket(request, server_side=True) as connection:
+                self.RequestHandlerClass(connection, client_address, self)
+        except (OSError, ssl.SSLError) as error:
+            print(f"{self.server_address[0]}: {error}", file=sys.stderr, flush=True)
+
+
+def main():
+    state = sys.argv[1]
+    tls = state + "/tls/"
+    servers = [
+        Server("127.0.0.5", TokenServer.configured(tls), tls + "server.crt", tls + "server.key"),
+        Server("127.0.0.6", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
+        Server("127.0.0.7", FaultRegistry.configured(state), tls + "stranger.crt", tls + "stranger.key"),
+    ]
+    for server in servers[1:]:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    servers[0].serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Who may pull what from token.test? Answers https://auth-token.test/token with signed tokens.
+
+Repositories under public/ need no credentials; every other one needs basic credentials of tls/htpasswd's user. A token names exactly
+the scope that was asked for and lives for five minutes. The scope "private/..." is granted to nobody: the token is valid, but empty.
+"""
+
+import base64
+import json
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+USER, PASSWORD = "alice", "secret"  # documented in tests/cluster/README.md
+
+
+class TokenServer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    key = chain = None
+
+    @classmethod
+    def configured(cls, tls):
+        with open(tls + "token.key", encoding="ascii") as stream:
+            cls.key = stream.read()
+        with open(tls + "token.crt", "rb") as stream:
+            certificate = x509.load_pem_x509_certificate(stream.read())
+        cls.chain = [base64.b64encode(certificate.public_bytes(Encoding.DER)).decode()]
+        return cls
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        query = urllib.parse.parse_qs(url.query)
+        if url.path != "/token" or query.get("service") != ["token.test"]:
+            return self.answer(404, {"details": "no such token service"})
+        given = self.headers.get("Authorization")
+        expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if given and given != expected:
+            return self.answer(401, {"details": "incorrect username or password"})
+        access = []
+        for scope in query.get("scope", []):
+            kind, name, actions = scope.split(":", 2)
+            if name.startswith("private/") or (not given and not name.startswith("public/")):
+                continue
+            access.append({"type": kind, "name": name, "actions": [a for a in actions.split(",") if a == "pull"]})
+        if query.get("scope") and not access and not given:
+            return self.answer(401, {"details": "unauthorized"})
+        now = int(time.time())
+        claims = {"iss": "lab", "sub": USER if given else "", "aud": "token.test", "exp": now + 300, "nbf": now - 10, "iat": now,
+                  "jti": str(now), "access": access}
+        token = jwt.encode(claims, self.key, algorithm="RS256", headers={"x5c": self.chain})
+        return self.answer(200, {"token": token, "expires_in": 300})
+
+    def answer(self, status, document):
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if status == 401:
+            self.send_header("WWW-Authenticate", 'Basic realm="auth-token.test"')
+        self.end_headers()
+        self.wfile.write(body)
