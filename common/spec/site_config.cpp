@@ -161,11 +161,12 @@ Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& w
   const std::array<Key, 10> known = keys();
   for (const auto& [name, value] : table.table()) {
     const std::string line = at(where, value.source());
-    const auto* key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == name.str(); });
+    const std::string_view written = name.str();
+    const auto* key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == written; });
     if (key == known.end()) {
       std::vector<std::string> names;
       for (const Key& k : known) names.emplace_back(k.name);
-      return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(name.str()) + "\"")
+      return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(written) + "\"")
                       .with_hint("known keys: " + join(names, ", ")));
     }
     if (const std::string wanted = key->set(value, config); !wanted.empty())
