@@ -74,6 +74,7 @@ enter_root() {
 # What each machine has for itself: /proc, /sys, /dev, /run, /tmp. $1 is the root to put them in ("" for the present one).
 node_mounts() {
   local root=$1 nodes
+  [ -n "$root" ] || umount -l /run /tmp /proc
   mount -t tmpfs -o mode=755,nosuid run "$root/run"
   mkdir -m 1777 "$root/run/lock"
   mount -t tmpfs -o mode=1777 tmp "$root/tmp"
