@@ -1,0 +1,166 @@
+#include "common/spec/image_reference.hpp"
+
+#include <algorithm>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::string_view kScheme = "docker://";
+constexpr std::string_view kHub = "registry-1.docker.io";
+constexpr std::string_view kOfficial = "library/";
+
+constexpr std::string_view kLower = "abcdefghijklmnopqrstuvwxyz0123456789";
+constexpr std::string_view kUpper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+bool made_of(std::string_view text, std::string_view more, bool upper) {
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    return kLower.find(c) != std::string_view::npos || more.find(c) != std::string_view::npos ||
+           (upper && kUpper.find(c) != std::string_view::npos);
+  });
+}
+
+bool is_hub(std::string_view registry) {
+  return registry == "docker.io" || registry == "index.docker.io" || registry == kHub;
+}
+
+/// COMPAT.md 3: a first component with a '.' or a ':' is a registry. "localhost" has neither and can be nothing else.
+bool looks_like_registry(std::string_view component) {
+  return component.find_first_of(".:") != std::string_view::npos || component == "localhost";
+}
+
+Error invalid(std::string_view whole, const std::string& why) {
+  return {ErrorKind::usage, "invalid image reference '" + printable(whole) + "': " + why};
+}
+
+/// host, host:port or [v6]:port. Anything else would let a name reach into the path or the authority of the request.
+bool valid_registry(std::string_view registry) {
+  std::string_view host = registry;
+  if (registry.starts_with('[')) {
+    const size_t end = registry.find(']');
+    if (end == std::string_view::npos || !made_of(registry.substr(1, end - 1), "ABCDEF:.", false)) return false;
+    host = registry.substr(end + 1);
+    return end > 1 && (host.empty() || (host[0] == ':' && parse_unsigned(host.substr(1)).value_or(65536) < 65536));
+  }
+  if (const auto parts = cut(registry, ':')) {
+    if (parse_unsigned(parts->second).value_or(65536) > 65535) return false;
+    host = parts->first;
+  }
+  return !host.empty() && host[0] != '-' && made_of(host, ".-_", true);
+}
+
+Result<void> check_repository(std::string_view repository, std::string_view whole) {
+  if (repository.empty()) return fail(invalid(whole, "no image name"));
+  if (repository.find_first_of(kUpper) != std::string_view::npos)
+    return fail(invalid(whole, "the image name '" + printable(repository) + "' has upper-case letters")
+                    .with_hint("image names are lower case; only tags may have capitals"));
+  if (repository.size() > 255) return fail(invalid(whole, "the image name is longer than 255 characters"));
+  for (const std::string_view component : split(repository, '/')) {
+    if (component.empty()) return fail(invalid(whole, "the image name has an empty component"));
+    const bool edges = kLower.find(component.front()) != std::string_view::npos &&
+                       kLower.find(component.back()) != std::string_view::npos;
+    if (!edges || !made_of(component, "._-", false))
+      return fail(invalid(whole, "'" + printable(component) + "' is not a valid part of an image name"));
+  }
+  return {};
+}
+
+Result<void> check_tag(std::string_view tag, std::string_view whole) {
+  const bool good = !tag.empty() && tag.size() <= 128 && tag.front() != '.' && tag.front() != '-' && made_of(tag, "._-", true);
+  if (!good) return fail(invalid(whole, "'" + printable(tag) + "' is not a valid tag"));
+  return {};
+}
+
+/// Takes "@sha256:..." (or enroot's older ":sha256:...") off the end.
+Result<std::optional<Digest>> take_digest(std::string_view& rest, std::string_view whole) {
+  size_t at = rest.rfind('@');
+  // `user@registry:5000` ends in something with a colon too: only a known or plausible algorithm name makes a digest.
+  const auto algorithm = [&](size_t from) { return cut(rest.substr(from + 1), ':'); };
+  const bool digest_like = at != std::string_view::npos && algorithm(at) && algorithm(at)->first.starts_with("sha");
+  if (!digest_like || algorithm(at)->first.find_first_of("./#") != std::string_view::npos) {
+    at = rest.rfind(":sha256:");
+    if (at == std::string_view::npos) return std::nullopt;
+  }
+  auto digest = Digest::parse(rest.substr(at + 1));
+  if (!digest) return fail(invalid(whole, digest.error().message()).with_hint(digest.error().hint()));
+  rest = rest.substr(0, at);
+  return *digest;
+}
+
+}  // namespace
+
+Result<ImageReference> ImageReference::parse(std::string_view text) {
+  ImageReference reference;
+  std::string_view rest = text;
+  if (rest.starts_with(kScheme)) {
+    rest.remove_prefix(kScheme.size());
+  } else if (rest.find("://") != std::string_view::npos) {
+    return fail(invalid(text, "unknown scheme '" + printable(rest.substr(0, rest.find("://"))) + "'")
+                    .with_hint("write docker://IMAGE, or only IMAGE"));
+  }
+  TRY_ASSIGN(reference.digest, take_digest(rest, text));
+  if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
+    reference.user = rest.substr(0, at);
+    rest.remove_prefix(at + 1);
+    if (reference.user.empty()) return fail(invalid(text, "the user name before '@' is empty"));
+    if (!made_of(reference.user, "_.!~*'()%;:&=+$,-@", true))
+      return fail(invalid(text, "the user name has characters that are not allowed there"));
+  }
+  std::string_view repository = rest;
+  if (const auto parts = cut(rest, '#')) {
+    reference.registry = parts->first;
+    repository = parts->second;
+    if (reference.registry.empty()) return fail(invalid(text, "the registry before '#' is empty"));
+  } else if (const auto slash = cut(rest, '/'); slash && looks_like_registry(slash->first)) {
+    reference.registry = slash->first;
+    repository = slash->second;
+  }
+  if (const size_t colon = repository.rfind(':'); colon != std::string_view::npos) {
+    reference.tag = repository.substr(colon + 1);
+    repository = repository.substr(0, colon);
+    TRY(check_tag(reference.tag, text));
+  } else if (!reference.digest) {
+    reference.tag = "latest";
+  }
+  TRY(check_repository(repository, text));
+  reference.repository = repository;
+  if (reference.registry.empty() || is_hub(reference.registry)) {
+    reference.registry = kHub;
+    if (repository.find('/') == std::string_view::npos) reference.repository.insert(0, kOfficial);
+  } else if (!valid_registry(reference.registry)) {
+    return fail(invalid(text, "'" + printable(reference.registry) + "' is not a registry host")
+                    .with_hint("a registry is HOST or HOST:PORT; a path goes before the image name, after the '#'"));
+  }
+  return reference;
+}
+
+std::string ImageReference::registry_host() const {
+  if (registry.starts_with('[')) return registry.substr(1, registry.find(']') - 1);
+  return registry.substr(0, registry.find(':'));
+}
+
+std::string ImageReference::manifest_name() const { return digest ? digest->text() : tag; }
+
+std::string ImageReference::text() const {
+  std::string shown = registry + "/" + repository;
+  if (!tag.empty()) shown += ":" + tag;
+  if (digest) shown += "@" + digest->text();
+  return shown;
+}
+
+std::string ImageReference::default_file_name() const {
+  std::string name = repository;
+  if (registry == kHub && name.starts_with(kOfficial)) name.erase(0, kOfficial.size());
+  std::replace(name.begin(), name.end(), '/', '+');
+  return name + "+" + (tag.empty() ? "sha256+" + digest->hex() : tag) + ".sqsh";
+}
+
+ImageKind image_kind(std::string_view text) {
+  if (text.starts_with('.') || text.starts_with('/')) return ImageKind::path;
+  if (text.starts_with("dockerd://")) return ImageKind::docker_daemon;
+  if (text.starts_with("podman://")) return ImageKind::podman;
+  return ImageKind::registry;
+}
+
+}  // namespace situla

@@ -1,0 +1,125 @@
+// Are image references understood as COMPAT.md sections 1 and 3 say?
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/spec/digest.hpp"
+#include "common/spec/image_reference.hpp"
+
+using namespace situla;
+
+namespace {
+
+const std::string kHex = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+struct Case {
+  std::string text, user, registry, repository, tag;
+  bool digest = false;
+};
+
+}  // namespace
+
+TEST_CASE("every form of a reference") {
+  const std::string hub = "registry-1.docker.io";
+  const std::vector<Case> cases = {
+      {"ubuntu", "", hub, "library/ubuntu", "latest"},
+      {"docker://ubuntu", "", hub, "library/ubuntu", "latest"},
+      {"docker://ubuntu:22.04", "", hub, "library/ubuntu", "22.04"},
+      {"nvidia/cuda:12.4", "", hub, "nvidia/cuda", "12.4"},
+      {"docker.io/ubuntu", "", hub, "library/ubuntu", "latest"},
+      {"docker.io#ubuntu", "", hub, "library/ubuntu", "latest"},
+      {"index.docker.io/library/ubuntu", "", hub, "library/ubuntu", "latest"},
+      {"registry-1.docker.io#nvidia/cuda", "", hub, "nvidia/cuda", "latest"},
+      {"nvcr.io#nvidia/pytorch:24.10-py3", "", "nvcr.io", "nvidia/pytorch", "24.10-py3"},
+      {"nvcr.io/nvidia/pytorch:24.10-py3", "", "nvcr.io", "nvidia/pytorch", "24.10-py3"},
+      {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.10-py3", "$oauthtoken", "nvcr.io", "nvidia/pytorch", "24.10-py3"},
+      {"docker://joe@nvcr.io/nvidia/pytorch", "joe", "nvcr.io", "nvidia/pytorch", "latest"},
+      {"joe@example.org@registry.test#a/b:C", "joe@example.org", "registry.test", "a/b", "C"},
+      {"joe@ubuntu", "joe", hub, "library/ubuntu", "latest"},
+      {"localhost:5000/x/y/z:t", "", "localhost:5000", "x/y/z", "t"},
+      {"localhost:5000#x", "", "localhost:5000", "x", "latest"},
+      {"joe@localhost:5000#x", "joe", "localhost:5000", "x", "latest"},
+      {"joe@shared.test:5000/x", "joe", "shared.test:5000", "x", "latest"},
+      {"shortname#x:1", "", "shortname", "x", "1"},
+      {"[::1]:5000/x", "", "[::1]:5000", "x", "latest"},
+      {"ubuntu@sha256:" + kHex, "", hub, "library/ubuntu", "", true},
+      {"ubuntu:22.04@sha256:" + kHex, "", hub, "library/ubuntu", "22.04", true},
+      {"ubuntu:sha256:" + kHex, "", hub, "library/ubuntu", "", true},
+      {"docker://joe@registry.test:443/a/b:1@sha256:" + kHex, "joe", "registry.test:443", "a/b", "1", true},
+      {"foo.sqsh", "", hub, "library/foo.sqsh", "latest"},
+  };
+  for (const Case& expected : cases) {
+    INFO(expected.text);
+    const auto parsed = ImageReference::parse(expected.text);
+    REQUIRE(parsed.has_value());
+    CHECK(parsed->user == expected.user);
+    CHECK(parsed->registry == expected.registry);
+    CHECK(parsed->repository == expected.repository);
+    CHECK(parsed->tag == expected.tag);
+    CHECK(parsed->digest.has_value() == expected.digest);
+    if (expected.digest) CHECK(parsed->manifest_name() == "sha256:" + kHex);
+    if (!expected.digest) CHECK(parsed->manifest_name() == expected.tag);
+  }
+}
+
+TEST_CASE("what is not a reference says which part is wrong") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "no image name"},
+      {"nvcr.io#", "no image name"},
+      {"#ubuntu", "registry before '#' is empty"},
+      {"@ubuntu", "user name before '@' is empty"},
+      {"Ubuntu", "upper-case"},
+      {"a//b", "empty component"},
+      {"nvcr.io#a/../b", "'..' is not a valid part"},
+      {"ubuntu:", "not a valid tag"},
+      {"ubuntu:a b", "not a valid tag"},
+      {"ubuntu:" + std::string(129, 'a'), "not a valid tag"},
+      {"ubuntu@sha256:12", "64 hexadecimal digits"},
+      {"ubuntu@sha512:12", "not a sha256 digest"},
+      {"ubuntu@sha256:" + std::string(64, 'A'), "lower-case"},
+      {"https://ubuntu", "unknown scheme 'https'"},
+      {"host/path#image", "'host/path' is not a registry host"},
+      {"registry.test:99999/x", "is not a registry host"},
+      {"a b@ubuntu", "user name has characters"},
+      {std::string("ubuntu\x1b[2J"), "\\x1b"},
+  };
+  for (const auto& [text, part] : cases) {
+    INFO(text);
+    const auto parsed = ImageReference::parse(text);
+    REQUIRE_FALSE(parsed.has_value());
+    CHECK(parsed.error().kind() == ErrorKind::usage);
+    CHECK(parsed.error().message().find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("default file names") {
+  const auto name = [](const std::string& text) { return ImageReference::parse(text)->default_file_name(); };
+  CHECK(name("docker://ubuntu") == "ubuntu+latest.sqsh");
+  CHECK(name("nvcr.io#nvidia/pytorch:24.10-py3") == "nvidia+pytorch+24.10-py3.sqsh");
+  CHECK(name("library/debian:12") == "debian+12.sqsh");
+  CHECK(name("x@sha256:" + kHex) == "x+sha256+" + kHex + ".sqsh");
+}
+
+TEST_CASE("the text for messages never holds the user") {
+  CHECK(ImageReference::parse("secret@nvcr.io#a/b")->text() == "nvcr.io/a/b:latest");
+  CHECK(ImageReference::parse("h:5/a@sha256:" + kHex)->text() == "h:5/a@sha256:" + kHex);
+  CHECK(ImageReference::parse("h:5/a")->registry_host() == "h");
+  CHECK(ImageReference::parse("[::1]:5/a")->registry_host() == "::1");
+}
+
+TEST_CASE("image kinds are told by the first characters") {
+  CHECK(image_kind("./a.sqsh") == ImageKind::path);
+  CHECK(image_kind("/a.sqsh") == ImageKind::path);
+  CHECK(image_kind("../a") == ImageKind::path);
+  CHECK(image_kind("a.sqsh") == ImageKind::registry);
+  CHECK(image_kind("dockerd://x") == ImageKind::docker_daemon);
+  CHECK(image_kind("podman://x") == ImageKind::podman);
+}
+
+TEST_CASE("digests round-trip") {
+  const auto digest = Digest::parse("sha256:" + kHex);
+  REQUIRE(digest.has_value());
+  CHECK(digest->hex() == kHex);
+  CHECK(digest->text() == "sha256:" + kHex);
+  CHECK(Digest::parse(kHex).error().hint().find("sha256:") != std::string::npos);
+}
