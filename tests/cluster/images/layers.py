@@ -4,6 +4,7 @@ Everything is written by hand instead of by an image builder, because the tests 
 binary xattrs, whiteouts in odd orders, entries that appear twice.
 """
 
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -278,15 +279,36 @@ class Store:
         with open(path, "wb") as out:
             out.write(canonical({"schemaVersion": 2, "mediaType": OCI["index"], "manifests": entries}))
 
-    def variants(self, repository, tars, config, tags):
-        """Writes the same layers once per entry of TAGS: {tag: (compression, types)}. Removes the tar files. Returns the descriptors."""
+    def layers_of(self, repository, tag):
+        """The layer descriptors and diff ids of an image made before."""
+        def content(descriptor):
+            with open(self._layout_blob(repository, descriptor["digest"]), "rb") as stream:
+                return json.load(stream)
+
+        with open(os.path.join(self.images, repository, "index.json"), encoding="utf-8") as stream:
+            entries = json.load(stream)["manifests"]
+        manifest = content(next(e for e in entries if e["annotations"]["org.opencontainers.image.ref.name"] == tag))
+        return manifest["layers"], content(manifest["config"])["rootfs"]["diff_ids"]
+
+    def variants(self, repository, tars, config, tags, base=None):
+        """Writes the same layers once per entry of TAGS, {tag: (compression, types)}, and removes the tar files.
+
+        BASE, {compression: (repository, tag)}, names an image whose layers come below. Returns {tag: (descriptor, layers, diff ids)}.
+        """
         diff_ids = [digest_of(tar) for tar in tars]
-        packed, made = {}, {}
+        made, packed = {}, {}
+        wanted = {compression for compression, _ in tags.values()}
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for compression in wanted:
+                packed[compression] = [pool.submit(self.layer_blob, repository, tar, compression, OCI) for tar in tars]
         for tag, (compression, types) in tags.items():
-            if compression not in packed:
-                packed[compression] = [self.layer_blob(repository, tar, compression, OCI) for tar in tars]
-            layers = [dict(layer, mediaType=types[compression]) for layer in packed[compression]]
-            made[tag] = (self.image(repository, tag, layers, diff_ids, config, types), layers, diff_ids)
+            below, below_ids = [], []
+            if base:
+                below, below_ids = self.layers_of(*base[compression])
+                for layer in below:
+                    self.borrow(repository, base[compression][0], layer)
+            layers = [dict(layer, mediaType=types[compression]) for layer in below + [job.result() for job in packed[compression]]]
+            made[tag] = (self.image(repository, tag, layers, below_ids + diff_ids, config, types), layers, below_ids + diff_ids)
         for tar in tars:
             os.unlink(tar)
         return made
