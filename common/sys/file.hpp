@@ -22,8 +22,12 @@ Result<void> write_all(int fd, std::string_view bytes);
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode);
 Result<void> make_directories(const std::string& path, mode_t mode);
+/// prefix + 16 random hexadecimal digits, for temporary names (open them with O_EXCL).
+std::string random_name(std::string_view prefix);
 /// Removes a tree without following links or crossing mounts; makes directories accessible first. Missing is success.
 Result<void> remove_tree(const std::string& path);
+/// The same for one name in an open directory.
+Result<void> remove_tree_at(int directory_fd, const std::string& name);
 
 /// flock(2) on a file; released with the object, also when the process dies.
 class FileLock {

@@ -39,6 +39,8 @@ class Child {
   /// nullopt: still running after the time.
   Result<std::optional<ExitStatus>> wait_for(std::chrono::milliseconds time);
   Result<void> signal(int number) const;
+  /// Leaves the process running and unowned; returns its pidfd.
+  UniqueFd release();
 
  private:
   pid_t pid_ = -1;
@@ -53,12 +55,16 @@ struct SpawnOptions {
   std::vector<std::string> environment;   ///< exactly this, "NAME=VALUE"
   std::vector<std::pair<int, int>> fds;   ///< {descriptor here, number in the child}; all others are closed
   std::string directory = "/";            ///< working directory
-  bool die_with_parent = true;            ///< PR_SET_PDEATHSIG SIGKILL
+  bool die_with_parent = true;            ///< PR_SET_PDEATHSIG SIGKILL; "parent" is the thread that calls spawn()
   bool new_session = false;               ///< setsid(2)
 };
 /// vfork-free fork + exec for any process, multi-threaded ones included: all memory is prepared before the fork and only
 /// async-signal-safe calls are made after it. An exec failure is reported here, as an error.
 Result<Child> spawn(const SpawnOptions& options);
+
+/// Replaces this (single-threaded) process by a program, with descriptors, session and directory as for spawn(). Returns only on
+/// failure, and then the descriptors may be in disorder: report through one that is in options.fds, by its target number, or not at all.
+Error execute(const SpawnOptions& options);
 
 /// fork(2) for a single-threaded process with a pidfd; returns an empty Child in the child.
 Result<Child> fork_child();

@@ -1,0 +1,76 @@
+#include "common/sys/cgroup.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxProcBytes = size_t{4} << 20U;
+
+struct Hierarchy {
+  std::string mount_point;
+  bool v2 = false;
+  std::vector<std::string> options;  ///< v1: controllers, or name=NAME
+};
+
+/// mountinfo, proc(5): "id parent dev root mountpoint options... - type source superoptions".
+Result<std::vector<Hierarchy>> mounted_hierarchies() {
+  TRY_ASSIGN(const std::string text, read_file("/proc/self/mountinfo", kMaxProcBytes));
+  std::vector<Hierarchy> found;
+  for (const std::string_view line : split_nonempty(text, '\n')) {
+    const size_t separator = line.find(" - ");
+    if (separator == std::string_view::npos) continue;
+    const auto left = split_words(line.substr(0, separator));
+    const auto right = split_words(line.substr(separator + 3));
+    // Only a mount of the hierarchy's root: /proc/PID/cgroup counts from there.
+    if (left.size() < 5 || right.size() < 3 || left[3] != "/") continue;
+    if (right[0] != "cgroup" && right[0] != "cgroup2") continue;
+    Hierarchy hierarchy{std::string(left[4]), right[0] == "cgroup2", {}};
+    for (const std::string_view option : split_nonempty(right[2], ',')) hierarchy.options.emplace_back(option);
+    found.push_back(std::move(hierarchy));
+  }
+  return found;
+}
+
+const Hierarchy* find_hierarchy(const std::vector<Hierarchy>& mounted, std::string_view controllers) {
+  for (const Hierarchy& hierarchy : mounted) {
+    if (hierarchy.v2 != controllers.empty()) continue;
+    if (hierarchy.v2) return &hierarchy;
+    const auto names = split_nonempty(controllers, ',');
+    const auto& options = hierarchy.options;
+    if (std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+          return std::find(options.begin(), options.end(), name) != options.end();
+        }))
+      return &hierarchy;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<void> move_to_cgroups_of(pid_t who, int like_proc_fd) {
+  TRY_ASSIGN(const UniqueFd listing, open_file_at(like_proc_fd, "cgroup", O_RDONLY));
+  TRY_ASSIGN(const std::string text, read_all(listing.get(), kMaxProcBytes));
+  TRY_ASSIGN(const auto mounted, mounted_hierarchies());
+  for (const std::string_view line : split_nonempty(text, '\n')) {
+    // "hierarchy-id:controllers:path", cgroups(7)
+    const auto id = cut(line, ':');
+    const auto rest = id ? cut(id->second, ':') : std::nullopt;
+    if (!rest || rest->second.starts_with("/..")) continue;
+    const Hierarchy* hierarchy = find_hierarchy(mounted, rest->first);
+    if (hierarchy == nullptr) continue;
+    const std::string path = hierarchy->mount_point + std::string(rest->second) + "/cgroup.procs";
+    TRY_ASSIGN(const UniqueFd procs, open_file(path, O_WRONLY));
+    TRY_CONTEXT("move process into " + path, write_all(procs.get(), std::to_string(who)));
+  }
+  return {};
+}
+
+}  // namespace situla

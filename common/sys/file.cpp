@@ -1,0 +1,131 @@
+#include "common/sys/file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <thread>
+
+#include "common/base/scope_exit.hpp"
+#include "common/base/text.hpp"
+
+namespace situla {
+
+std::string random_name(std::string_view prefix) {
+  std::array<uint8_t, 8> bytes{};
+  // Before the pool is ready (early boot) the address and pid must do; O_EXCL decides anyway.
+  if (getrandom(bytes.data(), bytes.size(), GRND_NONBLOCK) < 0) {
+    const auto seed = static_cast<uint64_t>(getpid()) ^ reinterpret_cast<uintptr_t>(&bytes);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes.at(i) = static_cast<uint8_t>(seed >> (8 * i));
+  }
+  return std::string(prefix) + to_hex(bytes.data(), bytes.size());
+}
+
+Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode) {
+  return open_file_at(AT_FDCWD, path, flags, mode);
+}
+
+Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int flags, mode_t mode) {
+  UniqueFd fd;
+  do {
+    fd.reset(openat(directory_fd, path.c_str(), flags | O_CLOEXEC, mode));
+  } while (!fd && errno == EINTR);
+  if (!fd) return fail_errno(errno, ((flags & O_CREAT) != 0 ? "create " : "open ") + path);
+  return fd;
+}
+
+Result<std::string> read_all(int fd, size_t limit) {
+  std::string bytes;
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t count = read(fd, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno(errno, "read");
+    if (count == 0) return bytes;
+    if (bytes.size() + static_cast<size_t>(count) > limit)
+      return fail(ErrorKind::corrupt, "read: larger than " + std::to_string(limit) + " bytes");
+    bytes.append(buffer.data(), static_cast<size_t>(count));
+  }
+}
+
+Result<std::string> read_file(const std::string& path, size_t limit) {
+  TRY_ASSIGN(const UniqueFd fd, open_file(path, O_RDONLY));
+  auto bytes = read_all(fd.get(), limit);
+  if (!bytes) return fail(std::move(bytes).error().with_context(path));
+  return bytes;
+}
+
+Result<void> write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno(errno, "write");
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return {};
+}
+
+Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode) {
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  TRY_ASSIGN(const UniqueFd parent, open_file(directory, O_RDONLY | O_DIRECTORY));
+  const std::string temporary = random_name("." + name + ".");
+  UniqueFd file(openat(parent.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return fail_errno(errno, "create " + directory + "/" + temporary);
+  ScopeExit remove([&] { (void)unlinkat(parent.get(), temporary.c_str(), 0); });
+  TRY_CONTEXT(path, write_all(file.get(), bytes));
+  if (fchmod(file.get(), mode) != 0) return fail_errno(errno, "set mode of " + path);
+  if (fsync(file.get()) != 0) return fail_errno(errno, "sync " + path);
+  if (renameat(parent.get(), temporary.c_str(), parent.get(), name.c_str()) != 0)
+    return fail_errno(errno, "rename " + temporary + " to " + path);
+  remove.dismiss();
+  // The file is there; a directory that cannot be synced (some network file systems) does not undo that.
+  (void)fsync(parent.get());
+  return {};
+}
+
+Result<void> make_directories(const std::string& path, mode_t mode) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
+      const int errnum = errno;
+      // Read-only and foreign parents answer EROFS or EACCES even for what exists.
+      struct stat status {};
+      if (stat(part.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return fail_errno(errnum, "create directory " + part);
+    }
+    if (end == std::string::npos) break;
+  }
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return fail_errno(errno, "create directory " + path);
+  if (!S_ISDIR(status.st_mode)) return fail_errno(ENOTDIR, "create directory " + path);
+  return {};
+}
+
+Result<FileLock> FileLock::acquire(const std::string& path, Kind kind, std::chrono::milliseconds time) {
+  TRY_ASSIGN(UniqueFd fd, open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  return acquire(std::move(fd), kind, time, path);
+}
+
+Result<FileLock> FileLock::acquire(UniqueFd fd, Kind kind, std::chrono::milliseconds time, std::string_view operand) {
+  const auto deadline = std::chrono::steady_clock::now() + time;
+  const int operation = (kind == Kind::shared ? LOCK_SH : LOCK_EX) | LOCK_NB;
+  auto pause = std::chrono::milliseconds(1);
+  while (flock(fd.get(), operation) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return fail_errno(errno, "lock " + std::string(operand));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return fail_errno(EWOULDBLOCK, "lock " + std::string(operand));
+    // flock has no time limit of its own, and an alarm would belong to the program we live in.
+    std::this_thread::sleep_for(std::min(pause, left));
+    pause = std::min(pause * 2, std::chrono::milliseconds(20));
+  }
+  return FileLock(std::move(fd));
+}
+
+}  // namespace situla

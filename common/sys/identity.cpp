@@ -1,0 +1,139 @@
+#include "common/sys/identity.hpp"
+
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace situla {
+namespace {
+
+using CapabilitySets = std::array<__user_cap_data_struct, 2>;
+
+Result<CapabilitySets> capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  CapabilitySets sets{};
+  if (syscall(SYS_capget, &header, sets.data()) != 0) return fail_errno(errno, "read capabilities");
+  return sets;
+}
+
+Result<void> set_capabilities(const CapabilitySets& sets) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  if (syscall(SYS_capset, &header, sets.data()) != 0) return fail_errno(errno, "set capabilities");
+  return {};
+}
+
+std::vector<gid_t> sorted_unique(std::vector<gid_t> groups) {
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
+
+Result<std::vector<gid_t>> current_groups() {
+  const int count = getgroups(0, nullptr);
+  if (count < 0) return fail_errno(errno, "read supplementary groups");
+  std::vector<gid_t> groups(static_cast<size_t>(count));
+  const int got = getgroups(count, groups.data());
+  if (got < 0) return fail_errno(errno, "read supplementary groups");
+  groups.resize(static_cast<size_t>(got));
+  return groups;
+}
+
+Result<void> take_groups(const std::vector<gid_t>& groups) {
+  if (setgroups(groups.size(), groups.data()) == 0) return {};
+  const int errnum = errno;
+  // An ordinary user, and everybody in a user namespace with setgroups=deny, may only keep what it has.
+  TRY_ASSIGN(const std::vector<gid_t> current, current_groups());
+  if (errnum == EPERM && sorted_unique(current) == sorted_unique(groups)) return {};
+  return fail_errno(errnum, "set " + std::to_string(groups.size()) + " supplementary groups");
+}
+
+Result<void> verify(const Identity& identity) {
+  uid_t uid = 0, euid = 0, suid = 0;
+  gid_t gid = 0, egid = 0, sgid = 0;
+  if (getresuid(&uid, &euid, &suid) != 0 || getresgid(&gid, &egid, &sgid) != 0) return fail_errno(errno, "read own ids");
+  TRY_ASSIGN(const std::vector<gid_t> groups, current_groups());
+  const bool same = uid == identity.uid && euid == identity.uid && suid == identity.uid && gid == identity.gid &&
+                    egid == identity.gid && sgid == identity.gid &&
+                    sorted_unique(groups) == sorted_unique(identity.groups);
+  if (!same) return fail(ErrorKind::denied, "become uid " + std::to_string(identity.uid) + ": ids differ afterwards");
+  if (identity.uid == 0) return {};
+  TRY_ASSIGN(const CapabilitySets sets, capabilities());
+  for (const auto& set : sets)
+    if ((set.effective | set.permitted | set.inheritable) != 0)
+      return fail(ErrorKind::denied, "become uid " + std::to_string(identity.uid) + ": capabilities are left");
+  if (setresuid(0, 0, 0) == 0 || setresgid(identity.gid == 0 ? 1 : 0, gid_t(-1), gid_t(-1)) == 0)
+    return fail(ErrorKind::denied, "become uid " + std::to_string(identity.uid) + ": the old identity can come back");
+  return {};
+}
+
+Result<void> drop_from_bounding_set() {
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability)
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
+      return fail_errno(errno, "drop capability " + std::to_string(capability) + " from the bounding set");
+  return {};
+}
+
+}  // namespace
+
+Result<void> become(const Identity& identity) {
+  TRY(take_groups(identity.groups));
+  if (setresgid(identity.gid, identity.gid, identity.gid) != 0)
+    return fail_errno(errno, "become gid " + std::to_string(identity.gid));
+  if (setresuid(identity.uid, identity.uid, identity.uid) != 0)
+    return fail_errno(errno, "become uid " + std::to_string(identity.uid));
+  if (identity.uid != 0) {
+    // setresuid clears permitted and effective, not inheritable.
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    TRY(set_capabilities({}));
+  }
+  return verify(identity);
+}
+
+Result<void> set_no_new_privileges() {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "set no_new_privs");
+  return {};
+}
+
+Result<void> drop_bounding_set() { return drop_from_bounding_set(); }
+
+Result<void> drop_all_capabilities() {
+  TRY_ASSIGN(const CapabilitySets before, capabilities());
+  // Without CAP_SETPCAP the bounding set stays, and no_new_privs below makes it meaningless.
+  if ((before[0].effective & (1U << CAP_SETPCAP)) != 0) TRY(drop_from_bounding_set());
+  (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  TRY(set_capabilities({}));
+  return set_no_new_privileges();
+}
+
+Result<Identity> identity_of_user(const std::string& name) {
+  std::vector<char> buffer(16384);
+  passwd entry{};
+  passwd* found = nullptr;
+  int errnum = 0;
+  while ((errnum = getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found)) == ERANGE &&
+         buffer.size() < (size_t{1} << 24U))
+    buffer.resize(buffer.size() * 2);
+  if (errnum != 0) return fail_errno(errnum, "look up user " + name);
+  if (found == nullptr)
+    return fail(Error(ErrorKind::not_found, "look up user " + name + ": no such user")
+                    .with_hint("check `getent passwd " + name + "` on this node"));
+  Identity identity{entry.pw_uid, entry.pw_gid, {}};
+  int count = 64;
+  identity.groups.resize(static_cast<size_t>(count));
+  // The count of groups may grow between the calls; every call says how many there are.
+  while (getgrouplist(name.c_str(), entry.pw_gid, identity.groups.data(), &count) < 0) {
+    if (count > 65536) return fail(ErrorKind::failure, "look up groups of " + name + ": more than 65536");
+    count = std::max(count, static_cast<int>(identity.groups.size()) * 2);
+    identity.groups.resize(static_cast<size_t>(count));
+  }
+  identity.groups.resize(static_cast<size_t>(count));
+  return identity;
+}
+
+}  // namespace situla

@@ -1,0 +1,15 @@
+// How are mounts made on kernels without the new mount calls? With mount(2) through /proc/self/fd. Used by mount_api.cpp only.
+#pragma once
+
+#include <string>
+
+#include "common/sys/mount_api.hpp"
+
+namespace situla::classic {
+
+Result<void> mount_new(int target_fd, const std::string& type, const std::string& source,
+                       const MountParameters& parameters, const MountFlags& flags);
+Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags& flags);
+Result<void> add_flags(int fd, const MountFlags& flags, bool recursive);
+
+}  // namespace situla::classic

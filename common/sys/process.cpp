@@ -1,0 +1,167 @@
+#include "common/sys/process.hpp"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "common/sys/kernel.hpp"
+
+namespace situla {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ExitStatus status_from_wait(int status) {
+  ExitStatus result;
+  if (WIFSIGNALED(status))
+    result.signal = WTERMSIG(status);
+  else
+    result.code = WEXITSTATUS(status);
+  return result;
+}
+
+std::string child_name(pid_t pid) { return "child process " + std::to_string(pid); }
+
+}  // namespace
+
+std::string ExitStatus::text() const {
+  if (signal == 0) return "exited with return code " + std::to_string(code);
+  const char* name = sigabbrev_np(signal);
+  return std::string("was killed by ") + (name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal));
+}
+
+Child& Child::operator=(Child&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(pidfd_, other.pidfd_);
+  return *this;
+}
+
+Child::~Child() {
+  if (pid_ <= 0) return;
+  const int saved = errno;
+  if (signal(SIGKILL)) {
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  errno = saved;
+}
+
+UniqueFd Child::release() {
+  pid_ = -1;
+  return std::move(pidfd_);
+}
+
+Result<ExitStatus> Child::wait() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0) {
+    if (errno == EINTR) continue;
+    const int errnum = errno;
+    const std::string name = child_name(pid_);
+    // ECHILD: the program we live in (slurmstepd) reaped it. It has ended, but how is lost.
+    if (errnum == ECHILD) pid_ = -1;
+    return fail_errno(errnum, "wait for " + name);
+  }
+  pid_ = -1;
+  return status_from_wait(status);
+}
+
+Result<std::optional<ExitStatus>> Child::wait_for(std::chrono::milliseconds time) {
+  const auto deadline = Clock::now() + time;
+  auto pause = std::chrono::milliseconds(1);
+  for (;;) {
+    int status = 0;
+    const pid_t ended = waitpid(pid_, &status, WNOHANG);
+    if (ended > 0) {
+      pid_ = -1;
+      return std::optional<ExitStatus>(status_from_wait(status));
+    }
+    if (ended < 0 && errno != EINTR) {
+      const int errnum = errno;
+      const std::string name = child_name(pid_);
+      if (errnum == ECHILD) pid_ = -1;
+      return fail_errno(errnum, "wait for " + name);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return std::optional<ExitStatus>();
+    if (pidfd_) {
+      pollfd item{pidfd_.get(), POLLIN, 0};
+      (void)poll(&item, 1, static_cast<int>(std::min<int64_t>(left.count(), 3600 * 1000)));
+    } else {
+      std::this_thread::sleep_for(std::min(pause, left));
+      pause = std::min(pause * 2, std::chrono::milliseconds(20));
+    }
+  }
+}
+
+Result<void> Child::signal(int number) const {
+  if (pid_ <= 0) return fail(ErrorKind::not_found, "signal child process: it has ended already");
+  if (pidfd_) return signal_pidfd(pidfd_.get(), number);
+  // Without a pidfd the number is still ours as long as nobody has reaped the child.
+  if (::kill(pid_, number) != 0) return fail_errno(errno, "signal " + child_name(pid_));
+  return {};
+}
+
+Result<Child> fork_child() {
+  const pid_t pid = fork();
+  if (pid < 0) return fail_errno(errno, "fork");
+  if (pid == 0) return Child();
+  return Child(pid, UniqueFd(kernel::pidfd_open(pid)));
+}
+
+Result<UniqueFd> open_pidfd(pid_t pid) {
+  UniqueFd fd(kernel::pidfd_open(pid));
+  if (!fd) return fail_errno(errno, "open a descriptor of process " + std::to_string(pid));
+  return fd;
+}
+
+Result<void> signal_pidfd(int pidfd, int number) {
+  if (kernel::pidfd_send_signal(pidfd, number) != 0) return fail_errno(errno, "signal process by descriptor");
+  return {};
+}
+
+void reset_signals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  // SIGKILL, SIGSTOP and the two that libc keeps to itself refuse; nothing to be done about that.
+  for (int number = 1; number < NSIG; ++number) (void)sigaction(number, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  (void)sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void close_other_fds(int first, const std::vector<int>& keep) {
+  std::vector<int> sorted = keep;
+  std::sort(sorted.begin(), sorted.end());
+  auto next = static_cast<unsigned>(first);
+  const auto close_gap = [](unsigned from, unsigned to) {
+    if (from > to) return;
+    if (kernel::close_range(from, to, 0) == 0) return;
+    // Before Linux 5.9: only what is really open, because the limit on descriptors can be a million.
+    std::vector<int> open;
+    if (DIR* listing = opendir("/proc/self/fd"); listing != nullptr) {
+      while (const dirent* entry = readdir(listing)) {
+        const int fd = std::atoi(entry->d_name);
+        if (entry->d_name[0] != '.' && fd != dirfd(listing)) open.push_back(fd);
+      }
+      closedir(listing);
+    }
+    for (const int fd : open)
+      if (static_cast<unsigned>(fd) >= from && static_cast<unsigned>(fd) <= to) ::close(fd);
+  };
+  for (const int fd : sorted) {
+    if (fd < first || static_cast<unsigned>(fd) < next) continue;
+    if (static_cast<unsigned>(fd) > next) close_gap(next, static_cast<unsigned>(fd) - 1);
+    next = static_cast<unsigned>(fd) + 1;
+  }
+  close_gap(next, ~0U);
+}
+
+}  // namespace situla

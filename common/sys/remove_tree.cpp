@@ -1,0 +1,131 @@
+// remove_tree(): by descriptors only, so that a link swapped in under us is never followed.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "common/base/result.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/kernel.hpp"
+
+namespace situla {
+namespace {
+
+/// Deeper directories are first moved up to the top, so that neither descriptors nor stack run out on a hostile tree.
+constexpr int kMaxDepth = 64;
+
+/// Which mount a thing is on: bind mounts of the same file system differ only in the mount id (Linux 5.8).
+struct MountIdentity {
+  uint64_t id = 0;
+  uint64_t device = 0;
+  friend bool operator==(const MountIdentity&, const MountIdentity&) = default;
+};
+
+Result<MountIdentity> mount_identity(int fd, const std::string& name) {
+  struct statx status {};
+  if (statx(fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MNT_ID, &status) != 0)
+    return fail_errno(errno, "inspect " + name);
+  // The device alone is the weaker answer: subvolumes of one mount differ in it.
+  if ((status.stx_mask & STATX_MNT_ID) != 0) return MountIdentity{status.stx_mnt_id, 0};
+  return MountIdentity{0, makedev(status.stx_dev_major, status.stx_dev_minor)};
+}
+
+struct CloseDir {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+using DirStream = std::unique_ptr<DIR, CloseDir>;
+
+class Remover {
+ public:
+  explicit Remover(int top) : top_(top) {}
+
+  Result<void> remove(int parent, const std::string& name, int depth) {
+    if (unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return {};
+    // EISDIR on Linux, EPERM by POSIX and some file systems: perhaps a directory.
+    const int errnum = errno;
+    UniqueFd found(openat(parent, name.c_str(), O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC));
+    if (!found) return fail_errno(errno == ENOTDIR || errno == ELOOP ? errnum : errno, "remove " + name);
+    if (depth == 0) {
+      TRY_ASSIGN(mount_, mount_identity(parent, name));
+    }
+    TRY_ASSIGN(const MountIdentity mount, mount_identity(found.get(), name));
+    if (mount != mount_) return fail_errno(EBUSY, "remove " + name + ": something is mounted on it");
+    if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return {};
+    if (depth >= kMaxDepth) return move_up(parent, name, found.get());
+    TRY_CONTEXT(name, empty(found.get(), depth));
+    if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+      return fail_errno(errno, "remove directory " + name);
+    return {};
+  }
+
+  /// Directories that were too deep and now lie beside the top one.
+  Result<void> remove_moved() {
+    while (!moved_.empty()) {
+      const std::string name = std::move(moved_.back());
+      moved_.pop_back();
+      TRY(remove(top_, name, 1));
+    }
+    return {};
+  }
+
+ private:
+  Result<void> empty(int directory, int depth) {
+    // An owner may have taken its own rights away (mode 0000); chmod by descriptor cannot be led elsewhere.
+    (void)chmod(kernel::fd_path(directory).c_str(), 0700);
+    UniqueFd readable(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!readable) return fail_errno(errno, "open directory");
+    const DirStream stream(fdopendir(readable.get()));
+    if (!stream) return fail_errno(errno, "read directory");
+    (void)readable.release();
+    for (;;) {
+      errno = 0;
+      const dirent* entry = readdir(stream.get());
+      if (entry == nullptr) {
+        if (errno != 0) return fail_errno(errno, "read directory");
+        return {};
+      }
+      const std::string name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      TRY(remove(dirfd(stream.get()), name, depth + 1));
+    }
+  }
+
+  Result<void> move_up(int parent, const std::string& name, int directory) {
+    (void)chmod(kernel::fd_path(directory).c_str(), 0700);
+    std::string target = random_name(".removing-");
+    if (renameat(parent, name.c_str(), top_, target.c_str()) != 0) return fail_errno(errno, "move deep directory " + name);
+    moved_.push_back(std::move(target));
+    return {};
+  }
+
+  int top_;
+  MountIdentity mount_;
+  std::vector<std::string> moved_;
+};
+
+}  // namespace
+
+Result<void> remove_tree_at(int directory_fd, const std::string& name) {
+  Remover remover(directory_fd);
+  TRY(remover.remove(directory_fd, name, 0));
+  return remover.remove_moved();
+}
+
+Result<void> remove_tree(const std::string& path) {
+  std::string_view trimmed = path;
+  while (trimmed.size() > 1 && trimmed.ends_with('/')) trimmed.remove_suffix(1);
+  const size_t slash = trimmed.rfind('/');
+  const std::string name(slash == std::string_view::npos ? trimmed : trimmed.substr(slash + 1));
+  if (name.empty() || name == "." || name == "..") return fail(ErrorKind::usage, "remove " + path + ": not a name");
+  const std::string parent(slash == std::string_view::npos ? "." : slash == 0 ? "/" : trimmed.substr(0, slash));
+  auto directory = open_file(parent, O_RDONLY | O_DIRECTORY);
+  if (!directory && directory.error().kind() == ErrorKind::not_found) return {};
+  if (!directory) return fail(std::move(directory).error().with_context("remove " + path));
+  TRY_CONTEXT("remove tree " + path, remove_tree_at(directory->get(), name));
+  return {};
+}
+
+}  // namespace situla

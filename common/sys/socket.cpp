@@ -1,0 +1,194 @@
+#include "common/sys/socket.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxPacketFds = 16;
+constexpr int kBacklog = 128;
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+Result<UniqueFd> seqpacket_socket() {
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return fail_errno(errno, "create unix socket");
+  return fd;
+}
+
+/// Takes ownership of every descriptor that came with a message, whatever else is wrong with it.
+std::vector<UniqueFd> take_descriptors(msghdr& message) {
+  std::vector<UniqueFd> fds;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
+      fds.emplace_back(fd);
+    }
+  }
+  return fds;
+}
+
+}  // namespace
+
+Result<Listener> listen_abstract() {
+  TRY_ASSIGN(UniqueFd fd, seqpacket_socket());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // Only the family: the kernel chooses a free abstract name (autobind).
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sa_family_t)) != 0)
+    return fail_errno(errno, "bind unix socket");
+  if (listen(fd.get(), kBacklog) != 0) return fail_errno(errno, "listen on unix socket");
+  socklen_t size = sizeof address;
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return fail_errno(errno, "read the name of a unix socket");
+  const size_t length = size - offsetof(sockaddr_un, sun_path);
+  return Listener{std::move(fd), std::string(address.sun_path, length)};
+}
+
+Result<UniqueFd> connect_to(std::string_view name) {
+  sockaddr_un address{};
+  if (name.empty() || name.size() > sizeof address.sun_path)
+    return fail(ErrorKind::usage, "connect to unix socket: bad address of " + std::to_string(name.size()) + " bytes");
+  TRY_ASSIGN(UniqueFd fd, seqpacket_socket());
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path, name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    if (errno == EINTR) continue;
+    return fail_errno(errno, "connect to unix socket " + printable(name));
+  }
+  return fd;
+}
+
+Result<UniqueFd> accept_from(int listener) {
+  for (;;) {
+    UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd) return fd;
+    if (errno != EINTR && errno != ECONNABORTED) return fail_errno(errno, "accept connection");
+  }
+}
+
+Result<std::pair<UniqueFd, UniqueFd>> socket_pair() {
+  std::array<int, 2> fds{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds.data()) != 0)
+    return fail_errno(errno, "create socket pair");
+  return std::make_pair(UniqueFd(fds[0]), UniqueFd(fds[1]));
+}
+
+Result<PeerCredentials> peer_credentials(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return fail_errno(errno, "read the peer of a socket");
+  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
+}
+
+Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds) {
+  // An empty packet cannot be told from the end of the stream by the receiver.
+  if (bytes.empty()) return fail(ErrorKind::usage, "send packet: empty");
+  if (fds.size() > kMaxPacketFds) return fail(ErrorKind::usage, "send packet: more than 16 descriptors");
+  iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxPacketFds * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    cmsghdr* part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(part), fds.data(), fds.size() * sizeof(int));
+  }
+  while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+    if (errno == EINTR) continue;
+    return fail_errno(errno, "send packet of " + std::to_string(bytes.size()) + " bytes");
+  }
+  return {};
+}
+
+Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
+  Packet packet;
+  packet.bytes.resize(max_bytes);
+  iovec piece{packet.bytes.data(), packet.bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxPacketFds * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t size = -1;
+  do {
+    size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (size < 0 && errno == EINTR);
+  // A peer that closed with unread packets resets the connection; for the reader the stream is over either way.
+  if (size < 0 && errno == ECONNRESET) return std::optional<Packet>();
+  if (size < 0) return fail_errno(errno, "receive packet");
+  packet.fds = take_descriptors(message);
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    return fail(ErrorKind::corrupt, "receive packet: larger than " + std::to_string(max_bytes) +
+                                        " bytes or more than 16 descriptors");
+  if (size == 0) return std::optional<Packet>();
+  packet.bytes.resize(static_cast<size_t>(size));
+  return std::optional<Packet>(std::move(packet));
+}
+
+Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes) {
+  const std::string label(name);
+  // vm.memfd_noexec=2 demands the flag, kernels before 6.3 refuse it.
+  UniqueFd fd(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+  if (!fd && errno == EINVAL) fd.reset(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return fail_errno(errno, "create memory file " + label);
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t count = pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno(errno, "write memory file " + label);
+    done += static_cast<size_t>(count);
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return fail_errno(errno, "seal memory file " + label);
+  return fd;
+}
+
+Result<std::string> read_sealed_memory(int fd, size_t limit) {
+  // Only memory files have seals. Anything else could change, block (FUSE) or never end while it is read.
+  const int wanted = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & wanted) != wanted)
+    return fail(ErrorKind::corrupt, "read memory file: it is not sealed against changes");
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return fail_errno(errno, "read memory file");
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size > limit)
+    return fail(ErrorKind::corrupt, "read memory file: " + std::to_string(size) + " bytes, at most " +
+                                        std::to_string(limit) + " are allowed");
+  std::string bytes(size, '\0');
+  for (size_t done = 0; done < size;) {
+    const ssize_t count = pread(fd, bytes.data() + done, size - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno(errno, "read memory file");
+    if (count == 0) return fail(ErrorKind::corrupt, "read memory file: ended early");
+    done += static_cast<size_t>(count);
+  }
+  return bytes;
+}
+
+}  // namespace situla
