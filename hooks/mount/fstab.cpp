@@ -1,0 +1,152 @@
+#include "hooks/mount/fstab.hpp"
+
+#include <charconv>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+/// getmntent(3): \040 \011 \012 \134, or any three octal digits.
+std::string unescape_field(std::string_view field) {
+  const auto octal = [](char c) { return c >= '0' && c <= '7'; };
+  std::string text;
+  for (size_t i = 0; i < field.size(); ++i) {
+    if (field[i] == '\\' && i + 3 < field.size() && field[i + 1] <= '3' && octal(field[i + 1]) && octal(field[i + 2]) &&
+        octal(field[i + 3])) {
+      text += static_cast<char>((field[i + 1] - '0') * 64 + (field[i + 2] - '0') * 8 + (field[i + 3] - '0'));
+      i += 3;
+    } else {
+      text += field[i];
+    }
+  }
+  return text;
+}
+
+std::optional<int> parse_integer(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Takes dump frequency and pass number off the end. One number alone, or a zero pass number, leaves the pass in the
+/// frequency's column, where enroot accepts it.
+int take_numbers(std::vector<std::string_view>& fields) {
+  std::vector<int> numbers;
+  while (fields.size() > 2 && numbers.size() < 2) {
+    const std::optional<int> number = parse_integer(fields.back());
+    if (!number) break;
+    numbers.insert(numbers.begin(), *number);
+    fields.pop_back();
+  }
+  if (numbers.empty()) return 0;
+  return numbers.back() != 0 ? numbers.back() : numbers.front();
+}
+
+std::vector<std::string> option_list(std::string_view field) {
+  std::vector<std::string> words;
+  for (const std::string_view word : split_nonempty(field, ',')) words.push_back(unescape_field(word));
+  return words;
+}
+
+/// Missing fields: `tmpfs /x`, `/src`, `/src bind`, `/src /dst`, `/src /dst bind`, `none /x devpts`.
+MountFields assign_fields(const std::vector<std::string_view>& fields) {
+  const std::vector<std::string> whole_path = {"rbind", "x-create=auto"};
+  MountFields assigned;
+  assigned.source = unescape_field(fields[0]);
+  const bool is_path = fields[0].starts_with('/') || fields[0].starts_with('.');
+  if (fields.size() == 1) {
+    if (is_path) assigned.target = assigned.source;
+    assigned.options = whole_path;
+    return assigned;
+  }
+  if (fields.size() == 2 && is_path && !fields[1].starts_with('/') && is_mount_option(fields[1])) {
+    assigned.target = assigned.source;
+    assigned.options = option_list(fields[1]);
+    return assigned;
+  }
+  assigned.target = unescape_field(fields[1]);
+  if (fields.size() == 2) {
+    if (is_path) assigned.options = whole_path;
+  } else if (fields.size() == 3) {
+    if (is_mount_option(fields[2]))
+      assigned.options = option_list(fields[2]);
+    else
+      assigned.type = unescape_field(fields[2]);
+  } else {
+    assigned.type = unescape_field(fields[2]);
+    assigned.options = option_list(fields[3]);
+  }
+  return assigned;
+}
+
+}  // namespace
+
+std::string expand_braced(std::string_view text, const Environment& environment) {
+  std::string expanded;
+  for (size_t dollar = 0; (dollar = text.find("${")) != std::string_view::npos;) {
+    expanded += text.substr(0, dollar);
+    const size_t end = text.find('}', dollar);
+    const std::string_view name =
+        end == std::string_view::npos ? std::string_view() : text.substr(dollar + 2, end - dollar - 2);
+    if (is_variable_name(name)) {
+      expanded += environment.get(name).value_or("");
+      text.remove_prefix(end + 1);
+    } else {
+      expanded += "${";
+      text.remove_prefix(dollar + 2);
+    }
+  }
+  return expanded += text;
+}
+
+Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& origin) {
+  std::vector<std::string_view> fields = split_words(line);
+  if (fields.empty()) return fail(ErrorKind::usage, origin + ": empty mount");
+  if (line.find('\0') != std::string_view::npos) return fail(ErrorKind::usage, origin + ": the line holds a NUL byte");
+  FstabEntry entry;
+  entry.pass = take_numbers(fields);
+  if (fields.size() > 4)
+    return fail(Error(ErrorKind::usage, origin + ": too many fields in '" + printable(line) + "'")
+                    .with_hint("write blanks inside a field as \\040"));
+  TRY_ASSIGN(entry.step, make_step(assign_fields(fields), origin));
+  return entry;
+}
+
+Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment, const std::string& where) {
+  std::vector<FstabEntry> entries;
+  size_t number = 0;
+  for (const std::string_view raw : split(text, '\n')) {
+    ++number;
+    const std::string line = expand_braced(raw, environment);
+    const std::string_view content = trim(line);
+    if (content.empty() || content.front() == '#') continue;
+    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(content, where + ":" + std::to_string(number)));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<MountStep> step_from_option(const MountOption& option, const Environment& environment, const std::string& origin) {
+  MountFields fields;
+  fields.target = expand_variables(option.target, environment);
+  for (const std::string& flag : option.flags) fields.options.push_back(expand_variables(flag, environment));
+  switch (option.kind) {
+    case MountOption::Kind::bind: fields.source = expand_variables(option.source, environment); break;
+    case MountOption::Kind::tmpfs: fields.source = fields.type = "tmpfs"; break;
+    case MountOption::Kind::umount: fields.source = fields.type = "none"; break;
+  }
+  const auto is_path = [](std::string_view text) { return text.starts_with('/') || text.starts_with('.'); };
+  const bool source_ok = option.kind != MountOption::Kind::bind || is_path(fields.source);
+  if (!source_ok || !is_path(fields.target)) {
+    const std::string& written = source_ok ? option.target : option.source;
+    const std::string& given = source_ok ? fields.target : fields.source;
+    return fail(Error(ErrorKind::usage, origin + ": '" + printable(written) + "' gives '" + printable(given) +
+                                            "' on this node, which is not a path")
+                    .with_hint("is the variable set in the job's environment?"));
+  }
+  return make_step(fields, origin);
+}
+
+}  // namespace situla

@@ -1,0 +1,105 @@
+#include "hooks/mount/plan.hpp"
+
+#include <algorithm>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+/// As far as can be said without looking at the file system: a file is mounted there, so nothing can be beneath it.
+bool makes_file(const MountStep& step) { return step.create == CreateTarget::file && step.kind == StepKind::bind; }
+
+bool is_beneath(std::string_view path, std::string_view directory) {
+  return path.size() > directory.size() && path.starts_with(directory) && path[directory.size()] == '/';
+}
+
+/// Unmounting twice uncovers two mounts; binding the same thing twice in a row does nothing.
+bool repeats(const MountStep& a, const MountStep& b) { return a.kind == StepKind::bind && describe(a) == describe(b); }
+
+Error invalid(const MountStep& step, std::string_view reason) {
+  return Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "': " + std::string(reason));
+}
+
+Result<void> check(MountStep& step, const std::string& working_directory) {
+  if (step.target.find('\0') != std::string::npos || step.source.find('\0') != std::string::npos)
+    return fail(invalid(step, "a path holds a NUL byte"));
+  if (auto target = normal_target(step.target); target)
+    step.target = std::move(*target);
+  else
+    return fail(std::move(target).error().with_context(step.origin));
+  switch (step.kind) {
+    case StepKind::bind:
+    case StepKind::move:
+      if (step.source.empty()) return fail(invalid(step, "no source"));
+      if (!step.source.starts_with('/')) step.source = working_directory + "/" + step.source;
+      break;
+    case StepKind::filesystem:
+      if (step.type.empty()) return fail(invalid(step, "no file system type"));
+      if (step.create == CreateTarget::file) return fail(invalid(step, "a file system cannot be mounted on a file"));
+      break;
+    case StepKind::remount:
+      if (!step.parameters.empty()) return fail(invalid(step, "only flags can be changed by a remount"));
+      break;
+    case StepKind::detach:
+      if (step.target == "/") return fail(invalid(step, "the root cannot be unmounted"));
+      break;
+    case StepKind::propagation:
+      if (!step.propagation) return fail(invalid(step, "no propagation given"));
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> normal_target(const std::string& target) {
+  std::vector<std::string> kept;
+  for (const std::string_view component : split_nonempty(target, '/')) {
+    if (component == ".") continue;
+    if (component != "..") {
+      kept.emplace_back(component);
+      continue;
+    }
+    if (kept.empty())
+      return fail(std::move(Error::from_errno(EXDEV, "mount target '" + printable(target) + "' leaves the container"))
+                      .with_hint("targets are paths inside the container; \"..\" cannot lead above its root"));
+    kept.pop_back();
+  }
+  return "/" + join(kept, "/");
+}
+
+Result<void> MountPlan::add(MountStep step) {
+  std::string target = step.target;
+  if (auto normal = normal_target(step.target)) target = std::move(*normal);
+  for (auto earlier = steps_.rbegin(); earlier != steps_.rend(); ++earlier) {
+    if (repeats(*earlier, step)) return {};
+    auto other = normal_target(earlier->target);
+    if (!other) continue;
+    // What is detached, or replaced as a whole, no longer stands in the way.
+    if (!makes_file(*earlier) && (*other == target || is_beneath(target, *other))) break;
+    if (makes_file(*earlier) && is_beneath(target, *other))
+      return fail(Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "' is beneath the file '" +
+                                              printable(earlier->target) + "' mounted by " + earlier->origin));
+  }
+  steps_.push_back(std::move(step));
+  return {};
+}
+
+Result<void> MountPlan::add(const std::vector<MountStep>& steps) {
+  for (const MountStep& step : steps) TRY(add(step));
+  return {};
+}
+
+Result<ValidatedMountPlan> MountPlan::validate(const std::string& working_directory) && {
+  for (MountStep& step : steps_) TRY(check(step, working_directory));
+  return ValidatedMountPlan(std::move(steps_));
+}
+
+std::string ValidatedMountPlan::describe() const {
+  std::string text;
+  for (const MountStep& step : steps_) text += situla::describe(step) + "\n";
+  return text;
+}
+
+}  // namespace situla
