@@ -202,6 +202,7 @@ Result<void> add_mount_flags(int fd, const MountFlags& flags, bool recursive) {
 Result<void> set_propagation(const std::string& path, Propagation propagation, bool recursive) {
   unsigned long flags = propagation == Propagation::private_mount ? MS_PRIVATE
                         : propagation == Propagation::slave       ? MS_SLAVE
+                        : propagation == Propagation::unbindable  ? MS_UNBINDABLE
                                                                   : MS_SHARED;
   if (recursive) flags |= MS_REC;
   if (kernel::mount(nullptr, path.c_str(), nullptr, flags, nullptr) != 0)

@@ -23,7 +23,7 @@ struct MountFlags {
   bool read_only = false, no_suid = false, no_dev = false, no_exec = false, no_symfollow = false, no_atime = false;
 };
 
-enum class Propagation { private_mount, slave, shared };
+enum class Propagation { private_mount, slave, shared, unbindable };
 
 /// A mount that is not attached anywhere yet; freed with its last descriptor.
 class DetachedMount {
