@@ -1,0 +1,14 @@
+// Which names are in a directory?
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// All names but "." and "..", in no order. The error names the path.
+Result<std::vector<std::string>> list_directory(const std::string& path);
+
+}  // namespace situla

@@ -1,0 +1,26 @@
+#include "hooks/builder/broker_log.hpp"
+
+#include <new>
+#include <string>
+
+#include "common/protocol/messages.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/contract.hpp"
+
+namespace situla {
+
+void BrokerLog::write(LogLevel level, std::string_view message) noexcept {
+  if (level == LogLevel::debug) return;
+  try {
+    (void)send_packet(builder_fd::kBroker, encode(Note{level, std::string(message)}));
+  } catch (const std::bad_alloc&) {
+    // A lost line of progress is no reason to fail.
+  }
+}
+
+int tell_failure(const Error& error) {
+  (void)send_packet(builder_fd::kBroker, encode(Failure{error.kind(), error.message(), error.hint()}));
+  return 1;
+}
+
+}  // namespace situla

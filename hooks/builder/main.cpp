@@ -1,0 +1,28 @@
+// situla-builder: the job user's side of one step. Started by the broker, already as the user; see README.md.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <string_view>
+
+#include "hooks/builder/container.hpp"
+#include "hooks/builder/request.hpp"
+
+namespace {
+
+int usage() {
+  (void)std::fputs("situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH\n", stderr);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  umask(022);
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode == "container" && argc == 4) return situla::build_container(argv[2], argv[3]);
+  if (mode == "request" && argc == 2) return situla::write_import_request();
+  if (mode == "clean" && argc == 3) return situla::clean_scratch(argv[2]);
+  return usage();
+}

@@ -1,0 +1,101 @@
+// What happens between the first request of a task and the last sign of its container? One small state machine, as root.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/spec/site_config.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/children.hpp"
+#include "plugin/broker/container.hpp"
+#include "plugin/broker/image_mounts.hpp"
+
+namespace situla {
+
+/// The descriptors that slurmstepd gave (contract.hpp).
+struct BrokerInput {
+  UniqueFd control, listener, environment;
+  StepRequest request;
+};
+
+/// Single-threaded; owns the helpers, the image and the namespaces. Everything in it is freed by its end, however it ends.
+class Broker {
+ public:
+  /// `config` may be an error (situla.toml cannot be read): then every task is told so.
+  Broker(BrokerInput input, Result<SiteConfig> config);
+  /// Returns when slurmstepd asked to finish, or is gone, and nothing is left of the container.
+  void run();
+
+ private:
+  enum class State { importing, needs_task, building, ready, failed };
+  using Clock = std::chrono::steady_clock;
+
+  /// One connection. waiting: it showed the token and has not been answered yet.
+  struct Client {
+    UniqueFd socket;
+    UniqueFd proc;  ///< /proc/<pid>
+    UniqueFd environment, image;
+    std::string directory;
+    Clock::time_point connected;
+    bool waiting = false;
+  };
+
+  void start();
+  void poll_once();
+  void on_control();
+  void on_listener();
+  void on_client(Client& client);
+  void on_importer();
+  void on_request_writer();
+  void on_builder();
+  void on_deadline();
+
+  Result<void> begin_import();
+  Result<void> use_imported(const ImportDone& done);
+  Result<BuilderImage> make_image(UniqueFd file, const std::string& store_name);
+  Result<BuilderImage> mount_for_user(int file, const std::string& store_name);
+  void build_if_possible();
+  Result<void> begin_build(Client& client);
+  Result<void> on_builder_message(Packet packet);
+  Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);
+  void grant(Client& client);
+  void fail_step(const Error& error);
+  void refuse(Client& client);
+  void note(const Note& note);
+  void drop_lost_clients();
+  void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
+  void finish(bool orderly);
+  void end_builder(bool orderly);
+
+  BrokerInput input_;
+  SiteConfig config_;
+  Identity user_;
+  UniqueFd spec_;
+
+  State state_ = State::needs_task;
+  bool done_ = false;
+  bool asked_ = false;  ///< some task has shown the token
+  std::optional<Clock::time_point> deadline_;
+  std::vector<Client> clients_;
+  std::vector<Note> notes_;  ///< for tasks that ask later
+  std::optional<Error> error_;
+  bool reported_ = false;
+
+  std::optional<ImageMounts> mounts_;
+  std::optional<ImageInUse> image_in_use_;
+  std::optional<ImportHelpers> import_;
+  BuilderImage image_;
+  std::optional<Helper> builder_;
+  bool builder_stays_ = false;
+  std::string scratch_path_;
+
+  std::optional<ContainerNamespaces> container_;
+  UniqueFd container_environment_;
+  std::string workdir_;
+};
+
+}  // namespace situla

@@ -1,0 +1,151 @@
+#include "plugin/broker/children.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+#include "common/sys/cgroup.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/mount_api.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/contract.hpp"
+#include "plugin/broker/operation.hpp"
+
+namespace situla {
+namespace {
+
+constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+SpawnOptions program(const char* name, std::vector<std::string> arguments) {
+  SpawnOptions options;
+  options.program = std::string(SITULA_LIBEXEC_DIR "/") + name;
+  options.arguments = {name};
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  options.environment = {kPath};
+  return options;
+}
+
+/// Ends a forked child with its error told to the broker; `fds` are the places where the socket may be by now.
+[[noreturn]] void exit_with(const Error& error, std::initializer_list<int> fds) {
+  for (const int fd : fds)
+    if (send_packet(fd, encode(Failure{error.kind(), error.message(), error.hint()}))) break;
+  _exit(1);
+}
+
+/// Forks; the child becomes `who` and executes `options`. Errors after the fork go to `report_fd`, if there is one.
+Result<Child> start_as(const Identity& who, bool without_capabilities, const SpawnOptions& options, int report_fd) {
+  TRY_ASSIGN(Child child, fork_child());
+  if (child) return child;
+  const int report_target = options.fds.empty() ? -1 : 3;
+  if (auto done = become(who); !done) exit_with(done.error(), {report_fd});
+  if (without_capabilities)
+    if (auto done = drop_all_capabilities(); !done) exit_with(done.error(), {report_fd});
+  exit_with(execute(options), {report_fd, report_target});
+}
+
+/// A mount namespace other than ours is entered only if our own user namespace owns it (job_container makes such): a user can
+/// make mount namespaces only together with a user namespace of his own.
+Result<void> enter_mount_namespace_of(int proc_fd) {
+  TRY_ASSIGN(const UniqueFd theirs, open_file_at(proc_fd, "ns/mnt", O_RDONLY));
+  TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "mnt"));
+  TRY_ASSIGN(const NamespaceId their_id, namespace_id(theirs.get()));
+  TRY_ASSIGN(const NamespaceId our_id, namespace_id(ours.get()));
+  if (their_id == our_id) return {};
+  TRY_ASSIGN(const UniqueFd owner, owning_user_namespace(theirs.get()));
+  TRY_ASSIGN(const UniqueFd our_user, open_namespace(0, "user"));
+  TRY_ASSIGN(const NamespaceId owner_id, namespace_id(owner.get()));
+  TRY_ASSIGN(const NamespaceId our_user_id, namespace_id(our_user.get()));
+  if (owner_id != our_user_id)
+    return fail(ErrorKind::denied, "the asking task lives in a mount namespace that a user made");
+  return join_namespace(theirs.get(), "mount");
+}
+
+/// RootOperation::stage_root. After it nothing here is root any more.
+Result<void> stage_root(const BuilderInput& input, const BuilderImage& image) {
+  TRY(enter_mount_namespace_of(input.task_proc.get()));
+  TRY(unshare_namespaces(kMountNs));
+  // Slave, not private: what automount or the administrator mounts on the node later still appears below bind mounts of the
+  // container; nothing goes the other way.
+  TRY(set_propagation("/", Propagation::slave, true));
+  TRY_ASSIGN(const UniqueFd target, open_file(kStageMount, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  MountParameters parameters = {{"mode", "0700"},
+                                {"uid", std::to_string(input.user.uid)},
+                                {"gid", std::to_string(input.user.gid)}};
+  if (input.tmpfs_bytes != 0) parameters.emplace_back("size", std::to_string(input.tmpfs_bytes));
+  TRY(mount_new_at(target.get(), "tmpfs", "situla", parameters, {.no_suid = true, .no_dev = true}, kStageMount));
+  TRY_ASSIGN(const UniqueFd stage, open_file(kStageMount, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  for (const char* name : {kStageImage, kStageDirectory}) {
+    if (mkdirat(stage.get(), name, 0700) != 0 ||
+        fchownat(stage.get(), name, input.user.uid, input.user.gid, AT_SYMLINK_NOFOLLOW) != 0)
+      return fail_errno(errno, std::string("make directory ") + kStageMount + "/" + name);
+  }
+  if (!image.mount) return {};
+  TRY_ASSIGN(const UniqueFd place, open_file_at(stage.get(), kStageImage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  UniqueFd mount(dup(image.mount.get()));
+  if (!mount) return fail_errno(errno, "duplicate the image mount's descriptor");
+  return DetachedMount(std::move(mount)).attach(place.get());
+}
+
+/// Runs in the forked child; returns only with an error.
+Error run_builder(const BuilderInput& input, const BuilderImage& image, const SpawnOptions& options) {
+  // Best effort: a hierarchy that refuses costs accounting, not safety.
+  (void)move_to_cgroups_of(getpid(), input.task_proc.get());
+  if (auto staged = stage_root(input, image); !staged)
+    return std::move(staged).error().with_context(phrase(RootOperation::stage_root));
+  if (auto done = become(input.user); !done) return std::move(done).error();
+  SpawnOptions as_user = options;
+  // As the user: a directory that only the user may enter (NFS with root squash) works, one that is not the user's does not.
+  if (chdir(input.directory.c_str()) == 0) as_user.directory = input.directory;
+  return execute(as_user);
+}
+
+}  // namespace
+
+Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd) {
+  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(auto user_sockets, socket_pair());
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
+  const UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+
+  SpawnOptions importer = program("situla-importer", {"--store", config.store_path});
+  importer.fds = {{reader.get(), 0}, {sockets.second.get(), importer_fd::kBroker}};
+  SpawnOptions request = program("situla-builder", {"request"});
+  request.fds = {{user_sockets.second.get(), builder_fd::kBroker},
+                 {spec_fd, builder_fd::kSpec},
+                 {environment_fd, builder_fd::kEnvironment},
+                 {writer.get(), builder_fd::kOutput}};
+
+  ImportHelpers helpers;
+  TRY_ASSIGN(helpers.importer.process, start_as(service, true, importer, sockets.second.get()));
+  TRY_ASSIGN(helpers.request_writer.process, start_as(user, false, request, user_sockets.second.get()));
+  helpers.importer.socket = std::move(sockets.first);
+  helpers.request_writer.socket = std::move(user_sockets.first);
+  return helpers;
+}
+
+Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image) {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  SpawnOptions options = program("situla-builder", {"container", image.mode, input.scratch_name});
+  options.fds = {{sockets.second.get(), builder_fd::kBroker},
+                 {input.spec_fd, builder_fd::kSpec},
+                 {input.environment_fd, builder_fd::kEnvironment}};
+  if (image.file) options.fds.emplace_back(image.file.get(), builder_fd::kImage);
+  // It may hold a writable layer or a FUSE server for tasks that run on when the broker is lost: it cleans up by itself.
+  options.die_with_parent = false;
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) exit_with(run_builder(input, image, options), {sockets.second.get(), builder_fd::kBroker});
+  return Helper{std::move(child), std::move(sockets.first)};
+}
+
+Result<Child> start_cleaner(const Identity& user, const std::string& path) {
+  return start_as(user, false, program("situla-builder", {"clean", path}), -1);
+}
+
+}  // namespace situla

@@ -1,0 +1,58 @@
+// situla-broker: the root side of one step on one node. Started by the plugin in slurmstepd; see plugin/README.md.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "common/sys/socket.hpp"
+#include "plugin/broker/broker.hpp"
+#include "plugin/broker/contract.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxRequestBytes = size_t{16} << 20U;
+
+Result<BrokerInput> take_input() {
+  BrokerInput input;
+  for (const int fd : {broker_fd::kControl, broker_fd::kListener, broker_fd::kRequest, broker_fd::kEnvironment})
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+      return fail(Error::from_errno(errno, "descriptor " + std::to_string(fd))
+                      .with_hint("situla-broker is started by spank_situla.so, not by hand"));
+  const UniqueFd request(broker_fd::kRequest);
+  input.control = UniqueFd(broker_fd::kControl);
+  input.listener = UniqueFd(broker_fd::kListener);
+  input.environment = UniqueFd(broker_fd::kEnvironment);
+  TRY_ASSIGN(const std::string bytes, read_sealed_memory(request.get(), kMaxRequestBytes));
+  TRY_ASSIGN(input.request, decode_step_request(bytes));
+  return input;
+}
+
+int serve() {
+  openlog("situla-broker", LOG_PID, LOG_DAEMON);
+  auto input = take_input();
+  if (!input) {
+    syslog(LOG_ERR, "%s", input.error().message().c_str());
+    (void)std::fprintf(stderr, "situla-broker: %s\n", input.error().text().c_str());
+    return 1;
+  }
+  Broker broker(std::move(*input), SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
+  broker.run();
+  return 0;
+}
+
+}  // namespace
+}  // namespace situla
+
+int main() {
+  // Out of slurmstepd's process tree: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
+  const pid_t pid = fork();
+  if (pid != 0) return pid < 0 ? 1 : 0;
+  (void)setsid();
+  umask(022);
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  return situla::serve();
+}

@@ -1,0 +1,199 @@
+#include "plugin/options.hpp"
+
+#include <algorithm>
+
+#include "common/base/text.hpp"
+#include "common/spec/environment.hpp"
+#include "common/spec/image_reference.hpp"
+
+namespace situla {
+namespace {
+
+// COMPAT.md section 1. Order is the order of --help.
+constexpr std::array kTable = {
+    OptionInfo{OptionId::image, "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH",
+               "[situla] image to run the tasks in: from a registry, or a squashfs file on the node if it begins with . or /"},
+    OptionInfo{OptionId::mounts, "container-mounts", "SRC[:DST[:FLAGS]][,SRC:DST...]",
+               "[situla] bind mounts; SRC may be tmpfs or umount; FLAGS are joined by +, for example ro+rslave"},
+    OptionInfo{OptionId::workdir, "container-workdir", "PATH",
+               "[situla] working directory inside the container (default: the image's)"},
+    OptionInfo{OptionId::name, "container-name", "NAME[:auto|create|exec|no_exec]",
+               "[situla] name of a container to make, reuse or join"},
+    OptionInfo{OptionId::save, "container-save", "PATH", "[situla] save the container to a squashfs file when the step ends"},
+    OptionInfo{OptionId::mount_home, "container-mount-home", nullptr,
+               "[situla] mount the home directory into the container (default: enroot configuration)"},
+    OptionInfo{OptionId::no_mount_home, "no-container-mount-home", nullptr, "[situla] do not mount the home directory"},
+    OptionInfo{OptionId::remap_root, "container-remap-root", nullptr,
+               "[situla] be root inside the container (default: enroot configuration)"},
+    OptionInfo{OptionId::no_remap_root, "no-container-remap-root", nullptr, "[situla] do not become root inside the container"},
+    OptionInfo{OptionId::entrypoint, "container-entrypoint", nullptr, "[situla] run the entrypoint of the image"},
+    OptionInfo{OptionId::no_entrypoint, "no-container-entrypoint", nullptr,
+               "[situla] do not run the entrypoint of the image (default)"},
+    OptionInfo{OptionId::entrypoint_log, "container-entrypoint-log", nullptr, "[situla] print what the entrypoint prints"},
+    OptionInfo{OptionId::writable, "container-writable", nullptr,
+               "[situla] let the tasks write to the container's root file system; changes end with the step"},
+    OptionInfo{OptionId::readonly, "container-readonly", nullptr, "[situla] keep the container's root file system read-only"},
+    OptionInfo{OptionId::env, "container-env", "NAME[,NAME...]",
+               "[situla] variables that keep their value from outside the container"},
+    OptionInfo{OptionId::unshare, "container-unshare", "NS[,NS...]", "[situla] namespaces of its own: net, ipc, uts"},
+};
+
+// The rest of PYXIS_CONTAINER_ / SITULA_CONTAINER_ and the option it stands for; booleans set one of two.
+struct EnvironmentName {
+  const char* name;
+  OptionId yes;
+  std::optional<OptionId> no;
+};
+constexpr std::array kEnvironment = {
+    EnvironmentName{"IMAGE", OptionId::image, {}},
+    EnvironmentName{"MOUNTS", OptionId::mounts, {}},
+    EnvironmentName{"WORKDIR", OptionId::workdir, {}},
+    EnvironmentName{"NAME", OptionId::name, {}},
+    EnvironmentName{"SAVE", OptionId::save, {}},
+    EnvironmentName{"ENV", OptionId::env, {}},
+    EnvironmentName{"UNSHARE", OptionId::unshare, {}},
+    EnvironmentName{"MOUNT_HOME", OptionId::mount_home, OptionId::no_mount_home},
+    EnvironmentName{"REMAP_ROOT", OptionId::remap_root, OptionId::no_remap_root},
+    EnvironmentName{"ENTRYPOINT", OptionId::entrypoint, OptionId::no_entrypoint},
+    EnvironmentName{"ENTRYPOINT_LOG", OptionId::entrypoint_log, {}},
+    EnvironmentName{"WRITABLE", OptionId::writable, OptionId::readonly},
+    EnvironmentName{"READONLY", OptionId::readonly, OptionId::writable},
+};
+
+constexpr std::array<std::pair<OptionId, OptionId>, 4> kOpposites = {{
+    {OptionId::mount_home, OptionId::no_mount_home},
+    {OptionId::remap_root, OptionId::no_remap_root},
+    {OptionId::entrypoint, OptionId::no_entrypoint},
+    {OptionId::writable, OptionId::readonly},
+}};
+
+const OptionInfo& info_of(OptionId id) {
+  return *std::find_if(kTable.begin(), kTable.end(), [id](const OptionInfo& row) { return row.id == id; });
+}
+
+std::string spelled(OptionId id) { return std::string("--") + info_of(id).name; }
+
+bool accumulates(OptionId id) { return id == OptionId::mounts || id == OptionId::env; }
+
+// Options whose behavior is not built yet fail instead of being ignored: a job that runs without what it asked for is worse.
+bool unsupported(OptionId id) {
+  return id == OptionId::name || id == OptionId::save || id == OptionId::entrypoint || id == OptionId::entrypoint_log ||
+         id == OptionId::unshare;
+}
+
+Result<void> check_image(std::string_view value) {
+  switch (image_kind(value)) {
+    case ImageKind::path: return {};
+    case ImageKind::registry: {
+      TRY_ASSIGN(const ImageReference reference, ImageReference::parse(value));
+      return {};
+    }
+    default:
+      return fail(Error(ErrorKind::unsupported, "images of a Docker or Podman engine are not supported yet")
+                      .with_hint("push the image to a registry, or pass a squashfs file: --container-image=./image.sqsh"));
+  }
+}
+
+Result<void> check_value(OptionId id, std::string_view value) {
+  if (unsupported(id)) return fail(ErrorKind::unsupported, "not supported yet");
+  if (info_of(id).argument != nullptr && value.empty()) return fail(ErrorKind::usage, "needs a value");
+  if (value.find('\0') != std::string_view::npos) return fail(ErrorKind::usage, "value holds a NUL byte");
+  if (id == OptionId::image) return check_image(value);
+  if (id == OptionId::mounts) {
+    TRY_ASSIGN(const auto mounts, parse_mount_options(value));
+    return {};
+  }
+  if (id == OptionId::env) {
+    for (const std::string_view name : split_nonempty(value, ','))
+      if (!is_variable_name(name))
+        return fail(ErrorKind::usage, "'" + printable(name) + "' is not the name of an environment variable");
+  }
+  return {};
+}
+
+std::optional<bool> parse_boolean(std::string_view value) {
+  if (value == "1" || value == "true" || value == "yes" || value == "y") return true;
+  if (value == "0" || value == "false" || value == "no" || value == "n") return false;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const OptionInfo> option_table() { return kTable; }
+
+Result<void> ContainerOptions::set(OptionId id, std::string_view value) {
+  TRY_CONTEXT(spelled(id), check_value(id, value));
+  for (const auto& [yes, no] : kOpposites) {
+    if ((id == yes && given(no)) || (id == no && given(yes)))
+      return fail(ErrorKind::usage, "both " + spelled(yes) + " and " + spelled(no) + " were given");
+  }
+  const auto [entry, inserted] = values_.try_emplace(id, value);
+  if (inserted || entry->second == value) return {};
+  if (!accumulates(id)) return fail(ErrorKind::usage, spelled(id) + ": specified multiple times");
+  entry->second += ',';
+  entry->second += value;
+  return {};
+}
+
+Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
+  for (const EnvironmentName& row : kEnvironment) {
+    if (given(row.yes) || (row.no && given(*row.no))) continue;
+    if (defaults_.contains(row.yes) || (row.no && defaults_.contains(*row.no))) continue;
+    for (const char* prefix : {"SITULA_CONTAINER_", "PYXIS_CONTAINER_"}) {
+      const std::string variable = std::string(prefix) + row.name;
+      const auto value = lookup(variable);
+      if (!value || value->empty()) continue;
+      if (info_of(row.yes).argument != nullptr) {
+        defaults_.emplace(row.yes, *value);
+      } else if (const auto boolean = parse_boolean(*value)) {
+        if (*boolean)
+          defaults_.emplace(row.yes, "");
+        else if (row.no)
+          defaults_.emplace(*row.no, "");
+      } else {
+        continue;  // COMPAT.md 1: other spellings are ignored
+      }
+      break;
+    }
+  }
+  // A default is checked only when there will be a container: a stray variable must not break jobs without one.
+  if (!given(OptionId::image) && !given(OptionId::name) && !defaults_.contains(OptionId::image)) return {};
+  for (const auto& [id, value] : defaults_) TRY_CONTEXT(spelled(id) + " (from the environment)", check_value(id, value));
+  return {};
+}
+
+Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
+  const auto value = [&](OptionId id) -> std::optional<std::string> {
+    if (const auto found = values_.find(id); found != values_.end()) return found->second;
+    if (const auto found = defaults_.find(id); found != defaults_.end()) return found->second;
+    return std::nullopt;
+  };
+  const auto tristate = [&](OptionId yes, OptionId no) {
+    return value(yes) ? Tristate::yes : value(no) ? Tristate::no : Tristate::unset;
+  };
+  const auto image = value(OptionId::image);
+  if (!image) return std::optional<ContainerSpec>();
+
+  ContainerSpec spec;
+  spec.image = *image;
+  if (const auto mounts = value(OptionId::mounts)) {
+    TRY_ASSIGN(spec.mounts, parse_mount_options(*mounts));
+  }
+  spec.workdir = value(OptionId::workdir).value_or("");
+  if (const auto names = value(OptionId::env))
+    for (const std::string_view name : split_nonempty(*names, ',')) spec.keep_env.emplace_back(name);
+  spec.mount_home = tristate(OptionId::mount_home, OptionId::no_mount_home);
+  spec.remap_root = tristate(OptionId::remap_root, OptionId::no_remap_root);
+  spec.writable = tristate(OptionId::writable, OptionId::readonly);
+  return std::optional(std::move(spec));
+}
+
+std::vector<std::string> ContainerOptions::warnings() const {
+  std::vector<std::string> lines;
+  if (given(OptionId::image) || given(OptionId::name) || defaults_.contains(OptionId::image)) return lines;
+  for (const auto& [id, value] : values_)
+    lines.push_back("ignoring " + spelled(id) + " because neither --container-image nor --container-name is set");
+  return lines;
+}
+
+}  // namespace situla

@@ -1,0 +1,68 @@
+// Which options does the plugin add to srun, sbatch and salloc, and what did the user ask for with them? COMPAT.md section 1.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/spec/container_spec.hpp"
+
+namespace situla {
+
+enum class OptionId : int {
+  image,
+  mounts,
+  workdir,
+  name,
+  save,
+  mount_home,
+  no_mount_home,
+  remap_root,
+  no_remap_root,
+  entrypoint,
+  no_entrypoint,
+  entrypoint_log,
+  writable,
+  readonly,
+  env,
+  unshare,
+};
+
+/// One row of the option table. Strings are literals: Slurm keeps the pointers.
+struct OptionInfo {
+  OptionId id;
+  const char* name;      ///< without the leading dashes
+  const char* argument;  ///< placeholder in --help; nullptr: the option takes none
+  const char* usage;
+};
+std::span<const OptionInfo> option_table();
+
+/// Collects option values, from the command line first and from the environment for what is missing, and makes a ContainerSpec.
+/// The same class runs in srun/sbatch/salloc and again on the node.
+class ContainerOptions {
+ public:
+  using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+  /// One use of an option. The value is checked here, so that a slip is reported before the job is queued.
+  Result<void> set(OptionId id, std::string_view value);
+  /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.
+  Result<void> apply_environment(const Lookup& lookup);
+  /// The container wanted, or nullopt: then warnings() says which options were given in vain.
+  [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
+  /// "ignoring --container-X because neither ...", one line each.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
+ private:
+  [[nodiscard]] bool given(OptionId id) const { return values_.contains(id); }
+
+  std::map<OptionId, std::string> values_;
+  std::map<OptionId, std::string> defaults_;
+};
+
+}  // namespace situla

@@ -1,0 +1,257 @@
+// Where does Slurm enter? The entry points of spank_situla.so; the only file that includes <slurm/spank.h>.
+//
+// Context by context: srun, sbatch and salloc register and check the options; slurmstepd (root) starts the broker in
+// init_post_opt; each task (job user) joins its container in task_init; the last task_exit ends the container.
+
+extern "C" {
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+}
+#include <unistd.h>
+
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "common/base/text.hpp"
+#include "common/spec/environment.hpp"
+#include "common/spec/image_reference.hpp"
+#include "plugin/client.hpp"
+#include "plugin/config.hpp"
+#include "plugin/options.hpp"
+#include "plugin/step_session.hpp"
+
+#define SITULA_EXPORT extern "C" __attribute__((visibility("default")))
+
+// SPANK_PLUGIN(situla, 1) compiled as C++ gives these internal linkage; declared first, they are found by dlsym().
+SITULA_EXPORT const char plugin_name[];
+SITULA_EXPORT const char plugin_type[];
+SITULA_EXPORT const unsigned int plugin_version;
+SITULA_EXPORT const unsigned int spank_plugin_version;
+SPANK_PLUGIN(situla, 1)
+
+namespace situla {
+namespace {
+
+// A SPANK callback has no user data, so what spans callbacks lives here: made in slurm_spank_init, freed in slurm_spank_exit, copied
+// to the tasks by fork. A plain pointer: a plugin that is dlopen()ed into slurmd must have no global constructors.
+struct PluginState {
+  PluginConfig config;
+  ContainerOptions options;
+  std::optional<ContainerSpec> spec;
+  std::optional<StepSession> session;
+  std::optional<Error> start_error;  ///< why there is no session; reported by the tasks, where srun's user sees it
+  uint32_t tasks_left = 0;
+};
+constinit PluginState* g_state = nullptr;
+
+constexpr std::chrono::milliseconds kFinishLimit{10000};
+
+/// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well.
+class SlurmLog final : public LogSink {
+ public:
+  void write(LogLevel level, std::string_view message) noexcept override {
+    const int size = static_cast<int>(message.size());
+    if (level == LogLevel::error)
+      slurm_error("situla: %.*s", size, message.data());
+    else if (level == LogLevel::debug)
+      slurm_debug("situla: %.*s", size, message.data());
+    else
+      slurm_spank_log("situla: %.*s", size, message.data());
+  }
+};
+
+void report(const Error& error) {
+  SlurmLog log;
+  if (error.message().empty()) return;
+  log.error(error.message());
+  if (!error.hint().empty()) log.error("hint: " + error.hint());
+}
+
+/// No exception may cross into Slurm's C code: the body's Result becomes a status, everything else an error message.
+template <typename Body>
+int guarded(Body body) noexcept {
+  try {
+    const Result<void> result = body();
+    if (result) return ESPANK_SUCCESS;
+    report(result.error());
+  } catch (const std::exception& exception) {
+    slurm_error("situla: internal error: %s", exception.what());
+  } catch (...) {
+    slurm_error("situla: internal error");
+  }
+  return ESPANK_ERROR;
+}
+
+int on_option(int id, const char* value, int /*remote*/) {
+  return guarded([&]() -> Result<void> {
+    if (g_state == nullptr) return {};
+    return g_state->options.set(static_cast<OptionId>(id), value == nullptr ? "" : value);
+  });
+}
+
+Result<void> register_options(spank_t spank) {
+  for (const OptionInfo& row : option_table()) {
+    // Slurm copies the strings, but takes them as char*.
+    spank_option option{const_cast<char*>(row.name), const_cast<char*>(row.argument),
+                        const_cast<char*>(row.usage), row.argument != nullptr ? 1 : 0,
+                        static_cast<int>(row.id),     on_option};
+    if (const spank_err_t status = spank_option_register(spank, &option); status != ESPANK_SUCCESS)
+      return fail(ErrorKind::failure, std::string("register option --") + row.name + ": " + spank_strerror(status));
+  }
+  return {};
+}
+
+bool runs_containers(spank_context_t context) {
+  return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE;
+}
+
+template <typename T>
+Result<T> item(spank_t spank, spank_item_t which, const char* what) {
+  T value{};
+  const spank_err_t status = spank_get_item(spank, which, &value);
+  if (status != ESPANK_SUCCESS)
+    return fail(ErrorKind::failure, std::string("ask Slurm for ") + what + ": " + spank_strerror(status));
+  return value;
+}
+
+Result<Environment> job_environment(spank_t spank) {
+  TRY_ASSIGN(char** const envp, item<char**>(spank, S_JOB_ENV, "the job's environment"));
+  return Environment::from_envp(envp);
+}
+
+/// The batch script is a file in slurmd's spool: it must be seen inside, at the same path, to be run there.
+Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
+  int argc = 0;
+  char** argv = nullptr;
+  if (const spank_err_t status = spank_get_item(spank, S_JOB_ARGV, &argc, &argv); status != ESPANK_SUCCESS)
+    return fail(ErrorKind::failure, std::string("ask Slurm for the batch script: ") + spank_strerror(status));
+  if (argc < 1) return {};
+  MountOption script;
+  script.source = script.target = argv[0];
+  script.flags = {"x-create=file", "bind", "ro", "nosuid", "nodev", "private"};
+  spec.mounts.push_back(std::move(script));
+  return {};
+}
+
+Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec& spec) {
+  StepRequest request;
+  request.step_id = step_id;
+  TRY_ASSIGN(request.job_id, item<uint32_t>(spank, S_JOB_ID, "the job id"));
+  TRY_ASSIGN(request.uid, item<uid_t>(spank, S_JOB_UID, "the job's user"));
+  TRY_ASSIGN(request.gid, item<gid_t>(spank, S_JOB_GID, "the job's group"));
+  gid_t* groups = nullptr;
+  int group_count = 0;
+  if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count) == ESPANK_SUCCESS && groups != nullptr)
+    request.groups.assign(groups, groups + group_count);
+  request.needs_import = image_kind(spec.image) == ImageKind::registry;
+  request.use_squashfuse = g_state->config.use_squashfuse;
+  request.spec = spec.serialize();
+  return request;
+}
+
+/// On the node, as root: decides whether this step has a container, and starts its broker.
+Result<void> start_session(spank_t spank) {
+  TRY_ASSIGN(const uint32_t step_id, item<uint32_t>(spank, S_JOB_STEPID, "the step id"));
+  if (step_id == SLURM_EXTERN_CONT) return {};
+  TRY_ASSIGN(const Environment environment, job_environment(spank));
+  TRY(g_state->options.apply_environment([&](const std::string& name) -> std::optional<std::string> {
+    const auto value = environment.get(name);
+    return value ? std::optional<std::string>(*value) : std::nullopt;
+  }));
+  TRY_ASSIGN(g_state->spec, g_state->options.finish());
+  if (!g_state->spec) return {};
+  if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
+  TRY_ASSIGN(g_state->tasks_left, item<uint32_t>(spank, S_JOB_LOCAL_TASK_COUNT, "the number of local tasks"));
+  TRY_ASSIGN(StepRequest request, step_request(spank, step_id, *g_state->spec));
+  TRY_ASSIGN(g_state->session, StepSession::start(std::move(request), environment.block()));
+  return {};
+}
+
+/// On the client: everything that can be known to be wrong is said before the job is queued.
+Result<void> check_on_client() {
+  TRY(g_state->options.apply_environment([](const std::string& name) -> std::optional<std::string> {
+    const char* value = getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  }));
+  TRY_ASSIGN(const auto spec, g_state->options.finish());
+  SlurmLog log;
+  if (!spec)
+    for (const std::string& line : g_state->options.warnings()) log.info(line);
+  return {};
+}
+
+Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
+  for (const std::string& name : task.unset) spank_unsetenv(spank, name.c_str());
+  for (const auto& [name, value] : task.set.entries()) {
+    if (const spank_err_t status = spank_setenv(spank, name.c_str(), value.c_str(), 1); status != ESPANK_SUCCESS)
+      return fail(ErrorKind::failure, "set variable " + printable(name) + " for the task: " + spank_strerror(status));
+  }
+  return {};
+}
+
+void end_session() {
+  if (g_state == nullptr || !g_state->session) return;
+  if (const auto finished = g_state->session->finish(kFinishLimit); !finished) report(finished.error());
+}
+
+}  // namespace
+}  // namespace situla
+
+using situla::g_state;
+using situla::guarded;
+using situla::Result;
+
+SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
+  return guarded([&]() -> Result<void> {
+    if (!situla::runs_containers(spank_context())) return {};
+    delete std::exchange(g_state, new situla::PluginState);
+    TRY_ASSIGN(g_state->config, situla::PluginConfig::parse({argv, static_cast<size_t>(argc)}));
+    return situla::register_options(spank);
+  });
+}
+
+SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
+  return guarded([&]() -> Result<void> {
+    if (g_state == nullptr) return {};
+    if (spank_remote(spank) != 1) return situla::check_on_client();
+    // An error here would be logged on the node only: the tasks report it.
+    if (const auto started = situla::start_session(spank); !started) g_state->start_error = started.error();
+    return {};
+  });
+}
+
+SITULA_EXPORT int slurm_spank_task_init_privileged(spank_t, int, char**) {
+  return guarded([&]() -> Result<void> {
+    if (g_state != nullptr && g_state->session) g_state->session->forget_control();
+    return {};
+  });
+}
+
+SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
+  return guarded([&]() -> Result<void> {
+    if (g_state == nullptr) return {};
+    if (g_state->start_error) return situla::fail(*g_state->start_error);
+    if (!g_state->session) return {};
+    TRY_ASSIGN(const situla::Environment environment, situla::job_environment(spank));
+    situla::SlurmLog log;
+    TRY_ASSIGN(const situla::JoinedTask task,
+               situla::join_container(*g_state->session, *g_state->spec, environment, log));
+    return situla::apply_to_task(spank, task);
+  });
+}
+
+SITULA_EXPORT int slurm_spank_task_exit(spank_t, int, char**) {
+  return guarded([&]() -> Result<void> {
+    if (g_state != nullptr && g_state->tasks_left > 0 && --g_state->tasks_left == 0) situla::end_session();
+    return {};
+  });
+}
+
+SITULA_EXPORT int slurm_spank_exit(spank_t, int, char**) {
+  return guarded([&]() -> Result<void> {
+    situla::end_session();
+    delete std::exchange(g_state, nullptr);
+    return {};
+  });
+}

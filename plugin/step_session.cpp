@@ -1,0 +1,50 @@
+#include "plugin/step_session.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+
+#include "common/sys/process.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/contract.hpp"
+
+namespace situla {
+
+Result<StepSession> StepSession::start(StepRequest request, std::string_view environment) {
+  if (getrandom(request.token.data(), request.token.size(), 0) != static_cast<ssize_t>(request.token.size()))
+    return fail_errno(errno, "read random bytes for the step's token");
+  TRY_ASSIGN(Listener listener, listen_abstract());
+  TRY_ASSIGN(auto control, socket_pair());
+  TRY_ASSIGN(const UniqueFd request_memory, sealed_memory("situla-step", encode_step_request(request)));
+  TRY_ASSIGN(const UniqueFd environment_memory, sealed_memory("situla-environment", environment));
+
+  SpawnOptions options;
+  options.program = SITULA_LIBEXEC_DIR "/situla-broker";
+  options.arguments = {"situla-broker"};
+  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  options.fds = {{control.second.get(), broker_fd::kControl},
+                 {listener.fd.get(), broker_fd::kListener},
+                 {request_memory.get(), broker_fd::kRequest},
+                 {environment_memory.get(), broker_fd::kEnvironment}};
+  // The broker leaves the process tree of slurmstepd by a second fork (proctrack/linuxproc signals the whole tree), so what
+  // is waited for here is only that fork. It notices the end of slurmstepd by its control socket.
+  options.die_with_parent = false;
+  options.new_session = true;
+  TRY_ASSIGN(Child starter, spawn(options));
+  TRY_ASSIGN(const ExitStatus status, starter.wait());
+  if (!status.success()) return fail(ErrorKind::failure, "start " + options.program + ": " + status.text());
+  return StepSession(std::move(control.first), std::move(listener.address), request.token);
+}
+
+Result<void> StepSession::finish(std::chrono::milliseconds limit) {
+  if (!control_) return {};
+  const UniqueFd control = std::move(control_);
+  // A broker that is gone already has nothing left to finish.
+  if (!send_packet(control.get(), encode(Finish{}))) return {};
+  pollfd poll_entry{control.get(), POLLIN, 0};
+  const int ready = poll(&poll_entry, 1, static_cast<int>(limit.count()));
+  if (ready > 0) return {};
+  return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +
+                                            std::to_string(limit.count() / 1000) + " s; it goes on by itself"));
+}
+
+}  // namespace situla

@@ -1,0 +1,39 @@
+// What does slurmstepd hold for a step with a container? The broker's control socket, the address tasks connect to, and a token.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/protocol/messages.hpp"
+
+namespace situla {
+
+/// Lives in slurmstepd from init_post_opt to exit; the forked tasks inherit a copy. DESIGN.md section 3, steps 1, 3 and 6.
+class StepSession {
+ public:
+  /// Starts the broker. `environment` is the job's, as NUL-separated bytes. Not later than init_post_opt: with contain_spank the
+  /// later callbacks run in a child whose descriptors are lost.
+  static Result<StepSession> start(StepRequest request, std::string_view environment);
+
+  /// In a forked task, still root: closes the inherited copy of the control socket. A task that kept it would keep the broker
+  /// from noticing that slurmstepd died.
+  void forget_control() { control_.reset(); }
+
+  /// All local tasks have ended: waits until nothing is left of the container, at most `limit`. Safe to call twice.
+  Result<void> finish(std::chrono::milliseconds limit);
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const StepToken& token() const { return token_; }
+
+ private:
+  StepSession(UniqueFd control, std::string address, StepToken token)
+      : control_(std::move(control)), address_(std::move(address)), token_(token) {}
+
+  UniqueFd control_;
+  std::string address_;
+  StepToken token_;
+};
+
+}  // namespace situla
