@@ -1,0 +1,65 @@
+// What does a built-in hook see, and what may it do? It looks at the container's files and proposes changes; it never mounts.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "common/sys/root_dir.hpp"
+#include "hooks/mount/step.hpp"
+
+namespace situla {
+
+/// The user on the host, as passwd(5) and group(5) know them.
+struct UserEntry {
+  std::string name, gecos, home, shell, group;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// From the host's databases (getpwuid(3), getgrgid(3)); a user that none of them knows gets a name and home made from the
+/// environment (USER, HOME) and the number.
+UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment);
+
+struct InjectContext {
+  const RootDir& root;       ///< the container's files
+  const RootDir& host_root;  ///< the host's "/"; tests give another one
+  const Environment& host;   ///< the job's or user's environment
+  const UserEntry& user;
+  bool remap_root = false;
+  bool mount_home = false;
+  LogSink& log;
+};
+
+/// A change to the container's files, made before anything is mounted. Parents are created.
+struct FileChange {
+  enum class Kind {
+    write,     ///< a regular file with this content replaces whatever is there
+    link,      ///< a symbolic link with this content replaces whatever is there
+    directory  ///< made unless it is there
+  };
+  Kind kind = Kind::write;
+  std::string path;     ///< inside the container
+  std::string content;  ///< write: bytes; link: target
+  mode_t mode = 0644;
+};
+
+struct Proposal {
+  std::vector<FileChange> files;
+  std::vector<MountStep> mounts;
+  Environment environment;
+
+  void merge(Proposal other);
+};
+
+/// Runs every built-in hook in enroot's order.
+Result<Proposal> run_built_in_hooks(const InjectContext& context);
+
+/// Makes the proposed file changes in the root.
+Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root);
+
+}  // namespace situla

@@ -1,0 +1,143 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "hooks/inject/hooks.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxDatabase = size_t{4} << 20U;
+constexpr size_t kMaxSkeletonFile = size_t{1} << 20U;
+constexpr int kMaxSkeletonDepth = 8;
+constexpr uint64_t kOverflowId = 65534;
+
+using Settings = std::map<std::string, std::string, std::less<>>;
+
+/// login.defs(5) has "NAME value", default/useradd "NAME=value".
+void read_settings(const RootDir& root, const std::string& path, char separator, Settings& settings) {
+  const auto content = root.read_file(path);
+  if (!content) return;
+  for (const std::string_view raw : split(*content, '\n')) {
+    const std::string_view line = trim(raw);
+    if (line.empty() || line.front() == '#') continue;
+    if (separator == '=') {
+      if (const auto pair = cut(line, '=')) settings[std::string(trim(pair->first))] = trim(pair->second);
+    } else if (const auto words = split_words(line); words.size() >= 2) {
+      settings[std::string(words[0])] = words[1];
+    }
+  }
+}
+
+std::string setting(const Settings& settings, std::string_view name, std::string_view fallback) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? std::string(fallback) : found->second;
+}
+
+bool is_executable(const RootDir& root, const std::string& path) {
+  const auto fd = root.resolve(path);
+  struct stat status {};
+  return fd && fstat(fd->get(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111U) != 0;
+}
+
+/// The generated lines first, then those of the image whose names are not taken yet; "_apt" would make apt try to become it.
+std::string merge_database(const std::vector<std::string>& generated, const std::string& existing) {
+  std::string merged;
+  std::vector<std::string_view> names = {"_apt"};
+  const auto add = [&](std::string_view line) {
+    const std::string_view name = line.substr(0, line.find(':'));
+    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
+    names.push_back(name);
+    merged += line;
+    merged += '\n';
+  };
+  for (const std::string& line : generated) add(line);
+  const size_t own = names.size();
+  for (const std::string_view line : split(existing, '\n')) {
+    // Only our own names have to be kept unique; what else an image repeats is its own affair.
+    names.resize(own);
+    add(line);
+  }
+  return merged;
+}
+
+std::string without_separators(std::string text) {
+  std::erase_if(text, [](char c) { return c == ':' || c == '\n' || c == '\0'; });
+  return text;
+}
+
+/// Copies a tree of the container into a proposal, following links (cp -Lr).
+void copy_skeleton(const RootDir& root, const std::string& from, const std::string& to, int depth, Proposal& proposal) {
+  const auto directory = root.open_at(from, O_RDONLY | O_DIRECTORY);
+  if (!directory || depth > kMaxSkeletonDepth) return;
+  const auto names = list_directory("/proc/self/fd/" + std::to_string(directory->get()));
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const std::string path = from + "/" + name;
+    const auto entry = root.resolve(path);
+    struct stat status {};
+    if (!entry || fstat(entry->get(), &status) != 0) continue;
+    const auto mode = static_cast<mode_t>(status.st_mode & 07777U);
+    if (S_ISDIR(status.st_mode)) {
+      proposal.files.push_back({FileChange::Kind::directory, to + "/" + name, "", mode | 0700U});
+      copy_skeleton(root, path, to + "/" + name, depth + 1, proposal);
+    } else if (S_ISREG(status.st_mode)) {
+      if (auto content = root.read_file(path, kMaxSkeletonFile))
+        proposal.files.push_back({FileChange::Kind::write, to + "/" + name, std::move(*content), mode});
+    }
+  }
+}
+
+void propose_home(const InjectContext& context, const Settings& settings, Proposal& proposal) {
+  const std::string& home = context.user.home;
+  if (!home.starts_with('/') || context.root.exists(home)) return;
+  if (setting(settings, "CREATE_HOME", "yes") != "yes") return;
+  unsigned mask = 077;
+  const std::string text = setting(settings, "UMASK", "077");
+  (void)std::from_chars(text.data(), text.data() + text.size(), mask, 8);
+  proposal.files.push_back({FileChange::Kind::directory, home, "", static_cast<mode_t>((0777U & ~mask) | 0700U)});
+  copy_skeleton(context.root, setting(settings, "SKEL", "/etc/skel"), home, 0, proposal);
+}
+
+void propose_mailbox(const InjectContext& context, const Settings& settings, Proposal& proposal) {
+  if (setting(settings, "CREATE_MAIL_SPOOL", "no") != "yes") return;
+  const std::string path = setting(settings, "MAIL_DIR", "/var/mail") + "/" + context.user.name;
+  if (!context.root.exists(path)) proposal.files.push_back({FileChange::Kind::write, path, "", 0660});
+}
+
+}  // namespace
+
+Result<Proposal> shadow_hook(const InjectContext& context) {
+  Settings settings;
+  read_settings(context.root, "/etc/login.defs", ' ', settings);
+  read_settings(context.root, "/etc/default/useradd", '=', settings);
+  UserEntry user = context.user;
+  for (std::string* field : {&user.name, &user.gecos, &user.home, &user.shell, &user.group})
+    *field = without_separators(std::move(*field));
+  if (user.shell.empty() || !is_executable(context.root, user.shell)) user.shell = setting(settings, "SHELL", "/bin/sh");
+
+  const std::string nobody = std::to_string(kOverflowId);
+  const std::vector<std::string> accounts = {
+      "root:x:0:0:root:/root:" + user.shell, "nobody:x:" + nobody + ":" + nobody + ":nobody:/:/sbin/nologin",
+      user.name + ":x:" + std::to_string(user.uid) + ":" + std::to_string(user.gid) + ":" + user.gecos + ":" + user.home +
+          ":" + user.shell};
+  const std::vector<std::string> groups = {"root:x:0:", "nogroup:x:" + nobody + ":",
+                                           user.group + ":x:" + std::to_string(user.gid) + ":"};
+  Proposal proposal;
+  const auto passwd = context.root.read_file("/etc/passwd", kMaxDatabase);
+  const auto group = context.root.read_file("/etc/group", kMaxDatabase);
+  proposal.files.push_back({FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
+  proposal.files.push_back({FileChange::Kind::write, "/etc/group", merge_database(groups, group.value_or("")), 0644});
+  propose_home(context, settings, proposal);
+  propose_mailbox(context, settings, proposal);
+  return proposal;
+}
+
+}  // namespace situla
