@@ -263,6 +263,14 @@ std::string EnrootConfig::get(std::string_view name) const {
   return "";
 }
 
+std::vector<std::string_view> EnrootConfig::known_keys() {
+  std::vector<std::string_view> names = {"ENROOT_SYSCONF_PATH",   "ENROOT_CONFIG_PATH",   "ENROOT_DATA_PATH",
+                                         "ENROOT_CACHE_PATH",     "ENROOT_RUNTIME_PATH",  "ENROOT_TEMP_PATH",
+                                         "ENROOT_MAX_PROCESSORS", "ENROOT_SQUASH_OPTIONS"};
+  for (const auto& [name, value] : kDefaults) names.push_back(name);
+  return names;
+}
+
 bool EnrootConfig::flag(std::string_view name, bool fallback) const {
   constexpr std::array<std::string_view, 10> kFalse = {"n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"};
   const std::string value = get(name);

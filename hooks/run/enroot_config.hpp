@@ -1,4 +1,5 @@
-// What do enroot.conf, enroot.conf.d and the user's environment say? COMPAT.md section 4. Never used for privileged decisions.
+// What do enroot.conf, enroot.conf.d and the user's environment say? COMPAT.md section 4. Never used for privileged
+// decisions.
 #pragma once
 
 #include <map>
@@ -13,12 +14,13 @@
 
 namespace situla {
 
-/// The value of every ENROOT_*, MELLANOX_*, NVIDIA_*, SSL_CERT_* and *_proxy key: environment beats files unless empty, the
-/// first definition in the files wins, the rest are enroot's defaults.
+/// The value of every ENROOT_*, MELLANOX_*, NVIDIA_*, SSL_CERT_* and *_proxy key: environment beats files unless empty,
+/// the first definition in the files wins, the rest are enroot's defaults.
 class EnrootConfig {
  public:
-  /// Reads `sysconf`/enroot.conf and then `sysconf`/enroot.conf.d/*.conf (sysconf: $ENROOT_SYSCONF_PATH or /etc/enroot).
-  /// Values go through a shell (`eval echo`), as the calling user, one shell for all files. Ill-formed lines warn.
+  /// Reads `sysconf`/enroot.conf and then `sysconf`/enroot.conf.d/*.conf (sysconf: $ENROOT_SYSCONF_PATH or
+  /// /etc/enroot). Values go through a shell (`eval echo`), as the calling user, one shell for all files. Ill-formed
+  /// lines warn.
   static Result<EnrootConfig> load(const Environment& environment, LogSink& log);
 
   /// Explicit value or enroot's default; empty when neither exists. Names in full: "ENROOT_DATA_PATH".
@@ -27,6 +29,9 @@ class EnrootConfig {
   [[nodiscard]] bool flag(std::string_view name, bool fallback = false) const;
   /// Everything explicitly set (files and environment), to be exported to hooks and the importer.
   [[nodiscard]] const std::map<std::string, std::string, std::less<>>& values() const { return values_; }
+
+  /// Every ENROOT_* key that has a meaning, for `info`.
+  static std::vector<std::string_view> known_keys();
 
   [[nodiscard]] std::string sysconf_path() const;  ///< ENROOT_SYSCONF_PATH, /etc/enroot
   [[nodiscard]] std::string config_path() const;   ///< ENROOT_CONFIG_PATH, $XDG_CONFIG_HOME/enroot, ~/.config/enroot
