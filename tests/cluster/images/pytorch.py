@@ -1,4 +1,4 @@
-"""pytorch: the big one. debian:12, and python3, numpy, the libraries of torch, torch and an application, each in a layer of its own.
+"""pytorch: the big one. debian:12, then python3, numpy, the libraries of torch, torch, what is used with it, and an application: nine layers.
 
 About 2 GB unpacked. Tags latest, zstd. The packages are Debian's, fetched by this machine's apt as it is configured.
 """
@@ -11,7 +11,8 @@ import debian
 import tiny
 from layers import OCI
 
-STEPS = ["python3", "python3-numpy", "libtorch1.13", "python3-torch"]
+STEPS = ["python3", "python3-numpy", "libtorch1.13", "python3-torch", "build-essential", "python3-scipy python3-pandas python3-sklearn",
+         "python3-torchvision"]
 
 # Runs in a mount namespace of its own: LOWER, UPPER, WORK and DEBS are set. What dpkg changes lands in UPPER.
 INSTALL = r"""
@@ -33,14 +34,14 @@ rm -rf "$merged"/var/cache/apt/*.bin "$merged"/var/cache/apt/archives/*.deb "$me
 """
 
 
-def install(store, package, lowers):
-    area = os.path.join(store.scratch, "pytorch", package)
+def install(store, packages, lowers):
+    area = os.path.join(store.scratch, "pytorch", packages.split()[0])
     shutil.rmtree(area, ignore_errors=True)
     upper = os.path.join(area, "upper")
     os.makedirs(upper)
     subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", INSTALL], check=True, stdout=2,
                    env=dict(os.environ, LOWER=":".join(reversed(lowers)), UPPER=upper, WORK=area, DEBS=os.path.join(area, "debs"),
-                            PACKAGES=package, DEBIAN_FRONTEND="noninteractive", LC_ALL="C"))
+                            PACKAGES=packages, DEBIAN_FRONTEND="noninteractive", LC_ALL="C"))
     shutil.rmtree(os.path.join(area, "debs"))
     return upper
 
@@ -61,8 +62,8 @@ def torch_version(upper):
 
 def build(store):
     lowers, tars = [debian.rootfs(store)], []
-    for package in STEPS:
-        upper = install(store, package, lowers)
+    for packages in STEPS:
+        upper = install(store, packages, lowers)
         lowers.append(upper)
         layer = store.layer()
         layer.tree(upper)

@@ -12,8 +12,8 @@ prepare_situla() {
     fi
     touch "$stamp.new"
     {
-      cmake --preset release -DCMAKE_INSTALL_PREFIX="$lab_prefix" &&
-        cmake --build --preset release &&
+      cmake --preset release -DCMAKE_INSTALL_PREFIX="$lab_prefix" -DSITULA_LIBEXEC_DIR="$lab_prefix/libexec/situla" &&
+        cmake --build --preset release --target common/all hooks/all plugin/all &&
         rm -rf "$lab_prefix.new" &&
         cmake --install build/release --prefix "$lab_prefix.new"
     } >"$lab_state/build.log" 2>&1 || {

@@ -20,7 +20,8 @@ expose_repository() {
       mount -t tmpfs -o mode=755 cover "$root$path"
     fi
   done
-  if [ ! -e "$root$lab_repo/tests/cluster/run" ]; then
+  # Not there, or there only as an overlay's copy.
+  if [ "$(stat -c %d:%i "$lab_repo")" != "$(stat -c %d:%i "$root$lab_repo" 2>/dev/null)" ]; then
     mkdir -p "$root$lab_repo"
     mount --rbind "$lab_repo" "$root$lab_repo"
   fi
@@ -61,8 +62,12 @@ enter_root() {
     cp -a "$lab_prefix" "$scratch/prefix"
     mount --bind "$scratch/prefix" "$root$lab_prefix"
   fi
+  case $lab_repo in
+    # Nodes have their own of these: they find the repository again through this.
+    /tmp/* | /var/tmp/* | /run/*) mkdir "$scratch/repository"; mount --rbind "$root$lab_repo" "$scratch/repository" ;;
+  esac
   mkdir "$root/.old"
-  cd "$root"
+  cd "$root" || return
   pivot_root . .old
   umount -l /.old
   rmdir /.old
@@ -122,6 +127,13 @@ PYTHON
   fi
   mount --move "$nodes" "$root/dev"
   rmdir "$nodes"
+}
+
+# In a node, after everything that covers directories.
+find_repository() {
+  [ -d /.scratch/repository ] || return 0
+  mkdir -p "$lab_repo"
+  mount --rbind /.scratch/repository "$lab_repo"
 }
 
 write_accounts() {

@@ -21,7 +21,7 @@ await() {
 }
 
 write_slurm_conf() {
-  local n line key
+  local n line key folder
   cat >/etc/slurm/slurm.conf <<CONF
 ClusterName=lab
 SlurmctldHost=ctl(127.0.1.0)
@@ -72,6 +72,10 @@ CONF
   if [ "$LAB_PLUGIN" = yes ]; then
     echo "required $lab_prefix/lib/slurm/spank_situla.so ${LAB_PLUGIN_ARGS[*]}" >/etc/slurm/plugstack.conf
   fi
+  # What the project ships for /etc/enroot, as an administrator would copy it.
+  for folder in hooks.d mounts.d environ.d; do
+    [ ! -d "$lab_repo/conf/$folder" ] || cp -r "$lab_repo/conf/$folder" /etc/enroot/
+  done
   [ -z "$LAB_ENROOT_CONF" ] || cp "$dir/enroot.conf" /etc/enroot/enroot.conf
   [ -z "$LAB_SITULA_CONF" ] || cp "$dir/situla.toml" /etc/situla/situla.toml
   chmod -R a+rX /etc/slurm /etc/enroot /etc/situla
