@@ -14,14 +14,15 @@ prepare_situla() {
     {
       cmake --preset release -DCMAKE_INSTALL_PREFIX="$lab_prefix" -DSITULA_LIBEXEC_DIR="$lab_prefix/libexec/situla" &&
         cmake --build --preset release --target common/all hooks/all plugin/all &&
-        rm -rf "$lab_prefix.new" &&
-        cmake --install build/release --prefix "$lab_prefix.new"
+        rm -rf "$lab_state/stage" &&
+        DESTDIR=$lab_state/stage cmake --install build/release
     } >"$lab_state/build.log" 2>&1 || {
       tail -n 30 "$lab_state/build.log" >&2
       die "building Situla failed; the whole log is $lab_state/build.log"
     }
     rm -rf "$lab_prefix"
-    mv "$lab_prefix.new" "$lab_prefix"
+    mv "$lab_state/stage$lab_prefix" "$lab_prefix"
+    rm -rf "$lab_state/stage"
     mv "$stamp.new" "$stamp"
   ) 9>"$lab_state/build.lock"
 }
