@@ -1,0 +1,60 @@
+// What is in a squashfs file? Entries, data and attributes, checked as they are read. The only user of libsquashfs for reading.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/unpack/extract.hpp"
+
+namespace situla {
+
+enum class NodeKind { directory, file, link, fifo, socket, block_device, character_device };
+
+/// One inode of the image.
+struct ImageNode {
+  NodeKind kind = NodeKind::file;
+  uint32_t mode = 0;               ///< permission and set-id bits, octal 07777
+  uint32_t modification_time = 0;  ///< seconds since 1970
+  uint32_t number = 0;             ///< the same number is the same file (hard links)
+  uint32_t links = 1;
+  uint64_t size = 0;               ///< bytes, regular files
+  std::string target;              ///< links
+  std::shared_ptr<const void> handle;  ///< the library's inode
+};
+
+struct ImageEntry {
+  std::string name;  ///< one path component: not empty, "." or "..", no '/' and no NUL
+  ImageNode node;
+};
+
+using ImageAttribute = std::pair<std::string, std::string>;
+
+class SquashfsReader {
+ public:
+  /// The descriptor is used as long as the reader lives, not owned.
+  static Result<SquashfsReader> open(int image_fd);
+  SquashfsReader(SquashfsReader&&) noexcept;
+  SquashfsReader& operator=(SquashfsReader&&) noexcept;
+  ~SquashfsReader();
+
+  [[nodiscard]] const ImageInfo& info() const;
+  Result<ImageNode> root();
+  /// Entries in the image's order. At most as many as the image claims to have inodes, or a little more for hard links.
+  Result<std::vector<ImageEntry>> list(const ImageNode& directory);
+  /// Calls take(offset, bytes) for every block that is not a hole, in order. An error of take ends it.
+  Result<void> read(const ImageNode& file, const std::function<Result<void>(uint64_t, std::string_view)>& take);
+  Result<std::vector<ImageAttribute>> attributes(const ImageNode& node);
+
+ private:
+  struct State;
+  explicit SquashfsReader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace situla
