@@ -61,6 +61,8 @@ def torch_version(upper):
 
 
 def build(store):
+    if not any(name.endswith(("Packages", "Packages.lz4", "Packages.gz")) for name in os.listdir("/var/lib/apt/lists")):
+        subprocess.run(["apt-get", "-q", "update"], check=True, stdout=2)
     lowers, tars = [debian.rootfs(store)], []
     for packages in STEPS:
         upper = install(store, packages, lowers)

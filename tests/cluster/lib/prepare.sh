@@ -3,7 +3,7 @@
 
 # Builds and installs when a source is newer than the last installation. Instances copy the prefix, so installing does not disturb them.
 prepare_situla() {
-  local sources=(CMakeLists.txt CMakePresets.json common hooks plugin conf) stamp=$lab_state/prefix.stamp
+  local sources=(CMakeLists.txt CMakePresets.json packaging/cmake common hooks plugin conf) stamp=$lab_state/prefix.stamp
   (
     flock 9
     cd "$lab_repo" || exit 1
