@@ -1,0 +1,106 @@
+// The messages between the processes of a step: what is sent arrives, and nothing else is accepted.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "common/protocol/messages.hpp"
+
+using namespace situla;
+
+namespace {
+
+template <typename T>
+T round_trip(const T& message) {
+  const auto decoded = decode(encode(message));
+  REQUIRE(decoded);
+  REQUIRE(std::holds_alternative<T>(*decoded));
+  return std::get<T>(*decoded);
+}
+
+}  // namespace
+
+TEST_CASE("every message arrives as it was sent") {
+  StepToken token{};
+  token[0] = 1;
+  token[15] = 255;
+  const Join join = round_trip(Join{token, "/home/alice"});
+  CHECK(join.token == token);
+  CHECK(join.directory == "/home/alice");
+  CHECK(round_trip(Joined{"/srv"}).workdir == "/srv");
+  const Note note = round_trip(Note{LogLevel::warning, "text"});
+  CHECK(note.level == LogLevel::warning);
+  CHECK(note.text == "text");
+  const Failure failure = round_trip(Failure{ErrorKind::network, "text", "hint"});
+  CHECK(failure.kind == ErrorKind::network);
+  CHECK(failure.text == "text");
+  CHECK(failure.hint == "hint");
+  const auto digest = Digest::parse_hex(std::string(62, '0') + "1f");
+  REQUIRE(digest);
+  const ImportDone done = round_trip(ImportDone{*digest, "lz4"});
+  CHECK(done.digest == *digest);
+  CHECK(done.variant == "lz4");
+  CHECK(round_trip(MapsWanted{true}).remap_root);
+  round_trip(MapsWritten{});
+  const Ready ready = round_trip(Ready{"/w", "/scratch", true});
+  CHECK(ready.workdir == "/w");
+  CHECK(ready.scratch_path == "/scratch");
+  CHECK(ready.stays);
+  round_trip(Finish{});
+  round_trip(Finished{});
+}
+
+TEST_CASE("the largest message fits into a packet") {
+  const std::string large(1 << 20, 'x');
+  CHECK(encode(Failure{ErrorKind::failure, large, large}).size() <= kMaxMessageBytes);
+}
+
+TEST_CASE("truncated, extended and foreign messages are refused") {
+  const std::string good = encode(Failure{ErrorKind::failure, "text", "hint"});
+  for (size_t size = 0; size < good.size(); ++size) CHECK_FALSE(decode(std::string_view(good).substr(0, size)));
+  CHECK_FALSE(decode(good + "x"));
+  std::string other_version = good;
+  other_version[0] = static_cast<char>(other_version[0] + 1);
+  CHECK_FALSE(decode(other_version));
+  std::string other_kind = good;
+  other_kind[4] = 99;
+  CHECK_FALSE(decode(other_kind));
+}
+
+TEST_CASE("random bytes behind a good header never do harm") {
+  std::mt19937 random(4711);
+  const std::string header = encode(Finish{}).substr(0, 4);
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = header;
+    bytes.push_back(static_cast<char>(random() % 11));
+    bytes.append(3, '\0');
+    for (unsigned n = random() % 64; n > 0; --n) bytes.push_back(static_cast<char>(random() & 0xffU));
+    (void)decode(bytes);
+    (void)decode_step_request(bytes);
+  }
+  SUCCEED();
+}
+
+TEST_CASE("a step request arrives as it was sent") {
+  StepRequest request;
+  request.job_id = 7;
+  request.step_id = 0xfffffffbU;
+  request.uid = 1001;
+  request.gid = 1002;
+  request.groups = {10, 20, 30};
+  request.needs_import = true;
+  request.use_squashfuse = true;
+  request.token[3] = 9;
+  request.spec = std::string("a\0b", 3);
+  const auto decoded = decode_step_request(encode_step_request(request));
+  REQUIRE(decoded);
+  CHECK(decoded->job_id == 7);
+  CHECK(decoded->step_id == 0xfffffffbU);
+  CHECK(decoded->uid == 1001);
+  CHECK(decoded->gid == 1002);
+  CHECK(decoded->groups == request.groups);
+  CHECK(decoded->needs_import);
+  CHECK(decoded->use_squashfuse);
+  CHECK(decoded->token == request.token);
+  CHECK(decoded->spec == request.spec);
+  const std::string bytes = encode_step_request(request);
+  for (size_t size = 0; size < bytes.size(); ++size) CHECK_FALSE(decode_step_request(std::string_view(bytes).substr(0, size)));
+}

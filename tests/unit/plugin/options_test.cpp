@@ -1,0 +1,183 @@
+// COMPAT.md section 1: which options and environment variables mean what, and which are refused how.
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "plugin/config.hpp"
+#include "plugin/options.hpp"
+
+using namespace situla;
+
+namespace {
+
+ContainerOptions::Lookup variables(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+ContainerSpec spec_of(const ContainerOptions& options) {
+  const auto spec = options.finish();
+  REQUIRE(spec);
+  REQUIRE(*spec);
+  return **spec;
+}
+
+std::string error_of(const Result<void>& result) {
+  REQUIRE_FALSE(result);
+  return result.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("every option of COMPAT.md 1 is in the table once") {
+  const std::map<std::string, bool> expected = {
+      {"container-image", true},          {"container-mounts", true},        {"container-workdir", true},
+      {"container-name", true},           {"container-save", true},          {"container-mount-home", false},
+      {"no-container-mount-home", false}, {"container-remap-root", false},   {"no-container-remap-root", false},
+      {"container-entrypoint", false},    {"no-container-entrypoint", false}, {"container-entrypoint-log", false},
+      {"container-writable", false},      {"container-readonly", false},     {"container-env", true},
+      {"container-unshare", true}};
+  std::map<std::string, bool> found;
+  for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;
+  CHECK(found == expected);
+  CHECK(option_table().size() == expected.size());
+}
+
+TEST_CASE("no option means no container") {
+  const ContainerOptions options;
+  const auto spec = options.finish();
+  REQUIRE(spec);
+  CHECK_FALSE(*spec);
+  CHECK(options.warnings().empty());
+}
+
+TEST_CASE("options without an image are reported and ignored") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::mounts, "/data"));
+  REQUIRE(options.set(OptionId::writable, ""));
+  const auto spec = options.finish();
+  REQUIRE(spec);
+  CHECK_FALSE(*spec);
+  CHECK(options.warnings() ==
+        std::vector<std::string>{
+            "ignoring --container-mounts because neither --container-image nor --container-name is set",
+            "ignoring --container-writable because neither --container-image nor --container-name is set"});
+}
+
+TEST_CASE("the same value twice is fine, another is not, mounts and env accumulate") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::image, "ubuntu:22.04"));
+  REQUIRE(options.set(OptionId::image, "ubuntu:22.04"));
+  CHECK(error_of(options.set(OptionId::image, "debian")) == "--container-image: specified multiple times");
+  REQUIRE(options.set(OptionId::workdir, "/a"));
+  CHECK(error_of(options.set(OptionId::workdir, "/b")) == "--container-workdir: specified multiple times");
+  REQUIRE(options.set(OptionId::mounts, "/a"));
+  REQUIRE(options.set(OptionId::mounts, "/b:/c"));
+  REQUIRE(options.set(OptionId::env, "ONE"));
+  REQUIRE(options.set(OptionId::env, "TWO,THREE"));
+  const ContainerSpec spec = spec_of(options);
+  REQUIRE(spec.mounts.size() == 2);
+  CHECK(spec.mounts[1].target == "/c");
+  CHECK(spec.keep_env == std::vector<std::string>{"ONE", "TWO", "THREE"});
+}
+
+TEST_CASE("an option and its opposite are refused") {
+  const auto [first, second] = GENERATE(std::pair(OptionId::mount_home, OptionId::no_mount_home),
+                                        std::pair(OptionId::no_remap_root, OptionId::remap_root),
+                                        std::pair(OptionId::writable, OptionId::readonly));
+  ContainerOptions options;
+  REQUIRE(options.set(first, ""));
+  const auto result = options.set(second, "");
+  REQUIRE_FALSE(result);
+  CHECK(result.error().kind() == ErrorKind::usage);
+}
+
+TEST_CASE("tri-state options") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::image, "debian"));
+  CHECK(spec_of(options).writable == Tristate::unset);
+  REQUIRE(options.set(OptionId::readonly, ""));
+  REQUIRE(options.set(OptionId::remap_root, ""));
+  REQUIRE(options.set(OptionId::no_mount_home, ""));
+  CHECK(spec_of(options).writable == Tristate::no);
+  CHECK(spec_of(options).remap_root == Tristate::yes);
+  CHECK(spec_of(options).mount_home == Tristate::no);
+}
+
+TEST_CASE("what comes later fails instead of being ignored") {
+  const OptionId id = GENERATE(OptionId::name, OptionId::save, OptionId::entrypoint, OptionId::entrypoint_log, OptionId::unshare);
+  ContainerOptions options;
+  const auto result = options.set(id, "x");
+  REQUIRE_FALSE(result);
+  CHECK(result.error().kind() == ErrorKind::unsupported);
+  CHECK(result.error().message().find("not supported yet") != std::string::npos);
+}
+
+TEST_CASE("values are checked where the user types them") {
+  ContainerOptions options;
+  CHECK_FALSE(options.set(OptionId::image, ""));
+  CHECK_FALSE(options.set(OptionId::image, "UPPER/Case"));
+  CHECK_FALSE(options.set(OptionId::image, "dockerd://x"));
+  CHECK_FALSE(options.set(OptionId::mounts, "relative:/x"));
+  CHECK_FALSE(options.set(OptionId::env, "GOOD,2BAD"));
+  CHECK(options.set(OptionId::image, "./image.sqsh"));
+}
+
+TEST_CASE("defaults from the environment: SITULA_ before PYXIS_, an option before both, whole option") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::mounts, "/opt"));
+  REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_IMAGE", "pyxis"},
+                                               {"SITULA_CONTAINER_IMAGE", "situla"},
+                                               {"PYXIS_CONTAINER_MOUNTS", "/data"},
+                                               {"PYXIS_CONTAINER_WORKDIR", "/w"},
+                                               {"PYXIS_CONTAINER_REMAP_ROOT", "yes"},
+                                               {"PYXIS_CONTAINER_MOUNT_HOME", "0"},
+                                               {"PYXIS_CONTAINER_WRITABLE", "TRUE"}})));
+  const ContainerSpec spec = spec_of(options);
+  CHECK(spec.image == "situla");
+  REQUIRE(spec.mounts.size() == 1);
+  CHECK(spec.mounts[0].source == "/opt");
+  CHECK(spec.workdir == "/w");
+  CHECK(spec.remap_root == Tristate::yes);
+  CHECK(spec.mount_home == Tristate::no);
+  CHECK(spec.writable == Tristate::unset);  // only lower-case words count
+}
+
+TEST_CASE("PYXIS_CONTAINER_READONLY=0 means writable, and an option of the pair beats the variable") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::image, "debian"));
+  SECTION("variable alone") {
+    REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_READONLY", "0"}})));
+    CHECK(spec_of(options).writable == Tristate::yes);
+  }
+  SECTION("option wins") {
+    REQUIRE(options.set(OptionId::readonly, ""));
+    REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_WRITABLE", "1"}})));
+    CHECK(spec_of(options).writable == Tristate::no);
+  }
+}
+
+TEST_CASE("a stray variable does not break jobs without a container, but a bad one does break those with") {
+  ContainerOptions without;
+  CHECK(without.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x"}, {"PYXIS_CONTAINER_MOUNTS", "bad:bad"}})));
+  ContainerOptions with;
+  REQUIRE(with.set(OptionId::image, "debian"));
+  CHECK_FALSE(with.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x"}})));
+}
+
+TEST_CASE("plugstack.conf: all keys of pyxis, unknown ones named") {
+  const auto parse = [](std::vector<const char*> words) { return PluginConfig::parse(words); };
+  CHECK(parse({}));
+  CHECK(parse({"runtime_path=/run/pyxis", "container_scope=job", "sbatch_support=1", "use_enroot_load=1"}));
+  CHECK(parse({"execute_entrypoint=0"}));
+  const auto fuse = parse({"use_squashfuse=1"});
+  REQUIRE(fuse);
+  CHECK(fuse->use_squashfuse);
+  CHECK_FALSE(parse({"use_squashfuse=2"}));
+  CHECK_FALSE(parse({"container_scope=node"}));
+  CHECK_FALSE(parse({"importer=/bin/x"}));
+  const auto unknown = parse({"colour=blue"});
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().message().find("'colour'") != std::string::npos);
+}
