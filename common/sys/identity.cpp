@@ -95,6 +95,11 @@ Result<void> become(const Identity& identity) {
   return verify(identity);
 }
 
+Result<void> own_proc_files_again() {
+  if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return fail_errno(errno, "become dumpable");
+  return {};
+}
+
 Result<void> set_no_new_privileges() {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "set no_new_privs");
   return {};

@@ -24,6 +24,9 @@ Result<void> drop_all_capabilities();
 Result<void> set_no_new_privileges();
 /// Drops everything from the bounding set (the current sets stay).
 Result<void> drop_bounding_set();
+/// Lets a process that changed its uid without executing a program write its own /proc files (id maps) again
+/// (PR_SET_DUMPABLE). Only where nothing in its memory came from the identity before.
+Result<void> own_proc_files_again();
 /// From getpwnam(3)/getgrouplist(3). ErrorKind::not_found with a hint.
 Result<Identity> identity_of_user(const std::string& name);
 
