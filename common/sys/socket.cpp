@@ -151,12 +151,18 @@ Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
   return std::optional<Packet>(std::move(packet));
 }
 
-Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes) {
+Result<UniqueFd> memory_file(std::string_view name) {
   const std::string label(name);
   // vm.memfd_noexec=2 demands the flag, kernels before 6.3 refuse it.
   UniqueFd fd(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
   if (!fd && errno == EINVAL) fd.reset(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return fail_errno(errno, "create memory file " + label);
+  return fd;
+}
+
+Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes) {
+  const std::string label(name);
+  TRY_ASSIGN(UniqueFd fd, memory_file(name));
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t count = pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (count < 0 && errno == EINTR) continue;

@@ -40,6 +40,8 @@ Result<void> send_packet(int socket, std::string_view bytes, const std::vector<i
 /// (its descriptors are closed). Received descriptors are close-on-exec. errnum EAGAIN on a non-blocking socket.
 Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes);
 
+/// An empty memory file that grows as it is written, e.g. for the messages of a helper. Close-on-exec.
+Result<UniqueFd> memory_file(std::string_view name);
 /// A sealed memfd holding bytes (F_SEAL_WRITE|SHRINK|GROW|SEAL), offset 0; for payloads larger than a packet.
 Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes);
 /// Content of a descriptor from offset 0, at most limit bytes; does not move the offset (pread). For memfds: verifies that

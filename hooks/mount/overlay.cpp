@@ -1,0 +1,158 @@
+#include "hooks/mount/overlay.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "common/base/scope_exit.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+namespace {
+
+struct FileSystemName {
+  int64_t type;
+  const char* name;
+};
+/// Those that are known to be refused as upper, so that the message can name them; statfs(2).
+constexpr std::array<FileSystemName, 9> kUnfitForUpper = {{{0x6969, "NFS"},
+                                                           {0x0bd00bd0, "Lustre"},
+                                                           {0x65735546, "FUSE"},
+                                                           {0x47504653, "GPFS"},
+                                                           {0x19830326, "BeeGFS"},
+                                                           {0x00c36400, "CephFS"},
+                                                           {0xff534d42, "CIFS"},
+                                                           {0x794c7630, "overlay"},
+                                                           {0x01021997, "9p"}}};
+
+const char* unfit_name(const std::string& path) {
+  const auto fd = open_file(path, O_PATH | O_DIRECTORY);
+  if (!fd) return nullptr;
+  const auto type = filesystem_type(fd->get());
+  for (const FileSystemName& entry : kUnfitForUpper)
+    if (type && *type == entry.type) return entry.name;
+  return nullptr;
+}
+
+/// Best first. What a kernel does not know it refuses with EINVAL: userxattr since 5.11, volatile since 5.10. Without
+/// userxattr an overlay of a user namespace works as long as no directory of the image is replaced.
+std::vector<MountParameters> attempts(bool ephemeral) {
+  std::vector<MountParameters> result;
+  if (ephemeral) result.push_back({{"userxattr", ""}, {"volatile", ""}});
+  result.push_back({{"userxattr", ""}});
+  result.push_back({});
+  return result;
+}
+
+std::string option_names(const MountParameters& parameters) {
+  std::string names;
+  for (const auto& entry : parameters) names += (names.empty() ? "" : ",") + entry.first;
+  return names.empty() ? "no options" : names;
+}
+
+Error overlay_error(Error error, const OverlayLayers& layers) {
+  if (const char* name = unfit_name(layers.upper); name != nullptr)
+    return Error(ErrorKind::unsupported, error.message())
+        .with_hint("the writable layer " + layers.upper + " lies on " + name +
+                   ", which cannot hold one; put it on a local disk (ENROOT_DATA_PATH) or let the image be extracted");
+  if (error.errnum() == EPERM)
+    return Error(ErrorKind::unsupported, error.message())
+        .with_hint("this kernel allows no overlay in a user namespace (Linux 5.11)");
+  if (error.errnum() == ENODEV || error.errnum() == EINVAL || error.errnum() == EOPNOTSUPP)
+    return Error(ErrorKind::unsupported, error.message()).with_hint(error.hint());
+  return error;
+}
+
+Result<void> write_text(int directory, const char* name, std::string_view text, int flags) {
+  TRY_ASSIGN(const UniqueFd file, open_file_at(directory, name, O_WRONLY | flags, 0600));
+  return write_all(file.get(), text);
+}
+
+/// What containers do to an overlay: change a file of the image, remove one, replace a directory, then list it.
+Result<void> use_overlay(int root) {
+  TRY(write_text(root, "changed", "new", O_TRUNC));
+  TRY(write_text(root, "added", "new", O_CREAT | O_EXCL));
+  if (unlinkat(root, "removed", 0) != 0) return fail_errno(errno, "remove a file of the lower layer");
+  if (unlinkat(root, "directory", AT_REMOVEDIR) != 0) return fail_errno(errno, "remove a directory of the lower layer");
+  if (mkdirat(root, "directory", 0700) != 0) return fail_errno(errno, "replace a directory of the lower layer");
+  if (renameat(root, "added", root, "removed") != 0) return fail_errno(errno, "rename onto a removed file");
+  TRY_ASSIGN(const UniqueFd changed, open_file_at(root, "changed", O_RDONLY));
+  TRY_ASSIGN(const std::string text, read_all(changed.get(), 16));
+  if (text != "new") return fail(ErrorKind::unsupported, "change a file of the lower layer: it reads \"" + text + "\" afterwards");
+  return {};
+}
+
+Result<void> make_probe_layers(const std::string& base) {
+  for (const char* name : {"/lower", "/lower/directory", "/upper", "/work", "/root"}) TRY(make_directories(base + name, 0700));
+  TRY_ASSIGN(const UniqueFd lower, open_file(base + "/lower", O_RDONLY | O_DIRECTORY));
+  TRY(write_text(lower.get(), "changed", "old", O_CREAT));
+  return write_text(lower.get(), "removed", "old", O_CREAT);
+}
+
+/// In the child, whose mount namespace goes away with it.
+Result<void> try_overlay(const std::string& base) {
+  const uid_t uid = geteuid();
+  const gid_t gid = getegid();
+  TRY(unshare_namespaces(kUserNs | kMountNs));
+  TRY(write_own_id_maps(uid, uid, gid, gid));
+  TRY(set_propagation("/", Propagation::private_mount, true));
+  NullLog log;
+  TRY_ASSIGN(const UniqueFd target, open_file(base + "/root", O_PATH | O_DIRECTORY));
+  TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", false}, target.get(), {}, log));
+  TRY_ASSIGN(const UniqueFd root, open_file(base + "/root", O_RDONLY | O_DIRECTORY));
+  return use_overlay(root.get());
+}
+
+}  // namespace
+
+Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const MountFlags& flags, LogSink& log) {
+  TRY_ASSIGN(const UniqueFd lower, open_file(layers.lower, O_PATH | O_DIRECTORY));
+  TRY_ASSIGN(const UniqueFd upper, open_file(layers.upper, O_PATH | O_DIRECTORY));
+  TRY_ASSIGN(const UniqueFd work, open_file(layers.work, O_PATH | O_DIRECTORY));
+  // By descriptor: the option string gives ',' and ':' a meaning and is limited to 255 bytes per option.
+  const auto by_fd = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
+  const MountParameters directories = {{"lowerdir", by_fd(lower)}, {"upperdir", by_fd(upper)}, {"workdir", by_fd(work)}};
+  std::optional<Error> first;
+  for (const MountParameters& extra : attempts(layers.ephemeral)) {
+    MountParameters parameters = directories;
+    parameters.insert(parameters.end(), extra.begin(), extra.end());
+    auto done = mount_new_at(target_fd, "overlay", "overlay", parameters, flags, "the container's root");
+    if (done) {
+      log.debug("overlay mounted with " + option_names(extra));
+      return {};
+    }
+    if (!first) first = done.error();
+    // Anything else would only be repeated.
+    if (done.error().errnum() != EINVAL) break;
+  }
+  return fail(overlay_error(std::move(*first), layers));
+}
+
+Result<void> overlay_upper_works(const std::string& directory) {
+  const std::string base = directory + "/" + random_name(".situla-overlay-");
+  TRY(make_directories(base, 0700));
+  const ScopeExit remove([&base] { (void)remove_tree(base); });
+  TRY(make_probe_layers(base));
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) {
+    const auto done = try_overlay(base);
+    (void)send_packet(sockets.second.get(), done ? "ok" : "!" + done.error().text());
+    _exit(0);
+  }
+  sockets.second.reset();
+  TRY_ASSIGN(const std::optional<Packet> answer, receive_packet(sockets.first.get(), 4096));
+  TRY(child.wait());
+  if (!answer) return fail(ErrorKind::failure, "try an overlay on " + directory + ": the helper process died");
+  if (answer->bytes == "ok") return {};
+  return fail(ErrorKind::unsupported, "try an overlay on " + directory + ": " + answer->bytes.substr(1));
+}
+
+}  // namespace situla
