@@ -1,0 +1,158 @@
+#include "hooks/run/container_root.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "common/sys/mount_api.hpp"
+#include "hooks/mount/image_mount.hpp"
+#include "hooks/mount/overlay.hpp"
+#include "hooks/unpack/extract.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::chrono::seconds kLockTime{30};
+constexpr MountFlags kRootFlags = {.no_suid = true, .no_dev = true};
+
+Result<void> make_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) != 0) return fail_errno(errno, "create directory " + path);
+  return {};
+}
+
+/// lower + upper -> target. Nothing of the upper layer outlives the container.
+Result<void> mount_layers(const std::string& lower, const std::string& parent, const std::string& target, LogSink& log) {
+  OverlayLayers layers{lower, parent + "/upper", parent + "/work", true};
+  TRY(make_directory(layers.upper));
+  TRY(make_directory(layers.work));
+  TRY_ASSIGN(const UniqueFd point, open_file(target, O_PATH | O_DIRECTORY));
+  return mount_overlay(layers, point.get(), kRootFlags, log);
+}
+
+}  // namespace
+
+Result<Scratch> Scratch::make(const std::string& parent, const std::string& name) {
+  TRY(make_directories(parent, 0700));
+  TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
+  std::string used = name;
+  int made = mkdirat(directory.get(), used.c_str(), 0700);
+  if (made != 0 && errno == EEXIST) {
+    used = random_name(name + ".");
+    made = mkdirat(directory.get(), used.c_str(), 0700);
+  }
+  if (made != 0) return fail_errno(errno, "create directory " + parent + "/" + used);
+  std::string path = parent + "/" + used;
+  return Scratch(std::move(directory), std::move(used), std::move(path));
+}
+
+Scratch& Scratch::operator=(Scratch&& other) noexcept {
+  if (this == &other) return *this;
+  remove();
+  parent_ = std::move(other.parent_);
+  name_ = std::move(other.name_);
+  path_ = std::move(other.path_);
+  return *this;
+}
+
+void Scratch::remove() {
+  if (parent_) (void)remove_tree_at(parent_.get(), name_);
+  parent_.reset();
+}
+
+namespace {
+
+/// Makes a root in the stage; a class because request, result and log are needed by all ways.
+class RootBuilder {
+ public:
+  RootBuilder(const RootRequest& request, LogSink& log) : request_(request), log_(log) {
+    root_.path = request.stage + "/rootfs";
+  }
+
+  Result<ContainerRoot> build(const RootSource& source) {
+    TRY(make_directory(root_.path));
+    switch (source.kind) {
+      case RootSource::Kind::mounted: TRY(add_layer(source.path)); break;
+      case RootSource::Kind::directory: TRY(from_directory(source.path)); break;
+      case RootSource::Kind::image: TRY(from_image(source)); break;
+    }
+    return std::move(root_);
+  }
+
+ private:
+  /// What hooks write to a read-only container goes to memory; a writable one's changes to disk, because memory counts
+  /// against the job.
+  Result<void> add_layer(const std::string& lower) {
+    if (request_.writable && request_.keep_on_disk && !request_.scratch_name.empty()) {
+      auto mounted = add_layer_on_disk(lower);
+      if (mounted) return mounted;
+      log_.warning("changes to the container are kept in memory: " + mounted.error().message());
+      root_.scratch = Scratch();
+    }
+    return mount_layers(lower, request_.stage, root_.path, log_);
+  }
+
+  Result<void> add_layer_on_disk(const std::string& lower) {
+    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
+    return mount_layers(lower, root_.scratch.path(), root_.path, log_);
+  }
+
+  /// Changes to a writable directory are meant to stay; a read-only one is not touched at all.
+  Result<void> from_directory(const std::string& path) {
+    if (!request_.writable) return add_layer(path);
+    auto lock = FileLock::acquire(path + "/.lock", FileLock::Kind::exclusive, kLockTime);
+    if (!lock) return fail(std::move(lock).error().with_context("Could not acquire rootfs lock"));
+    root_.lock = std::move(*lock);
+    return bind(path);
+  }
+
+  Result<void> from_image(const RootSource& source) {
+    if (source.mount == MountKind::extract) return extract(source.image.get());
+    auto served = serve(source.image.get());
+    if (served || source.mount == MountKind::fuse || request_.scratch_name.empty()) return served;
+    log_.warning("extracting the image, which takes longer than mounting it: " + served.error().message());
+    root_.server = Child();
+    return extract(source.image.get());
+  }
+
+  Result<void> serve(int image_fd) {
+    TRY(fuse_available());
+    const std::string lower = request_.stage + "/image";
+    TRY(make_directory(lower));
+    TRY_ASSIGN(root_.server, serve_image(image_fd, lower, request_.uid, request_.gid, log_));
+    return add_layer(lower);
+  }
+
+  /// The tree is this container's own, so that it needs no layer on top.
+  Result<void> extract(int image_fd) {
+    if (request_.scratch_name.empty()) return fail(ErrorKind::unsupported, "extract the image: no place to extract it to");
+    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
+    const std::string tree = root_.scratch.path() + "/rootfs";
+    TRY(make_directory(tree));
+    TRY_ASSIGN(const UniqueFd target, open_file(tree, O_RDONLY | O_DIRECTORY));
+    TRY_CONTEXT("extract the image to " + tree, extract_image(image_fd, target.get(), {&log_}));
+    return bind(tree);
+  }
+
+  Result<void> bind(const std::string& path) {
+    TRY_ASSIGN(const UniqueFd source, open_file(path, O_PATH | O_DIRECTORY));
+    TRY_ASSIGN(const UniqueFd point, open_file(root_.path, O_PATH | O_DIRECTORY));
+    auto bound = bind_at(point.get(), source.get(), false, kRootFlags, root_.path);
+    // Mounts beneath it can only come along (mount_namespaces(7)).
+    if (!bound && bound.error().errnum() == EINVAL) bound = bind_at(point.get(), source.get(), true, kRootFlags, root_.path);
+    return bound;
+  }
+
+  const RootRequest& request_;
+  LogSink& log_;
+  ContainerRoot root_;
+};
+
+}  // namespace
+
+Result<ContainerRoot> build_root(const RootSource& source, const RootRequest& request, LogSink& log) {
+  return RootBuilder(request, log).build(source);
+}
+
+}  // namespace situla

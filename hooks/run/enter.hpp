@@ -1,0 +1,37 @@
+// How does a process get inside a container? Root, environment, hooks, mounts, pivot_root: COMPAT.md section 6, steps 1 to 6.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hooks/run/container_root.hpp"
+#include "hooks/run/prepare.hpp"
+
+namespace situla {
+
+/// What `start` has and a Slurm step has not.
+struct ContainerExtras {
+  std::vector<std::string> mounts;       ///< fstab lines of --mount
+  std::vector<std::string> environment;  ///< -e words
+  bool changes_in_memory = false;        ///< a writable image leaves nothing on disk while it runs
+  std::string scratch_parent;            ///< empty: ENROOT_DATA_PATH
+};
+
+struct EnteredContainer {
+  Environment environment;  ///< before the login shell
+  Child server;
+  Scratch scratch;
+  UniqueFd stage;  ///< the stage's directory, which no path leads to any more: room for temporary files
+};
+
+/// As for prepare_container(), but nothing of the image has run yet when it returns.
+Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras, const EnrootConfig& config,
+                                         LogSink& log);
+
+/// no_new_privs, and without remapped root an empty bounding set (COMPAT.md 6.6): before anything of the image is executed.
+Result<void> restrict_privileges(bool remap_root);
+
+/// An unnamed file in the stage, close-on-exec, opened for reading and appending.
+Result<UniqueFd> temporary_file(const UniqueFd& stage, std::string_view content = {});
+
+}  // namespace situla

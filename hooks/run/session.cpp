@@ -1,0 +1,172 @@
+#include "hooks/run/session.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process.hpp"
+#include "common/sys/root_dir.hpp"
+#include "hooks/run/enter.hpp"
+#include "hooks/run/rc_script.hpp"
+
+namespace situla {
+namespace {
+
+// Descriptors of the login shell. Above 9 a shell may use them itself.
+constexpr int kHelperFd = 3;
+constexpr int kAnswerFd = 4;
+constexpr int kHookFd = 5;
+constexpr int kScriptFd = 6;
+
+constexpr size_t kMaxAnswer = size_t{16} << 20U;
+constexpr size_t kMaxOutput = size_t{1} << 20U;
+constexpr size_t kShownLines = 10;
+constexpr std::string_view kHookScript = "exec \"$@\"\n";
+constexpr std::string_view kHelperName = "situla-printenv";
+
+std::string descriptor_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+std::string program_directory() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  const std::string program(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  return program.substr(0, program.rfind('/'));
+}
+
+/// The files that the shell works with; unnamed, in the stage.
+struct SessionFiles {
+  UniqueFd answer, output, hook, script;
+  std::string script_path;  ///< empty: the image has no /etc/rc
+};
+
+Result<SessionFiles> make_files(const RootDir& root, const UniqueFd& stage) {
+  SessionFiles files;
+  TRY_ASSIGN(files.answer, temporary_file(stage));
+  TRY_ASSIGN(files.output, temporary_file(stage));
+  const auto rc = root.read_file("/etc/rc");
+  if (!rc) return files;
+  files.script_path = "/etc/rc";
+  if (const auto script = redirect_rc_local(*rc, descriptor_path(kHookFd))) {
+    TRY_ASSIGN(files.hook, temporary_file(stage, kHookScript));
+    TRY_ASSIGN(files.script, temporary_file(stage, *script));
+    files.script_path = descriptor_path(kScriptFd);
+  }
+  return files;
+}
+
+SpawnOptions shell_command(const Login& login, const SessionFiles& files, const UniqueFd& helper) {
+  SpawnOptions options;
+  options.program = login.shell;
+  options.arguments.push_back(login.argv0);
+  if (files.script_path.empty())
+    options.arguments.insert(options.arguments.end(), {"-c", "exec \"$@\"", "sh"});
+  else
+    options.arguments.push_back(files.script_path);
+  options.arguments.push_back(descriptor_path(kHelperFd));
+  options.arguments.push_back(std::to_string(kAnswerFd));
+  options.environment = login.environment.strings();
+  options.directory = login.directory;
+  options.fds = {{files.output.get(), 1}, {files.output.get(), 2}, {helper.get(), kHelperFd}, {files.answer.get(), kAnswerFd}};
+  if (files.hook) options.fds.emplace_back(files.hook.get(), kHookFd);
+  if (files.script) options.fds.emplace_back(files.script.get(), kScriptFd);
+  return options;
+}
+
+std::string read_from_start(const UniqueFd& file, size_t limit) {
+  if (lseek(file.get(), 0, SEEK_SET) != 0) return "";
+  std::string content(limit, '\0');
+  const ssize_t size = pread(file.get(), content.data(), content.size(), 0);
+  content.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  return content;
+}
+
+/// Shows what the shell wrote, and returns its last line.
+std::string report_output(const UniqueFd& output, LogLevel level, LogSink& log) {
+  const std::string text = read_from_start(output, kMaxOutput);
+  std::vector<std::string_view> lines = split_nonempty(text, '\n');
+  const size_t first = level == LogLevel::debug || lines.size() < kShownLines ? 0 : lines.size() - kShownLines;
+  for (size_t i = first; i < lines.size(); ++i) log.write(level, "/etc/rc: " + printable(lines[i]));
+  return lines.empty() ? "" : printable(lines.back());
+}
+
+/// "<directory>\0NAME=VALUE\0...\0\0"; the final empty string proves that it is whole.
+Result<Session> parse_answer(std::string_view answer) {
+  constexpr std::string_view kEnd("\0\0", 2);
+  if (!answer.ends_with(kEnd) || !answer.starts_with('/')) {
+    return fail(Error(ErrorKind::failure, "the container's /etc/rc ended too soon")
+                    .with_hint("if the image has an unusual entrypoint, try using --no-container-entrypoint"));
+  }
+  const size_t end = answer.find('\0');
+  Session session;
+  session.directory = answer.substr(0, end);
+  session.environment = Environment::from_block(answer.substr(end + 1, answer.size() - end - 2));
+  // Of the helper's own start, and of the shell's way to where it ended.
+  session.environment.unset("_");
+  session.environment.unset("OLDPWD");
+  return session;
+}
+
+Result<Session> run_shell(const Login& login, const SessionFiles& files, const SessionRequest& request, LogSink& log) {
+  const std::string operand = "run the container's login shell " + login.shell;
+  auto child = spawn(shell_command(login, files, request.helper));
+  if (!child) return fail(std::move(child).error().with_context(operand));
+  TRY_ASSIGN(const std::optional<ExitStatus> status, child->wait_for(request.time));
+  if (status && status->success()) {
+    (void)report_output(files.output, LogLevel::debug, log);
+    auto session = parse_answer(read_from_start(files.answer, kMaxAnswer));
+    if (!session) (void)report_output(files.output, LogLevel::warning, log);
+    return session;
+  }
+  const std::string last = report_output(files.output, LogLevel::warning, log);
+  if (!status) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(request.time).count();
+    return fail(Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
+                    .with_hint("/etc/profile, ~/.profile or /etc/rc waits for something; ENROOT_LOGIN_SHELL=no skips the profiles"));
+  }
+  return fail(Error(ErrorKind::failure, operand + ": " + status->text() + (last.empty() ? "" : ": " + last))
+                  .with_hint("/etc/profile, ~/.profile or /etc/rc of the image failed"));
+}
+
+/// What can be said without running anything of the image.
+Session without_shell(const RootDir& root, const Login& login) {
+  Session session;
+  session.environment = login.environment;
+  session.directory = "/";
+  if (const auto rc = root.read_file("/etc/rc")) {
+    const std::string directory = rc_directory(*rc).value_or("/");
+    if (root.open_at(directory, O_PATH | O_DIRECTORY)) session.directory = directory;
+  }
+  return session;
+}
+
+}  // namespace
+
+Result<UniqueFd> open_session_helper() {
+  const std::string here = program_directory();
+  const std::string name(kHelperName);
+  for (const std::string& path : {here + "/" + name, here + "/../libexec/situla/" + name, SITULA_LIBEXEC_DIR "/" + name})
+    if (auto helper = open_file(path, O_PATH)) return helper;
+  return fail(Error(ErrorKind::not_found, "program " + name + " not found")
+                  .with_hint("it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again"));
+}
+
+Result<Session> run_session(const Environment& environment, const SessionRequest& request, LogSink& log) {
+  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
+  const Login login = prepare_login(root, environment, request.identity, request.login);
+  if (login.shell.empty()) return without_shell(root, login);
+  if (!root.exists("/proc/self/fd")) {
+    log.warning("no /proc in the container: its login shell and /etc/rc are not run");
+    return without_shell(root, login);
+  }
+  TRY_ASSIGN(const SessionFiles files, make_files(root, request.stage));
+  TRY_ASSIGN(Session session, run_shell(login, files, request, log));
+  // HOME, where a login begins, is not where tasks of an image without WORKDIR begin (COMPAT.md 1).
+  if (files.script_path.empty()) session.directory = "/";
+  return session;
+}
+
+}  // namespace situla
