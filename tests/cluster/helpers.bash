@@ -1,0 +1,47 @@
+# Common to the suites that run inside a lab: who submits, and what is left on a node. Loaded by the .bats files.
+
+lab_tests=${BATS_TEST_DIRNAME}
+
+# The whole output on failure: bats prints what a failing test printed.
+run_and_show() {
+  run "$@"
+  echo "status=$status"
+  echo "$output"
+}
+
+# In a suite that runs as root: the command as alice, as she would type it.
+as_alice() { as alice "$@"; }
+as() {
+  local user=$1
+  shift
+  runuser -u "$user" -- env HOME="/home/$user" USER="$user" LOGNAME="$user" "$@"
+}
+
+# What is on the node now. Node-wide image mounts are a cache and go by age; suites that count set image_mount_idle = 0.
+left() { "$lab_tests/left" "$SITULA_LAB" "$@" | grep -v -e '^process .*bats' -e '^file /tmp/bats' -e '^file /tmp/situla-test' -e "^process .*/tests/cluster/"; }
+
+snapshot() { left >"$BATS_TEST_TMPDIR/before"; }
+
+# Nothing more than at the snapshot within 5 seconds. slurmstepd itself lingers for a second or two with proctrack/linuxproc.
+nothing_left() {
+  local deadline=$((SECONDS + ${1:-5}))
+  while :; do
+    left >"$BATS_TEST_TMPDIR/after"
+    comm -13 "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | grep -v 'process root slurmstepd:' >"$BATS_TEST_TMPDIR/new" || return 0
+    [ $SECONDS -lt $deadline ] || break
+    sleep 0.2
+  done
+  echo "left behind:"
+  cat "$BATS_TEST_TMPDIR/new"
+  return 1
+}
+
+# wait_until SECONDS CMD...: polls.
+wait_until() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ $SECONDS -lt $deadline ] || return 1
+    sleep 0.1
+  done
+}
