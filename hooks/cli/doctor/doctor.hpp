@@ -1,0 +1,44 @@
+// What can this node do, what is missing, and how is that mended? `situla doctor`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/spec/environment.hpp"
+
+namespace situla::doctor {
+
+enum class State { ok, warn, fail };
+std::string_view to_string(State state);
+
+/// One line of the report.
+struct Check {
+  std::string name;  ///< stable, for scripts: "user-namespaces"
+  State state = State::ok;
+  std::string found;  ///< what is there, for people
+  std::string fix;    ///< what to do about it; empty when nothing needs doing
+};
+
+struct Report {
+  std::vector<Check> checks;
+  std::string tier;  ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"
+
+  [[nodiscard]] bool failed() const;
+  [[nodiscard]] std::string text() const;  ///< a line per check, fixes beneath them, the tier last
+  [[nodiscard]] std::string json() const;
+};
+
+/// Where things are looked for; the defaults are where this build was installed.
+struct Places {
+  std::string site_config;
+  std::string libexec;
+  std::string plugin;  ///< spank_situla.so
+  std::string proc = "/proc";
+  std::string dev = "/dev";
+  std::string slurm_conf;  ///< slurm.conf; empty: $SLURM_CONF, /etc/slurm/slurm.conf
+  static Places installed();
+};
+
+Report examine(const Places& places, const Environment& environment);
+
+}  // namespace situla::doctor

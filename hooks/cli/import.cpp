@@ -1,0 +1,66 @@
+// import: an image from a registry becomes a squashfs file of the user.
+#include "hooks/import/import.hpp"
+
+#include <memory>
+
+#include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/import/progress_renderer.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  std::string architecture;
+  std::string output;
+  std::string image;
+};
+
+/// A bar on a terminal, a log line per phase elsewhere.
+std::unique_ptr<Progress> progress_of(const Context& context) {
+  return make_progress(context.streams.terminal, context.log);
+}
+
+Result<void> check_source(const std::string& image) {
+  switch (image_kind(image)) {
+    case ImageKind::registry:
+      return {};
+    case ImageKind::path:
+      return fail(Error(ErrorKind::usage, "import " + printable(image) + ": not the name of an image in a registry")
+                      .with_hint("a squashfs file is used as it is: create and start take its path"));
+    case ImageKind::docker_daemon:
+    case ImageKind::podman:
+      return fail(ErrorKind::unsupported, "import from dockerd:// and podman:// is not supported yet");
+  }
+  return {};
+}
+
+Result<int> import(const Context& context, const Options& options) {
+  TRY(check_source(options.image));
+  std::string output = options.output;
+  if (output.empty()) {
+    TRY_ASSIGN(const ImageReference reference, ImageReference::parse(options.image));
+    output = reference.default_file_name();
+  }
+  TRY_ASSIGN(const ImportRequest request,
+             make_import_request(options.image, context.config, context.invocation.environment, context.log,
+                                 options.architecture));
+  const std::unique_ptr<Progress> progress = progress_of(context);
+  TRY_ASSIGN(const ImportedImage image, import_to_file(request, output, *progress, context.log));
+  context.log.info("imported " + image.source + " to " + image.path + ", " + format_size(image.image_bytes));
+  return 0;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand("import", "Convert an image in a registry to a squashfs file");
+  auto options = std::make_shared<Options>();
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
+  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)");
+  command->add_option("URI", options->image, "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]")->required();
+  actions["import"] = [options](const Context& context) { return import(context, *options); };
+}
+
+}  // namespace situla::cli

@@ -1,0 +1,126 @@
+#include "hooks/cli/tool.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/text.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/cli/stream_log.hpp"
+
+namespace situla::cli {
+namespace {
+
+/// enroot has these too; they come with later releases and say so instead of being unknown.
+constexpr std::array<std::string_view, 6> kLater = {"batch", "bundle", "digest", "exec", "export", "load"};
+
+/// CLI11 throws; its exceptions end here.
+Result<void> parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+    return {};
+  } catch (const CLI::Error& error) {
+    return fail(ErrorKind::usage, error.what());
+  }
+}
+
+/// Whether help is asked for: before the command, or after it as long as the words are the command's own.
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "-h" || arguments[i] == "--help") return true;
+    if (arguments[i] == "--") return false;
+    // What follows a container's name in `start` belongs to the container.
+    if (i > 0 && arguments[0] == "start" && !arguments[i].starts_with('-')) return false;
+  }
+  return !arguments.empty() && arguments[0] == "help";
+}
+
+std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const std::string& word : arguments)
+    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      if (command->get_name() == word) return command->help(app.get_name());
+  return app.help();
+}
+
+Error unknown_command(const std::string& program, const std::string& name) {
+  if (std::find(kLater.begin(), kLater.end(), name) != kLater.end())
+    return {ErrorKind::unsupported, "the command " + name + " is not supported yet"};
+  return Error(ErrorKind::usage, "unknown command \"" + printable(name) + "\"").with_hint(program + " help");
+}
+
+void add_commands(CLI::App& app, Actions& actions) {
+  app.require_subcommand(1);
+  app.set_help_flag();
+  add_import(app, actions);
+  add_create(app, actions);
+  add_start(app, actions);
+  add_list(app, actions);
+  add_remove(app, actions);
+  add_info(app, actions);
+  add_version(app, actions);
+  add_doctor(app, actions);
+  app.add_subcommand("help", "Print the usage");
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    command->set_help_flag("-h,--help", "Print the usage");
+  }
+}
+
+/// The first word that is no option, which has to be a command.
+Result<void> check_command(const CLI::App& app, const Invocation& invocation) {
+  const std::string& word = invocation.arguments.front();
+  if (word.starts_with('-'))
+    return fail(Error(ErrorKind::usage, "unknown option \"" + printable(word) + "\" before the command")
+                    .with_hint(invocation.program + " help"));
+  const auto commands = app.get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+  if (commands.empty()) return fail(unknown_command(invocation.program, word));
+  return {};
+}
+
+Result<int> run(const Invocation& invocation, const Streams& streams, LogSink& log) {
+  CLI::App app("Containers from images in registries and squashfs files, for Slurm jobs and by hand.",
+               invocation.program);
+  Actions actions;
+  add_commands(app, actions);
+  if (asks_for_help(invocation.arguments)) {
+    streams.out << usage(app, invocation.arguments);
+    return 0;
+  }
+  if (invocation.arguments.empty()) {
+    streams.out << app.help();
+    return 1;
+  }
+  TRY(check_command(app, invocation));
+  const std::string& command = invocation.arguments.front();
+  if (auto parsed = parse(app, invocation.arguments); !parsed)
+    return fail(
+        std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
+  TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
+  return actions.at(command)(Context{invocation, streams, log, config});
+}
+
+}  // namespace
+
+int run_tool(const Invocation& invocation, const Streams& streams) {
+  StreamLog log(streams.err, invocation.environment.has("SITULA_DEBUG"));
+  const Result<int> status = run(invocation, streams, log);
+  streams.out.flush();
+  if (status) return *status;
+  log.error(status.error().message());
+  if (!status.error().hint().empty()) streams.err << "hint: " << status.error().hint() << std::endl;
+  return 1;
+}
+
+int run_process(int argc, char** argv, char** envp) {
+  std::string_view name = argc > 0 ? argv[0] : "situla";
+  name.remove_prefix(name.rfind('/') + 1);
+  Invocation invocation{name == "enroot" ? "enroot" : "situla", {}, Environment::from_envp(envp)};
+  for (int i = 1; i < argc; ++i) invocation.arguments.emplace_back(argv[i]);
+  return run_tool(invocation, {std::cin, std::cout, std::cerr, isatty(STDERR_FILENO) != 0 ? STDERR_FILENO : -1});
+}
+
+}  // namespace situla::cli

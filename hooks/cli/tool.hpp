@@ -1,0 +1,33 @@
+// What does one run of `situla` (or `enroot`, its second name) do? COMPAT.md section 3, with everything it touches
+// passed in.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "common/spec/environment.hpp"
+
+namespace situla::cli {
+
+/// Not owned. Results and usage go to out; log lines, hints and prompts to err.
+struct Streams {
+  std::istream& in;
+  std::ostream& out;
+  std::ostream& err;
+  int terminal = -1;  ///< descriptor of err's terminal, for progress bars; -1: none
+};
+
+struct Invocation {
+  std::string program;                 ///< "situla" or "enroot": the name in usage; everything else is the same
+  std::vector<std::string> arguments;  ///< without the program's name
+  Environment environment;
+};
+
+/// Returns the exit status: 0, 1 on error, and the command's own for `start`.
+int run_tool(const Invocation& invocation, const Streams& streams);
+
+/// The same for a process's own arguments, environment and standard streams.
+int run_process(int argc, char** argv, char** envp);
+
+}  // namespace situla::cli
