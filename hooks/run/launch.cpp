@@ -1,0 +1,190 @@
+#include "hooks/run/launch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <csignal>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/mount_api.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
+#include "hooks/mount/image_mount.hpp"
+#include "hooks/run/enter.hpp"
+#include "hooks/run/login.hpp"
+#include "hooks/run/rc_script.hpp"
+
+namespace situla {
+namespace {
+
+/// ENROOT_RUNTIME_PATH: covered by a tmpfs of our own namespace as soon as there is one.
+Result<UniqueFd> open_stage(const std::string& path) {
+  TRY(make_directories(path, 0700));
+  TRY_ASSIGN(UniqueFd stage, open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  struct stat status {};
+  if (fstat(stage.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
+  // In /tmp somebody else could have made it first, and could rename it under our feet.
+  if (status.st_uid != geteuid())
+    return fail(Error(ErrorKind::denied, "use " + path + ": it belongs to another user").with_hint("set ENROOT_RUNTIME_PATH"));
+  return stage;
+}
+
+Result<void> enter_namespaces(const PrepareRequest& request, const UniqueFd& stage) {
+  TRY(unshare_namespaces(kUserNs | kMountNs));
+  TRY(write_own_id_maps(request.remap_root ? 0 : request.host_uid, request.host_uid, request.remap_root ? 0 : request.host_gid,
+                        request.host_gid));
+  TRY(set_propagation("/", Propagation::private_mount, true));
+  // The descriptor is from the old mount namespace, its path leads to the same directory in the new one.
+  TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  struct stat before {}, now {};
+  if (fstat(stage.get(), &before) != 0 || fstat(point.get(), &now) != 0) return fail_errno(errno, "inspect " + request.stage);
+  if (before.st_ino != now.st_ino || before.st_dev != now.st_dev)
+    return fail(ErrorKind::denied, "use " + request.stage + ": it was exchanged meanwhile");
+  return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true}, request.stage);
+}
+
+/// Removes the scratch directory when this process, whatever it has become, has ended. The child is in a session of its own and
+/// has none of our descriptors, so that it keeps nobody waiting.
+Result<void> leave_cleaner(Scratch scratch) {
+  const std::string name = scratch.name();
+  const UniqueFd parent_directory = scratch.keep();
+  TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
+  TRY_ASSIGN(Child child, fork_child());
+  if (child) {
+    (void)child.release();
+    return {};
+  }
+  (void)setsid();
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
+  close_other_fds(0, {self.get(), parent_directory.get()});
+  pollfd end{self.get(), POLLIN, 0};
+  while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
+  _exit(remove_tree_at(parent_directory.get(), name) ? 0 : 1);
+}
+
+struct Command {
+  std::string program;
+  std::vector<std::string> arguments;
+  std::string directory;
+  int script_fd = -1;  ///< stays open: the shell reads it by its path in /proc
+};
+
+/// COMPAT.md 6.7: the shell runs rc with the command as its arguments; without rc, one word with spaces is a shell command.
+Result<Command> command_with_shell(const RootDir& root, const Login& login, const UniqueFd& script,
+                                   const std::vector<std::string>& words) {
+  Command command{login.shell, {login.argv0}, login.directory, script.get()};
+  const std::string shell_name = login.argv0.starts_with('-') ? login.argv0.substr(1) : login.argv0;
+  if (script)
+    command.arguments.push_back("/proc/self/fd/" + std::to_string(script.get()));
+  else if (root.exists("/etc/rc"))
+    command.arguments.emplace_back("/etc/rc");
+  else if (!words.empty() && words[0].find(' ') != std::string::npos) {
+    command.arguments.insert(command.arguments.end(), {"-c", words[0], shell_name});
+    command.arguments.insert(command.arguments.end(), words.begin() + 1, words.end());
+    return command;
+  } else if (!words.empty()) {
+    command.arguments.insert(command.arguments.end(), {"-c", "exec \"$@\"", shell_name});
+  }
+  command.arguments.insert(command.arguments.end(), words.begin(), words.end());
+  return command;
+}
+
+Result<Command> command_without_shell(const RootDir& root, const Login& login, const std::vector<std::string>& words) {
+  if (words.empty())
+    return fail(Error(ErrorKind::usage, "the image has no shell").with_hint("say which program of the image to run"));
+  const std::string directory = rc_directory(root.read_file("/etc/rc").value_or("")).value_or("/");
+  Command command{"", words, root.open_at(directory, O_PATH | O_DIRECTORY) ? directory : "/", -1};
+  if (words[0].find('/') != std::string::npos) {
+    command.program = words[0];
+    return command;
+  }
+  for (const std::string_view place : split_nonempty(login.environment.get_or("PATH", ""), ':')) {
+    command.program = std::string(place) + "/" + words[0];
+    if (access(command.program.c_str(), X_OK) == 0) return command;
+  }
+  return fail(ErrorKind::not_found, "execute " + words[0] + ": not found in the container");
+}
+
+Error become(const Command& command, const Login& login) {
+  std::vector<std::string> variables = login.environment.strings();
+  std::vector<char*> arguments, environment;
+  for (const std::string& text : command.arguments) arguments.push_back(const_cast<char*>(text.c_str()));
+  for (std::string& text : variables) environment.push_back(text.data());
+  arguments.push_back(nullptr);
+  environment.push_back(nullptr);
+  if (chdir(command.directory.c_str()) != 0) return Error::from_errno(errno, "enter directory " + command.directory);
+  if (login.umask) (void)umask(*login.umask);
+  if (command.script_fd >= 0 && fcntl(command.script_fd, F_SETFD, 0) != 0) return Error::from_errno(errno, "keep the rc script");
+  close_other_fds(3, command.script_fd >= 0 ? std::vector<int>{command.script_fd} : std::vector<int>{});
+  execve(command.program.c_str(), arguments.data(), environment.data());
+  return Error::from_errno(errno, "execute " + command.program);
+}
+
+PrepareRequest prepare_request(StartRequest& request, const EnrootConfig& config) {
+  PrepareRequest prepare;
+  prepare.spec = std::move(request.spec);
+  prepare.host = std::move(request.host);
+  prepare.root = std::move(request.root);
+  prepare.host_uid = geteuid();
+  prepare.host_gid = getegid();
+  prepare.remap_root = wants_remap_root(prepare.spec, config);
+  prepare.stage = config.runtime_path();
+  // A relative mount source is meant from here; PWD may be stale or missing.
+  std::string here(PATH_MAX, '\0');
+  if (getcwd(here.data(), here.size()) != nullptr) prepare.host.set("PWD", here.c_str());
+  if (prepare.root.kind == RootSource::Kind::image) prepare.scratch_name = random_name("situla-start.");
+  return prepare;
+}
+
+}  // namespace
+
+std::string mount_argument_line(std::string_view argument) {
+  std::string line;
+  for (const char c : argument) {
+    if (c == ':')
+      line += ' ';
+    else if (c == ' ')
+      line += "\\040";
+    else
+      line += c;
+  }
+  return line;
+}
+
+Result<int> start_container(StartRequest request, const EnrootConfig& config, LogSink& log) {
+  std::string script;
+  if (request.rc) {
+    TRY_ASSIGN(script, read_file(*request.rc));
+  }
+  ContainerExtras extras;
+  for (const std::string& mount : request.mounts) extras.mounts.push_back(mount_argument_line(mount));
+  extras.environment = std::move(request.environment);
+  extras.changes_in_memory = true;
+  extras.scratch_parent = config.temp_path();
+
+  PrepareRequest prepare = prepare_request(request, config);
+  const LoginIdentity identity{prepare.remap_root ? 0 : prepare.host_uid, prepare.host_uid};
+  const bool remap_root = prepare.remap_root;
+  {
+    TRY_ASSIGN(const UniqueFd stage, open_stage(prepare.stage));
+    TRY(enter_namespaces(prepare, stage));
+  }
+  TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(prepare), extras, config, log));
+  if (entered.scratch) TRY(leave_cleaner(std::move(entered.scratch)));
+  UniqueFd script_file;
+  if (request.rc) {
+    TRY_ASSIGN(script_file, temporary_file(entered.stage, script));
+  }
+  TRY(restrict_privileges(remap_root));
+  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
+  const Login login = prepare_login(root, entered.environment, identity, config.flag("ENROOT_LOGIN_SHELL", true));
+  TRY_ASSIGN(const Command command, login.shell.empty() ? command_without_shell(root, login, request.command)
+                                                        : command_with_shell(root, login, script_file, request.command));
+  return fail(become(command, login));
+}
+
+}  // namespace situla
