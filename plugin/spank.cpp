@@ -80,7 +80,8 @@ int guarded(Body body) noexcept {
   } catch (...) {
     slurm_error("situla: internal error");
   }
-  return ESPANK_ERROR;
+  // Negative: slurmstepd ignores a positive status of task_init and runs the task without its container.
+  return -1;
 }
 
 int on_option(int id, const char* value, int /*remote*/) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/sys/socket.hpp"
-#include "hooks/run/environment.hpp"
+#include "hooks/run/container_environment.hpp"
 #include "plugin/broker/contract.hpp"
 
 namespace situla {
