@@ -1,0 +1,3 @@
+# lab: --user root --proctrack cgroup --situla-conf tests/cluster/no_idle.toml
+load helpers
+load cancel

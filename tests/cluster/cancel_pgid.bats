@@ -1,0 +1,3 @@
+# lab: --user root --proctrack pgid --situla-conf tests/cluster/no_idle.toml
+load helpers
+load cancel

@@ -1,0 +1,87 @@
+# lab: --user root --situla-conf tests/cluster/no_idle.toml
+# What can go wrong before the first instruction: one clear message with cause and hint, a failing srun, nothing left.
+load helpers
+
+# fails_with REFERENCE PATTERN...: as alice; every pattern is in the output, the error is printed once.
+fails_with() {
+  local reference=$1 pattern
+  shift
+  snapshot
+  run_and_show as_alice timeout 60 srun --container-image="$reference" true
+  [ "$status" -ne 0 ]
+  [ "$status" -ne 124 ]
+  for pattern in "$@"; do
+    grep -Eiq -- "$pattern" <<<"$output" || { echo "no line matches: $pattern"; return 1; }
+  done
+  grep -Eq 'hint: ' <<<"$output" || { echo "no hint"; return 1; }
+  [ "$(grep -Ec 'error: situla: [^h]' <<<"$output")" -eq 1 ] || { echo "the error is not printed exactly once"; return 1; }
+  nothing_left
+}
+
+@test "wrong image name" { fails_with registry.test/nosuchimage 'nosuchimage' 'not found|does not exist|unknown'; }
+@test "wrong tag" { fails_with registry.test/tiny:nosuchtag 'nosuchtag' 'not found|does not exist|unknown'; }
+@test "401 without credentials" {
+  snapshot
+  run_and_show as bob srun --container-image=auth.test/tiny true
+  [ "$status" -ne 0 ]
+  grep -Eq 'auth.test' <<<"$output"
+  grep -Eq 'hint: .*credentials' <<<"$output"
+  nothing_left
+}
+@test "401 from the registry" { fails_with fault.test/status-401 '401|credentials|unauthorized'; }
+@test "403" { fails_with fault.test/status-403 '403|denied|forbidden'; }
+@test "404" { fails_with fault.test/status-404 '404|not found'; }
+@test "500" { fails_with fault.test/status-500 '500'; }
+@test "a token that is refused" { fails_with token.test/private/tiny 'token.test|denied|401'; }
+@test "connection refused" { fails_with refused.test/tiny 'refused'; }
+@test "unknown host" { fails_with unknown.test/tiny 'unknown.test' 'resolve'; }
+@test "bad certificate" { fails_with badcert.test/tiny 'certificate'; }
+@test "bad digest" { fails_with fault.test/bad-digest 'digest'; }
+@test "bad digest of a manifest" { fails_with fault.test/bad-manifest-digest 'digest'; }
+@test "truncated blob" { fails_with fault.test/truncated 'truncated|closed|ended|bytes|partial'; }
+@test "short blob" { fails_with fault.test/short 'size|bytes|digest'; }
+@test "a blob longer than its descriptor says" { fails_with fault.test/wrong-size 'size|bytes|longer'; }
+@test "a manifest that is not one" {
+  fails_with fault.test/garbage-manifest 'manifest'
+  fails_with fault.test/empty-manifest 'manifest'
+  fails_with fault.test/huge-manifest 'manifest'
+}
+@test "broken images made by the lab" {
+  local tag
+  for tag in digest truncated garbage missing; do fails_with "registry.test/broken:$tag" 'broken'; done
+}
+@test "missing mount source" {
+  snapshot
+  run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/nosuchdir:/x true
+  [ "$status" -ne 0 ]
+  grep -q '/nosuchdir' <<<"$output"
+  grep -q 'hint: ' <<<"$output"
+  nothing_left
+}
+@test "missing image file, and a file that is no image" {
+  fails_with /nosuch.sqsh '/nosuch.sqsh' 'No such file'
+  echo garbage >/tmp/garbage.sqsh
+  fails_with /tmp/garbage.sqsh 'garbage|squashfs'
+}
+@test "a file name without ./ is a reference; the hint names the file" {
+  as_alice touch /home/alice/image.sqsh
+  cd /home/alice
+  fails_with image.sqsh 'image.sqsh' './image.sqsh'
+}
+@test "full disk" {
+  # The node's store on a file system that is too small for the image.
+  mount -t tmpfs -o size=1m,mode=0755 small /var/lib/situla
+  chown situla: /var/lib/situla
+  fails_with registry.test/debian:12 'No space left'
+  run find /var/lib/situla -type f -size +0
+  [ -z "$output" ]
+  umount /var/lib/situla
+}
+@test "malformed reference and mounts are refused by srun, before a job is queued" {
+  run_and_show as_alice srun --container-image=UPPER/case true
+  [ "$status" -ne 0 ]
+  ! grep -q 'slurmstepd' <<<"$output"
+  run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=relative:/x true
+  [ "$status" -ne 0 ]
+  ! grep -q 'slurmstepd' <<<"$output"
+}
