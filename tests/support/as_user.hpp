@@ -1,6 +1,7 @@
 // How does a test do something as an ordinary user, or in namespaces, without becoming unfit for the next test? In a child.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,10 +65,29 @@ inline std::string in_child(const Body& body) {
   return (*packet)->bytes;
 }
 
+/// Where no udev runs, /dev/fuse is root's alone. Gives this process's mount namespace one that is everybody's, as on a node.
+inline Result<void> open_fuse_to_all() {
+  struct stat status {};
+  if (stat("/dev/fuse", &status) != 0 || (status.st_mode & 0006) == 0006) return {};
+  const std::string node = "/tmp/situla-test-fuse-" + std::to_string(getpid());
+  TRY(unshare_namespaces(kMountNs));
+  TRY(set_propagation("/", Propagation::private_mount, true));
+  const mode_t mask = umask(0);
+  const int made = mknod(node.c_str(), S_IFCHR | 0666, status.st_rdev);
+  umask(mask);
+  if (made != 0) return fail_errno(errno, "create " + node);
+  const UniqueFd source(open(node.c_str(), O_PATH | O_CLOEXEC));
+  const UniqueFd target(open("/dev/fuse", O_PATH | O_CLOEXEC));
+  const auto bound = bind_at(target.get(), source.get(), false, {}, "/dev/fuse");
+  (void)unlink(node.c_str());
+  return bound;
+}
+
 /// The same as an ordinary user (kTestUid when the suite runs as root).
 inline std::string as_user(const Body& body) {
   return in_child([&body]() -> Result<void> {
     if (geteuid() == 0) {
+      TRY(open_fuse_to_all());
       TRY(become({kTestUid, kTestGid, {}}));
       // A process that changed its uid may not write its own /proc files; exec would reset this, a test does not exec.
       (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
