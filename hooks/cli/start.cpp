@@ -1,0 +1,106 @@
+// start: a container, or a squashfs file as it is, runs a command for the user who asks.
+#include <memory>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "common/base/text.hpp"
+#include "common/spec/site_config.hpp"
+#include "common/sys/file.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/run/launch.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  std::string configuration;
+  std::vector<std::string> environment;
+  std::vector<std::string> mounts;
+  std::string rc;
+  bool root = false;
+  bool writable = false;
+  bool pid = false, net = false, ipc = false, uts = false;
+};
+
+/// What to do without a helper that has privilege: the kernel mounts nothing then.
+MountKind mount_kind(const Context& context) {
+  const Result<SiteConfig> site = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (!site) {
+    context.log.warning("ignoring " + site.error().message());
+    return MountKind::automatic;
+  }
+  return site->mount == MountKind::kernel ? MountKind::automatic : site->mount;
+}
+
+/// A file is an image; anything else is the name of a container.
+Result<RootSource> find_root(const Context& context, const std::string& word) {
+  struct stat status {};
+  if (stat(word.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+    TRY_ASSIGN(UniqueFd image, open_file(word, O_RDONLY));
+    return RootSource{RootSource::Kind::image, word, std::move(image), mount_kind(context)};
+  }
+  if (word.find('/') != std::string::npos) return fail(no_such_file(word));
+  TRY_ASSIGN(const std::string path, container_path(context.config, word));
+  if (stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+    return fail(no_such_file(path).with_hint(context.invocation.program + " list shows the containers there are"));
+  return RootSource{RootSource::Kind::directory, path, UniqueFd(), MountKind::automatic};
+}
+
+Result<void> check_supported(const Options& options) {
+  const auto later = [](const char* option) {
+    return fail(ErrorKind::unsupported, std::string("start ") + option + " is not supported yet");
+  };
+  if (!options.configuration.empty()) return later("--conf");
+  if (options.pid) return later("--pid");
+  if (options.net) return later("--net");
+  if (options.ipc) return later("--ipc");
+  if (options.uts) return later("--uts");
+  return {};
+}
+
+Result<int> start(const Context& context, const Options& options, std::vector<std::string> words) {
+  const std::string help = context.invocation.program + " start --help";
+  if (!words.empty() && words.front() == "--") words.erase(words.begin());
+  if (words.empty()) return fail(Error(ErrorKind::usage, "start: NAME or IMAGE is required").with_hint(help));
+  if (words.front().starts_with('-'))
+    return fail(Error(ErrorKind::usage, "start: unknown option " + printable(words.front())).with_hint(help));
+  TRY(check_supported(options));
+  StartRequest request;
+  TRY_ASSIGN(request.root, find_root(context, words.front()));
+  request.spec.remap_root = options.root ? Tristate::yes : Tristate::unset;
+  request.spec.writable = options.writable ? Tristate::yes : Tristate::unset;
+  request.host = context.invocation.environment;
+  request.mounts = options.mounts;
+  request.environment = options.environment;
+  if (!options.rc.empty()) request.rc = options.rc;
+  request.command.assign(words.begin() + 1, words.end());
+  context.streams.out.flush();
+  return start_container(std::move(request), context.config, context.log);
+}
+
+}  // namespace
+
+void add_start(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand(
+      "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND...]");
+  auto options = std::make_shared<Options>();
+  command->prefix_command();  // what follows the name belongs to the container
+  command->add_option("-c,--conf", options->configuration, "Configuration script");
+  command->add_option("-e,--env", options->environment, "KEY[=VALUE] in the container's environment")
+      ->allow_extra_args(false);
+  command->add_option("-m,--mount", options->mounts, "Mount a host path: SRC:DST[:TYPE[:OPTIONS]]")
+      ->allow_extra_args(false);
+  command->add_option("--rc", options->rc, "Script that takes the place of /etc/rc");
+  command->add_flag("-r,--root", options->root, "Be root inside");
+  command->add_flag("-w,--rw", options->writable, "Make the root file system writable");
+  command->add_flag("--pid", options->pid, "Own PID namespace");
+  command->add_flag("--net", options->net, "Own network namespace");
+  command->add_flag("--ipc", options->ipc, "Own IPC namespace");
+  command->add_flag("--uts", options->uts, "Own UTS namespace");
+  actions["start"] = [options, command](const Context& context) {
+    return start(context, *options, command->remaining());
+  };
+}
+
+}  // namespace situla::cli

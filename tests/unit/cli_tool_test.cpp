@@ -1,0 +1,298 @@
+// The command line as its users see it: words in, streams and exit status out. COMPAT.md section 3.
+#include <cstdlib>
+#include <sstream>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "hooks/cli/tool.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+/// A user with a home directory of their own.
+struct User {
+  test::TempDir dir;
+  Environment environment;
+  std::string program = "situla";
+
+  User() {
+    environment.set("HOME", dir.path());
+    environment.set("PATH", "/usr/bin:/bin");
+    environment.set("ENROOT_SYSCONF_PATH", dir / "etc");
+    environment.set("ENROOT_DATA_PATH", dir / "data");
+  }
+
+  [[nodiscard]] Outcome run(std::vector<std::string> arguments, const std::string& input = "") const {
+    std::istringstream in(input);
+    std::ostringstream out;
+    std::ostringstream err;
+    const int status = cli::run_tool({program, std::move(arguments), environment}, {in, out, err});
+    return {status, out.str(), err.str()};
+  }
+
+  [[nodiscard]] bool has(const std::string& path) const { return access((dir / path).c_str(), F_OK) == 0; }
+
+  /// Entries of the data directory, hidden ones too.
+  [[nodiscard]] size_t data_entries() const {
+    const std::filesystem::path data = dir / "data";
+    if (!std::filesystem::exists(data)) return 0;
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(data), {}));
+  }
+
+  /// A squashfs file that holds /etc/message with this text.
+  [[nodiscard]] std::string image(const std::string& name, const std::string& message) const {
+    dir.write("tree/etc/message", message);
+    const std::string path = dir / name;
+    const std::string command =
+        "mksquashfs " + (dir / "tree") + " " + path + " -all-root -noappend -quiet -no-progress >/dev/null";
+    REQUIRE(std::system(command.c_str()) == 0);
+    return path;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("usage goes to standard output, and asking for it is no error") {
+  const User user;
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"help"}, {"--help"}, {"-h"}}) {
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.err.empty());
+    for (const char* command : {"import", "create", "start", "list", "remove", "info", "version", "doctor"})
+      CHECK_THAT(outcome.out, Catch::Contains(command));
+  }
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"create", "--help"}, {"create", "-h"}, {"help", "create"}}) {
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, Catch::Contains("--name") && Catch::Contains("IMAGE"));
+  }
+  const Outcome nothing = user.run({});
+  CHECK(nothing.status == 1);
+  CHECK_THAT(nothing.out, Catch::Contains("Usage: situla"));
+}
+
+TEST_CASE("usage shows the name the program was called by") {
+  User user;
+  user.program = "enroot";
+  CHECK_THAT(user.run({"help"}).out, Catch::Contains("Usage: enroot"));
+  CHECK_THAT(user.run({"nonsense"}).err, Catch::Contains("hint: enroot help"));
+}
+
+TEST_CASE("a wrong word is named, with a hint, and exits 1") {
+  struct Case {
+    std::vector<std::string> words;
+    const char* error;
+    const char* hint;
+  };
+  const User user;
+  for (const Case& c : {
+           Case{{"frobnicate"}, "[ERROR] unknown command \"frobnicate\"", "hint: situla help"},
+           Case{{"\x1b[2J"}, "unknown command \"\\x1b[2J\"", "hint: situla help"},
+           Case{{"--frob", "list"}, "unknown option \"--frob\"", "hint: situla help"},
+           Case{{"list", "--frob"}, "--frob", "hint: situla list --help"},
+           Case{{"list", "extra"}, "extra", "hint: situla list --help"},
+           Case{{"create"}, "IMAGE is required", "hint: situla create --help"},
+           Case{{"create", "-n"}, "-n", "hint: situla create --help"},
+           Case{{"remove"}, "NAME is required", "hint: situla remove --help"},
+           Case{{"import"}, "URI is required", "hint: situla import --help"},
+           Case{{"import", "--arch"}, "--arch", "hint: situla import --help"},
+           Case{{"start"}, "NAME", "hint: situla start --help"},
+           Case{{"start", "--frob", "x"}, "--frob", "hint: situla start --help"},
+       }) {
+    INFO(c.words[0]);
+    const Outcome outcome = user.run(c.words);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK_THAT(outcome.err, Catch::Contains(c.error) && Catch::Contains(c.hint) && Catch::StartsWith("[ERROR] "));
+  }
+}
+
+TEST_CASE("what comes later says so and fails") {
+  const User user;
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
+                                                {"export", "x"},
+                                                {"load", "x"},
+                                                {"digest", "x"},
+                                                {"bundle", "x"},
+                                                {"batch", "x"},
+                                                {"list", "-f"},
+                                                {"import", "dockerd://x"},
+                                                {"import", "podman://x"}}) {
+    INFO(words[0]);
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, Catch::Contains("not supported yet"));
+  }
+}
+
+TEST_CASE("version") {
+  User user;
+  CHECK_THAT(user.run({"version"}).out, Catch::StartsWith("situla "));
+  user.program = "enroot";
+  CHECK(user.run({"version"}).out == "4.1.2\n");  // scripts compare it
+}
+
+TEST_CASE("info shows what is in effect, in a form that a shell can read back") {
+  User user;
+  user.dir.write("etc/enroot.conf", "ENROOT_SQUASH_OPTIONS -comp lz4 -b 256K\nENROOT_MOUNT_HOME y\n");
+  user.environment.set("ENROOT_MOUNT_HOME", "n");
+  const Outcome outcome = user.run({"info"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, Catch::Contains("\nENROOT_SQUASH_OPTIONS='-comp lz4 -b 256K'\n") &&
+                              Catch::Contains("\nENROOT_MOUNT_HOME=n\n") &&
+                              Catch::Contains("\nENROOT_LOGIN_SHELL=yes\n") &&
+                              Catch::Contains("\nENROOT_DATA_PATH=" + (user.dir / "data") + "\n"));
+}
+
+TEST_CASE("a configuration that cannot be read in part warns and goes on") {
+  User user;
+  user.dir.write("etc/enroot.conf", "NONSENSE x\n");
+  const Outcome outcome = user.run({"list"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.err,
+             Catch::StartsWith("[WARN] ") && Catch::Contains("enroot.conf:1: ignoring unknown key \"NONSENSE\""));
+}
+
+TEST_CASE("list prints one name per line, sorted, and nothing for nobody") {
+  const User user;
+  CHECK(user.run({"list"}).out.empty());
+  CHECK(user.run({"list"}).status == 0);
+  for (const char* name : {"data/ubuntu/x", "data/pyxis_7_a/x", "data/.situla-create-1/x"}) user.dir.write(name, "");
+  user.dir.write("data/file", "");
+  CHECK(user.run({"list"}).out == "pyxis_7_a\nubuntu\n");
+}
+
+TEST_CASE("remove asks first") {
+  const User user;
+  user.dir.write("data/a/etc/x", "");
+  const Outcome no = user.run({"remove", "a"}, "n\n");
+  CHECK(no.status == 0);
+  CHECK(no.err == "Do you really want to delete " + (user.dir / "data/a") + "? [y/N] ");
+  CHECK(user.has("data/a"));
+  CHECK(user.run({"remove", "a"}, "").status == 0);
+  CHECK(user.has("data/a"));
+  CHECK(user.run({"remove", "a"}, "y\n").status == 0);
+  CHECK_FALSE(user.has("data/a"));
+}
+
+TEST_CASE("remove -f takes several names and makes directories accessible first") {
+  const User user;
+  user.dir.write("data/a/closed/x", "");
+  user.dir.write("data/b/x", "");
+  std::filesystem::permissions(user.dir / "data/a/closed", std::filesystem::perms::none);
+  const Outcome outcome = user.run({"remove", "-f", "a", "b"});
+  CHECK(outcome.err.empty());
+  CHECK(outcome.status == 0);
+  CHECK(user.data_entries() == 0);
+}
+
+TEST_CASE("remove touches nothing but containers") {
+  const User user;
+  user.dir.write("precious/x", "");
+  user.dir.write("data/a/x", "");
+  const Outcome missing = user.run({"remove", "--force", "b"});
+  CHECK(missing.status == 1);
+  CHECK(missing.err == "[ERROR] No such file or directory: " + (user.dir / "data/b") + "\n");
+  for (const char* name : {"../precious", ".", "..", "", "a/..", "/", ".hidden"}) {
+    INFO(name);
+    const Outcome outcome = user.run({"remove", "-f", name});
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, Catch::Contains("[ERROR] Invalid argument: "));
+  }
+  std::filesystem::create_directory_symlink(user.dir / "precious", user.dir / "data/link");
+  CHECK(user.run({"remove", "-f", "link"}).status == 1);
+  CHECK(user.has("precious/x"));
+  CHECK(user.has("data/a/x"));
+}
+
+TEST_CASE("create extracts under the file's name, without .sqsh") {
+  const User user;
+  const std::string image = user.image("debian+12.sqsh", "hello");
+  const Outcome outcome = user.run({"create", image});
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(test::slurp(user.dir / "data/debian+12/etc/message") == "hello");
+  CHECK(user.run({"list"}).out == "debian+12\n");
+  CHECK(user.data_entries() == 1);
+}
+
+TEST_CASE("create -n names the container, in every spelling") {
+  const User user;
+  const std::string image = user.image("i.sqsh", "hello");
+  CHECK(user.run({"create", "-n", "a", image}).status == 0);
+  CHECK(user.run({"create", "--name", "b", image}).status == 0);
+  CHECK(user.run({"create", "--name=c", image}).status == 0);
+  CHECK(user.run({"create", image, "-n", "d"}).status == 0);
+  CHECK(user.run({"list"}).out == "a\nb\nc\nd\n");
+}
+
+TEST_CASE("create does not touch an existing container unless it is told to") {
+  User user;
+  const std::string image = user.image("i.sqsh", "new");
+  user.dir.write("data/i/etc/message", "old");
+  user.dir.write("data/i/etc/other", "old");
+  const Outcome refused = user.run({"create", image});
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err, Catch::StartsWith("[ERROR] File already exists: " + (user.dir / "data/i") + "\n"));
+  CHECK(test::slurp(user.dir / "data/i/etc/message") == "old");
+
+  CHECK(user.run({"create", "-f", image}).status == 0);
+  CHECK(test::slurp(user.dir / "data/i/etc/message") == "new");
+  CHECK_FALSE(user.has("data/i/etc/other"));
+  CHECK(user.data_entries() == 1);
+
+  user.environment.set("ENROOT_FORCE_OVERRIDE", "y");
+  CHECK(user.run({"create", image}).status == 0);
+}
+
+TEST_CASE("a create that fails leaves nothing") {
+  const User user;
+  const std::string missing = user.dir / "missing.sqsh";
+  CHECK(user.run({"create", missing}).err == "[ERROR] No such file or directory: " + missing + "\n");
+
+  const Outcome garbage = user.run({"create", user.dir.write("garbage.sqsh", std::string(8192, 'x'))});
+  CHECK(garbage.status == 1);
+  CHECK_THAT(garbage.err, Catch::Contains("[ERROR] extracting " + (user.dir / "garbage.sqsh") + ": "));
+
+  const std::string image = user.image("i.sqsh", std::string(100000, 'a'));
+  std::filesystem::resize_file(image, 200);
+  CHECK(user.run({"create", image}).status == 1);
+  CHECK(user.run({"create", "-n", "../up", image}).status == 1);
+  CHECK(user.data_entries() == 0);
+  CHECK(user.run({"list"}).out.empty());
+}
+
+TEST_CASE("create cleans up after one that was killed long ago, and leaves one that runs alone") {
+  const User user;
+  const std::string image = user.image("i.sqsh", "hello");
+  user.dir.write("data/.situla-create-old/x", "");
+  user.dir.write("data/.situla-create-new/x", "");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(user.dir / "data/.situla-create-old", now - std::chrono::hours(1));
+  CHECK(user.run({"create", image}).status == 0);
+  CHECK_FALSE(user.has("data/.situla-create-old"));
+  CHECK(user.has("data/.situla-create-new"));
+}
+
+TEST_CASE("import says what is wrong before it talks to anybody") {
+  const User user;
+  const Outcome path = user.run({"import", "./image.sqsh"});
+  CHECK(path.status == 1);
+  CHECK_THAT(path.err, Catch::Contains("not the name of an image in a registry") && Catch::Contains("hint: "));
+  CHECK(user.run({"import", "docker://UPPER CASE"}).status == 1);
+  const std::string existing = user.dir.write("have.sqsh", "");
+  const Outcome exists = user.run({"import", "-o", existing, "docker://registry.invalid#x"});
+  CHECK(exists.status == 1);
+  CHECK_THAT(exists.err, Catch::Contains("File already exists: " + existing));
+}
