@@ -43,7 +43,7 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
 std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
   for (const std::string& word : arguments)
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      if (command->get_name() == word) return command->help(app.get_name());
+      if (word != "help" && command->get_name() == word) return command->help(app.get_name());
   return app.help();
 }
 

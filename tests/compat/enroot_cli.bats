@@ -1,0 +1,151 @@
+# lab:
+# The enroot commands of users' scripts, as they write them. COMPAT.md section 3. As alice, on a node.
+bats_require_minimum_version 1.5.0
+
+setup() {
+  work=$(mktemp -d "$HOME/enroot.XXXXXX")
+  cd "$work"
+  export ENROOT_DATA_PATH=$work/data
+}
+
+teardown() {
+  cd /
+  chmod -R u+rwX "$work"
+  rm -rf "$work"
+}
+
+# errors_match PATTERN...: every pattern is on standard error of the last `run --separate-stderr`.
+errors_match() {
+  local pattern
+  for pattern in "$@"; do
+    grep -Eq -- "$pattern" <<<"$stderr" || { echo "standard error lacks $pattern:"; echo "$stderr"; return 1; }
+  done
+}
+
+@test "import, create, list, start, remove: the whole life of a container" {
+  enroot import docker://registry.test#debian:12
+  [ -f debian+12.sqsh ]
+  enroot create --name mine debian+12.sqsh
+  run --separate-stderr enroot list
+  [ "$output" = mine ]
+  run --separate-stderr enroot start mine grep PRETTY /etc/os-release
+  [ "$status" -eq 0 ]
+  [ "$output" = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"' ]
+  enroot remove -f mine
+  [ -z "$(enroot list)" ]
+  [ -z "$(ls -A data)" ]
+}
+
+@test "default names of imported files" {
+  enroot import docker://registry.test#tiny
+  [ -f tiny+latest.sqsh ]
+  enroot import docker://registry.test/public/tiny:latest
+  [ -f public+tiny+latest.sqsh ]
+  enroot import --output=named.sqsh docker://registry.test#tiny
+  [ -f named.sqsh ]
+  enroot import -o other.sqsh docker://registry.test#tiny
+  cmp <(unsquashfs -ll -n named.sqsh) <(unsquashfs -ll -n other.sqsh)
+}
+
+@test "an existing file is not overwritten" {
+  touch tiny+latest.sqsh
+  run --separate-stderr enroot import docker://registry.test#tiny
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] .*File already exists: .*tiny\+latest\.sqsh'
+  [ ! -s tiny+latest.sqsh ]
+}
+
+@test "create names the container after the file and refuses an existing one" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  enroot create tiny.sqsh
+  run --separate-stderr enroot create tiny.sqsh
+  [ "$status" -eq 1 ]
+  errors_match "^\[ERROR\] File already exists: $ENROOT_DATA_PATH/tiny$"
+  enroot create -f tiny.sqsh
+  [ "$(enroot list)" = tiny ]
+}
+
+@test "start returns the command's exit status" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  enroot create tiny.sqsh
+  run enroot start tiny sh -c 'exit 42'
+  [ "$status" -eq 42 ]
+  run enroot start tiny sh -c 'kill -TERM $$'
+  [ "$status" -eq 143 ]
+}
+
+@test "start runs a squashfs file without extracting it" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  run --separate-stderr enroot start tiny.sqsh sh -c 'echo inside; cat /proc/mounts'
+  [ "$status" -eq 0 ]
+  [ "${lines[0]}" = inside ]
+  grep -Eq '^overlay / ' <<<"$output"
+  [ ! -e data ] || [ -z "$(ls -A data)" ]
+}
+
+@test "start --root, --rw, --env and --mount" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  enroot create tiny.sqsh
+  mkdir shared
+  echo content >shared/f
+  [ "$(enroot start --root tiny id -u)" = 0 ]
+  [ "$(enroot start tiny id -u)" = "$(id -u)" ]
+  run ! enroot start tiny touch /new
+  enroot start --rw tiny touch /new
+  [ -e data/tiny/new ]
+  [ "$(MINE=host enroot start --env A=b -e MINE tiny sh -c 'echo $A $MINE')" = "b host" ]
+  [ "$(enroot start -m "$work/shared:/mnt" tiny cat /mnt/f)" = content ]
+  [ "$(enroot start --mount "$work/shared:/deep/dir:none:bind,ro,x-create=dir" tiny cat /deep/dir/f)" = content ]
+}
+
+@test "remove asks, and -f does not" {
+  mkdir -p data/a data/b
+  run --separate-stderr enroot remove a <<<n
+  [ "$status" -eq 0 ]
+  [ -d data/a ]
+  errors_match "^Do you really want to delete $ENROOT_DATA_PATH/a\? \[y/N\] "
+  enroot remove a <<<y
+  [ ! -e data/a ]
+  enroot remove -f b
+  [ ! -e data/b ]
+  run --separate-stderr enroot remove -f b
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] No such file or directory: '
+}
+
+@test "settings come from enroot.conf style variables" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  enroot create tiny.sqsh
+  [ "$(ENROOT_REMAP_ROOT=y enroot start tiny id -u)" = 0 ]
+  ENROOT_ROOTFS_WRITABLE=yes enroot start tiny touch /written
+  [ -e data/tiny/written ]
+  ENROOT_SQUASH_OPTIONS="-comp lz4 -b 256K" enroot import -o lz4.sqsh docker://registry.test#tiny
+  unsquashfs -s lz4.sqsh | grep -q 'Compression lz4'
+  unsquashfs -s lz4.sqsh | grep -q 'Block size 262144'
+}
+
+@test "credentials of .credentials are used, and missing ones are said to be missing" {
+  enroot import -o auth.sqsh docker://auth.test#tiny
+  ENROOT_CONFIG_PATH=/nonexistent run --separate-stderr enroot import -o none.sqsh docker://auth.test#tiny
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] .*auth\.test' '^hint: '
+  [ ! -e none.sqsh ]
+}
+
+@test "usage goes to standard output, errors to standard error" {
+  run --separate-stderr enroot help
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"Usage: enroot"* ]]
+  [ -z "$stderr" ]
+  run --separate-stderr enroot nonsense
+  [ "$status" -eq 1 ]
+  [ -z "$output" ]
+  errors_match '^\[ERROR\] unknown command "nonsense"$' '^hint: enroot help$'
+  [[ "$(enroot version)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]]
+}
+
+@test "info prints the configuration" {
+  run --separate-stderr enroot info
+  [ "$status" -eq 0 ]
+  grep -qx "ENROOT_DATA_PATH=$ENROOT_DATA_PATH" <<<"$output"
+}
