@@ -99,8 +99,13 @@ Result<Proposal> run_built_in_hooks(const InjectContext& context) {
   return all;
 }
 
-Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root) {
-  for (const FileChange& change : changes) TRY(apply_one(change, root));
+Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log) {
+  for (const FileChange& change : changes) {
+    auto done = apply_one(change, root);
+    if (done) continue;
+    if (done.error().errnum() != EBUSY) return done;
+    log.warning("leaving " + change.path + " as it is: something is mounted there");
+  }
   return {};
 }
 

@@ -35,7 +35,7 @@ struct InjectContext {
   LogSink& log;
 };
 
-/// A change to the container's files, made before anything is mounted. Parents are created.
+/// A change to the container's files. Parents are created.
 struct FileChange {
   enum class Kind {
     write,     ///< a regular file with this content replaces whatever is there
@@ -59,7 +59,7 @@ struct Proposal {
 /// Runs every built-in hook in enroot's order.
 Result<Proposal> run_built_in_hooks(const InjectContext& context);
 
-/// Makes the proposed file changes in the root.
-Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root);
+/// Makes the proposed file changes in the root. A file that the site or image mounted there stays, with a warning.
+Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log);
 
 }  // namespace situla

@@ -37,15 +37,19 @@ Result<std::vector<FstabEntry>> fstab_entries(const RootDir& root, const EnrootC
   return entries;
 }
 
-/// COMPAT.md 6: lines for before the hooks, what the hooks ask for, lines for after them, options.
-Result<MountPlan> gather_mounts(const std::vector<FstabEntry>& entries, const Proposal& hooks, const PrepareRequest& request,
-                                const ContainerExtras& extras) {
+std::vector<MountStep> steps_of_pass(const std::vector<FstabEntry>& entries, int pass) {
+  std::vector<MountStep> steps;
+  for (const FstabEntry& entry : entries)
+    if (entry.pass == pass) steps.push_back(entry.step);
+  return steps;
+}
+
+/// What comes after the system's mounts: the hooks', the remaining lines, the options (COMPAT.md 6.3 and 6.4).
+Result<MountPlan> later_mounts(const std::vector<FstabEntry>& entries, const Proposal& hooks, const PrepareRequest& request,
+                               const ContainerExtras& extras) {
   MountPlan plan;
-  for (const FstabEntry& entry : entries)
-    if (entry.pass == kBeforeHooks) TRY(plan.add(entry.step));
   TRY(plan.add(hooks.mounts));
-  for (const FstabEntry& entry : entries)
-    if (entry.pass == kAfterHooks) TRY(plan.add(entry.step));
+  TRY(plan.add(steps_of_pass(entries, kAfterHooks)));
   for (const MountOption& option : request.spec.mounts) {
     TRY_ASSIGN(MountStep step, step_from_option(option, request.host, "--container-mounts"));
     TRY(plan.add(std::move(step)));
@@ -63,13 +67,23 @@ std::string working_directory(const Environment& host) {
   return directory.starts_with('/') ? directory : "/";
 }
 
-/// Everything that needs the host's files: environment and mounts. Returns the environment before the login shell.
+/// Mounts, hooks, and the environment before the login shell, in enroot's order: what hooks write may lie on the system's mounts
+/// (a home directory in /tmp).
 Result<Environment> furnish(const RootDir& root, const std::string& path, const PrepareRequest& request,
                             const ContainerExtras& extras, const EnrootConfig& config, LogSink& log) {
   const Environment expansion = expansion_environment(request.host, config, path);
   TRY_ASSIGN(Environment environment, assemble_environment(root, config, expansion));
   add_words(environment, extras.environment, request.host);
   environment.merge(kept_variables(request.host, request.spec.keep_env));
+  TRY_ASSIGN(const std::vector<FstabEntry> entries, fstab_entries(root, config, expansion));
+  const auto mount = [&](MountPlan plan) -> Result<void> {
+    TRY_ASSIGN(const ValidatedMountPlan validated, std::move(plan).validate(working_directory(request.host)));
+    return apply(validated, ApplyTarget{root, path}, log);
+  };
+
+  MountPlan system;
+  TRY(system.add(steps_of_pass(entries, kBeforeHooks)));
+  TRY(mount(std::move(system)));
 
   const UserEntry user = look_up_user(request.host_uid, request.host_gid, request.host);
   TRY_ASSIGN(const RootDir host_root, RootDir::open("/"));
@@ -78,12 +92,10 @@ Result<Environment> furnish(const RootDir& root, const std::string& path, const 
                               log};
   TRY_ASSIGN(const Proposal hooks, run_built_in_hooks(context));
   environment.merge(hooks.environment);
+  TRY(apply_file_changes(hooks.files, root, log));
 
-  TRY_ASSIGN(const std::vector<FstabEntry> entries, fstab_entries(root, config, expansion));
-  TRY_ASSIGN(MountPlan plan, gather_mounts(entries, hooks, request, extras));
-  TRY_ASSIGN(const ValidatedMountPlan validated, std::move(plan).validate(working_directory(request.host)));
-  TRY(apply_file_changes(hooks.files, root));
-  TRY(apply(validated, ApplyTarget{root, path}, log));
+  TRY_ASSIGN(MountPlan rest, later_mounts(entries, hooks, request, extras));
+  TRY(mount(std::move(rest)));
   return environment;
 }
 

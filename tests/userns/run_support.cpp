@@ -15,6 +15,8 @@
 #include "common/sys/mount_api.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/process.hpp"
+#include "hooks/run/enter.hpp"
+#include "hooks/run/session.hpp"
 
 namespace fs = std::filesystem;
 
@@ -126,6 +128,19 @@ Scene::Scene() {
 
 namespace {
 
+/// prepare_container() with another time limit for the image's scripts.
+Result<PreparedContainer> with_time_limit(PrepareRequest request, const EnrootConfig& config, std::chrono::milliseconds time,
+                                          LogSink& log) {
+  const LoginIdentity identity{request.host_uid, request.host_uid};
+  TRY_ASSIGN(const UniqueFd helper, open_session_helper());
+  TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(request), {}, config, log));
+  TRY_ASSIGN(Session session, run_session(entered.environment, {entered.stage, helper, identity, true, time}, log));
+  PreparedContainer container;
+  container.environment = std::move(session.environment);
+  container.workdir = session.directory;
+  return container;
+}
+
 /// In the child: namespaces as the broker and builder make them, then everything is told to the pipe.
 void prepare_and_report(Scene& scene, int report, const std::vector<std::string>& commands,
                         const std::function<std::string()>& inside) {
@@ -163,7 +178,8 @@ void prepare_and_report(Scene& scene, int report, const std::vector<std::string>
   };
   if (const auto done = setup(); !done) return report_error(done.error());
   const auto begin = std::chrono::steady_clock::now();
-  auto container = prepare_container(std::move(request), *config, log);
+  auto container = scene.rc_time.count() == 0 ? prepare_container(std::move(request), *config, log)
+                                              : with_time_limit(std::move(request), *config, scene.rc_time, log);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   if (!container) return report_error(container.error());
   if (inside) put_record(report, "inside", inside());
@@ -173,7 +189,9 @@ void prepare_and_report(Scene& scene, int report, const std::vector<std::string>
   put_record(report, "environment", container->environment.block());
   put_record(report, "scratch", container->scratch_path);
   put_record(report, "milliseconds", std::to_string(took.count()));
-  if (container->scratch_parent) (void)remove_tree_at(container->scratch_parent.get(), container->scratch_name);
+  if (container->scratch_parent)
+    if (const auto removed = remove_tree_at(container->scratch_parent.get(), container->scratch_name); !removed)
+      put_record(report, "error", removed.error().text());
   container->server = Child();
 }
 

@@ -1,6 +1,7 @@
 // How does a test get a container? A small root file system made from busybox, prepared for real in namespaces of a child.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -57,6 +58,7 @@ struct Scene {
   RootSource::Kind kind = RootSource::Kind::mounted;
   MountKind mount = MountKind::automatic;  ///< Kind::image: `root` is the image's path
   std::string scratch_name;
+  std::chrono::milliseconds rc_time{0};  ///< not 0: login shell and rc get this long
 
   /// Prepares the container in a child and runs the commands with the container's shell, as tasks would: with the container's
   /// environment, in its workdir. `inside` runs in the prepared process itself; what it returns is results["inside"].
