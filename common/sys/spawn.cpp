@@ -77,6 +77,13 @@ void close_all_on_exec() {
   close(listing);
 }
 
+bool maps_standard_descriptors(const Plan& plan) {
+  unsigned mapped = 0;
+  for (size_t i = 0; i < plan.fd_count; ++i)
+    if (plan.fds[i].second >= 0 && plan.fds[i].second <= 2) mapped |= 1U << static_cast<unsigned>(plan.fds[i].second);
+  return mapped == 7;
+}
+
 /// First every source is copied above all targets, so that no dup2() can overwrite a source that is still needed.
 int arrange_descriptors(Plan& plan) {
   int pipe = plan.error_pipe;
@@ -88,12 +95,16 @@ int arrange_descriptors(Plan& plan) {
     if (copy < 0) give_up(pipe, Step::move_descriptors, errno);
     plan.fds[i].first = copy;
   }
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0) give_up(pipe, Step::open_null, errno);
-  const int null_copy = fcntl(null, F_DUPFD_CLOEXEC, plan.first_free);
-  if (null_copy < 0) give_up(pipe, Step::move_descriptors, errno);
+  // A container need not have a /dev/null: whoever maps 0, 1 and 2 does without.
+  int null_copy = -1;
+  if (!maps_standard_descriptors(plan)) {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0) give_up(pipe, Step::open_null, errno);
+    null_copy = fcntl(null, F_DUPFD_CLOEXEC, plan.first_free);
+    if (null_copy < 0) give_up(pipe, Step::move_descriptors, errno);
+  }
   close_all_on_exec();
-  for (int fd = 0; fd <= 2; ++fd)
+  for (int fd = 0; fd <= 2 && null_copy >= 0; ++fd)
     if (dup2(null_copy, fd) < 0) give_up(pipe, Step::map_descriptors, errno);
   for (size_t i = 0; i < plan.fd_count; ++i)
     if (dup2(plan.fds[i].first, plan.fds[i].second) < 0) give_up(pipe, Step::map_descriptors, errno);

@@ -31,38 +31,6 @@ Result<void> mount_layers(const std::string& lower, const std::string& parent, c
   return mount_overlay(layers, point.get(), kRootFlags, log);
 }
 
-}  // namespace
-
-Result<Scratch> Scratch::make(const std::string& parent, const std::string& name) {
-  TRY(make_directories(parent, 0700));
-  TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
-  std::string used = name;
-  int made = mkdirat(directory.get(), used.c_str(), 0700);
-  if (made != 0 && errno == EEXIST) {
-    used = random_name(name + ".");
-    made = mkdirat(directory.get(), used.c_str(), 0700);
-  }
-  if (made != 0) return fail_errno(errno, "create directory " + parent + "/" + used);
-  std::string path = parent + "/" + used;
-  return Scratch(std::move(directory), std::move(used), std::move(path));
-}
-
-Scratch& Scratch::operator=(Scratch&& other) noexcept {
-  if (this == &other) return *this;
-  remove();
-  parent_ = std::move(other.parent_);
-  name_ = std::move(other.name_);
-  path_ = std::move(other.path_);
-  return *this;
-}
-
-void Scratch::remove() {
-  if (parent_) (void)remove_tree_at(parent_.get(), name_);
-  parent_.reset();
-}
-
-namespace {
-
 /// Makes a root in the stage; a class because request, result and log are needed by all ways.
 class RootBuilder {
  public:
@@ -128,6 +96,7 @@ class RootBuilder {
   Result<void> extract(int image_fd) {
     if (request_.scratch_name.empty()) return fail(ErrorKind::unsupported, "extract the image: no place to extract it to");
     TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
+    TRY(root_.scratch.remove_at_exit());
     const std::string tree = root_.scratch.path() + "/rootfs";
     TRY(make_directory(tree));
     TRY_ASSIGN(const UniqueFd target, open_file(tree, O_RDONLY | O_DIRECTORY));

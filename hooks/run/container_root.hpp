@@ -11,6 +11,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
 #include "hooks/run/prepare.hpp"
+#include "hooks/run/scratch.hpp"
 
 namespace situla {
 
@@ -22,30 +23,6 @@ struct RootRequest {
   std::string scratch_name;     ///< empty: no scratch, and so no extraction
   uid_t uid = 0;                ///< owner of an image's files, inside the user namespace
   gid_t gid = 0;
-};
-
-/// A directory on disk that lives as long as the container. Removed with the object unless kept.
-class Scratch {
- public:
-  Scratch() = default;
-  /// Makes parent/name; when that exists (another node on a shared file system) a name with a random ending.
-  static Result<Scratch> make(const std::string& parent, const std::string& name);
-  Scratch(Scratch&& other) noexcept = default;
-  Scratch& operator=(Scratch&& other) noexcept;
-  ~Scratch() { remove(); }
-
-  [[nodiscard]] explicit operator bool() const { return static_cast<bool>(parent_); }
-  [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-  /// From now on the caller removes it.
-  UniqueFd keep() { return std::move(parent_); }
-
- private:
-  Scratch(UniqueFd parent, std::string name, std::string path)
-      : parent_(std::move(parent)), name_(std::move(name)), path_(std::move(path)) {}
-  void remove();
-  UniqueFd parent_;
-  std::string name_, path_;
 };
 
 struct ContainerRoot {

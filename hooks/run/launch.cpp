@@ -1,12 +1,10 @@
 #include "hooks/run/launch.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
-#include <csignal>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -45,25 +43,6 @@ Result<void> enter_namespaces(const PrepareRequest& request, const UniqueFd& sta
   if (before.st_ino != now.st_ino || before.st_dev != now.st_dev)
     return fail(ErrorKind::denied, "use " + request.stage + ": it was exchanged meanwhile");
   return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true}, request.stage);
-}
-
-/// Removes the scratch directory when this process, whatever it has become, has ended. The child is in a session of its own and
-/// has none of our descriptors, so that it keeps nobody waiting.
-Result<void> leave_cleaner(Scratch scratch) {
-  const std::string name = scratch.name();
-  const UniqueFd parent_directory = scratch.keep();
-  TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
-  TRY_ASSIGN(Child child, fork_child());
-  if (child) {
-    (void)child.release();
-    return {};
-  }
-  (void)setsid();
-  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
-  close_other_fds(0, {self.get(), parent_directory.get()});
-  pollfd end{self.get(), POLLIN, 0};
-  while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
-  _exit(remove_tree_at(parent_directory.get(), name) ? 0 : 1);
 }
 
 struct Command {
@@ -174,7 +153,8 @@ Result<int> start_container(StartRequest request, const EnrootConfig& config, Lo
     TRY(enter_namespaces(prepare, stage));
   }
   TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(prepare), extras, config, log));
-  if (entered.scratch) TRY(leave_cleaner(std::move(entered.scratch)));
+  // Only an extracted tree is on disk here; its own child removes it.
+  (void)entered.scratch.keep();
   UniqueFd script_file;
   if (request.rc) {
     TRY_ASSIGN(script_file, temporary_file(entered.stage, script));

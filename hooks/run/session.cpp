@@ -39,12 +39,14 @@ std::string program_directory() {
 
 /// The files that the shell works with; unnamed, in the stage.
 struct SessionFiles {
-  UniqueFd answer, output, hook, script;
+  UniqueFd input, answer, output, hook, script;
   std::string script_path;  ///< empty: the image has no /etc/rc
 };
 
 Result<SessionFiles> make_files(const RootDir& root, const UniqueFd& stage) {
   SessionFiles files;
+  // As good as /dev/null, which a container need not have.
+  TRY_ASSIGN(files.input, temporary_file(stage));
   TRY_ASSIGN(files.answer, temporary_file(stage));
   TRY_ASSIGN(files.output, temporary_file(stage));
   const auto rc = root.read_file("/etc/rc");
@@ -70,7 +72,8 @@ SpawnOptions shell_command(const Login& login, const SessionFiles& files, const 
   options.arguments.push_back(std::to_string(kAnswerFd));
   options.environment = login.environment.strings();
   options.directory = login.directory;
-  options.fds = {{files.output.get(), 1}, {files.output.get(), 2}, {helper.get(), kHelperFd}, {files.answer.get(), kAnswerFd}};
+  options.fds = {{files.input.get(), 0}, {files.output.get(), 1}, {files.output.get(), 2}, {helper.get(), kHelperFd},
+                 {files.answer.get(), kAnswerFd}};
   if (files.hook) options.fds.emplace_back(files.hook.get(), kHookFd);
   if (files.script) options.fds.emplace_back(files.script.get(), kScriptFd);
   return options;

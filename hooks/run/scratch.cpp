@@ -1,0 +1,75 @@
+#include "hooks/run/scratch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "common/sys/file.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+namespace {
+
+/// The child of remove_at_exit(). It has none of its parent's descriptors, so that it keeps nobody waiting, and is in a session
+/// of its own, so that nothing sent to a terminal's or step's process group ends it early.
+[[noreturn]] void wait_and_remove(int process, int ready, int parent_directory, const std::string& name) {
+  (void)setsid();
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
+  const bool apart = unshare_namespaces(kMountNs).has_value();
+  (void)send_packet(ready, apart ? "ready" : "failed");
+  close_other_fds(0, {process, parent_directory});
+  pollfd end{process, POLLIN, 0};
+  while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
+  _exit(remove_tree_at(parent_directory, name) ? 0 : 1);
+}
+
+}  // namespace
+
+Result<Scratch> Scratch::make(const std::string& parent, const std::string& name) {
+  TRY(make_directories(parent, 0700));
+  TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
+  std::string used = name;
+  int made = mkdirat(directory.get(), used.c_str(), 0700);
+  if (made != 0 && errno == EEXIST) {
+    used = random_name(name + ".");
+    made = mkdirat(directory.get(), used.c_str(), 0700);
+  }
+  if (made != 0) return fail_errno(errno, "create directory " + parent + "/" + used);
+  std::string path = parent + "/" + used;
+  return Scratch(std::move(directory), std::move(used), std::move(path));
+}
+
+Scratch& Scratch::operator=(Scratch&& other) noexcept {
+  if (this == &other) return *this;
+  remove();
+  parent_ = std::move(other.parent_);
+  name_ = std::move(other.name_);
+  path_ = std::move(other.path_);
+  at_exit_ = other.at_exit_;
+  return *this;
+}
+
+Result<void> Scratch::remove_at_exit() {
+  TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) wait_and_remove(self.get(), sockets.second.get(), parent_.get(), name_);
+  sockets.second.reset();
+  TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), 16));
+  if (!answer || answer->bytes != "ready") return fail(ErrorKind::failure, "start the process that will remove " + path_);
+  (void)child.release();
+  at_exit_ = true;
+  return {};
+}
+
+void Scratch::remove() {
+  if (parent_ && !at_exit_) (void)remove_tree_at(parent_.get(), name_);
+  parent_.reset();
+}
+
+}  // namespace situla
