@@ -1,0 +1,154 @@
+# lab: --user root --situla-conf tests/cluster/user_images.toml
+# What a job user may try, inside and beside a running container. Nothing may be gained; where it can be shown, the same attempt is
+# made where it does succeed, so that the test can fail.
+load helpers
+
+setup_file() {
+  attack="$BATS_TEST_DIRNAME/../../build/release/tests/cluster/attack"
+  install -m 755 "$attack" /shared/attack
+  # An image of a user with planted device nodes and set-id files, which the administrator lets the kernel mount.
+  local root="$BATS_FILE_TMPDIR/planted"
+  mkdir -p "$root"/{bin,etc,proc,sys,dev,tmp,run,var,opt}
+  cp /bin/busybox "$root/bin/busybox"
+  ln -s busybox "$root/bin/sh"
+  ln -s busybox "$root/bin/id"
+  install -m 4755 /bin/busybox "$root/opt/setuid"
+  mksquashfs "$root" /home/alice/planted.sqsh -quiet -no-progress -all-root -p 'opt/zero c 666 0 0 1 5' -p 'opt/disk b 666 0 0 7 0' >/dev/null
+  chown alice: /home/alice/planted.sqsh
+}
+
+teardown() { as_alice scancel -u alice -s KILL 2>/dev/null || true; }
+
+start_container() {
+  as_alice srun "$@" sh -c 'echo started $$; exec sleep 100' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 15 grep -q started "$BATS_TEST_TMPDIR/out"
+  task=$(pgrep -u alice -x sleep | head -n 1)
+}
+
+@test "the root file system of a read-only container is sealed against its own user" {
+  run_and_show as_alice srun --container-mounts=/shared:/shared --container-image=registry.test/tiny /shared/attack device /dev/null
+  # The control: a node of the host's /dev is readable, so the program does detect a readable device.
+  [ "$status" -eq 1 ]
+  run_and_show as_alice srun --container-mounts=/shared:/shared --container-image=/home/alice/planted.sqsh /shared/attack device /opt/zero
+  [ "$status" -eq 0 ]
+  run_and_show as_alice srun --container-mounts=/shared:/shared --container-image=/home/alice/planted.sqsh /shared/attack device /opt/disk
+  [ "$status" -eq 0 ]
+  run_and_show as_alice srun --container-remap-root --container-mounts=/shared:/shared --container-image=/home/alice/planted.sqsh /shared/attack device /opt/zero
+  [ "$status" -eq 0 ]
+}
+
+@test "a set-id file of an image gives nothing" {
+  run_and_show as_alice srun --container-image=/home/alice/planted.sqsh /opt/setuid id -u
+  [ "${lines[-1]}" = "$(id -u alice)" ]
+}
+
+@test "the image mount is not to be seen from inside" {
+  run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'grep squashfs /proc/self/mountinfo; ls -d /run/situla/root/image'
+  [ "$status" -ne 0 ]
+  ! grep -q 'squashfs' <<<"$output"
+}
+
+@test "beside: joining the container's namespaces opens no door to the image mount" {
+  start_container --container-image=registry.test/tiny
+  run_and_show as_alice nsenter -t "$task" --user --mount --preserve-credentials sh -c 'grep -c squashfs /proc/self/mountinfo'
+  [ "${lines[-1]}" = 0 ]
+  # The node-wide mount is in a directory that only root may enter, and not in any namespace that the user may change.
+  run_and_show as_alice ls /run/situla/images
+  [ "$status" -ne 0 ]
+  run_and_show as_alice unshare --user --map-root-user --mount sh -c 'ls /run/situla/images/*'
+  [ "$status" -ne 0 ]
+}
+
+@test "a plain user namespace beside the container cannot touch the node's image mount" {
+  start_container --container-image=registry.test/tiny
+  local image
+  image=$(find /run/situla/images -mindepth 1 -maxdepth 1 -type d | head -n 1)
+  [ -n "$image" ]
+  chmod 711 /run/situla/images
+  chmod 711 "$image" 2>/dev/null || true
+  run_and_show as_alice unshare --user --map-root-user --mount /shared/attack mount "$image"
+  chmod 700 /run/situla/images
+  [ "$status" -eq 0 ]
+  grep -q '^refused clear ro by mount_setattr: Operation not permitted' <<<"$output"
+}
+
+@test "the same attempts succeed on a mount that the user made: the test can fail" {
+  run_and_show as_alice unshare --user --map-root-user --mount sh -c '
+    mkdir -p /tmp/own && mount -t tmpfs -o ro,nosuid,nodev own /tmp/own && /shared/attack mount /tmp/own'
+  [ "$status" -eq 1 ]
+  grep -q '^gained clear ro' <<<"$output"
+}
+
+@test "ptrace of the builder gains nothing" {
+  local before=0 round
+  for round in $(seq 12); do
+    as_alice /shared/attack builder 10 >"$BATS_TEST_TMPDIR/attack" 2>&1 3>&- &
+    local attacker=$!
+    # A shell that is slow to start keeps the builder in the namespace of root for a while.
+    as_alice timeout 30 srun --container-image=registry.test/tiny true >/dev/null 2>&1 || true
+    local result=0
+    wait $attacker || result=$?
+    cat "$BATS_TEST_TMPDIR/attack"
+    [ "$result" -ne 1 ]
+    grep -q 'before its user namespace' "$BATS_TEST_TMPDIR/attack" && before=$((before + 1))
+    [ "$before" -ge 2 ] && break
+  done
+  [ "$before" -ge 1 ]
+}
+
+@test "the broker answers nobody but the step's tasks" {
+  start_container --container-image=registry.test/tiny
+  local address user
+  address=$(awk '$8 ~ /^@/ && $6 == "01" && $5 == "0005" {print substr($8, 2)}' /proc/net/unix | tail -n 1)
+  [ -n "$address" ]
+  for user in alice bob root; do
+    run_and_show as "$user" /shared/attack broker "$address"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '^refused get an answer' <<<"$output")" -eq 5 ]
+  done
+  # It still serves: the step is alive and ends well.
+  as_alice scancel -u alice
+  wait_until 10 sh -c '! pgrep -x situla-broker'
+}
+
+@test "a full backlog of strangers does not keep a task out" {
+  local address
+  as bob sh -c 'while :; do for a in $(awk "\$8 ~ /^@/ && \$5 == \"0005\" {print substr(\$8, 2)}" /proc/net/unix); do timeout 1 /shared/attack broker "$a" >/dev/null; done; done' &
+  local noise=$!
+  run_and_show as_alice srun -n8 --container-image=registry.test/tiny true
+  kill $noise
+  wait $noise || true
+  [ "$status" -eq 0 ]
+}
+
+@test "no fd of the broker or of the image mount reaches a task" {
+  run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'ls -l /proc/self/fd | grep -v -e "pipe:" -e "/proc" -e total; true'
+  ! grep -E 'socket|squashfs|memfd|loop' <<<"$output"
+}
+
+@test "the importer runs as the service user without capabilities" {
+  as_alice srun --container-image=fault.test/slow true >/dev/null 2>&1 3>&- &
+  wait_until 10 pgrep -x situla-importer
+  local importer
+  importer=$(pgrep -x situla-importer)
+  [ "$(stat -c %U "/proc/$importer")" != alice ]
+  grep -q "^Uid:"$'\t'"$(id -u situla)" "/proc/$importer/status"
+  grep -q "^CapEff:"$'\t'"0000000000000000" "/proc/$importer/status"
+  grep -q "^CapBnd:"$'\t'"0000000000000000" "/proc/$importer/status"
+  grep -q "^NoNewPrivs:"$'\t'"1" "/proc/$importer/status"
+  # Neither its memory nor its command line tells the user's secrets to others.
+  ! tr '\0' ' ' <"/proc/$importer/cmdline" | grep -q secret
+  run as bob cat "/proc/$importer/environ"
+  [ "$status" -ne 0 ]
+}
+
+@test "an image that one user may pull is not given to another" {
+  run_and_show as_alice srun --container-image=auth.test/tiny true
+  [ "$status" -eq 0 ]
+  run_and_show as bob srun --container-image=auth.test/tiny true
+  [ "$status" -ne 0 ]
+  local digest
+  digest=$(basename "$(find /var/lib/situla/images/sha256 -name '*.sqsh' | head -n 1)" .sqsh)
+  run_and_show as bob srun --container-image="auth.test/tiny@sha256:${digest%%.*}" true
+  [ "$status" -ne 0 ]
+}
