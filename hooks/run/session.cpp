@@ -5,6 +5,7 @@
 
 #include <array>
 #include <climits>
+#include <csignal>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -72,6 +73,7 @@ SpawnOptions shell_command(const Login& login, const SessionFiles& files, const 
   options.arguments.push_back(std::to_string(kAnswerFd));
   options.environment = login.environment.strings();
   options.directory = login.directory;
+  options.new_session = true;
   options.fds = {{files.input.get(), 0}, {files.output.get(), 1}, {files.output.get(), 2}, {helper.get(), kHelperFd},
                  {files.answer.get(), kAnswerFd}};
   if (files.hook) options.fds.emplace_back(files.hook.get(), kHookFd);
@@ -126,6 +128,8 @@ Result<Session> run_shell(const Login& login, const SessionFiles& files, const S
   }
   const std::string last = report_output(files.output, LogLevel::warning, log);
   if (!status) {
+    // Not only the shell but what it waits for. It is not reaped yet, so the number is still its own.
+    (void)kill(-child->pid(), SIGKILL);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(request.time).count();
     return fail(Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
                     .with_hint("/etc/profile, ~/.profile or /etc/rc waits for something; ENROOT_LOGIN_SHELL=no skips the profiles"));

@@ -228,7 +228,7 @@ TEST_CASE("rc runs, the entrypoint does not; what rc sees is closed and restrict
   Scene scene;
   put_file(scene.root + "/etc/profile",
            "ls /proc/self/fd/ > /tmp/fds; grep -E 'NoNewPrivs|CapBnd|CapEff' /proc/self/status > /tmp/status\n"
-           "cat > /tmp/stdin\necho noise\nsleep 100 &\n");
+           "cat > /tmp/stdin\necho noise\nsleep 2 &\n");
   const Outcome outcome = scene.run({"ls /tmp/entrypoint", "cat /tmp/fds", "cat /tmp/status", "cat /tmp/stdin"});
   REQUIRE(outcome.error.empty());
   CHECK_THAT(outcome.results.at("ls /tmp/entrypoint"), Catch::Contains("No such file"));
