@@ -44,6 +44,13 @@ int take_numbers(std::vector<std::string_view>& fields) {
   return numbers.back() != 0 ? numbers.back() : numbers.front();
 }
 
+/// Lines for other passes, as an fstab of a real system has them, may hold what we would not understand.
+bool is_never_mounted(std::string_view line) {
+  std::vector<std::string_view> fields = split_words(line);
+  const int pass = take_numbers(fields);
+  return pass != 0 && pass != -1;
+}
+
 std::vector<std::string> option_list(std::string_view field) {
   std::vector<std::string> words;
   for (const std::string_view word : split_nonempty(field, ',')) words.push_back(unescape_field(word));
@@ -121,7 +128,7 @@ Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environ
     ++number;
     const std::string line = expand_braced(raw, environment);
     const std::string_view content = trim(line);
-    if (content.empty() || content.front() == '#') continue;
+    if (content.empty() || content.front() == '#' || is_never_mounted(content)) continue;
     TRY_ASSIGN(FstabEntry entry, parse_fstab_line(content, where + ":" + std::to_string(number)));
     entries.push_back(std::move(entry));
   }

@@ -18,7 +18,7 @@ struct FstabEntry {
 };
 
 /// Parses a whole file. ${NAME} is replaced from `environment` before the line is cut into fields, so a variable may hold
-/// several of them. Blank lines and comments are skipped. `where` names the file in errors and origins ("image /etc/fstab").
+/// several of them. Blank lines, comments and lines of other passes are skipped. `where` names the file in errors and origins ("image /etc/fstab").
 Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment, const std::string& where);
 
 /// The same for one line that came from somewhere else; origin is used as it is.

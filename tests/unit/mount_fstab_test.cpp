@@ -1,0 +1,128 @@
+// Is enroot's fstab dialect (COMPAT.md 6, "fstab dialect") read as it is there?
+#include <catch2/catch.hpp>
+
+#include "hooks/mount/fstab.hpp"
+
+using namespace situla;
+
+namespace {
+
+/// "pass: description", the origin left out.
+std::string read(const std::string& line) {
+  const auto entry = parse_fstab_line(line, "test");
+  if (!entry) return "error: " + entry.error().message();
+  std::string text = describe(entry->step);
+  text.resize(text.size() - std::string("  (test)").size());
+  return std::to_string(entry->pass) + ": " + text;
+}
+
+}  // namespace
+
+TEST_CASE("fields that are missing are guessed") {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"tmpfs /x", "0: mount tmpfs on /x"},
+      {"tmpfs /x size=1G", "0: mount tmpfs on /x [size=1G]"},
+      {"tmpfs /x x-create=dir,mode=755", "0: mount tmpfs on /x [mode=755, create directory]"},
+      {"/src", "0: bind /src on /src [recursive, create]"},
+      {"/src bind", "0: bind /src on /src"},
+      {"/src rbind,ro", "0: bind /src on /src [recursive, ro]"},
+      {"/src /dst", "0: bind /src on /dst [recursive, create]"},
+      {"/src /dst bind", "0: bind /src on /dst"},
+      {"/src /dst ro", "0: bind /src on /dst [recursive, ro]"},
+      {"/src /dst bind,ro,nosuid", "0: bind /src on /dst [ro, nosuid]"},
+      {"none /x devpts", "0: mount devpts on /x"},
+      {"devpts /x devpts newinstance,ptmxmode=0666", "0: mount devpts on /x [newinstance, ptmxmode=0666]"},
+      {"./src /dst", "0: bind ./src on /dst [recursive, create]"},
+  };
+  for (const auto& [line, expected] : table) {
+    INFO(line);
+    CHECK(read(line) == expected);
+  }
+}
+
+TEST_CASE("whole lines, pass numbers, actions") {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"/a /b none x-create=dir,rbind,ro,nosuid,nodev,noexec,rslave 0 -1",
+       "-1: bind /a on /b [recursive, ro, nosuid, nodev, noexec, rslave, create directory]"},
+      {"/a /b none bind -1", "-1: bind /a on /b"},
+      {"/a /b none bind 0 0", "0: bind /a on /b"},
+      {"/a /b none bind 0 2", "2: bind /a on /b"},
+      {"/a /b bind -1", "-1: bind /a on /b"},
+      {"tmpfs /x 0 -1", "-1: mount tmpfs on /x"},
+      {"none /x none x-detach", "0: detach /x"},
+      {"/a /b none x-move", "0: move /a on /b"},
+      {"none /x none remount,bind,ro", "0: remount /x [ro]"},
+      {"none /x none rslave", "0: propagation /x [rslave]"},
+      {"/a /b none bind,nofail", "0: bind /a on /b [if possible]"},
+      {"/a /b none bind,ro,rw", "0: bind /a on /b"},
+      {"/a /b none bind,unbindable,ro", "0: bind /a on /b [ro, unbindable]"},
+      {"/with\\040blank /x\\134y none bind", "0: bind /with blank on /x\\y"},
+      {"/a\t \t/b   none\tbind", "0: bind /a on /b"},
+      {"tmpfs /x tmpfs defaults,size=10%,lazytime,user", "0: mount tmpfs on /x [size=10%, lazytime]"},
+  };
+  for (const auto& [line, expected] : table) {
+    INFO(line);
+    CHECK(read(line) == expected);
+  }
+}
+
+TEST_CASE("rbind wherever it is makes a bind recursive, and only rbind") {
+  CHECK(parse_fstab_line("/a /b none bind,x,rbind", "")->step.recursive);
+  CHECK_FALSE(parse_fstab_line("/a /b none bind", "")->step.recursive);
+}
+
+TEST_CASE("nofail skips with a warning, silent without") {
+  CHECK(parse_fstab_line("/a /b none bind", "")->step.on_failure == OnFailure::fail);
+  CHECK(parse_fstab_line("/a /b none bind,silent", "")->step.on_failure == OnFailure::fail);
+  CHECK(parse_fstab_line("/a /b none bind,nofail", "")->step.on_failure == OnFailure::warn);
+  CHECK(parse_fstab_line("/a /b none bind,nofail,silent", "")->step.on_failure == OnFailure::ignore);
+  CHECK(parse_fstab_line("/a /b none bind,nofail,silent,loud", "")->step.on_failure == OnFailure::warn);
+}
+
+TEST_CASE("words that mean nothing are kept to warn about, but not where they may be a file system's") {
+  CHECK(parse_fstab_line("/a /b none bind,readonly,x-systemd.automount", "")->step.ignored == std::vector<std::string>{"readonly"});
+  CHECK(parse_fstab_line("tmpfs /b tmpfs huge=always", "")->step.ignored.empty());
+}
+
+TEST_CASE("what is no mount") {
+  for (const char* line : {"none", "none /x", "none /x none", "/a /b none bind what is this"}) {
+    INFO(line);
+    CHECK_THAT(read(line), Catch::StartsWith("error: test"));
+  }
+}
+
+TEST_CASE("a file: comments, blank lines, variables, origins") {
+  Environment environment;
+  environment.set("HOME", "/home/me");
+  environment.set("WHOLE", "/p /q none bind");
+  const auto entries = parse_fstab("# comment\n\n  # another\n${HOME} /h\n${WHOLE}\n$HOME/x${UNSET} /y none bind\n", environment, "site.fstab");
+  REQUIRE(entries);
+  REQUIRE(entries->size() == 3);
+  CHECK(entries->at(0).step.source == "/home/me");
+  CHECK(entries->at(0).step.origin == "site.fstab:4");
+  CHECK(entries->at(1).step.target == "/q");
+  CHECK(entries->at(2).step.source == "$HOME/x");
+  const auto wrong = parse_fstab("/a /b\nnone /x\n", environment, "site.fstab");
+  REQUIRE_FALSE(wrong);
+  CHECK_THAT(wrong.error().message(), Catch::StartsWith("site.fstab:2: "));
+  const auto real = parse_fstab("LABEL=root / auto defaults 0 1\n/dev/sda2 swap 0 2\n", environment, "");
+  REQUIRE(real);
+  CHECK(real->empty());
+}
+
+TEST_CASE("--container-mounts on the node") {
+  Environment environment;
+  environment.set("USER", "me");
+  const auto step_of = [&](const std::string& option) {
+    return step_from_option(parse_mount_options(option)->front(), environment, "--container-mounts");
+  };
+  CHECK(step_of("/scratch/$USER")->source == "/scratch/me");
+  CHECK(step_of("/scratch/$USER")->target == "/scratch/me");
+  CHECK(step_of("tmpfs:/x/${USER}")->target == "/x/me");
+  CHECK(step_of("tmpfs:/x")->type == "tmpfs");
+  CHECK(step_of("umount:/x")->kind == StepKind::detach);
+  CHECK(step_of("/a:/b")->create == CreateTarget::automatic);
+  CHECK(step_of("/a:/b:ro")->flags.read_only);
+  CHECK(step_of("$USER:/b").error().kind() == ErrorKind::usage);
+  CHECK_FALSE(step_of("/a:$UNSET"));
+}

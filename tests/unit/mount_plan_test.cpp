@@ -1,0 +1,86 @@
+// Does a plan refuse what cannot be mounted before anything is?
+#include <catch2/catch.hpp>
+
+#include "hooks/mount/fstab.hpp"
+#include "hooks/mount/plan.hpp"
+
+using namespace situla;
+
+namespace {
+
+MountStep step(const std::string& line, const std::string& origin = "test") {
+  auto entry = parse_fstab_line(line, origin);
+  REQUIRE(entry);
+  return entry->step;
+}
+
+Result<ValidatedMountPlan> validated(const std::string& line) {
+  MountPlan plan;
+  REQUIRE(plan.add(step(line)));
+  return std::move(plan).validate("/cwd");
+}
+
+}  // namespace
+
+TEST_CASE("targets in their normal form") {
+  CHECK(*normal_target("/") == "/");
+  CHECK(*normal_target("x") == "/x");
+  CHECK(*normal_target("./x//y/./z/") == "/x/y/z");
+  CHECK(*normal_target("/a/../b") == "/b");
+  CHECK(*normal_target("/a/b/../..") == "/");
+  for (const char* path : {"..", "/..", "../home", "/a/../..", "/a/../../b"}) {
+    INFO(path);
+    const auto target = normal_target(path);
+    REQUIRE_FALSE(target);
+    CHECK(target.error().errnum() == EXDEV);
+    CHECK_THAT(target.error().message(), Catch::Contains("ross-device link"));
+  }
+}
+
+TEST_CASE("covering an earlier mount is allowed; beneath a file is not") {
+  MountPlan plan;
+  CHECK(plan.add(step("tmpfs /tmp tmpfs x-create=dir", "built-in")));
+  CHECK(plan.add(step("/tmp /tmp none bind", "user")));
+  CHECK(plan.add(step("/etc/hosts /etc/hosts none x-create=file,bind", "built-in")));
+  const auto conflict = plan.add(step("/x /etc/hosts/x none bind", "user"));
+  REQUIRE_FALSE(conflict);
+  CHECK_THAT(conflict.error().message(), Catch::Contains("user") && Catch::Contains("built-in") && Catch::Contains("/etc/hosts"));
+  CHECK(plan.add(step("/etc /etc none bind", "user")));
+  CHECK(plan.add(step("/x /etc/hosts/x none bind", "user")));
+  CHECK(plan.steps().size() == 5);
+}
+
+TEST_CASE("exact repetitions are dropped unless something came between") {
+  MountPlan plan;
+  CHECK(plan.add(step("/a /x none bind")));
+  CHECK(plan.add(step("/a /x none bind")));
+  CHECK(plan.steps().size() == 1);
+  CHECK(plan.add(step("/b /x none bind")));
+  CHECK(plan.add(step("/a /x none bind")));
+  CHECK(plan.steps().size() == 3);
+  CHECK(plan.add(step("none /x none x-detach")));
+  CHECK(plan.add(step("none /x none x-detach")));
+  CHECK(plan.steps().size() == 5);
+}
+
+TEST_CASE("validation makes sources absolute and targets normal") {
+  const auto plan = validated("./data ../x/../y");
+  CHECK_FALSE(plan);
+  const auto good = validated("./data /x/../y");
+  REQUIRE(good);
+  CHECK(good->steps().front().source == "/cwd/./data");
+  CHECK(good->steps().front().target == "/y");
+  CHECK(good->describe() == "bind /cwd/./data on /y [recursive, create]  (test)\n");
+}
+
+TEST_CASE("steps that cannot work") {
+  CHECK_FALSE(validated("tmpfs /x tmpfs x-create=file"));
+  CHECK_FALSE(validated("none / none x-detach"));
+  CHECK_THAT(validated("/a ../home").error().message(), Catch::StartsWith("test: "));
+}
+
+TEST_CASE("a description cannot write to a terminal") {
+  MountStep hostile = step("/a /b");
+  hostile.source = "/a\033[2J";
+  CHECK(describe(hostile).find('\033') == std::string::npos);
+}

@@ -1,0 +1,204 @@
+// Do the built-in hooks propose what enroot's scripts would do? COMPAT.md 6, last paragraph.
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "common/sys/file.hpp"
+#include "hooks/inject/hooks.hpp"
+#include "hooks/run/login.hpp"
+
+namespace fs = std::filesystem;
+using namespace situla;
+
+namespace {
+
+struct Scene {
+  Scene() {
+    std::string path = fs::temp_directory_path() / "situla-inject-XXXXXX";
+    REQUIRE(mkdtemp(path.data()) != nullptr);
+    base = path;
+    fs::create_directories(base + "/root/etc");
+    fs::create_directories(base + "/host/etc");
+    host.set("HOME", "/home/me");
+  }
+  ~Scene() { (void)remove_tree(base); }
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  void put(const std::string& path, const std::string& content, mode_t mode = 0644) const {
+    fs::create_directories(fs::path(base + path).parent_path());
+    std::ofstream(base + path) << content;
+    REQUIRE(chmod((base + path).c_str(), mode) == 0);
+  }
+  Proposal run(Result<Proposal> (*hook)(const InjectContext&)) const {
+    const RootDir root = *RootDir::open(base + "/root");
+    const RootDir host_root = *RootDir::open(base + "/host");
+    NullLog log;
+    auto proposal = hook(InjectContext{root, host_root, host, user, remap_root, mount_home, log});
+    REQUIRE(proposal);
+    return *proposal;
+  }
+  static const FileChange* change(const Proposal& proposal, const std::string& path) {
+    for (const FileChange& file : proposal.files)
+      if (file.path == path) return &file;
+    return nullptr;
+  }
+
+  std::string base;
+  Environment host;
+  UserEntry user{"me", "Me,,,", "/home/me", "/bin/bash", "us", 1000, 100};
+  bool remap_root = false, mount_home = false;
+};
+
+}  // namespace
+
+TEST_CASE("shadow: generated entries first, duplicates and _apt gone, shell if the image has it") {
+  Scene scene;
+  scene.put("/root/etc/passwd", "root:x:0:0:old:/root:/bin/sh\n_apt:x:42::/:/x\nme:x:5:5::/:/x\nother:x:1000:7::/o:/x\nother:x:8:8::/:/y");
+  scene.put("/root/etc/group", "root:x:0:\n_apt:x:42:\nstaff:x:50:other\n");
+  Proposal proposal = scene.run(shadow_hook);
+  CHECK(Scene::change(proposal, "/etc/passwd")->content ==
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/sbin/nologin\nme:x:1000:100:Me,,,:/home/me:/bin/sh\n"
+        "other:x:1000:7::/o:/x\nother:x:8:8::/:/y\n");
+  CHECK(Scene::change(proposal, "/etc/group")->content == "root:x:0:\nnogroup:x:65534:\nus:x:100:\nstaff:x:50:other\n");
+  scene.put("/root/bin/bash", "x", 0755);
+  proposal = scene.run(shadow_hook);
+  CHECK_THAT(Scene::change(proposal, "/etc/passwd")->content, Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
+}
+
+TEST_CASE("shadow: an image with no databases at all, and a user with a hostile name") {
+  Scene scene;
+  scene.user.gecos = "x:0:0\nroot2:x:0:0:";
+  const Proposal proposal = scene.run(shadow_hook);
+  const std::string& passwd = Scene::change(proposal, "/etc/passwd")->content;
+  CHECK(std::count(passwd.begin(), passwd.end(), '\n') == 3);
+}
+
+TEST_CASE("shadow: a home directory from the skeleton, unless there is one") {
+  Scene scene;
+  scene.put("/root/etc/skel/.profile", "p\n");
+  scene.put("/root/etc/skel/sub/file", "f\n", 0600);
+  fs::create_symlink("/etc/passwd", scene.base + "/root/etc/skel/link");
+  scene.put("/root/etc/passwd", "x:x:1:1::/:/x\n");
+  Proposal proposal = scene.run(shadow_hook);
+  REQUIRE(Scene::change(proposal, "/home/me") != nullptr);
+  CHECK(Scene::change(proposal, "/home/me")->mode == 0700);
+  CHECK(Scene::change(proposal, "/home/me/.profile")->content == "p\n");
+  CHECK(Scene::change(proposal, "/home/me/sub/file")->mode == 0600);
+  CHECK(Scene::change(proposal, "/home/me/link")->content == "x:x:1:1::/:/x\n");
+  scene.put("/root/etc/login.defs", "# c\nUMASK 022\n");
+  CHECK(Scene::change(scene.run(shadow_hook), "/home/me")->mode == 0755);
+  scene.put("/root/etc/login.defs", "CREATE_HOME no\n");
+  CHECK(Scene::change(scene.run(shadow_hook), "/home/me") == nullptr);
+  scene.put("/root/etc/login.defs", "");
+  fs::create_directories(scene.base + "/root/home/me");
+  proposal = scene.run(shadow_hook);
+  CHECK(Scene::change(proposal, "/home/me/.profile") == nullptr);
+}
+
+TEST_CASE("home: only if asked for; /root when remapped") {
+  Scene scene;
+  CHECK(scene.run(home_hook).mounts.empty());
+  scene.mount_home = true;
+  Proposal proposal = scene.run(home_hook);
+  REQUIRE(proposal.mounts.size() == 1);
+  CHECK(describe(proposal.mounts[0]) == "bind /home/me on /home/me [nosuid, create directory]  (built-in hook home)");
+  CHECK(proposal.environment.get("HOME") == "/home/me");
+  scene.remap_root = true;
+  scene.host.unset("HOME");
+  proposal = scene.run(home_hook);
+  CHECK(proposal.mounts[0].source == "/home/me");
+  CHECK(proposal.mounts[0].target == "/root");
+  CHECK(proposal.environment.get("HOME") == "/root");
+}
+
+TEST_CASE("localtime: the link and the zone behind it") {
+  Scene scene;
+  CHECK(scene.run(localtime_hook).files.empty());
+  scene.put("/host/usr/share/zoneinfo/Here", "zone");
+  fs::create_symlink("/usr/share/zoneinfo/Here", scene.base + "/host/etc/localtime");
+  Proposal proposal = scene.run(localtime_hook);
+  REQUIRE(proposal.files.size() == 2);
+  CHECK(proposal.files[0].path == "/usr/share/zoneinfo/Here");
+  CHECK(proposal.files[0].content == "zone");
+  CHECK(proposal.files[1].kind == FileChange::Kind::link);
+  CHECK(proposal.files[1].content == "/usr/share/zoneinfo/Here");
+  scene.put("/root/usr/share/zoneinfo/Here", "its own");
+  CHECK(scene.run(localtime_hook).files.size() == 1);
+}
+
+TEST_CASE("aptfix: Debian with remapped root only") {
+  Scene scene;
+  scene.put("/root/etc/debian_version", "12");
+  CHECK(scene.run(aptfix_hook).files.empty());
+  scene.remap_root = true;
+  CHECK(scene.run(aptfix_hook).files.size() == 1);
+}
+
+TEST_CASE("file changes replace links instead of following them") {
+  Scene scene;
+  scene.put("/host/victim", "untouched");
+  fs::create_symlink(scene.base + "/host/victim", scene.base + "/root/etc/passwd");
+  const RootDir root = *RootDir::open(scene.base + "/root");
+  NullLog log;
+  REQUIRE(apply_file_changes({{FileChange::Kind::write, "/etc/passwd", "new", 0644},
+                              {FileChange::Kind::link, "/etc/localtime", "target", 0777},
+                              {FileChange::Kind::directory, "/a/b/c", "", 0750}},
+                             root, log));
+  CHECK(*read_file(scene.base + "/host/victim") == "untouched");
+  CHECK(*read_file(scene.base + "/root/etc/passwd") == "new");
+  CHECK(fs::read_symlink(scene.base + "/root/etc/localtime") == "target");
+  CHECK(fs::is_directory(scene.base + "/root/a/b/c"));
+}
+
+TEST_CASE("login: what is absent is set, from passwd and login.defs; what is there stays") {
+  Scene scene;
+  scene.put("/root/etc/passwd", "root:x:0:0::/root:/bin/sh\nme:x:1000:100::/home/me:/bin/bash\n");
+  scene.put("/root/bin/sh", "x", 0755);
+  const RootDir root = *RootDir::open(scene.base + "/root");
+  Environment environment;
+  environment.set("TERM", "given");
+  Login login = prepare_login(root, environment, {1000, 1000}, true);
+  CHECK(login.shell == "/bin/sh");
+  CHECK(login.argv0 == "-sh");
+  CHECK(login.directory == "/");
+  CHECK(login.environment.strings() ==
+        std::vector<std::string>{"TERM=given", "HOME=/home/me", "SHELL=/bin/bash", "USER=me", "LOGNAME=me",
+                                 "PATH=/usr/local/bin:/bin:/usr/bin"});
+  scene.put("/root/bin/bash", "x", 0755);
+  scene.put("/root/home/me/x", "");
+  scene.put("/root/etc/login.defs", "ENV_PATH PATH=/from/login.defs\nENV_SUPATH\tPATH=/super\nUMASK 027\nENV_TZ TZ=Here\n");
+  scene.put("/root/etc/locale.conf", "LANG=\"C.UTF-8\"\nOTHER=x\n");
+  login = prepare_login(root, {}, {1000, 1000}, true);
+  CHECK(login.argv0 == "-bash");
+  CHECK(login.directory == "/home/me");
+  CHECK(login.environment.get("PATH") == "/from/login.defs");
+  CHECK(login.environment.get("TZ") == "Here");
+  CHECK(login.environment.get("LANG") == "C.UTF-8");
+  CHECK_FALSE(login.environment.has("OTHER"));
+  CHECK(login.umask == 027);
+  login = prepare_login(root, {}, {0, 1000}, true);
+  CHECK(login.environment.get("PATH") == "/super");
+  CHECK(login.environment.get("HOME") == "/root");
+  CHECK(login.environment.get("LOGNAME") == "me");
+  login = prepare_login(root, {}, {1000, 1000}, false);
+  CHECK(login.argv0 == "sh");
+  CHECK(login.environment.entries().empty());
+}
+
+TEST_CASE("login: a shell that cannot read rc is not taken; none at all is no error") {
+  Scene scene;
+  for (const char* shell : {"/root/bin/sh", "/root/bin/tcsh", "/root/sbin/nologin"}) scene.put(shell, "x", 0755);
+  const RootDir root = *RootDir::open(scene.base + "/root");
+  for (const char* shell : {"/bin/tcsh", "/sbin/nologin", "/bin/zsh", "sh", ""}) {
+    Environment environment;
+    environment.set("SHELL", shell);
+    CHECK(prepare_login(root, environment, {1000, 1000}, true).shell == "/bin/sh");
+  }
+  fs::remove(scene.base + "/root/bin/sh");
+  CHECK(prepare_login(root, {}, {1000, 1000}, true).shell.empty());
+}

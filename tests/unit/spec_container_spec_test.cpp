@@ -1,0 +1,64 @@
+// Does a container's specification survive the way to the builder, and nothing else?
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "common/spec/container_spec.hpp"
+
+using namespace situla;
+using namespace std::string_literals;
+
+namespace {
+
+ContainerSpec full_spec() {
+  ContainerSpec spec;
+  spec.image = "registry.test/debian:12";
+  spec.mounts = *parse_mount_options("/a:/b:ro,tmpfs:/c,umount:/d");
+  spec.workdir = "/work";
+  spec.keep_env = {"A", "B"};
+  spec.mount_home = Tristate::yes;
+  spec.remap_root = Tristate::no;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("round trip") {
+  for (const ContainerSpec& spec : {ContainerSpec(), full_spec()}) {
+    const auto back = ContainerSpec::deserialize(spec.serialize());
+    REQUIRE(back);
+    CHECK(*back == spec);
+  }
+}
+
+TEST_CASE("cut short, too long, of another version") {
+  const std::string bytes = full_spec().serialize();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    INFO(size);
+    const auto back = ContainerSpec::deserialize(std::string_view(bytes).substr(0, size));
+    REQUIRE_FALSE(back);
+    CHECK(back.error().kind() == ErrorKind::corrupt);
+  }
+  CHECK_FALSE(ContainerSpec::deserialize(bytes + "x"));
+  std::string other = bytes;
+  other[12] = 'Z';
+  CHECK_FALSE(ContainerSpec::deserialize(other));
+}
+
+TEST_CASE("strings with a NUL and unknown enumerators are refused") {
+  ContainerSpec spec;
+  spec.workdir = "/a\0b"s;
+  CHECK_FALSE(ContainerSpec::deserialize(spec.serialize()));
+  std::string bytes = ContainerSpec().serialize();
+  bytes.back() = 3;
+  CHECK_FALSE(ContainerSpec::deserialize(bytes));
+}
+
+TEST_CASE("arbitrary bytes neither crash nor allocate without end") {
+  std::mt19937 random(1);
+  const std::string good = full_spec().serialize();
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = good;
+    for (unsigned changes = 1 + random() % 4; changes > 0; --changes) bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (const auto spec = ContainerSpec::deserialize(bytes)) CHECK(spec->serialize() == bytes);
+  }
+}
