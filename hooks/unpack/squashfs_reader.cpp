@@ -19,6 +19,7 @@
 #include <cstring>
 
 #include "common/base/text.hpp"
+#include "hooks/unpack/lzo.hpp"
 
 namespace situla {
 namespace {
@@ -83,6 +84,40 @@ int read_at(sqfs_file_t* file, sqfs_u64 offset, void* buffer, size_t size) {
 int refuse_write(sqfs_file_t*, sqfs_u64, const void*, size_t) { return SQFS_ERROR_IO; }
 int refuse_truncate(sqfs_file_t*, sqfs_u64) { return SQFS_ERROR_IO; }
 sqfs_u64 get_size(const sqfs_file_t* file) { return reinterpret_cast<const ImageFile*>(file)->size; }
+
+/// The library's interface for a compressor, over our decoder. It has no state, so one object's functions serve all.
+struct LzoDecompressor {
+  sqfs_compressor_t base{};  // first member, as above
+  uint32_t block_size = 0;
+};
+
+void destroy_lzo(sqfs_object_t* object) { delete reinterpret_cast<LzoDecompressor*>(object); }
+sqfs_object_t* copy_lzo(const sqfs_object_t* object) {
+  return reinterpret_cast<sqfs_object_t*>(new LzoDecompressor(*reinterpret_cast<const LzoDecompressor*>(object)));
+}
+void lzo_configuration(const sqfs_compressor_t* compressor, sqfs_compressor_config_t* config) {
+  *config = {};
+  config->id = SQFS_COMP_LZO;
+  config->flags = SQFS_COMP_FLAG_UNCOMPRESS;
+  config->block_size = reinterpret_cast<const LzoDecompressor*>(compressor)->block_size;
+}
+int no_options(sqfs_compressor_t*, sqfs_file_t*) { return 0; }  // variant and level matter to the writer only
+sqfs_s32 lzo_block(sqfs_compressor_t*, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out, sqfs_u32 capacity) {
+  const auto decoded = lzo_decode(in, size, out, capacity);
+  return decoded ? static_cast<sqfs_s32>(*decoded) : SQFS_ERROR_COMPRESSOR;
+}
+
+sqfs_compressor_t* make_lzo(uint32_t block_size) {
+  auto* lzo = new LzoDecompressor;
+  lzo->base.base.destroy = destroy_lzo;
+  lzo->base.base.copy = copy_lzo;
+  lzo->base.get_configuration = lzo_configuration;
+  lzo->base.write_options = no_options;
+  lzo->base.read_options = no_options;
+  lzo->base.do_block = lzo_block;
+  lzo->block_size = block_size;
+  return &lzo->base;
+}
 
 const sqfs_inode_generic_t* inode_of(const ImageNode& node) {
   return static_cast<const sqfs_inode_generic_t*>(node.handle.get());
@@ -180,7 +215,15 @@ Result<void> SquashfsReader::State::load_super(int fd) {
   if (S_ISDIR(status.st_mode)) return fail_errno(EISDIR, "read superblock");
   if (file.size < sizeof super) return fail(ErrorKind::corrupt, "read superblock: not a squashfs file");
   errno = 0;
-  if (const int code = sqfs_super_read(&super, &file.base); code != 0) return library_error(code, "read superblock");
+  const int code = sqfs_super_read(&super, &file.base);
+  if (code == SQFS_ERROR_UNSUPPORTED) {
+    constexpr off_t kCompressorOffset = 20;
+    uint8_t method = 0;
+    (void)read_at(&file.base, kCompressorOffset, &method, 1);
+    return fail(ErrorKind::unsupported,
+                "read superblock: compressed with method " + std::to_string(method) + ", which this build cannot read");
+  }
+  if (code != 0) return library_error(code, "read superblock");
   if (super.bytes_used > file.size)
     return fail(ErrorKind::corrupt, "read superblock: the image is truncated: " + std::to_string(file.size) + " of " +
                                         std::to_string(super.bytes_used) + " bytes");
@@ -195,6 +238,10 @@ Result<void> SquashfsReader::State::load_compressor() {
   const auto id = static_cast<SQFS_COMPRESSOR>(super.compression_id);
   const char* name = sqfs_compressor_name_from_id(id);
   info.compressor = name != nullptr ? name : "number " + std::to_string(super.compression_id);
+  if (id == SQFS_COMP_LZO) {
+    compressor.reset(make_lzo(super.block_size));
+    return {};
+  }
   sqfs_compressor_config_t config{};
   int code = sqfs_compressor_config_init(&config, id, super.block_size, SQFS_COMP_FLAG_UNCOMPRESS);
   sqfs_compressor_t* created = nullptr;
