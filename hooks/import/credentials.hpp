@@ -1,0 +1,50 @@
+// Which login and password belong to a host? The `.credentials` file, read as the user it belongs to. COMPAT.md section 3.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "hooks/run/enroot_config.hpp"
+
+namespace situla {
+
+struct Credential {
+  std::string host;  ///< without port, as `machine` names it
+  std::string login;
+  std::string password;
+
+  friend bool operator==(const Credential&, const Credential&) = default;
+};
+
+/// An ordered list of credentials; the first that matches counts. A plain value that a pipe can carry: a process of the user
+/// collects it, the importer, which is somebody else, uses it. Nothing in here is ever logged or put into an error.
+class CredentialSet {
+ public:
+  void add(Credential credential) { credentials_.push_back(std::move(credential)); }
+  /// First entry of the host; with a login given, the first with that login.
+  [[nodiscard]] const Credential* find(std::string_view host, std::string_view login) const;
+  [[nodiscard]] const std::vector<Credential>& all() const { return credentials_; }
+
+ private:
+  std::vector<Credential> credentials_;
+};
+
+/// Runs a password that begins with '$' through a shell; the error must not hold the password.
+using PasswordExpander = std::function<Result<std::string>(const std::string& password)>;
+
+/// Parses netrc text: `machine HOST login USER password P`, `default`, comments; `macdef` is skipped. A password that cannot be
+/// expanded drops its entry with a warning that names host and login. `where` names the file in messages.
+Result<CredentialSet> parse_credentials(std::string_view text, const std::string& where, const PasswordExpander& expand,
+                                        LogSink& log);
+
+/// Reads $ENROOT_CONFIG_PATH/.credentials as the calling user, who must be the job's user: passwords like
+/// `$(gcloud auth print-access-token)` are expanded by bash (sh where there is none) with `environment`. No file: an empty set.
+Result<CredentialSet> collect_credentials(const EnrootConfig& config, const Environment& environment, LogSink& log);
+
+}  // namespace situla

@@ -1,0 +1,273 @@
+// The only file that includes curl/curl.h.
+#include <curl/curl.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "common/base/text.hpp"
+#include "hooks/import/http.hpp"
+
+namespace situla {
+namespace {
+
+constexpr long kStallSeconds = 60;
+constexpr long kReceiveBuffer = 256L << 10;
+
+/// "http://proxy", or "" to make libcurl ignore the environment: the settings are the only source.
+const std::string& proxy_for(const ImportSettings& settings, std::string_view url) {
+  const std::string& own = url.starts_with("https:") ? settings.https_proxy : settings.http_proxy;
+  return own.empty() ? settings.all_proxy : own;
+}
+
+struct Transfer {
+  CURL* easy = nullptr;
+  curl_slist* headers = nullptr;
+  TransferHandler* handler = nullptr;
+  HttpResponse head;
+  std::string url;
+  std::array<char, CURL_ERROR_SIZE> detail{};
+  bool head_told = false, stopped = false;
+
+  Transfer() = default;
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+  ~Transfer() {
+    curl_easy_cleanup(easy);
+    curl_slist_free_all(headers);
+  }
+
+  Flow tell_head() {
+    if (head_told) return Flow::go_on;
+    head_told = true;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &head.status);
+    return handler->on_head(head);
+  }
+};
+
+size_t header_callback(char* data, size_t size, size_t count, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  const std::string_view line = trim({data, size * count});
+  if (line.starts_with("HTTP/")) {
+    transfer.head.headers.clear();  // of an interim response or of a redirect
+  } else if (const auto parts = cut(line, ':')) {
+    transfer.head.headers.emplace_back(to_lower(trim(parts->first)), std::string(trim(parts->second)));
+  }
+  return size * count;
+}
+
+size_t write_callback(char* data, size_t size, size_t count, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  Flow flow = transfer.tell_head();
+  if (flow == Flow::go_on) flow = transfer.handler->on_data({data, size * count});
+  if (flow == Flow::pause) return CURL_WRITEFUNC_PAUSE;
+  if (flow == Flow::go_on) return size * count;
+  transfer.stopped = true;
+  return 0;
+}
+
+Error connect_error(const Transfer& transfer, const std::string& where) {
+  long errnum = 0;
+  curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &errnum);
+  Error error = errnum != 0 ? Error::from_errno(static_cast<int>(errnum), "connect to " + where)
+                            : Error(ErrorKind::failure, "connect to " + where + ": " + printable(transfer.detail.data()));
+  return Error(ErrorKind::failure, error.message())
+      .with_hint("check the registry's name and port, and that it can be reached from this node");
+}
+
+Error certificate_error(const Transfer& transfer, const std::string& where) {
+  std::string_view detail = transfer.detail.data();
+  constexpr std::string_view kPrefix = "SSL certificate problem: ";
+  if (detail.starts_with(kPrefix)) detail.remove_prefix(kPrefix.size());
+  return Error(ErrorKind::denied, "verify the certificate of " + where + ": " + printable(detail))
+      .with_hint("install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
+}
+
+/// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
+Error describe(CURLcode code, const Transfer& transfer) {
+  const std::string where = authority_of(transfer.url);
+  const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+      return Error(ErrorKind::not_found, "resolve host " + where + ": unknown host")
+          .with_hint("check the spelling of the registry; a name without a registry is looked for on Docker Hub");
+    case CURLE_COULDNT_RESOLVE_PROXY:
+      return Error(ErrorKind::not_found, "resolve the proxy for " + where + ": unknown host").with_hint("check https_proxy");
+    case CURLE_COULDNT_CONNECT: return connect_error(transfer, where);
+    case CURLE_PEER_FAILED_VERIFICATION: return certificate_error(transfer, where);
+    case CURLE_SSL_CACERT_BADFILE:
+      return Error(ErrorKind::denied, "read the CA certificates for " + where + ": " + detail)
+          .with_hint("SSL_CERT_FILE must be readable for the importer's user, who is not you");
+    case CURLE_SSL_CONNECT_ERROR:
+      return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
+          .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");
+    case CURLE_OPERATION_TIMEDOUT: return {ErrorKind::network, where + ": no answer in time (" + detail + ")"};
+    case CURLE_PARTIAL_FILE:
+    case CURLE_GOT_NOTHING:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM: return {ErrorKind::network, where + ": the connection broke (" + detail + ")"};
+    case CURLE_OUT_OF_MEMORY: return {ErrorKind::no_space, "talk to " + where + ": out of memory"};
+    default: return {ErrorKind::failure, "talk to " + where + ": " + detail};
+  }
+}
+
+class CurlTransport final : public HttpTransport {
+ public:
+  CurlTransport(const ImportSettings& settings, CURLM* multi) : settings_(settings), multi_(multi) {
+    // Streams of one HTTP/2 connection share one TCP window and one TLS state; several connections are what makes a pull scale.
+    curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
+  }
+  CurlTransport(const CurlTransport&) = delete;
+  CurlTransport& operator=(const CurlTransport&) = delete;
+  ~CurlTransport() override {
+    for (const auto& [id, transfer] : transfers_) curl_multi_remove_handle(multi_, transfer->easy);
+    transfers_.clear();
+    curl_multi_cleanup(multi_);
+  }
+
+  Result<TransferId> start(const HttpRequest& request, TransferHandler& handler) override {
+    auto transfer = std::make_unique<Transfer>();
+    transfer->handler = &handler;
+    transfer->url = request.url;
+    transfer->easy = curl_easy_init();
+    if (transfer->easy == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
+    const TransferId id = ++last_id_;
+    configure(*transfer, request);
+    curl_easy_setopt(transfer->easy, CURLOPT_PRIVATE, transfer.get());
+    if (const CURLMcode code = curl_multi_add_handle(multi_, transfer->easy); code != CURLM_OK)
+      return fail(ErrorKind::failure, std::string("start a transfer: ") + curl_multi_strerror(code));
+    transfers_.emplace(id, std::move(transfer));
+    return id;
+  }
+
+  void resume(TransferId id) override {
+    if (const auto found = transfers_.find(id); found != transfers_.end()) curl_easy_pause(found->second->easy, CURLPAUSE_CONT);
+  }
+
+  void cancel(TransferId id) override {
+    const auto found = transfers_.find(id);
+    if (found == transfers_.end()) return;
+    curl_multi_remove_handle(multi_, found->second->easy);
+    transfers_.erase(found);
+  }
+
+  Result<void> poll(std::chrono::milliseconds time) override {
+    int running = 0;
+    CURLMcode code = curl_multi_perform(multi_, &running);
+    if (code == CURLM_OK && !finish_transfers()) code = curl_multi_poll(multi_, nullptr, 0, static_cast<int>(time.count()), nullptr);
+    if (code == CURLM_OK) code = curl_multi_perform(multi_, &running);
+    if (code != CURLM_OK) return fail(ErrorKind::failure, std::string("wait for the network: ") + curl_multi_strerror(code));
+    finish_transfers();
+    return {};
+  }
+
+  void wake() override { curl_multi_wakeup(multi_); }
+
+ private:
+  void configure(Transfer& transfer, const HttpRequest& request) {
+    CURL* easy = transfer.easy;
+    curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "situla");
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBuffer);
+    if (request.head) curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    if (request.range) {
+      const std::string range = std::to_string(request.range->first) + "-" + std::to_string(request.range->second);
+      curl_easy_setopt(easy, CURLOPT_RANGE, range.c_str());
+    }
+    set_redirects(easy);
+    set_times(easy);
+    set_certificates(easy);
+    curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, settings_.no_proxy.c_str());
+    // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's business.
+    // libcurl drops it when a redirect leads to another host, port or scheme (CURLOPT_UNRESTRICTED_AUTH is off).
+    if (!request.accept.empty()) add_header(transfer, "Accept: " + request.accept);
+    if (!request.authorization.empty()) add_header(transfer, "Authorization: " + request.authorization);
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, header_callback);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, write_callback);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, &transfer);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer.detail.data());
+  }
+
+  static void add_header(Transfer& transfer, const std::string& line) {
+    if (curl_slist* longer = curl_slist_append(transfer.headers, line.c_str())) transfer.headers = longer;
+  }
+
+  void set_redirects(CURL* easy) const {
+    const char* protocols = settings_.allow_http ? "http,https" : "https";
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 10L);
+  }
+
+  void set_times(CURL* easy) const {
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_timeout));
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(settings_.transfer_timeout));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
+  }
+
+  void set_certificates(CURL* easy) const {
+    if (!settings_.ssl_cert_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, settings_.ssl_cert_file.c_str());
+    // Without a directory libcurl keeps the parsed bundle for all connections, which saves tens of milliseconds on each.
+    curl_easy_setopt(easy, CURLOPT_CAPATH, settings_.ssl_cert_dir.empty() ? nullptr : settings_.ssl_cert_dir.c_str());
+  }
+
+  /// Handlers may start transfers from on_end().
+  bool finish_transfers() {
+    bool any = false;
+    int left = 0;
+    while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      any = true;
+      const CURLcode code = message->data.result;
+      char* user = nullptr;
+      curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+      finish(code, *reinterpret_cast<Transfer*>(user));
+    }
+    return any;
+  }
+
+  void finish(CURLcode code, Transfer& transfer) {
+    Result<void> result;
+    if (transfer.stopped)
+      result = fail(ErrorKind::cancelled, "stopped");
+    else if (code != CURLE_OK)
+      result = fail(describe(code, transfer));
+    else
+      transfer.tell_head();
+    curl_multi_remove_handle(multi_, transfer.easy);
+    TransferHandler& handler = *transfer.handler;
+    for (auto it = transfers_.begin(); it != transfers_.end(); ++it) {
+      if (it->second.get() != &transfer) continue;
+      transfers_.erase(it);
+      break;
+    }
+    handler.on_end(std::move(result));
+  }
+
+  ImportSettings settings_;
+  CURLM* multi_;
+  TransferId last_id_ = 0;
+  std::map<TransferId, std::unique_ptr<Transfer>> transfers_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings& settings) {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  CURLM* multi = curl_multi_init();
+  if (multi == nullptr) return fail(ErrorKind::no_space, "start the HTTP client: out of memory");
+  return std::make_unique<CurlTransport>(settings, multi);
+}
+
+}  // namespace situla

@@ -1,0 +1,140 @@
+// The only file that includes isa-l and zstd.h for reading.
+#include "hooks/import/decompressor.hpp"
+
+#include <isa-l/igzip_lib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace situla {
+namespace {
+
+Error damaged(const std::string& how) {
+  return Error(ErrorKind::corrupt, how).with_hint("the layer was not written correctly: push the image again");
+}
+
+class Plain final : public Decompressor {
+ public:
+  Result<size_t> run(std::string_view& input, char* output, size_t capacity) override {
+    const size_t size = std::min(input.size(), capacity);
+    std::memcpy(output, input.data(), size);
+    input.remove_prefix(size);
+    return size;
+  }
+  Result<void> finish() override { return {}; }
+};
+
+/// RFC 1952: a file is a series of members. What follows the last one (zero padding, say) is ignored, as gzip(1) does.
+class Gzip final : public Decompressor {
+ public:
+  Gzip() : state_(std::make_unique<inflate_state>()) { begin_member(); }
+
+  Result<size_t> run(std::string_view& input, char* output, size_t capacity) override {
+    size_t produced = 0;
+    while (produced < capacity && (!input.empty() || pending_output_)) {
+      if (between_ && !next_member(input)) break;
+      TRY_ASSIGN(const size_t size, inflate_some(input, output + produced, capacity - produced));
+      produced += size;
+    }
+    return produced;
+  }
+
+  Result<void> finish() override {
+    if (between_) return {};
+    return fail(damaged("inflate: the gzip stream ends in the middle"));
+  }
+
+ private:
+  void begin_member() {
+    isal_inflate_init(state_.get());
+    state_->crc_flag = ISAL_GZIP;
+    between_ = false;
+  }
+
+  bool next_member(std::string_view& input) {
+    if (trailing_ || input.front() != '\x1f') {
+      trailing_ = true;
+      input = {};
+      return false;
+    }
+    begin_member();
+    return true;
+  }
+
+  Result<size_t> inflate_some(std::string_view& input, char* output, size_t capacity) {
+    constexpr size_t kMost = size_t{1} << 30U;
+    const size_t offered = std::min(input.size(), kMost);
+    const size_t room = std::min(capacity, kMost);
+    // isal's input pointer lacks a const; the bytes are only read.
+    state_->next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(input.data()));
+    state_->avail_in = static_cast<uint32_t>(offered);
+    state_->next_out = reinterpret_cast<uint8_t*>(output);
+    state_->avail_out = static_cast<uint32_t>(room);
+    const int code = isal_inflate(state_.get());
+    if (code == ISAL_INCORRECT_CHECKSUM) return fail(damaged("inflate: the gzip checksum is wrong"));
+    if (code < 0) return fail(damaged("inflate: invalid gzip data"));
+    input.remove_prefix(offered - state_->avail_in);
+    const size_t produced = room - state_->avail_out;
+    between_ = state_->block_state == ISAL_BLOCK_FINISH;
+    pending_output_ = !between_ && state_->avail_out == 0;
+    return produced;
+  }
+
+  std::unique_ptr<inflate_state> state_;
+  bool between_ = false;          ///< a member has ended
+  bool trailing_ = false;         ///< past the last member
+  bool pending_output_ = false;   ///< the output was full: there may be more without new input
+};
+
+class Zstd final : public Decompressor {
+ public:
+  explicit Zstd(ZSTD_DCtx* context) : context_(context) {}
+
+  Result<size_t> run(std::string_view& input, char* output, size_t capacity) override {
+    ZSTD_inBuffer in{input.data(), input.size(), 0};
+    ZSTD_outBuffer out{output, capacity, 0};
+    while (out.pos < out.size && (in.pos < in.size || pending_output_)) {
+      const size_t code = ZSTD_decompressStream(context_.get(), &out, &in);
+      if (ZSTD_isError(code) != 0U) return fail(damaged(std::string("decompress zstd: ") + ZSTD_getErrorName(code)));
+      open_ = code != 0;
+      pending_output_ = out.pos == out.size && open_;
+    }
+    input.remove_prefix(in.pos);
+    return out.pos;
+  }
+
+  Result<void> finish() override {
+    if (!open_) return {};
+    return fail(damaged("decompress zstd: the stream ends in the middle"));
+  }
+
+ private:
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  };
+  std::unique_ptr<ZSTD_DCtx, Free> context_;
+  bool open_ = false;  ///< in the middle of a frame
+  bool pending_output_ = false;
+};
+
+bool is_zstd(std::string_view first) {
+  if (first.size() < 4) return false;
+  if (first.substr(0, 4) == "\x28\xb5\x2f\xfd") return true;
+  // A skippable frame, as zstd:chunked and pzstd put in front.
+  return (static_cast<unsigned char>(first[0]) & 0xF0U) == 0x50U && first.substr(1, 3) == "\x2a\x4d\x18";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Decompressor>> make_decompressor(std::string_view first) {
+  if (first.starts_with("\x1f\x8b")) return std::make_unique<Gzip>();
+  if (is_zstd(first)) {
+    ZSTD_DCtx* context = ZSTD_createDCtx();
+    if (context == nullptr) return fail(ErrorKind::no_space, "decompress zstd: out of memory");
+    return std::make_unique<Zstd>(context);
+  }
+  return std::make_unique<Plain>();
+}
+
+}  // namespace situla

@@ -1,0 +1,27 @@
+// Need the content of this file be kept, or do upper layers hide it? Layers are read from the top down to be able to tell.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "hooks/import/layer_table.hpp"
+
+namespace situla {
+
+/// Knows, by the text of paths alone, what the layers read so far hide of the layers beneath. A symlink in a path can make the
+/// answer wrong in either direction: a file kept in vain costs space, and a file left out that turns out to be visible is found
+/// by RootTree::files_without_data() and read again. So the answer need be good, not perfect, and hashes of paths will do.
+class HiddenPaths {
+ public:
+  /// The layer has been read; those read from now on lie beneath it.
+  void add_layer(const LayerTable& table, size_t layer);
+  [[nodiscard]] bool hides(std::string_view directory, std::string_view name) const;
+
+ private:
+  std::vector<uint64_t> covered_;  ///< sorted: a non-directory or a whiteout is here; it and what is beneath is hidden
+  std::vector<uint64_t> opaque_;   ///< sorted: what is beneath is hidden
+  std::vector<uint64_t> wanted_;   ///< sorted: targets of hard links that their own layer does not have
+};
+
+}  // namespace situla

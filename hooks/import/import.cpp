@@ -1,0 +1,45 @@
+#include "hooks/import/import.hpp"
+
+#include <ctime>
+
+#include <sys/stat.h>
+
+#include "common/base/text.hpp"
+#include "hooks/import/output_file.hpp"
+#include "hooks/import/session.hpp"
+
+namespace situla {
+
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress, LogSink& log) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
+  TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
+  options.all_time = request.settings.source_date_epoch;
+  options.made_time = options.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
+  // Before anything is fetched: a directory that cannot be written to is known at once.
+  TRY_ASSIGN(OutputFile output, OutputFile::create(path));
+  TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
+  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress));
+  progress.phase("syncing " + path);
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (auto published = output.publish(0666U & ~mask); !published) return fail(session->explain(std::move(published).error()));
+  ImportedImage image;
+  image.digest = session->digest();
+  image.path = path;
+  image.source = session->source();
+  image.fetched_bytes = session->layer_bytes();
+  image.unpacked_bytes = built.unpacked_bytes;
+  image.image_bytes = built.image_bytes;
+  image.dead_bytes = built.dead_bytes;
+  progress.finish("imported " + image.source + " to " + path + ", " + format_size(image.image_bytes));
+  return image;
+}
+
+Result<Digest> resolve_digest(const ImportRequest& request, LogSink&) {
+  NullProgress silent;
+  TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
+  return session->digest();
+}
+
+}  // namespace situla

@@ -1,0 +1,157 @@
+#include "hooks/import/layer_stream.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "hooks/import/decompressor.hpp"
+#include "hooks/import/sha256.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::chrono::milliseconds kAskEvery{200};
+
+}  // namespace
+
+LayerStream::LayerStream(std::vector<Blob> blobs, BlobSource source, std::function<void()> stop_source,
+                         std::function<bool()> cancelled)
+    : blobs_(std::move(blobs)),
+      source_(std::move(source)),
+      stop_source_(std::move(stop_source)),
+      cancelled_(std::move(cancelled)),
+      thread_([this] { run(); }) {}
+
+LayerStream::~LayerStream() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  stop_source_();
+  thread_.join();
+}
+
+void LayerStream::run() {
+  for (size_t i = 0; i < blobs_.size(); ++i) {
+    auto done = run_layer(i);
+    if (done) done = push(Chunk{});
+    if (done) continue;
+    const std::scoped_lock lock(mutex_);
+    error_ = std::move(done).error();
+    changed_.notify_all();
+    return;
+  }
+}
+
+Result<LayerStream::Chunk> LayerStream::empty_chunk() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !spare_.empty() || made_ < kChunks; });
+  if (stopping_) return fail(ErrorKind::cancelled, "stopped");
+  Chunk chunk;
+  if (spare_.empty()) {
+    ++made_;
+    chunk.data.reset(new char[kChunkBytes]);  // NOLINT: not make_unique, which would touch every page
+  } else {
+    chunk = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  chunk.size = 0;
+  return chunk;
+}
+
+Result<void> LayerStream::push(Chunk chunk) {
+  const std::scoped_lock lock(mutex_);
+  if (stopping_) return fail(ErrorKind::cancelled, "stopped");
+  full_.push_back(std::move(chunk));
+  changed_.notify_all();
+  return {};
+}
+
+Result<void> LayerStream::check(size_t index, uint64_t size, const Digest& digest) const {
+  const Blob& blob = blobs_[index];
+  if (size != blob.size)
+    return fail(Error(ErrorKind::corrupt, blob.name + ": has " + std::to_string(size) + " bytes instead of " + std::to_string(blob.size))
+                    .with_hint("the blob in the registry is damaged: push the image again"));
+  if (digest != blob.digest)
+    return fail(Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())
+                    .with_hint("the registry, or a proxy on the way, serves damaged data: push the image again"));
+  return {};
+}
+
+Result<void> LayerStream::run_layer(size_t index) {
+  const std::string& name = blobs_[index].name;
+  Sha256 hash;
+  uint64_t size = 0;
+  std::unique_ptr<Decompressor> decompressor;
+  std::string first;  // until it is known what this is
+  TRY_ASSIGN(Chunk chunk, empty_chunk());
+  std::optional<Error> broken;  // told only if the digest is right: otherwise the digest is the cause
+  const auto decompress = [&](std::string_view bytes) -> Result<void> {
+    while (true) {
+      auto produced = decompressor->run(bytes, chunk.data.get() + chunk.size, kChunkBytes - chunk.size);
+      if (!produced) {
+        broken = std::move(produced).error();
+        return {};
+      }
+      chunk.size += *produced;
+      if (chunk.size < kChunkBytes && bytes.empty()) return {};
+      TRY(push(std::move(chunk)));
+      TRY_ASSIGN(chunk, empty_chunk());
+    }
+  };
+  while (true) {
+    TRY_ASSIGN(const std::string_view bytes, source_(index));
+    if (bytes.empty()) break;
+    hash.update(bytes);
+    size += bytes.size();
+    compressed_ += bytes.size();
+    if (broken) continue;
+    if (decompressor) {
+      TRY(decompress(bytes));
+      continue;
+    }
+    first += bytes;
+    if (first.size() < 4) continue;
+    TRY_ASSIGN(decompressor, make_decompressor(first));
+    TRY(decompress(first));
+  }
+  TRY(check(index, size, hash.finish()));
+  if (!decompressor && !first.empty()) {
+    TRY_ASSIGN(decompressor, make_decompressor(first));
+    TRY(decompress(first));
+  }
+  if (decompressor && !broken) TRY_CONTEXT(name, decompressor->finish());
+  if (broken) return fail(std::move(*broken).with_context(name));
+  if (chunk.size > 0) return push(std::move(chunk));
+  const std::scoped_lock lock(mutex_);
+  spare_.push_back(std::move(chunk));
+  return {};
+}
+
+Result<std::string_view> LayerStream::read() {
+  std::unique_lock lock(mutex_);
+  if (at_end_) return std::string_view();
+  if (current_.data) {
+    spare_.push_back(std::move(current_));
+    current_ = Chunk{};
+    changed_.notify_all();
+  }
+  do {
+    if (cancelled_ && cancelled_()) return fail(ErrorKind::cancelled, "cancelled");
+  } while (!changed_.wait_for(lock, kAskEvery, [this] { return !full_.empty() || error_; }));
+  if (full_.empty()) return fail(*error_);
+  current_ = std::move(full_.front());
+  full_.pop_front();
+  at_end_ = current_.size == 0;
+  unpacked_ += current_.size;
+  if (!current_.data) return std::string_view();
+  return std::string_view(current_.data.get(), current_.size);
+}
+
+Result<void> LayerStream::drain() {
+  while (!at_end_) TRY(read());
+  at_end_ = false;
+  return {};
+}
+
+}  // namespace situla

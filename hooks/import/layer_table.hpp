@@ -1,0 +1,71 @@
+// Which entries did the layers have? Every tar entry of every layer in the order of the archive, in about sixty bytes each.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/import/tar_reader.hpp"
+#include "hooks/import/text_arena.hpp"
+
+namespace situla {
+
+constexpr uint32_t kNone = 0xFFFFFFFFU;
+
+/// One entry. Also an inode of the final tree: names are separate (RootTree).
+struct LayerEntry {
+  uint32_t directory = 0;       ///< LayerTable::directory(): cleaned path of the parent, "" for the root
+  TextArena::Ref name = 0;      ///< last component; "" for the root itself
+  EntryKind kind = EntryKind::file;
+  uint16_t mode = 0;            ///< octal 07777
+  uint32_t mtime = 0;           ///< seconds; clamped to what squashfs holds
+  uint32_t xattrs = kNone;      ///< of the squashfs writer
+  uint32_t data = kNone;        ///< file: of the squashfs writer, kNone = not written (yet); symlink, hardlink: TextArena::Ref
+  uint64_t size = 0;
+};
+
+class LayerTable {
+ public:
+  /// Cleans the path as `filepath.Clean("/" + path)` does: hostile "..", "//" and leading '/' stay inside. ErrorKind::corrupt for
+  /// names over 255 bytes, paths over 4095 and targets over 4095.
+  Result<uint32_t> add(const TarEntry& entry);
+  /// An entry that no tar had.
+  uint32_t add_made(LayerEntry entry);
+
+  /// Layers are added from the top of the image down; merging goes the other way.
+  void begin_layer() { begins_.push_back(static_cast<uint32_t>(entries_.size())); }
+  void end_layer() { ends_.push_back(static_cast<uint32_t>(entries_.size())); }
+  [[nodiscard]] size_t layers() const { return ends_.size(); }
+  [[nodiscard]] uint32_t begin_of(size_t layer) const { return begins_[layer]; }
+  [[nodiscard]] uint32_t end_of(size_t layer) const { return ends_[layer]; }
+
+  [[nodiscard]] LayerEntry& entry(uint32_t index) { return entries_[index]; }
+  [[nodiscard]] const LayerEntry& entry(uint32_t index) const { return entries_[index]; }
+  [[nodiscard]] size_t size() const { return entries_.size(); }
+  [[nodiscard]] std::string_view directory(uint32_t id) const { return directories_[id]; }
+  [[nodiscard]] std::string_view text(TextArena::Ref ref) const { return texts_.get(ref); }
+  [[nodiscard]] std::string path(const LayerEntry& entry) const;
+
+  uint32_t intern_directory(std::string_view path);
+  TextArena::Ref add_text(std::string_view text) { return texts_.add(text); }
+
+ private:
+  std::vector<LayerEntry> entries_;
+  std::vector<uint32_t> begins_, ends_;
+  TextArena texts_;
+  std::deque<std::string> directories_;
+  std::unordered_map<std::string_view, uint32_t> directory_ids_;
+  uint32_t last_directory_ = kNone;
+};
+
+/// "a/b/c" without leading slash, "." and "..".
+std::string clean_path(std::string_view path);
+
+constexpr std::string_view kWhiteoutPrefix = ".wh.";
+constexpr std::string_view kOpaqueWhiteout = ".wh..wh..opq";
+
+}  // namespace situla

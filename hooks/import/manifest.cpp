@@ -1,0 +1,160 @@
+#include "hooks/import/manifest.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+using Json = nlohmann::ordered_json;  // labels keep their order
+
+constexpr size_t kMaxLayers = 4096;
+
+Json parse(std::string_view text) { return Json::parse(text, nullptr, false); }
+
+const Json* member(const Json& object, std::string_view name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(std::string(name));
+  return found == object.end() ? nullptr : &*found;
+}
+
+std::string text_of(const Json& object, std::string_view name) {
+  const Json* value = member(object, name);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::vector<std::string> texts_of(const Json& object, std::string_view name) {
+  std::vector<std::string> texts;
+  const Json* value = member(object, name);
+  if (value == nullptr || !value->is_array()) return texts;
+  for (const Json& item : *value)
+    if (item.is_string()) texts.push_back(item.get<std::string>());
+  return texts;
+}
+
+Result<Descriptor> parse_descriptor(const Json& json, const std::string& what) {
+  Descriptor descriptor;
+  auto digest = Digest::parse(text_of(json, "digest"));
+  if (!digest) return fail(ErrorKind::corrupt, "manifest: " + what + ": " + digest.error().message());
+  descriptor.digest = *digest;
+  descriptor.media_type = text_of(json, "mediaType");
+  const Json* size = member(json, "size");
+  if (size == nullptr || !size->is_number_integer() || (size->is_number_integer() && size->get<int64_t>() < 0))
+    return fail(ErrorKind::corrupt, "manifest: " + what + ": no size");
+  descriptor.size = size->get<uint64_t>();
+  return descriptor;
+}
+
+Result<Index> parse_index(const Json& manifests) {
+  Index index;
+  for (const Json& item : manifests) {
+    IndexEntry entry;
+    TRY_ASSIGN(entry.manifest, parse_descriptor(item, "index entry " + std::to_string(index.size() + 1)));
+    const Json* platform = member(item, "platform");
+    if (platform != nullptr) {
+      entry.platform.architecture = text_of(*platform, "architecture");
+      entry.platform.variant = text_of(*platform, "variant");
+      entry.platform.os = text_of(*platform, "os");
+    }
+    index.push_back(std::move(entry));
+    if (index.size() > kMaxLayers) return fail(ErrorKind::corrupt, "index: too many entries");
+  }
+  return index;
+}
+
+Result<Manifest> parse_image_manifest(const Json& json, const Json& layers) {
+  Manifest manifest;
+  const Json* config = member(json, "config");
+  TRY_ASSIGN(manifest.config, parse_descriptor(config != nullptr ? *config : Json(), "configuration"));
+  if (layers.size() > kMaxLayers) return fail(ErrorKind::corrupt, "manifest: too many layers");
+  for (const Json& item : layers) {
+    TRY_ASSIGN(auto layer, parse_descriptor(item, "layer " + std::to_string(manifest.layers.size() + 1)));
+    manifest.layers.push_back(std::move(layer));
+  }
+  return manifest;
+}
+
+std::string platform_text(const Platform& platform) {
+  std::string text = platform.os + "/" + platform.architecture;
+  if (!platform.variant.empty()) text += "/" + platform.variant;
+  return printable(text);
+}
+
+}  // namespace
+
+const std::string_view kManifestTypes =
+    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+
+Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std::string_view content_type) {
+  const Json json = parse(text);
+  if (!json.is_object())
+    return fail(Error(ErrorKind::corrupt, "manifest: not JSON (Content-Type " + printable(content_type) + ")")
+                    .with_hint("is this a container registry, or a web page in front of it?"));
+  if (const Json* manifests = member(json, "manifests"); manifests != nullptr && manifests->is_array()) {
+    TRY_ASSIGN(Index index, parse_index(*manifests));
+    return index;
+  }
+  if (const Json* layers = member(json, "layers"); layers != nullptr && layers->is_array()) {
+    TRY_ASSIGN(Manifest manifest, parse_image_manifest(json, *layers));
+    return manifest;
+  }
+  if (member(json, "fsLayers") != nullptr)
+    return fail(Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
+                    .with_hint("push the image again with a current tool"));
+  std::string type = text_of(json, "mediaType");
+  if (type.empty()) type = content_type;
+  return fail(ErrorKind::corrupt, "manifest: neither an image nor an index (" + printable(type) + ")");
+}
+
+Result<Descriptor> choose_platform(const Index& index, const Platform& platform) {
+  const IndexEntry* best = nullptr;
+  std::string known;
+  for (const IndexEntry& entry : index) {
+    if (entry.platform.os == "unknown") continue;  // attestations of buildkit
+    known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
+    if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
+    const bool exact = entry.platform.variant == platform.variant;
+    if (best == nullptr || (exact && best->platform.variant != platform.variant)) best = &entry;
+  }
+  if (best != nullptr) return best->manifest;
+  return fail(Error(ErrorKind::not_found, "the image does not exist for " + platform_text(platform))
+                  .with_hint(known.empty() ? "its index is empty" : "it exists for " + known));
+}
+
+Result<ImageConfig> parse_image_config(std::string_view text) {
+  const Json json = parse(text);
+  if (!json.is_object()) return fail(ErrorKind::corrupt, "image configuration: not JSON");
+  ImageConfig config;
+  config.architecture = text_of(json, "architecture");
+  const Json* inner = member(json, "config");
+  if (inner == nullptr) return config;
+  config.environment = texts_of(*inner, "Env");
+  config.entrypoint = texts_of(*inner, "Entrypoint");
+  config.command = texts_of(*inner, "Cmd");
+  config.workdir = text_of(*inner, "WorkingDir");
+  if (const Json* volumes = member(*inner, "Volumes"); volumes != nullptr && volumes->is_object())
+    for (const auto& [path, value] : volumes->items()) config.volumes.push_back(path);
+  std::sort(config.volumes.begin(), config.volumes.end());
+  if (const Json* labels = member(*inner, "Labels"); labels != nullptr && labels->is_object())
+    for (const auto& [name, value] : labels->items())
+      if (value.is_string()) config.labels.emplace_back(name, value.get<std::string>());
+  return config;
+}
+
+RegistryError parse_registry_error(std::string_view text) {
+  const Json json = parse(text);
+  const Json* errors = member(json, "errors");
+  if (errors == nullptr || !errors->is_array() || errors->empty()) return {};
+  return {text_of(errors->front(), "code"), printable(text_of(errors->front(), "message").substr(0, 300))};
+}
+
+std::string parse_token(std::string_view text) {
+  const Json json = parse(text);
+  const std::string token = text_of(json, "token");
+  return token.empty() ? text_of(json, "access_token") : token;
+}
+
+}  // namespace situla

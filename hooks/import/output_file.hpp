@@ -1,0 +1,36 @@
+// How does a file appear only when it is whole? Nameless until then (O_TMPFILE), so that even SIGKILL leaves nothing.
+#pragma once
+
+#include <string>
+
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace situla {
+
+/// A new file in the directory of its final path. Where the file system has no O_TMPFILE (NFS, some FUSE), a name of the form
+/// ".situla-<16 hex>.part" is used and locked; such a file whose writer is dead is removed by the next create() in that directory.
+class OutputFile {
+ public:
+  static Result<OutputFile> create(const std::string& path);
+  OutputFile(OutputFile&&) noexcept = default;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is synced too.
+  Result<void> publish(unsigned mode);
+
+ private:
+  OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)
+      : path_(std::move(path)), directory_(std::move(directory)), fd_(std::move(fd)), part_(std::move(part)) {}
+
+  std::string path_;
+  UniqueFd directory_, fd_;
+  std::string part_;  ///< temporary name in directory_, or empty
+};
+
+/// Directory and last component of a path; "x" is {".", "x"}.
+std::pair<std::string, std::string> split_path(const std::string& path);
+
+}  // namespace situla

@@ -1,0 +1,186 @@
+#include "hooks/import/registry_client.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "common/base/text.hpp"
+#include "hooks/import/sha256.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxManifestBytes = size_t{4} << 20U;
+constexpr size_t kMaxConfigBytes = size_t{16} << 20U;
+constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
+
+std::string login_hint(const std::string& host) {
+  return "add the line 'machine " + host + " login USER password PASSWORD' to ~/.config/enroot/.credentials";
+}
+
+}  // namespace
+
+RegistryClient::RegistryClient(HttpTransport& transport, ImageReference reference, const CredentialSet& credentials,
+                               Options options)
+    : transport_(transport), reference_(std::move(reference)), credentials_(credentials), options_(std::move(options)) {
+  if (options_.sleep) return;
+  options_.sleep = [cancelled = options_.cancelled](std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end && !(cancelled && cancelled()))
+      std::this_thread::sleep_for(std::min(time, std::chrono::milliseconds(100)));
+  };
+}
+
+std::string RegistryClient::blob_url(const Digest& digest) const { return base_url() + "/blobs/" + digest.text(); }
+
+/// With ENROOT_ALLOW_HTTP a registry may be without TLS: found out once, before anything secret is sent.
+Result<void> RegistryClient::choose_scheme() {
+  if (!options_.allow_http) return {};
+  HttpRequest request;
+  request.url = "https://" + reference_.registry + "/v2/";
+  auto response = fetch(transport_, request, kMaxManifestBytes, options_.cancelled);
+  if (response) return {};
+  const ErrorKind kind = response.error().kind();
+  if (kind == ErrorKind::unsupported || kind == ErrorKind::failure || kind == ErrorKind::network) scheme_ = "http://";
+  return {};
+}
+
+Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request, size_t limit) {
+  for (unsigned attempt = 1;; ++attempt) {
+    auto response = fetch(transport_, request, limit, options_.cancelled);
+    const bool transient = response ? is_transient_status(response->status) : response.error().kind() == ErrorKind::network;
+    if (!transient || attempt > options_.retries) return response;
+    options_.sleep(retry_delay(attempt, response ? &*response : nullptr));
+  }
+}
+
+Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_view accept, const std::string& what, size_t limit) {
+  HttpRequest request;
+  request.url = url;
+  request.accept = accept;
+  request.authorization = authorization_;
+  auto response = get_with_retries(request, limit);
+  if (response && response->status == 401 && authorization_.empty()) {
+    TRY(authorize(*response));
+    request.authorization = authorization_;
+    response = get_with_retries(request, limit);
+  }
+  if (!response) return fail(std::move(response).error());
+  if (response->status != 200) return fail(status_error(*response, what));
+  return response;
+}
+
+Result<void> RegistryClient::authorize(const HttpResponse& response) {
+  const auto challenge = choose_challenge(response.all("www-authenticate"));
+  if (!challenge)
+    return fail(ErrorKind::unsupported, reference_.registry + ": asks for a login, but offers neither Basic nor Bearer");
+  return challenge->scheme == "basic" ? authorize_basic() : authorize_bearer(*challenge);
+}
+
+Result<void> RegistryClient::authorize_basic() {
+  const std::string host = reference_.registry_host();
+  const Credential* credential = credentials_.find(host, reference_.user);
+  if (credential == nullptr) {
+    const std::string who = reference_.user.empty() ? "" : " for the user " + printable(reference_.user);
+    return fail(Error(ErrorKind::denied, reference_.registry + ": login needed, but there are no credentials" + who + " (401)")
+                    .with_hint(login_hint(host)));
+  }
+  login_ = credential->login;
+  authorization_ = basic_authorization(credential->login, credential->password);
+  return {};
+}
+
+Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
+  const std::string scope = "repository:" + reference_.repository + ":pull";
+  const auto realm = challenge.parameters.find("realm");
+  const std::string host = realm == challenge.parameters.end() ? "" : host_of_url(realm->second);
+  // COMPAT.md 3: credentials of the token realm's host, so that a registry cannot send them to a server of its choice.
+  const Credential* credential = credentials_.find(host, reference_.user);
+  if (credential == nullptr && !reference_.user.empty())
+    return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " + printable(reference_.user) +
+                                             " at " + printable(host) + ", its token server")
+                    .with_hint(login_hint(printable(host))));
+  HttpRequest request;
+  TRY_ASSIGN(request.url, token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
+  if (credential != nullptr) request.authorization = basic_authorization(credential->login, credential->password);
+  login_ = credential == nullptr ? "" : credential->login;
+  TRY_ASSIGN(const HttpResponse response, get_with_retries(request, kMaxTokenBytes));
+  const std::string where = "token server " + authority_of(request.url);
+  if (response.status == 401 || response.status == 403) {
+    const std::string who = login_.empty() ? "an anonymous user" : "the password of " + printable(login_);
+    return fail(Error(ErrorKind::denied, where + ": refuses " + who + " (" + std::to_string(response.status) + ")")
+                    .with_hint(login_hint(printable(host))));
+  }
+  if (response.status != 200) return fail(ErrorKind::failure, where + ": answers " + std::to_string(response.status));
+  const std::string token = parse_token(response.body);
+  if (token.empty()) return fail(ErrorKind::corrupt, where + ": its answer has no token");
+  authorization_ = "Bearer " + token;
+  return {};
+}
+
+Error RegistryClient::status_error(const HttpResponse& response, const std::string& what) const {
+  const RegistryError detail = parse_registry_error(response.body);
+  const std::string said = detail.message.empty() ? "" : ", the registry says: " + detail.message;
+  const std::string host = reference_.registry_host();
+  switch (response.status) {
+    case 401:
+      if (!login_.empty())
+        return Error(ErrorKind::denied, what + ": the login as " + printable(login_) + " is refused (401)" + said)
+            .with_hint("check the password of " + printable(login_) + " in ~/.config/enroot/.credentials, and the image name");
+      return Error(ErrorKind::denied, what + ": login needed, or no such image (401)" + said)
+          .with_hint(login_hint(host) + ", and check the image name");
+    case 403:
+      return Error(ErrorKind::denied, what + ": access is forbidden (403)" + said)
+          .with_hint(login_.empty() ? login_hint(host) : "ask for access for the user " + printable(login_) + ", and check the image name");
+    case 404: {
+      const bool name = detail.code == "NAME_UNKNOWN";
+      return Error(ErrorKind::not_found, what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
+          .with_hint(name ? "check the spelling of the image name" : "check the image name and the tag");
+    }
+    case 429:
+      return Error(ErrorKind::network, what + ": too many requests (429)" + said)
+          .with_hint("wait some minutes, or log in: registries allow more to known users");
+    default: break;
+  }
+  if (response.status >= 500)
+    return Error(ErrorKind::network, what + ": the registry failed (" + std::to_string(response.status) + ")" + said)
+        .with_hint("the trouble is on the registry's side; try again later");
+  return {ErrorKind::failure, what + ": unexpected status " + std::to_string(response.status) + said};
+}
+
+/// {body, content type}. The digest is checked against what was asked for, else against what the registry says it sent.
+Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const std::string& name,
+                                                                         const std::optional<Digest>& expected) {
+  TRY_ASSIGN(HttpResponse response, get(base_url() + "/manifests/" + name, kManifestTypes, "manifest", kMaxManifestBytes));
+  const Digest actual = digest_of(response.body);
+  std::string wanted = expected ? expected->text() : response.header("docker-content-digest").value_or("");
+  if (!wanted.starts_with("sha256:")) wanted = actual.text();
+  if (wanted != actual.text())
+    return fail(Error(ErrorKind::corrupt, "manifest: its content has the digest " + actual.text() + " instead of " + printable(wanted))
+                    .with_hint("the registry, or a proxy on the way, serves damaged data"));
+  return std::pair(std::move(response.body), response.header("content-type").value_or(""));
+}
+
+Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
+  TRY(choose_scheme());
+  TRY_ASSIGN(auto answer, get_manifest(reference_.manifest_name(), reference_.digest));
+  TRY_ASSIGN(auto parsed, parse_manifest(answer.first, answer.second));
+  if (const Index* index = std::get_if<Index>(&parsed)) {
+    TRY_ASSIGN(const Descriptor chosen, choose_platform(*index, platform));
+    TRY_ASSIGN(answer, get_manifest(chosen.digest.text(), chosen.digest));
+    TRY_ASSIGN(parsed, parse_manifest(answer.first, answer.second));
+  }
+  Manifest* manifest = std::get_if<Manifest>(&parsed);
+  if (manifest == nullptr) return fail(ErrorKind::corrupt, "manifest: an index inside an index");
+  return ResolvedImage{digest_of(answer.first), std::move(*manifest)};
+}
+
+Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {
+  const std::string what = "configuration " + config.digest.text();
+  TRY_ASSIGN(HttpResponse response, get(blob_url(config.digest), "", what, kMaxConfigBytes));
+  if (digest_of(response.body) != config.digest)
+    return fail(Error(ErrorKind::corrupt, what + ": its content has the digest " + digest_of(response.body).text())
+                    .with_hint("the registry, or a proxy on the way, serves damaged data"));
+  return std::move(response.body);
+}
+
+}  // namespace situla

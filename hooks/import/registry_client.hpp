@@ -1,0 +1,68 @@
+// What does the registry have under this name, and how is it asked? OCI distribution-spec: /v2/NAME/manifests/REF, /v2/NAME/blobs/D.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/image_reference.hpp"
+#include "hooks/import/auth.hpp"
+#include "hooks/import/credentials.hpp"
+#include "hooks/import/http.hpp"
+#include "hooks/import/manifest.hpp"
+
+namespace situla {
+
+/// An image, resolved: everything about it but its layers' content.
+struct ResolvedImage {
+  Digest digest;  ///< of the platform's manifest, verified
+  Manifest manifest;
+};
+
+class RegistryClient {
+ public:
+  struct Options {
+    bool allow_http = false;
+    unsigned retries = kLeastRetries;
+    std::function<bool()> cancelled;   ///< asked while waiting; may be empty
+    std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
+  };
+
+  /// transport and credentials must outlive the client.
+  RegistryClient(HttpTransport& transport, ImageReference reference, const CredentialSet& credentials, Options options);
+
+  /// One or two manifest requests and, if the registry wants it, one for a token.
+  Result<ResolvedImage> resolve(const Platform& platform);
+  /// The configuration's bytes, verified against its digest.
+  Result<std::string> fetch_config(const Descriptor& config);
+
+  [[nodiscard]] std::string blob_url(const Digest& digest) const;
+  /// Value of the Authorization header for requests now; empty when none is needed. A secret.
+  [[nodiscard]] const std::string& authorization() const { return authorization_; }
+  /// Gets new authorization after a 401; the error says what to do. May be called while blobs are being fetched.
+  Result<void> authorize(const HttpResponse& response);
+  /// What a status other than 2xx means; `what` is what was asked for ("manifest of registry.test/x:1").
+  [[nodiscard]] Error status_error(const HttpResponse& response, const std::string& what) const;
+
+ private:
+  Result<HttpResponse> get(const std::string& url, std::string_view accept, const std::string& what, size_t limit);
+  Result<HttpResponse> get_with_retries(const HttpRequest& request, size_t limit);
+  Result<void> choose_scheme();
+  Result<std::pair<std::string, std::string>> get_manifest(const std::string& name, const std::optional<Digest>& expected);
+  Result<void> authorize_basic();
+  Result<void> authorize_bearer(const Challenge& challenge);
+  [[nodiscard]] std::string base_url() const { return scheme_ + reference_.registry + "/v2/" + reference_.repository; }
+
+  HttpTransport& transport_;
+  ImageReference reference_;
+  const CredentialSet& credentials_;
+  Options options_;
+  std::string scheme_ = "https://";
+  std::string authorization_;
+  std::string login_;  ///< who authorization_ speaks for; empty: anonymous
+};
+
+}  // namespace situla

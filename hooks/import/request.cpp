@@ -1,0 +1,201 @@
+#include "hooks/import/request.hpp"
+
+#include <array>
+
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "common/base/codec.hpp"
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kMagic = 0x51524953;  // "SIRQ"
+constexpr uint32_t kMaxCredentials = 4096;
+
+struct Architecture {
+  std::string_view spelling, oci, variant;
+};
+constexpr std::array<Architecture, 9> kArchitectures = {{
+    {"x86_64", "amd64", ""},
+    {"amd64", "amd64", ""},
+    {"aarch64", "arm64", "v8"},
+    {"arm64", "arm64", "v8"},
+    {"ppc64le", "ppc64le", ""},
+    {"ppc64el", "ppc64le", ""},
+    {"s390x", "s390x", ""},
+    {"riscv64", "riscv64", ""},
+    {"i386", "386", ""},
+}};
+
+uint32_t number(const EnrootConfig& config, std::string_view name, uint32_t fallback, LogSink& log) {
+  const std::string text = config.get(name);
+  if (text.empty()) return fallback;
+  const auto value = parse_unsigned(text);
+  if (value && *value <= 1000000) return static_cast<uint32_t>(*value);
+  log.warning("ignoring " + std::string(name) + "=" + printable(text) + ": not a number");
+  return fallback;
+}
+
+/// Proxies are spelled in both cases in the wild; curl reads lower case first.
+std::string proxy(const EnrootConfig& config, const Environment& environment, const std::string& lower, std::string_view upper) {
+  std::string value = config.get(lower);
+  if (value.empty()) value = environment.get_or(upper, "");
+  return value;
+}
+
+ImportSettings collect_settings(const EnrootConfig& config, const Environment& environment, LogSink& log) {
+  ImportSettings settings;
+  settings.ssl_cert_file = config.get("SSL_CERT_FILE");
+  settings.ssl_cert_dir = config.get("SSL_CERT_DIR");
+  // HTTP_PROXY in capitals is not read: a CGI client can set it (CVE-2016-5385), and curl does not either.
+  settings.http_proxy = config.get("http_proxy");
+  settings.https_proxy = proxy(config, environment, "https_proxy", "HTTPS_PROXY");
+  settings.all_proxy = proxy(config, environment, "all_proxy", "ALL_PROXY");
+  settings.no_proxy = proxy(config, environment, "no_proxy", "NO_PROXY");
+  settings.allow_http = config.flag("ENROOT_ALLOW_HTTP");
+  settings.max_connections = number(config, "ENROOT_MAX_CONNECTIONS", settings.max_connections, log);
+  settings.max_processors = number(config, "ENROOT_MAX_PROCESSORS", settings.max_processors, log);
+  settings.connect_timeout = number(config, "ENROOT_CONNECT_TIMEOUT", settings.connect_timeout, log);
+  settings.transfer_timeout = number(config, "ENROOT_TRANSFER_TIMEOUT", settings.transfer_timeout, log);
+  settings.transfer_retries = number(config, "ENROOT_TRANSFER_RETRIES", settings.transfer_retries, log);
+  settings.squash_options = config.get("ENROOT_SQUASH_OPTIONS");
+  if (const auto epoch = environment.get("SOURCE_DATE_EPOCH"); epoch && !epoch->empty()) {
+    const auto seconds = parse_unsigned(*epoch);
+    if (seconds && *seconds <= UINT32_MAX)
+      settings.source_date_epoch = static_cast<uint32_t>(*seconds);
+    else
+      log.warning("ignoring SOURCE_DATE_EPOCH=" + printable(*epoch) + ": not a time that squashfs can hold");
+  }
+  return settings;
+}
+
+/// `foo.sqsh` without "./" is a reference; when that fails, the user most likely meant the file.
+std::string file_hint(std::string_view image, const Environment& environment) {
+  const std::string directory = environment.get_or("PWD", "");
+  struct stat status {};
+  if (image.find("://") != std::string_view::npos || directory.empty()) return {};
+  const std::string path = directory + "/" + std::string(image);
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  return "the file " + printable(path) + " exists: to use it, write ./" + printable(image);
+}
+
+void encode_settings(Encoder& out, const ImportSettings& settings) {
+  for (const std::string* text : {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy, &settings.https_proxy,
+                                  &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
+    out.text(*text);
+  out.u8(settings.allow_http ? 1 : 0);
+  for (const uint32_t value : {settings.max_connections, settings.max_processors, settings.connect_timeout,
+                               settings.transfer_timeout, settings.transfer_retries})
+    out.u32(value);
+  out.u8(settings.source_date_epoch ? 1 : 0);
+  out.u32(settings.source_date_epoch.value_or(0));
+}
+
+ImportSettings decode_settings(Decoder& in) {
+  ImportSettings settings;
+  for (std::string* text : {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy, &settings.https_proxy,
+                            &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
+    *text = in.text();
+  settings.allow_http = in.u8() != 0;
+  for (uint32_t* value : {&settings.max_connections, &settings.max_processors, &settings.connect_timeout,
+                          &settings.transfer_timeout, &settings.transfer_retries})
+    *value = in.u32();
+  const bool has_epoch = in.u8() != 0;
+  const uint32_t epoch = in.u32();
+  if (has_epoch) settings.source_date_epoch = epoch;
+  return settings;
+}
+
+}  // namespace
+
+Result<Platform> Platform::parse(std::string_view text) {
+  Platform platform;
+  auto pieces = split(text, '/');
+  if (pieces.size() > 1) {
+    platform.os = pieces[0];
+    platform.architecture = pieces[1];
+    if (pieces.size() > 2) platform.variant = pieces[2];
+    if (pieces.size() > 3 || platform.os.empty()) platform.architecture.clear();
+  } else {
+    platform.architecture = text;
+  }
+  for (const Architecture& known : kArchitectures) {
+    if (known.spelling != platform.architecture && known.oci != platform.architecture) continue;
+    platform.architecture = known.oci;
+    if (platform.variant.empty()) platform.variant = known.variant;
+    return platform;
+  }
+  return fail(Error(ErrorKind::usage, "unknown architecture '" + printable(text) + "'")
+                  .with_hint("use x86_64, aarch64 or ppc64le, or their Debian names amd64, arm64 or ppc64el"));
+}
+
+Platform Platform::host() {
+  utsname system{};
+  uname(&system);
+  auto platform = parse(std::string_view(system.machine));
+  if (platform) return *platform;
+  Platform unknown;
+  unknown.architecture = std::string_view(system.machine);
+  return unknown;
+}
+
+Result<std::string> ImportRequest::serialize() const {
+  Encoder out;
+  out.u32(kMagic);
+  out.u32(kVersion);
+  out.text(image);
+  out.text(platform);
+  out.text(hint);
+  encode_settings(out, settings);
+  out.u32(static_cast<uint32_t>(credentials.all().size()));
+  for (const Credential& credential : credentials.all()) {
+    out.text(credential.host);
+    out.text(credential.login);
+    out.text(credential.password);
+  }
+  std::string bytes = out.take();
+  if (bytes.size() > kMaxBytes || credentials.all().size() > kMaxCredentials)
+    return fail(Error(ErrorKind::usage, "the import request is larger than 1 MiB")
+                    .with_hint("remove entries from the .credentials file that this import does not need"));
+  return bytes;
+}
+
+Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
+  Decoder in(bytes);
+  ImportRequest request;
+  if (bytes.size() > kMaxBytes || in.u32() != kMagic || in.u32() != kVersion)
+    return fail(ErrorKind::corrupt, "the import request is not one of this version");
+  request.image = in.text();
+  request.platform = in.text();
+  request.hint = in.text();
+  request.settings = decode_settings(in);
+  const uint32_t count = in.u32();
+  for (uint32_t i = 0; i < count && i < kMaxCredentials && in.ok(); ++i) {
+    Credential credential;
+    credential.host = in.text();
+    credential.login = in.text();
+    credential.password = in.text();
+    request.credentials.add(std::move(credential));
+  }
+  if (!in.finished()) return fail(ErrorKind::corrupt, "the import request is damaged");
+  return request;
+}
+
+Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config, const Environment& environment,
+                                          LogSink& log, std::string_view platform) {
+  TRY(ImageReference::parse(image));
+  if (!platform.empty()) TRY(Platform::parse(platform));
+  ImportRequest request;
+  request.image = image;
+  request.platform = platform;
+  request.settings = collect_settings(config, environment, log);
+  request.hint = file_hint(image, environment);
+  TRY_ASSIGN(request.credentials, collect_credentials(config, environment, log));
+  return request;
+}
+
+}  // namespace situla

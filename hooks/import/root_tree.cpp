@@ -1,0 +1,329 @@
+#include "hooks/import/root_tree.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+constexpr unsigned kMaxLinks = 255;
+
+size_t hash_of(uint32_t parent, std::string_view name) {
+  return std::hash<std::string_view>()(name) ^ (static_cast<size_t>(parent) * 0x9E3779B97F4A7C15ULL);
+}
+
+/// Components still to be walked, the next one last.
+class Route {
+ public:
+  explicit Route(std::string_view path) { prepend(path); }
+  void prepend(std::string_view path) {
+    const auto pieces = split_nonempty(path, '/');
+    for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) rest_.emplace_back(*it);
+  }
+  [[nodiscard]] bool done() const { return rest_.empty(); }
+  std::string next() {
+    std::string component = std::move(rest_.back());
+    rest_.pop_back();
+    return component;
+  }
+
+ private:
+  std::vector<std::string> rest_;
+};
+
+}  // namespace
+
+RootTree::RootTree(LayerTable& table) : table_(table), slots_(1024, kNone) {
+  LayerEntry root;
+  root.directory = table_.intern_directory("");
+  root.name = table_.add_text("");
+  root.kind = EntryKind::directory;
+  root.mode = 0755;
+  Node node;
+  node.inode = table_.add_made(root);
+  node.name = root.name;
+  nodes_.push_back(node);
+}
+
+size_t RootTree::slot_of(uint32_t parent, std::string_view name) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash_of(parent, name) & mask;
+  while (slots_[slot] != kNone) {
+    const Node& node = nodes_[slots_[slot]];
+    if (node.parent == parent && this->name(slots_[slot]) == name) break;
+    slot = (slot + 1) & mask;
+  }
+  return slot;
+}
+
+/// A dead node keeps its slot; a new one of the same name takes it over.
+void RootTree::insert_slot(uint32_t index) {
+  if (2 * (used_slots_ + 1) > slots_.size()) grow();
+  const size_t slot = slot_of(nodes_[index].parent, name(index));
+  if (slots_[slot] == kNone) ++used_slots_;
+  slots_[slot] = index;
+}
+
+void RootTree::grow() {
+  std::vector<uint32_t> old(slots_.size() * 2, kNone);
+  old.swap(slots_);
+  for (const uint32_t index : old)
+    if (index != kNone) slots_[slot_of(nodes_[index].parent, name(index))] = index;
+}
+
+uint32_t RootTree::lookup(uint32_t parent, std::string_view name) const {
+  const uint32_t index = slots_[slot_of(parent, name)];
+  return index == kNone || nodes_[index].inode == kNone ? kNone : index;
+}
+
+uint32_t RootTree::add_node(uint32_t parent, std::string_view name, TextArena::Ref ref, uint32_t inode) {
+  Node node;
+  node.parent = parent;
+  node.name = ref == kNone ? table_.add_text(name) : ref;
+  node.inode = inode;
+  node.next_sibling = nodes_[parent].first_child;
+  const auto index = static_cast<uint32_t>(nodes_.size());
+  nodes_.push_back(node);
+  nodes_[parent].first_child = index;
+  insert_slot(index);
+  touch(index);
+  return index;
+}
+
+void RootTree::kill(uint32_t index) {
+  nodes_[index].inode = kNone;
+  cached_path_ = kNone;
+}
+
+/// What a layer touches is out of reach of its own whiteouts, and so are the directories above it.
+void RootTree::touch(uint32_t index) {
+  while (nodes_[index].layer != layer_) {
+    nodes_[index].layer = layer_;
+    if (index == kRoot) return;
+    index = nodes_[index].parent;
+  }
+}
+
+uint32_t RootTree::make_directory(uint32_t parent, std::string_view name) {
+  LayerEntry made;
+  made.kind = EntryKind::directory;
+  made.mode = 0755;
+  const uint32_t inode = table_.add_made(made);
+  return add_node(parent, name, kNone, inode);
+}
+
+Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
+  Route route(path);
+  uint32_t here = kRoot;
+  unsigned links = 0;
+  while (!route.done()) {
+    const std::string component = route.next();
+    if (component == ".") continue;
+    if (component == "..") {
+      here = nodes_[here].parent;
+      continue;
+    }
+    const uint32_t next = lookup(here, component);
+    const EntryKind kind = next == kNone ? EntryKind::file : table_.entry(nodes_[next].inode).kind;
+    if (next != kNone && kind == EntryKind::directory) {
+      here = next;
+    } else if (next != kNone && kind == EntryKind::symlink) {
+      if (++links > kMaxLinks) return fail(ErrorKind::corrupt, "'" + printable(path) + "': too many levels of symbolic links");
+      const std::string_view target = table_.text(table_.entry(nodes_[next].inode).data);
+      if (target.starts_with('/')) here = kRoot;
+      route.prepend(target);
+    } else {
+      if (missing == Missing::fail) return kNone;
+      if (next != kNone) kill(next);
+      here = make_directory(here, component);
+    }
+  }
+  return here;
+}
+
+uint32_t RootTree::walk_existing(std::string_view path, bool follow_last) const {
+  Route route(path);
+  uint32_t here = kRoot;
+  unsigned links = 0;
+  while (!route.done()) {
+    const std::string component = route.next();
+    if (component == ".") continue;
+    if (component == "..") {
+      here = nodes_[here].parent;
+      continue;
+    }
+    const uint32_t next = lookup(here, component);
+    if (next == kNone) return kNone;
+    const LayerEntry& entry = table_.entry(nodes_[next].inode);
+    if (entry.kind == EntryKind::symlink && (follow_last || !route.done())) {
+      if (++links > kMaxLinks) return kNone;
+      const std::string_view target = table_.text(entry.data);
+      if (target.starts_with('/')) here = kRoot;
+      route.prepend(target);
+      continue;
+    }
+    if (entry.kind != EntryKind::directory && !route.done()) return kNone;
+    here = next;
+  }
+  return here;
+}
+
+uint32_t RootTree::find(std::string_view path, bool follow_last) const { return walk_existing(path, follow_last); }
+
+/// Gives a name an inode: a directory upon a directory keeps the children, everything else replaces.
+Result<uint32_t> RootTree::set_child(uint32_t directory, TextArena::Ref name, uint32_t inode) {
+  const uint32_t old = lookup(directory, table_.text(name));
+  if (old != kNone) {
+    const bool both = is_directory(old) && table_.entry(inode).kind == EntryKind::directory;
+    if (both) {
+      nodes_[old].inode = inode;
+      touch(old);
+      return old;
+    }
+    kill(old);
+  }
+  return add_node(directory, table_.text(name), name, inode);
+}
+
+Result<void> RootTree::apply(size_t layer) {
+  ++layer_;
+  cached_path_ = kNone;
+  for (uint32_t index = table_.begin_of(layer); index < table_.end_of(layer); ++index)
+    TRY_CONTEXT("entry '" + printable(table_.path(table_.entry(index))) + "'", apply_entry(index));
+  return {};
+}
+
+Result<void> RootTree::apply_entry(uint32_t index) {
+  const LayerEntry entry = table_.entry(index);
+  const std::string_view name = table_.text(entry.name);
+  if (name.empty()) {
+    if (entry.kind != EntryKind::directory) return fail(ErrorKind::corrupt, "the root is not a directory");
+    nodes_[kRoot].inode = index;
+    return {};
+  }
+  if (name.starts_with(kWhiteoutPrefix)) return apply_whiteout(entry, name);
+  if (cached_path_ != entry.directory) {
+    TRY_ASSIGN(cached_node_, walk(table_.directory(entry.directory), Missing::make));
+    cached_path_ = entry.directory;
+  }
+  const uint32_t directory = cached_node_;
+  if (entry.kind == EntryKind::hardlink) return apply_link(directory, entry);
+  TRY(set_child(directory, entry.name, index));
+  // A new link may change what paths mean.
+  if (entry.kind == EntryKind::symlink) cached_path_ = kNone;
+  return {};
+}
+
+/// The name becomes another name of the target's inode, whose metadata stay as they are.
+Result<void> RootTree::apply_link(uint32_t directory, const LayerEntry& entry) {
+  const std::string target = clean_path(table_.text(entry.data));
+  const size_t slash = target.rfind('/');
+  const std::string_view parent = slash == std::string::npos ? std::string_view() : std::string_view(target).substr(0, slash);
+  const std::string_view last = slash == std::string::npos ? std::string_view(target) : std::string_view(target).substr(slash + 1);
+  TRY_ASSIGN(const uint32_t target_directory, walk(parent, Missing::fail));
+  const uint32_t node = target_directory == kNone || last.empty() ? kNone : lookup(target_directory, last);
+  if (node == kNone) return fail(ErrorKind::corrupt, "the target of the hard link, '" + printable(target) + "', does not exist");
+  if (is_directory(node)) return fail(ErrorKind::corrupt, "a hard link to the directory '" + printable(target) + "'");
+  const uint32_t inode = nodes_[node].inode;
+  const uint32_t old = lookup(directory, table_.text(entry.name));
+  if (old == node) return {};  // a link to itself
+  if (old != kNone) kill(old);
+  add_node(directory, table_.text(entry.name), entry.name, inode);
+  cached_path_ = kNone;
+  return {};
+}
+
+Result<void> RootTree::apply_whiteout(const LayerEntry& entry, std::string_view name) {
+  TRY_ASSIGN(const uint32_t directory, walk(table_.directory(entry.directory), Missing::fail));
+  if (directory == kNone) return {};
+  if (name == kOpaqueWhiteout) {
+    remove_lower_children(directory);
+  } else {
+    const uint32_t hidden = lookup(directory, name.substr(kWhiteoutPrefix.size()));
+    if (hidden != kNone) remove_lower(hidden);
+  }
+  cached_path_ = kNone;
+  return {};
+}
+
+void RootTree::remove_lower(uint32_t index) {
+  if (nodes_[index].layer != layer_)
+    kill(index);
+  else if (is_directory(index))
+    remove_lower_children(index);
+}
+
+/// Without recursion: the depth is the image's choice.
+void RootTree::remove_lower_children(uint32_t directory) {
+  std::vector<uint32_t> open{directory};
+  while (!open.empty()) {
+    const uint32_t here = open.back();
+    open.pop_back();
+    for (uint32_t child = nodes_[here].first_child; child != kNone; child = nodes_[child].next_sibling) {
+      if (nodes_[child].inode == kNone) continue;
+      if (nodes_[child].layer != layer_)
+        kill(child);
+      else if (is_directory(child))
+        open.push_back(child);
+    }
+  }
+}
+
+Result<void> RootTree::place(std::string_view path, uint32_t inode) {
+  const size_t slash = path.rfind('/');
+  TRY_ASSIGN(const uint32_t directory, walk(slash == std::string_view::npos ? "" : path.substr(0, slash), Missing::make));
+  const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
+  const uint32_t old = lookup(directory, name);
+  if (old != kNone) kill(old);
+  add_node(directory, name, kNone, inode);
+  return {};
+}
+
+Result<void> RootTree::make_directories(std::string_view path) {
+  TRY(walk(path, Missing::make));
+  return {};
+}
+
+void RootTree::finish() {
+  const uint32_t dev = lookup(kRoot, "dev");
+  if (dev != kNone) nodes_[dev].first_child = kNone;
+  for (Node& node : nodes_) {
+    if (node.inode == kNone) continue;
+    LayerEntry& entry = table_.entry(node.inode);
+    if (entry.kind == EntryKind::device) node.inode = kNone;
+    // Readable and searchable for the owner, who is the user: without it nobody could look inside.
+    if (entry.kind == EntryKind::directory && (entry.mode & 0500U) != 0500U) entry.mode |= 0700U;
+  }
+  slots_ = {};
+}
+
+std::vector<uint32_t> RootTree::children(uint32_t directory) const {
+  std::vector<uint32_t> live;
+  for (uint32_t child = nodes_[directory].first_child; child != kNone; child = nodes_[child].next_sibling)
+    if (nodes_[child].inode != kNone) live.push_back(child);
+  std::sort(live.begin(), live.end(), [this](uint32_t a, uint32_t b) { return name(a) < name(b); });
+  return live;
+}
+
+std::vector<uint32_t> RootTree::files_without_data() const {
+  std::vector<uint32_t> missing;
+  std::vector<uint32_t> open{kRoot};
+  while (!open.empty()) {
+    const uint32_t here = open.back();
+    open.pop_back();
+    for (uint32_t child = nodes_[here].first_child; child != kNone; child = nodes_[child].next_sibling) {
+      if (nodes_[child].inode == kNone) continue;
+      const LayerEntry& entry = table_.entry(nodes_[child].inode);
+      if (entry.kind == EntryKind::directory) open.push_back(child);
+      if (entry.kind == EntryKind::file && entry.size > 0 && entry.data == kNone) missing.push_back(nodes_[child].inode);
+    }
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  return missing;
+}
+
+}  // namespace situla

@@ -1,0 +1,119 @@
+#include "hooks/import/session.hpp"
+
+#include <algorithm>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+constexpr uint32_t kMostConnections = 8;
+
+RegistryClient::Options client_options(const ImportSettings& settings, const std::function<bool()>& cancelled) {
+  RegistryClient::Options options;
+  options.allow_http = settings.allow_http;
+  options.cancelled = cancelled;
+  options.retries = std::clamp(settings.transfer_retries, kLeastRetries, 100U);
+  return options;
+}
+
+/// "sha256:0123456789ab…": enough to find it.
+std::string short_digest(const Digest& digest) { return digest.text().substr(0, 7 + 12) + "…"; }
+
+/// Owns the downloader behind the stream.
+struct Download {
+  BlobDownloader downloader;
+  Download(HttpTransport& transport, RegistryClient& client, const std::vector<Blob>& blobs, BlobDownloader::Options options)
+      : downloader(transport, client, blobs, options) {}
+};
+
+}  // namespace
+
+ImportSession::ImportSession(const ImportRequest& request, ImageReference reference, Platform platform,
+                             std::unique_ptr<HttpTransport> transport, std::function<bool()> cancelled)
+    : request_(request),
+      cancelled_(std::move(cancelled)),
+      reference_(std::move(reference)),
+      platform_(std::move(platform)),
+      transport_(std::move(transport)),
+      client_(*transport_, reference_, request.credentials, client_options(request.settings, cancelled_)) {}
+
+Error ImportSession::explain(Error error) const {
+  const ErrorKind kind = error.kind();
+  error = std::move(error).with_context("importing " + reference_.text());
+  const bool name_may_be_wrong = kind == ErrorKind::not_found || kind == ErrorKind::denied;
+  if (!name_may_be_wrong || request_.hint.empty()) return error;
+  // The file that exists is the better guess of the two.
+  Error better(kind, error.message());
+  return std::move(better).with_hint(printable(request_.hint));
+}
+
+Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& request, Progress& progress) {
+  TRY_ASSIGN(ImageReference reference, ImageReference::parse(request.image));
+  Platform platform = Platform::host();
+  if (!request.platform.empty()) {
+    TRY_ASSIGN(platform, Platform::parse(request.platform));
+  }
+  TRY_ASSIGN(auto transport, make_curl_transport(request.settings));
+  std::unique_ptr<ImportSession> session(
+      new ImportSession(request, std::move(reference), std::move(platform), std::move(transport),
+                        [&progress] { return progress.cancelled(); }));
+  progress.phase("resolving " + session->reference_.text());
+  auto resolved = session->client_.resolve(session->platform_);
+  if (!resolved) return fail(session->explain(std::move(resolved).error()));
+  session->resolved_ = std::move(*resolved);
+  return session;
+}
+
+std::string ImportSession::source() const {
+  ImageReference exact = reference_;
+  if (!exact.digest) exact.digest = resolved_.digest;
+  return exact.text();
+}
+
+uint64_t ImportSession::layer_bytes() const {
+  uint64_t bytes = 0;
+  for (const Descriptor& layer : resolved_.manifest.layers) bytes += layer.size;
+  return bytes;
+}
+
+std::vector<Blob> ImportSession::blobs() const {
+  const std::vector<Descriptor>& layers = resolved_.manifest.layers;
+  std::vector<Blob> blobs;
+  for (size_t i = 0; i < layers.size(); ++i)
+    blobs.push_back({layers[i].digest, layers[i].size,
+                     "layer " + std::to_string(i + 1) + " of " + std::to_string(layers.size()) + " " + short_digest(layers[i].digest)});
+  return blobs;
+}
+
+Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs) {
+  BlobDownloader::Options options;
+  options.connections = std::clamp(request_.settings.max_connections, 1U, kMostConnections);
+  options.retries = std::clamp(request_.settings.transfer_retries, kLeastRetries, 100U);
+  auto download = std::make_shared<Download>(*transport_, client_, blobs, options);
+  return std::make_unique<LayerStream>(
+      blobs, [download](size_t blob) { return download->downloader.read(blob); }, [download] { download->downloader.stop(); },
+      cancelled_);
+}
+
+Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {
+  auto config = client_.fetch_config(resolved_.manifest.config);
+  if (!config) return fail(explain(std::move(config).error()));
+  auto parsed = parse_image_config(*config);
+  if (!parsed) return fail(explain(std::move(parsed).error()));
+  config_ = std::move(*parsed);
+  if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
+    progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
+                  " != " + platform_.architecture);
+  const uint64_t total = layer_bytes();
+  const size_t count = resolved_.manifest.layers.size();
+  progress.phase("importing " + std::to_string(count) + (count == 1 ? " layer, " : " layers, ") + format_size(total));
+  if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
+  ImageBuilder builder(fd, where, options, blobs());
+  builder.on_progress([&](uint64_t done) { progress.bytes(std::min(done, total), total); });
+  auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, source());
+  if (!built) return fail(explain(std::move(built).error()));
+  return built;
+}
+
+}  // namespace situla

@@ -1,0 +1,41 @@
+// How do files and a tree become a squashfs file? Blocks are compressed as content arrives, metadata come at the end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/import/root_tree.hpp"
+#include "hooks/import/squash_options.hpp"
+
+namespace situla {
+
+/// Content first, one file at a time, then finish(). The same calls give the same bytes, whatever the number of threads.
+class SquashfsWriter {
+ public:
+  /// fd: an empty file, open for reading and writing, not owned. `where` names it in errors.
+  static Result<std::unique_ptr<SquashfsWriter>> create(int fd, const std::string& where, const SquashOptions& options);
+  SquashfsWriter(const SquashfsWriter&) = delete;
+  SquashfsWriter& operator=(const SquashfsWriter&) = delete;
+  ~SquashfsWriter();
+
+  /// Number to be put into LayerEntry::data.
+  Result<uint32_t> begin_file(uint64_t size);
+  Result<void> append(std::string_view bytes);
+  Result<void> end_file();
+  /// Number to be put into LayerEntry::xattrs. Names that squashfs cannot hold are left out; kNone if nothing remains.
+  Result<uint32_t> add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs);
+  /// Writes the metadata; the file is then complete and padded to 4 KiB, but not synced. Returns its size in bytes.
+  Result<uint64_t> finish(const RootTree& tree);
+
+ private:
+  struct State;
+  explicit SquashfsWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace situla

@@ -1,0 +1,150 @@
+// The only file that includes archive.h.
+#include "hooks/import/tar_reader.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <locale.h>
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+namespace {
+
+/// libarchive converts the UTF-8 of pax headers to the locale of the calling thread. In the C locale it keeps the bytes and only
+/// warns; in a UTF-8 locale it would turn decomposed characters into composed ones, and the file would have another name.
+class BytesAsTheyAre {
+ public:
+  BytesAsTheyAre() : c_(newlocale(LC_ALL_MASK, "C", nullptr)), before_(uselocale(c_)) {}
+  BytesAsTheyAre(const BytesAsTheyAre&) = delete;
+  BytesAsTheyAre& operator=(const BytesAsTheyAre&) = delete;
+  ~BytesAsTheyAre() {
+    uselocale(before_);
+    freelocale(c_);
+  }
+
+ private:
+  locale_t c_, before_;
+};
+
+EntryKind kind_of(archive_entry* entry) {
+  if (archive_entry_hardlink(entry) != nullptr) return EntryKind::hardlink;
+  switch (archive_entry_filetype(entry)) {
+    case AE_IFDIR: return EntryKind::directory;
+    case AE_IFLNK: return EntryKind::symlink;
+    case AE_IFIFO: return EntryKind::fifo;
+    case AE_IFCHR:
+    case AE_IFBLK:
+    case AE_IFSOCK: return EntryKind::device;
+    default: return EntryKind::file;
+  }
+}
+
+void read_xattrs(archive_entry* entry, TarEntry& result) {
+  archive_entry_xattr_reset(entry);
+  const char* name = nullptr;
+  const void* value = nullptr;
+  size_t size = 0;
+  while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK)
+    result.xattrs.emplace_back(name, std::string(static_cast<const char*>(value), size));
+  // libarchive lists them last to first.
+  std::sort(result.xattrs.begin(), result.xattrs.end());
+}
+
+}  // namespace
+
+struct TarReader::State {
+  Source source;
+  archive* reader = archive_read_new();
+  archive_entry* entry = nullptr;
+  uint64_t size = 0;
+  std::optional<Error> source_error;
+  BytesAsTheyAre bytes_as_they_are;
+
+  ~State() { archive_read_free(reader); }
+
+  static la_ssize_t read(archive* reader, void* user, const void** buffer) {
+    auto& state = *static_cast<State*>(user);
+    auto bytes = state.source();
+    if (!bytes) {
+      state.source_error = std::move(bytes).error();
+      archive_set_error(reader, -1, "source");
+      return -1;
+    }
+    *buffer = bytes->data();
+    return static_cast<la_ssize_t>(bytes->size());
+  }
+
+  [[nodiscard]] Error error() const {
+    if (source_error) return *source_error;
+    const char* text = archive_error_string(reader);
+    return Error(ErrorKind::corrupt, std::string("read tar: ") + printable(text == nullptr ? "damaged archive" : text))
+        .with_hint("the layer was not written correctly: push the image again");
+  }
+};
+
+TarReader::TarReader(Source source) : state_(std::make_unique<State>()) {
+  state_->source = std::move(source);
+  archive_read_support_format_tar(state_->reader);
+  archive_read_support_format_empty(state_->reader);
+  archive_read_open(state_->reader, state_.get(), nullptr, State::read, nullptr);
+}
+
+TarReader::~TarReader() = default;
+
+Result<std::optional<TarEntry>> TarReader::next() {
+  State& state = *state_;
+  const int code = archive_read_next_header(state.reader, &state.entry);
+  if (state.source_error) return fail(state.error());
+  if (code == ARCHIVE_EOF) return std::nullopt;
+  // A warning is about names that are not of the C locale, which are taken as they are.
+  if (code != ARCHIVE_OK && code != ARCHIVE_WARN) return fail(state.error());
+  archive_entry* entry = state.entry;
+  TarEntry result;
+  const char* path = archive_entry_pathname(entry);
+  if (path == nullptr) return fail(ErrorKind::corrupt, "read tar: an entry without a name");
+  result.path = path;
+  result.kind = kind_of(entry);
+  result.mode = static_cast<uint16_t>(archive_entry_perm(entry) & 07777U);
+  result.mtime = archive_entry_mtime(entry);
+  if (result.kind == EntryKind::file) result.size = static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)));
+  state.size = result.size;
+  const char* target = result.kind == EntryKind::hardlink  ? archive_entry_hardlink(entry)
+                       : result.kind == EntryKind::symlink ? archive_entry_symlink(entry)
+                                                           : "";
+  if (target != nullptr) result.target = target;
+  read_xattrs(entry, result);
+  return result;
+}
+
+Result<void> TarReader::read_data(const Sink& sink) {
+  static constexpr std::array<char, 65536> kZeros{};
+  State& state = *state_;
+  uint64_t position = 0;
+  const auto fill_to = [&](uint64_t end) -> Result<void> {
+    while (position < end) {
+      const auto size = static_cast<size_t>(std::min<uint64_t>(end - position, kZeros.size()));
+      TRY(sink({kZeros.data(), size}));
+      position += size;
+    }
+    return {};
+  };
+  while (true) {
+    const void* data = nullptr;
+    size_t size = 0;
+    la_int64_t offset = 0;
+    const int code = archive_read_data_block(state.reader, &data, &size, &offset);
+    if (code == ARCHIVE_EOF) break;
+    if (state.source_error || (code != ARCHIVE_OK && code != ARCHIVE_WARN)) return fail(state.error());
+    if (offset < 0 || static_cast<uint64_t>(offset) < position || static_cast<uint64_t>(offset) + size > state.size)
+      return fail(ErrorKind::corrupt, "read tar: the content of a file is out of order");
+    TRY(fill_to(static_cast<uint64_t>(offset)));
+    if (size > 0) TRY(sink({static_cast<const char*>(data), size}));
+    position += size;
+  }
+  return fill_to(state.size);
+}
+
+}  // namespace situla

@@ -1,0 +1,50 @@
+// Which entries does a layer's tar stream have? ustar, pax, GNU long names and sparse files, by libarchive.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+enum class EntryKind : uint8_t { directory, file, symlink, hardlink, fifo, device };
+
+struct TarEntry {
+  std::string path;  ///< raw bytes, as in the archive
+  EntryKind kind = EntryKind::file;
+  uint16_t mode = 0;    ///< permission bits, octal 07777
+  int64_t mtime = 0;    ///< seconds since the epoch
+  uint64_t size = 0;    ///< of a file
+  std::string target;   ///< of a symlink or hardlink; raw bytes
+  std::vector<std::pair<std::string, std::string>> xattrs;
+};
+
+class TarReader {
+ public:
+  using Source = std::function<Result<std::string_view>()>;
+  using Sink = std::function<Result<void>(std::string_view)>;
+
+  /// source gives the next bytes, valid until the next call, empty at the end.
+  explicit TarReader(Source source);
+  TarReader(const TarReader&) = delete;
+  TarReader& operator=(const TarReader&) = delete;
+  ~TarReader();
+
+  /// nullopt at the end of the archive. ErrorKind::corrupt for what is no tar.
+  Result<std::optional<TarEntry>> next();
+  /// Content of the file that next() gave, holes filled with zeros: exactly `size` bytes.
+  Result<void> read_data(const Sink& sink);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace situla

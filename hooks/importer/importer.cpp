@@ -1,0 +1,149 @@
+#include "hooks/importer/importer.hpp"
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/log.hpp"
+#include "common/base/text.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/import/progress.hpp"
+#include "hooks/import/request.hpp"
+#include "hooks/import/store.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::chrono::seconds kTimeToUnwind{3};
+
+/// What the broker hears. A lost broker is no error here: the watcher notices and ends the import.
+class Reporter final : public Progress, public LogSink {
+ public:
+  explicit Reporter(int socket) : socket_(socket) {}
+
+  void send(const Message& message) noexcept {
+    const std::scoped_lock lock(mutex_);
+    (void)send_packet(socket_, encode(message));
+  }
+
+  void phase(std::string_view text) noexcept override { send(Note{LogLevel::debug, std::string(text)}); }
+  void bytes(uint64_t, uint64_t) noexcept override {}
+  void note(std::string_view text) noexcept override { send(Note{LogLevel::info, std::string(text)}); }
+  void finish(std::string_view text) noexcept override {
+    if (!text.empty()) send(Note{LogLevel::debug, std::string(text)});
+  }
+  void write(LogLevel level, std::string_view text) noexcept override { send(Note{level, std::string(text)}); }
+
+  [[nodiscard]] bool cancelled() const noexcept override { return cancelled_; }
+  void cancel() noexcept { cancelled_ = true; }
+
+ private:
+  int socket_;
+  std::mutex mutex_;
+  std::atomic<bool> cancelled_{false};
+};
+
+/// Cancels when the broker closes its end or a signal asks for the end.
+class Watcher {
+ public:
+  /// Before any other thread exists, so that all of them inherit the signal mask.
+  Watcher(int socket, Reporter& reporter) : socket_(socket), reporter_(reporter) {
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ending, number);
+    pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+    signals_.reset(signalfd(-1, &ending, SFD_CLOEXEC));
+    end_.reset(eventfd(0, EFD_CLOEXEC));
+    thread_ = std::thread([this] { watch(); });
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+  ~Watcher() {
+    {
+      const std::scoped_lock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    eventfd_write(end_.get(), 1);
+    thread_.join();
+  }
+
+ private:
+  void watch() {
+    std::array<pollfd, 3> wait{{{socket_, POLLRDHUP, 0}, {signals_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
+    while (poll(wait.data(), wait.size(), -1) < 0 && errno == EINTR) {
+    }
+    if (wait[2].revents != 0) return;
+    reporter_.cancel();
+    // The import unwinds by itself; a call that hangs (a disk, say) must not keep the job waiting. Nothing needs cleaning then: the
+    // image has no name yet, and the lease's lock goes with the process.
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, kTimeToUnwind, [this] { return over_; })) _exit(1);
+  }
+
+  int socket_;
+  Reporter& reporter_;
+  UniqueFd signals_, end_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+struct Arguments {
+  std::string store, variant;
+};
+
+Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
+  Arguments arguments;
+  for (size_t i = 1; i < words.size(); i += 2) {
+    if (i + 1 == words.size()) return fail(ErrorKind::usage, "importer: " + printable(words[i]) + " needs a value");
+    if (words[i] == "--store")
+      arguments.store = words[i + 1];
+    else if (words[i] == "--variant")
+      arguments.variant = words[i + 1];
+    else
+      return fail(ErrorKind::usage, "importer: unknown option " + printable(words[i]));
+  }
+  if (!arguments.store.starts_with('/')) return fail(ErrorKind::usage, "importer: --store needs an absolute path");
+  return arguments;
+}
+
+Result<ImportedImage> import(const std::vector<std::string>& words, int input, Reporter& reporter) {
+  TRY_ASSIGN(const Arguments arguments, parse_arguments(words));
+  TRY_ASSIGN(const std::string bytes, read_all(input, ImportRequest::kMaxBytes));
+  TRY_ASSIGN(const ImportRequest request, ImportRequest::deserialize(bytes));
+  TRY_ASSIGN(ImageStore store, ImageStore::open(arguments.store));
+  return store.import(request, arguments.variant, reporter, reporter);
+}
+
+}  // namespace
+
+int run_importer(const std::vector<std::string>& words, int input, int socket) {
+  // Core dumps would hold the user's passwords.
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(SIGPIPE, SIG_IGN);  // NOLINT: a closed connection is an error of the write, not the end of the process
+  Reporter reporter(socket);
+  const Watcher watcher(socket, reporter);
+  auto image = import(words, input, reporter);
+  if (image) {
+    reporter.send(ImportDone{image->digest, image->variant});
+    return 0;
+  }
+  reporter.send(Failure{image.error().kind(), image.error().message(), image.error().hint()});
+  return 1;
+}
+
+}  // namespace situla
