@@ -1,4 +1,6 @@
-"""A registry that misbehaves. The repository's name says how; the image behind it is tiny:latest.
+"""A registry that misbehaves. The repository's name says how; the layers behind it are those of tiny:latest.
+
+Each repository has a manifest of its own, so that no store can have the image already.
 
 fault.test/NAME:      what happens
   good                nothing: the control
@@ -86,7 +88,9 @@ class FaultRegistry(BaseHTTPRequestHandler):
         return self.layer(fault, reference, content, body)
 
     def manifest(self, fault, body):
-        content, _ = self.tiny()
+        document = json.loads(self.tiny()[0])
+        document["annotations"] = {"test.situla.repository": fault}
+        content = json.dumps(document).encode()
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         if fault.startswith("status-"):
             return self.error(int(fault[7:]), "FAULT", body)
