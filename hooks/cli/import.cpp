@@ -47,8 +47,7 @@ Result<int> import(const Context& context, const Options& options) {
              make_import_request(options.image, context.config, context.invocation.environment, context.log,
                                  options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
-  TRY_ASSIGN(const ImportedImage image, import_to_file(request, output, *progress, context.log));
-  context.log.info("imported " + image.source + " to " + image.path + ", " + format_size(image.image_bytes));
+  TRY(import_to_file(request, output, *progress, context.log));
   return 0;
 }
 

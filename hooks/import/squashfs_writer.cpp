@@ -194,8 +194,8 @@ struct SquashfsWriter::State {
     if (file.errnum != 0) {
       Error error = Error::from_errno(file.errnum, "write " + where);
       if (file.errnum == ENOSPC || file.errnum == EDQUOT)
-        error = std::move(error).with_hint("make room on that file system, or choose another place");
-      if (file.errnum == EFBIG) error = std::move(error).with_hint("the file size limit (ulimit -f) is too small for this image");
+        error.with_hint("make room on that file system, or choose another place");
+      if (file.errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
       return fail(std::move(error));
     }
     return fail(code == SQFS_ERROR_ALLOC ? ErrorKind::no_space : ErrorKind::failure,

@@ -103,7 +103,7 @@ errors_match() {
   run --separate-stderr enroot remove a <<<n
   [ "$status" -eq 0 ]
   [ -d data/a ]
-  errors_match "^Do you really want to delete $ENROOT_DATA_PATH/a\? \[y/N\] "
+  errors_match "^Do you really want to delete $ENROOT_DATA_PATH/a\? \[y/N\]"
   enroot remove a <<<y
   [ ! -e data/a ]
   enroot remove -f b
