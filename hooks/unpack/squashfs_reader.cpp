@@ -227,6 +227,9 @@ Result<void> SquashfsReader::State::load_super(int fd) {
   if (super.bytes_used > file.size)
     return fail(ErrorKind::corrupt, "read superblock: the image is truncated: " + std::to_string(file.size) + " of " +
                                         std::to_string(super.bytes_used) + " bytes");
+  // Every fragment takes at least one byte; the library would reserve memory for as many as are claimed.
+  if (super.fragment_entry_count > super.bytes_used)
+    return fail(ErrorKind::corrupt, "read superblock: more fragments than bytes");
   info.block_size = super.block_size;
   info.inodes = super.inode_count;
   info.bytes_used = super.bytes_used;

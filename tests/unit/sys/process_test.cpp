@@ -182,7 +182,7 @@ TEST_CASE("A helper dies with the process that started it") {
   auto middle = fork_child();
   REQUIRE(middle);
   if (!*middle) {
-    SpawnOptions options = shell("sleep 60");
+    SpawnOptions options = shell("exec sleep 60");
     options.fds = {{writer.get(), 1}};  // the pipe ends when the helper does
     auto helper = spawn(options);
     if (!helper) _exit(1);

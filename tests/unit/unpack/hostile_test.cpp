@@ -17,6 +17,10 @@
 
 using namespace situla;
 
+// Impossible sizes make the library ask for impossible memory. malloc(3) answers that with NULL, and so shall the sanitizer's.
+extern "C" const char* __asan_default_options() __attribute__((visibility("default")));
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }  // NOLINT
+
 namespace {
 
 constexpr size_t kRootReference = 32;  // superblock: offset of the root inode's reference
