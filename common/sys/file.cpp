@@ -1,15 +1,15 @@
 #include "common/sys/file.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <thread>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <thread>
 
 #include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
@@ -97,7 +97,8 @@ Result<void> make_directories(const std::string& path, mode_t mode) {
       const int errnum = errno;
       // Read-only and foreign parents answer EROFS or EACCES even for what exists.
       struct stat status {};
-      if (stat(part.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return fail_errno(errnum, "create directory " + part);
+      if (stat(part.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+        return fail_errno(errnum, "create directory " + part);
     }
     if (end == std::string::npos) break;
   }

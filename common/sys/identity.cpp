@@ -1,14 +1,14 @@
 #include "common/sys/identity.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
 
 namespace situla {
 namespace {
@@ -56,7 +56,8 @@ Result<void> take_groups(const std::vector<gid_t>& groups) {
 Result<void> verify(const Identity& identity) {
   uid_t uid = 0, euid = 0, suid = 0;
   gid_t gid = 0, egid = 0, sgid = 0;
-  if (getresuid(&uid, &euid, &suid) != 0 || getresgid(&gid, &egid, &sgid) != 0) return fail_errno(errno, "read own ids");
+  if (getresuid(&uid, &euid, &suid) != 0 || getresgid(&gid, &egid, &sgid) != 0)
+    return fail_errno(errno, "read own ids");
   TRY_ASSIGN(const std::vector<gid_t> groups, current_groups());
   const bool same = uid == identity.uid && euid == identity.uid && suid == identity.uid && gid == identity.gid &&
                     egid == identity.gid && sgid == identity.gid &&
@@ -105,7 +106,9 @@ Result<void> set_no_new_privileges() {
   return {};
 }
 
-Result<void> drop_bounding_set() { return drop_from_bounding_set(); }
+Result<void> drop_bounding_set() {
+  return drop_from_bounding_set();
+}
 
 Result<void> drop_all_capabilities() {
   TRY_ASSIGN(const CapabilitySets before, capabilities());

@@ -1,10 +1,10 @@
 // Who is this process, and how does it become somebody else for good?
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 
@@ -16,8 +16,9 @@ struct Identity {
   std::vector<gid_t> groups;  ///< supplementary groups
 };
 
-/// setgroups, setresgid, setresuid, then verifies that nothing of the old identity is left and that it cannot come back;
-/// capabilities are gone when uid != 0. For a single-threaded process. Afterwards the process is the user for good.
+/// setgroups, setresgid, setresuid, then verifies that nothing of the old identity is left and that it cannot come
+/// back; capabilities are gone when uid != 0. For a single-threaded process. Afterwards the process is the user for
+/// good.
 Result<void> become(const Identity& identity);
 /// Empties the capability sets and the bounding set, sets no_new_privs.
 Result<void> drop_all_capabilities();

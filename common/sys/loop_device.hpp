@@ -8,7 +8,8 @@
 
 namespace situla {
 
-/// LOOP_CONFIGURE with LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR: the device vanishes when the last mount and descriptor do.
+/// LOOP_CONFIGURE with LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR: the device vanishes when the last mount and descriptor
+/// do.
 class LoopDevice {
  public:
   /// backing_fd: O_RDONLY. Retries when another process takes the free device first (EBUSY).

@@ -1,9 +1,9 @@
 #include "common/sys/mount_api.hpp"
 
-#include <sys/vfs.h>
-
 #include <array>
 #include <atomic>
+
+#include <sys/vfs.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/kernel.hpp"
@@ -15,11 +15,13 @@ namespace {
 /// fsconfig(2) copies strings of at most 256 bytes, the final NUL included.
 constexpr size_t kMaxParameter = 255;
 
-// A constant-initialized atomic: what the process was told to use, and what probing found (0 unknown, 1 modern, 2 classic).
+// A constant-initialized atomic: what the process was told to use, and what probing found (0 unknown, 1 modern, 2
+// classic).
 std::atomic<MountApi> chosen_api{MountApi::automatic};
 std::atomic<int> probed_api{0};
 
-/// Bad arguments on purpose: any answer but ENOSYS means that the kernel knows the call. mount_setattr(2) is the youngest (5.12).
+/// Bad arguments on purpose: any answer but ENOSYS means that the kernel knows the call. mount_setattr(2) is the
+/// youngest (5.12).
 bool kernel_has_mount_api() {
   if (const int fd = kernel::fsopen("", FSOPEN_CLOEXEC); fd >= 0)
     (void)close(fd);
@@ -45,8 +47,8 @@ Result<void> set_attributes(int fd, const mount_attr& change, bool recursive, st
   return {};
 }
 
-/// What the kernel wrote about the last call on a file system context, e.g. "overlay: upperdir is in-use"; often the only
-/// place that says why mounting failed.
+/// What the kernel wrote about the last call on a file system context, e.g. "overlay: upperdir is in-use"; often the
+/// only place that says why mounting failed.
 std::string context_log(int context) {
   std::string log;
   std::array<char, 512> line{};
@@ -90,7 +92,9 @@ Error mount_error(int errnum, std::string what, const std::string& type) {
 
 }  // namespace
 
-void set_mount_api(MountApi api) { chosen_api.store(api); }
+void set_mount_api(MountApi api) {
+  chosen_api.store(api);
+}
 
 bool modern_mount_api() {
   const MountApi api = chosen_api.load();
@@ -124,7 +128,9 @@ Result<DetachedMount> new_mount(const std::string& type, const std::string& sour
     const int errnum = errno;
     Error error = context_error(errnum, context.get(), what);
     if (errnum == EPERM && (type == "proc" || type == "sysfs"))
-      error.with_hint("in a user namespace a new " + type + " is allowed only where the host's own is visible without anything mounted over parts of it; bind it instead");
+      error.with_hint("in a user namespace a new " + type +
+                      " is allowed only where the host's own is visible without anything mounted over parts of it; "
+                      "bind it instead");
     return fail(std::move(error));
   }
   return DetachedMount(std::move(mount));
@@ -153,7 +159,8 @@ Result<void> DetachedMount::map_ids(int userns_fd) {
   auto done = set_attributes(fd_.get(), change, false, "map ids of a mount");
   if (!done && done.error().errnum() == EINVAL)
     return fail(Error(ErrorKind::unsupported, done.error().message())
-                    .with_hint("this file system has no id-mapped mounts in this kernel (squashfs: Linux 6.2), or the mount is mapped or attached already"));
+                    .with_hint("this file system has no id-mapped mounts in this kernel (squashfs: Linux 6.2), or the "
+                               "mount is mapped or attached already"));
   return done;
 }
 
@@ -213,7 +220,8 @@ Result<void> set_propagation(const std::string& path, Propagation propagation, b
 Result<void> unmount(const std::string& path, bool detach) {
   constexpr int kDetach = 2;    // MNT_DETACH
   constexpr int kNoFollow = 8;  // UMOUNT_NOFOLLOW
-  if (kernel::umount2(path.c_str(), kNoFollow | (detach ? kDetach : 0)) != 0) return fail_errno(errno, "unmount " + path);
+  if (kernel::umount2(path.c_str(), kNoFollow | (detach ? kDetach : 0)) != 0)
+    return fail_errno(errno, "unmount " + path);
   return {};
 }
 
@@ -226,7 +234,9 @@ Result<void> pivot_into(int root_fd) {
   if (kernel::pivot_root(".", ".") != 0) {
     Error error = Error::from_errno(errno, "change the root");
     if (error.errnum() == EINVAL)
-      error.with_hint("the new root must be a mount point and no mount involved may be shared; a host that runs from an initramfs (rootfs) cannot pivot");
+      error.with_hint(
+          "the new root must be a mount point and no mount involved may be shared; a host that runs from an initramfs "
+          "(rootfs) cannot pivot");
     return fail(std::move(error));
   }
   if (fchdir(old_root.get()) != 0) return fail_errno(errno, "enter the old root");

@@ -1,4 +1,5 @@
-// How is something mounted by file descriptors? fsopen/fsmount/open_tree/move_mount/mount_setattr, or mount(2) where they lack.
+// How is something mounted by file descriptors? fsopen/fsmount/open_tree/move_mount/mount_setattr, or mount(2) where
+// they lack.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ enum class MountApi { automatic, modern, classic };
 void set_mount_api(MountApi api);  ///< process-wide, for start-up and tests only
 bool modern_mount_api();           ///< what automatic found, or what was forced
 
-/// Per-mount attributes that are ADDED (mount_setattr(2), AT_RECURSIVE where asked); nothing is ever cleared, so locked flags
-/// of outer mounts do not matter. On the classic path the current flags (statvfs) are OR-ed in.
+/// Per-mount attributes that are ADDED (mount_setattr(2), AT_RECURSIVE where asked); nothing is ever cleared, so locked
+/// flags of outer mounts do not matter. On the classic path the current flags (statvfs) are OR-ed in.
 struct MountFlags {
   bool read_only = false, no_suid = false, no_dev = false, no_exec = false, no_symfollow = false, no_atime = false;
 };
@@ -52,10 +53,10 @@ Result<DetachedMount> new_mount(const std::string& type, const std::string& sour
 /// A private copy of the tree at an open descriptor (open_tree(2) OPEN_TREE_CLONE); recursive = with submounts.
 Result<DetachedMount> clone_tree(int fd, bool recursive);
 
-/// One call each for code that works on either API: mount a new file system on, or bind source on, the object behind target_fd.
-/// `operand` names the target in errors.
-Result<void> mount_new_at(int target_fd, const std::string& type, const std::string& source, const MountParameters& parameters,
-                          const MountFlags& flags, std::string_view operand);
+/// One call each for code that works on either API: mount a new file system on, or bind source on, the object behind
+/// target_fd. `operand` names the target in errors.
+Result<void> mount_new_at(int target_fd, const std::string& type, const std::string& source,
+                          const MountParameters& parameters, const MountFlags& flags, std::string_view operand);
 Result<void> bind_at(int target_fd, int source_fd, bool recursive, const MountFlags& flags, std::string_view operand);
 
 /// Propagation of the mount at `path` ("/" = whole namespace) and, recursive, everything below.

@@ -1,11 +1,11 @@
 #include "common/sys/mount_classic.hpp"
 
+#include <climits>
+#include <cstdlib>
+
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
-
-#include <climits>
-#include <cstdlib>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -69,8 +69,8 @@ Result<uint64_t> mount_id(int fd) {
   return fail(ErrorKind::unsupported, "find the mount of a descriptor: no mnt_id in /proc/self/fdinfo");
 }
 
-/// The top of what is mounted on target now. The path is only a way to get there: what is found must be `same_as` (when given)
-/// and on another mount than the target, or somebody renamed directories meanwhile.
+/// The top of what is mounted on target now. The path is only a way to get there: what is found must be `same_as` (when
+/// given) and on another mount than the target, or somebody renamed directories meanwhile.
 Result<UniqueFd> open_mounted(int target_fd, int same_as) {
   TRY_ASSIGN(const std::string path, path_of(target_fd));
   UniqueFd found(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -141,7 +141,8 @@ Result<void> mount_new(int target_fd, const std::string& type, const std::string
   const char* from = source.empty() ? "none" : source.c_str();
   if (kernel::mount(from, kernel::fd_path(target_fd).c_str(), type.c_str(), bits(flags), data.c_str()) == 0) return {};
   Error error = Error::from_errno(errno, "mount " + type + (source.empty() || source == type ? "" : " from " + source));
-  if (error.errnum() == ENODEV) error.with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
+  if (error.errnum() == ENODEV)
+    error.with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
   if (error.errnum() == EINVAL) error.with_hint("the kernel log (dmesg) may say why");
   return fail(std::move(error));
 }
@@ -153,7 +154,8 @@ Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags
   if (kernel::mount(source.c_str(), target.c_str(), nullptr, how, nullptr) != 0) {
     Error error = Error::from_errno(errno, "bind a mount");
     if (error.errnum() == EINVAL && !recursive)
-      error.with_hint("mounts beneath it hide files that a non-recursive bind would show; in a user namespace use rbind");
+      error.with_hint(
+          "mounts beneath it hide files that a non-recursive bind would show; in a user namespace use rbind");
     return fail(std::move(error));
   }
   if (bits(flags) == 0) return {};

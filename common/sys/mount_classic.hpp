@@ -1,4 +1,5 @@
-// How are mounts made on kernels without the new mount calls? With mount(2) through /proc/self/fd. Used by mount_api.cpp only.
+// How are mounts made on kernels without the new mount calls? With mount(2) through /proc/self/fd. Used by
+// mount_api.cpp only.
 #pragma once
 
 #include <string>

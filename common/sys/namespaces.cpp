@@ -1,5 +1,7 @@
 #include "common/sys/namespaces.hpp"
 
+#include <array>
+
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <sched.h>
@@ -9,8 +11,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <array>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -56,7 +56,8 @@ std::string user_namespace_hint(int errnum) {
   if (setting("kernel/unprivileged_userns_clone") == "0")
     return "ordinary users may not make user namespaces: sysctl -w kernel.unprivileged_userns_clone=1";
   if (setting("kernel/apparmor_restrict_unprivileged_userns") == "1")
-    return "AppArmor restricts user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or a profile with `userns,`";
+    return "AppArmor restricts user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or a profile "
+           "with `userns,`";
   if (errnum == ENOSPC || errnum == EUSERS)
     return "the limit of user namespaces is reached: see /proc/sys/user/max_user_namespaces and nesting (at most 32)";
   if (errnum == EINVAL) return "the process has several threads, or the kernel lacks this kind of namespace";
@@ -150,10 +151,11 @@ Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   const UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);
-  // The bare call: other threads of this process may hold locks, and the child does nothing but wait for the end of the pipe.
+  // The bare call: other threads of this process may hold locks, and the child does nothing but wait for the end of the
+  // pipe.
   int pidfd = -1;
-  const auto pid = static_cast<pid_t>(
-      syscall(SYS_clone, static_cast<unsigned long>(CLONE_NEWUSER | CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
+  const auto pid = static_cast<pid_t>(syscall(
+      SYS_clone, static_cast<unsigned long>(CLONE_NEWUSER | CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
   if (pid == 0) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     (void)close(ends[1]);

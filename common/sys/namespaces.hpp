@@ -1,11 +1,11 @@
 // Which namespaces does a process live in, and how are they made, mapped and joined?
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
@@ -14,8 +14,13 @@ namespace situla {
 
 /// Bits for unshare_namespaces(); any set of them.
 enum NamespaceBits : unsigned {
-  kUserNs = 1U << 0U, kMountNs = 1U << 1U, kPidNs = 1U << 2U, kIpcNs = 1U << 3U,
-  kUtsNs = 1U << 4U, kNetNs = 1U << 5U, kCgroupNs = 1U << 6U,
+  kUserNs = 1U << 0U,
+  kMountNs = 1U << 1U,
+  kPidNs = 1U << 2U,
+  kIpcNs = 1U << 3U,
+  kUtsNs = 1U << 4U,
+  kNetNs = 1U << 5U,
+  kCgroupNs = 1U << 6U,
 };
 
 /// unshare(2); the error's hint explains the sysctl or AppArmor setting that usually forbids user namespaces.
@@ -39,8 +44,8 @@ Result<uid_t> user_namespace_owner(int fd);
 Result<void> write_id_maps(int proc_pid_fd, uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid);
 /// The same for the calling process itself, which has just unshared its user namespace.
 Result<void> write_own_id_maps(uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid);
-/// A user namespace in which id 0 is `uid`/`gid` of the caller's namespace, for id-mapped mounts. Needs CAP_SETUID/SETGID.
-/// Made by a short-lived child; nothing but the descriptor remains.
+/// A user namespace in which id 0 is `uid`/`gid` of the caller's namespace, for id-mapped mounts. Needs
+/// CAP_SETUID/SETGID. Made by a short-lived child; nothing but the descriptor remains.
 Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid);
 
 }  // namespace situla

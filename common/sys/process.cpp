@@ -1,16 +1,16 @@
 #include "common/sys/process.hpp"
 
-#include <dirent.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "common/sys/kernel.hpp"
 
@@ -28,14 +28,17 @@ ExitStatus status_from_wait(int status) {
   return result;
 }
 
-std::string child_name(pid_t pid) { return "child process " + std::to_string(pid); }
+std::string child_name(pid_t pid) {
+  return "child process " + std::to_string(pid);
+}
 
 }  // namespace
 
 std::string ExitStatus::text() const {
   if (signal == 0) return "exited with return code " + std::to_string(code);
   const char* name = sigabbrev_np(signal);
-  return std::string("was killed by ") + (name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal));
+  return std::string("was killed by ") +
+         (name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal));
 }
 
 Child& Child::operator=(Child&& other) noexcept {

@@ -1,13 +1,14 @@
-// How are helper processes started, watched and ended? Move-only children with a pidfd; nothing is ever killed by number.
+// How are helper processes started, watched and ended? Move-only children with a pidfd; nothing is ever killed by
+// number.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
@@ -50,20 +51,21 @@ class Child {
 /// What a spawned program gets. Everything else is closed or reset: fds (close_range), signal mask and dispositions,
 /// oom_score_adj is set to 0, stdin/stdout/stderr are /dev/null unless mapped.
 struct SpawnOptions {
-  std::string program;                    ///< absolute path
-  std::vector<std::string> arguments;     ///< argv, [0] included
-  std::vector<std::string> environment;   ///< exactly this, "NAME=VALUE"
-  std::vector<std::pair<int, int>> fds;   ///< {descriptor here, number in the child}; all others are closed
-  std::string directory = "/";            ///< working directory
-  bool die_with_parent = true;            ///< PR_SET_PDEATHSIG SIGKILL; "parent" is the thread that calls spawn()
-  bool new_session = false;               ///< setsid(2)
+  std::string program;                   ///< absolute path
+  std::vector<std::string> arguments;    ///< argv, [0] included
+  std::vector<std::string> environment;  ///< exactly this, "NAME=VALUE"
+  std::vector<std::pair<int, int>> fds;  ///< {descriptor here, number in the child}; all others are closed
+  std::string directory = "/";           ///< working directory
+  bool die_with_parent = true;           ///< PR_SET_PDEATHSIG SIGKILL; "parent" is the thread that calls spawn()
+  bool new_session = false;              ///< setsid(2)
 };
-/// vfork-free fork + exec for any process, multi-threaded ones included: all memory is prepared before the fork and only
-/// async-signal-safe calls are made after it. An exec failure is reported here, as an error.
+/// vfork-free fork + exec for any process, multi-threaded ones included: all memory is prepared before the fork and
+/// only async-signal-safe calls are made after it. An exec failure is reported here, as an error.
 Result<Child> spawn(const SpawnOptions& options);
 
-/// Replaces this (single-threaded) process by a program, with descriptors, session and directory as for spawn(). Returns only on
-/// failure, and then the descriptors may be in disorder: report through one that is in options.fds, by its target number, or not at all.
+/// Replaces this (single-threaded) process by a program, with descriptors, session and directory as for spawn().
+/// Returns only on failure, and then the descriptors may be in disorder: report through one that is in options.fds, by
+/// its target number, or not at all.
 Error execute(const SpawnOptions& options);
 
 /// fork(2) for a single-threaded process with a pidfd; returns an empty Child in the child.

@@ -1,11 +1,11 @@
 // remove_tree(): by descriptors only, so that a link swapped in under us is never followed.
+#include <memory>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#include <memory>
 
 #include "common/base/result.hpp"
 #include "common/sys/file.hpp"
@@ -96,7 +96,8 @@ class Remover {
   Result<void> move_up(int parent, const std::string& name, int directory) {
     (void)chmod(kernel::fd_path(directory).c_str(), 0700);
     std::string target = random_name(".removing-");
-    if (renameat(parent, name.c_str(), top_, target.c_str()) != 0) return fail_errno(errno, "move deep directory " + name);
+    if (renameat(parent, name.c_str(), top_, target.c_str()) != 0)
+      return fail_errno(errno, "move deep directory " + name);
     moved_.push_back(std::move(target));
     return {};
   }

@@ -1,12 +1,12 @@
 #include "common/sys/root_dir.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <climits>
 #include <optional>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
@@ -100,7 +100,8 @@ class Maker {
     auto found = root_.resolve(path);
     if (found || found.error().errnum() != ENOENT) return found;
     TRY_ASSIGN(const UniqueFd parent, directories(directory));
-    const UniqueFd created(openat(parent.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    const UniqueFd created(
+        openat(parent.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!created) {
       const int errnum = errno;
       if (errnum != EEXIST) return fail_errno(errnum, "create file " + std::string(path) + " in the root file system");
@@ -138,9 +139,13 @@ Result<RootDir> RootDir::open(const std::string& path) {
   return from_fd(std::move(fd));
 }
 
-RootDir RootDir::from_fd(UniqueFd fd) { return from_fd(std::move(fd), default_mode()); }
+RootDir RootDir::from_fd(UniqueFd fd) {
+  return from_fd(std::move(fd), default_mode());
+}
 
-RootDir RootDir::from_fd(UniqueFd fd, ResolveMode mode) { return RootDir(std::move(fd), mode); }
+RootDir RootDir::from_fd(UniqueFd fd, ResolveMode mode) {
+  return RootDir(std::move(fd), mode);
+}
 
 Result<UniqueFd> RootDir::open_at(std::string_view path, int flags, mode_t mode) const {
   if (path.find('\0') != std::string_view::npos || path.size() >= PATH_MAX)
@@ -150,9 +155,13 @@ Result<UniqueFd> RootDir::open_at(std::string_view path, int flags, mode_t mode)
   return kernel_open(fd_.get(), std::string(used), flags, mode);
 }
 
-Result<UniqueFd> RootDir::resolve(std::string_view path) const { return open_at(path, O_PATH); }
+Result<UniqueFd> RootDir::resolve(std::string_view path) const {
+  return open_at(path, O_PATH);
+}
 
-bool RootDir::exists(std::string_view path) const { return resolve(path).has_value(); }
+bool RootDir::exists(std::string_view path) const {
+  return resolve(path).has_value();
+}
 
 Result<UniqueFd> RootDir::make_directories(std::string_view path, mode_t mode) const {
   return Maker(*this, mode).directories(path);
@@ -180,7 +189,8 @@ Result<void> RootDir::write_file(std::string_view path, std::string_view content
   if (name.empty() || name == "." || name == "..") return fail_errno(EISDIR, operand);
   TRY_ASSIGN(const UniqueFd parent, open_at(directory, O_PATH | O_DIRECTORY));
   const std::string temporary = random_name(".situla-");
-  const UniqueFd file(openat(parent.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const UniqueFd file(
+      openat(parent.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return fail_errno(errno, operand);
   ScopeExit remove([&] { (void)unlinkat(parent.get(), temporary.c_str(), 0); });
   TRY_CONTEXT(operand, write_all(file.get(), content));

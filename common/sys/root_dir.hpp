@@ -1,10 +1,10 @@
 // How is a path inside a root file system opened without ever leaving it? Beneath a directory fd, by openat2(2).
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <string_view>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
@@ -15,7 +15,8 @@ namespace situla {
 enum class ResolveMode { openat2, walk };
 
 /// A directory that is "/" for everything resolved through it: absolute and ".." symlinks stay inside
-/// (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, DESIGN.md 5). Fallback: O_PATH|O_NOFOLLOW component walk, at most 40 links.
+/// (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, DESIGN.md 5). Fallback: O_PATH|O_NOFOLLOW component walk, at most 40
+/// links.
 class RootDir {
  public:
   /// Opens `path` (resolved normally, the caller trusts it) as a root.
@@ -24,13 +25,14 @@ class RootDir {
   static RootDir from_fd(UniqueFd fd);
   static RootDir from_fd(UniqueFd fd, ResolveMode mode);
 
-  /// open(2) beneath the root; flags as for open, O_CLOEXEC is added. The last component is followed inside the root unless
-  /// O_NOFOLLOW. O_CREAT needs an existing parent. Magic links: ELOOP/EXDEV errors.
+  /// open(2) beneath the root; flags as for open, O_CLOEXEC is added. The last component is followed inside the root
+  /// unless O_NOFOLLOW. O_CREAT needs an existing parent. Magic links: ELOOP/EXDEV errors.
   [[nodiscard]] Result<UniqueFd> open_at(std::string_view path, int flags, mode_t mode = 0) const;
   /// An O_PATH descriptor of an existing thing.
   [[nodiscard]] Result<UniqueFd> resolve(std::string_view path) const;
   [[nodiscard]] bool exists(std::string_view path) const;
-  /// Creates missing directories (mode, e.g. 0755), following links inside the root, and returns the last one as O_PATH.
+  /// Creates missing directories (mode, e.g. 0755), following links inside the root, and returns the last one as
+  /// O_PATH.
   [[nodiscard]] Result<UniqueFd> make_directories(std::string_view path, mode_t mode) const;
   /// Creates an empty regular file with its parents if nothing is there; returns O_PATH of what is there.
   [[nodiscard]] Result<UniqueFd> make_file(std::string_view path, mode_t mode) const;

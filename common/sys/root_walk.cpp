@@ -1,15 +1,15 @@
 #include "common/sys/root_walk.hpp"
 
+#include <climits>
+#include <deque>
+#include <string>
+#include <vector>
+
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-#include <climits>
-#include <deque>
-#include <string>
-#include <vector>
 
 #include "common/base/text.hpp"
 
@@ -57,7 +57,8 @@ class Walk {
  private:
   [[nodiscard]] int here() const { return stack_.empty() ? root_ : stack_.back().get(); }
   [[nodiscard]] tl::unexpected<Error> error(int errnum) const {
-    return fail_errno(errnum, ((flags_ & O_CREAT) != 0 ? "create " : "open ") + std::string(path_) + " in the root file system");
+    return fail_errno(
+        errnum, ((flags_ & O_CREAT) != 0 ? "create " : "open ") + std::string(path_) + " in the root file system");
   }
 
   /// Puts the components of a path in front of what is left to do; an absolute path starts at the root again.

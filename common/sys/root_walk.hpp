@@ -1,9 +1,9 @@
 // How is a path resolved beneath a root without openat2(2)? Component by component. Used by root_dir.cpp only.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string_view>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"

@@ -1,14 +1,14 @@
 #include "common/sys/seccomp.hpp"
 
+#include <cstddef>
+#include <vector>
+
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cstddef>
-#include <vector>
 
 #include "common/sys/identity.hpp"
 
@@ -19,8 +19,8 @@ namespace {
 #define SECCOMP_FILTER_FLAG_SPEC_ALLOW (1UL << 2)
 #endif
 
-/// One calling convention: its audit name, the calls that pretend to succeed, and those that answer with the current id when
-/// asked with -1 (setfsuid(2)) and so must reach the kernel then.
+/// One calling convention: its audit name, the calls that pretend to succeed, and those that answer with the current id
+/// when asked with -1 (setfsuid(2)) and so must reach the kernel then.
 struct Table {
   uint32_t arch;
   std::vector<uint32_t> ignored;
@@ -39,7 +39,7 @@ Table native_table() {
 #else
 #error "seccomp: unknown architecture"
 #endif
-  table.ignored = {SYS_fchown,  SYS_fchownat,  SYS_setuid,    SYS_setgid,   SYS_setreuid,
+  table.ignored = {SYS_fchown,   SYS_fchownat,  SYS_setuid,    SYS_setgid,   SYS_setreuid,
                    SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups};
 #ifdef SYS_chown  // aarch64 has only the *at form
   table.ignored.push_back(SYS_chown);
@@ -55,12 +55,12 @@ constexpr uint32_t kX32Bit = 0x40000000;
 /// arch/x86/entry/syscalls/syscall_32.tbl; its header cannot be included beside the 64-bit one.
 Table i386_table() {
   return {AUDIT_ARCH_I386,
-          {16, 95, 182,                      // lchown fchown chown
-           198, 207, 212, 298,               // lchown32 fchown32 chown32 fchownat
-           23, 46, 70, 71, 164, 170, 81,     // setuid setgid setreuid setregid setresuid setresgid setgroups
+          {16,  95,  182,                       // lchown fchown chown
+           198, 207, 212, 298,                  // lchown32 fchown32 chown32 fchownat
+           23,  46,  70,  71,  164, 170, 81,    // setuid setgid setreuid setregid setresuid setresgid setgroups
            213, 214, 203, 204, 208, 210, 206},  // the same, 32-bit ids
-          {215, 216},                        // setfsuid32 setfsgid32
-          {138, 139}};                       // setfsuid setfsgid
+          {215, 216},                           // setfsuid32 setfsgid32
+          {138, 139}};                          // setfsuid setfsgid
 }
 
 /// x32 has the numbers of x86_64 with one bit more, under the same audit name.

@@ -1,16 +1,16 @@
 #include "common/sys/socket.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstring>
 
 #include "common/base/text.hpp"
 
@@ -144,8 +144,8 @@ Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
   if (size < 0) return fail_errno(errno, "receive packet");
   packet.fds = take_descriptors(message);
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return fail(ErrorKind::corrupt, "receive packet: larger than " + std::to_string(max_bytes) +
-                                        " bytes or more than 16 descriptors");
+    return fail(ErrorKind::corrupt,
+                "receive packet: larger than " + std::to_string(max_bytes) + " bytes or more than 16 descriptors");
   if (size == 0) return std::optional<Packet>();
   packet.bytes.resize(static_cast<size_t>(size));
   return std::optional<Packet>(std::move(packet));

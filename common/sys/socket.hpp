@@ -1,12 +1,13 @@
-// How do processes of one node talk? SOCK_SEQPACKET unix sockets that carry messages, descriptors and the peer's identity.
+// How do processes of one node talk? SOCK_SEQPACKET unix sockets that carry messages, descriptors and the peer's
+// identity.
 #pragma once
-
-#include <sys/types.h>
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
@@ -31,21 +32,22 @@ struct Listener {
 };
 Result<Listener> listen_abstract();
 Result<UniqueFd> connect_to(std::string_view address);
-Result<UniqueFd> accept_from(int listener);                        ///< non-blocking, close-on-exec
-Result<std::pair<UniqueFd, UniqueFd>> socket_pair();               ///< SOCK_SEQPACKET, close-on-exec
-Result<PeerCredentials> peer_credentials(int socket);             ///< SO_PEERCRED: fixed at connect()/listen() time
+Result<UniqueFd> accept_from(int listener);            ///< non-blocking, close-on-exec
+Result<std::pair<UniqueFd, UniqueFd>> socket_pair();   ///< SOCK_SEQPACKET, close-on-exec
+Result<PeerCredentials> peer_credentials(int socket);  ///< SO_PEERCRED: fixed at connect()/listen() time
 /// One packet; fds are duplicated by the kernel. MSG_NOSIGNAL.
 Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds = {});
-/// One packet of at most max_bytes with at most 16 fds; nullopt at end of stream. A truncated packet is ErrorKind::corrupt
-/// (its descriptors are closed). Received descriptors are close-on-exec. errnum EAGAIN on a non-blocking socket.
+/// One packet of at most max_bytes with at most 16 fds; nullopt at end of stream. A truncated packet is
+/// ErrorKind::corrupt (its descriptors are closed). Received descriptors are close-on-exec. errnum EAGAIN on a
+/// non-blocking socket.
 Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes);
 
 /// An empty memory file that grows as it is written, e.g. for the messages of a helper. Close-on-exec.
 Result<UniqueFd> memory_file(std::string_view name);
 /// A sealed memfd holding bytes (F_SEAL_WRITE|SHRINK|GROW|SEAL), offset 0; for payloads larger than a packet.
 Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes);
-/// Content of a descriptor from offset 0, at most limit bytes; does not move the offset (pread). For memfds: verifies that
-/// size and seals cannot change under the reader, ErrorKind::corrupt if they can.
+/// Content of a descriptor from offset 0, at most limit bytes; does not move the offset (pread). For memfds: verifies
+/// that size and seals cannot change under the reader, ErrorKind::corrupt if they can.
 Result<std::string> read_sealed_memory(int fd, size_t limit);
 
 }  // namespace situla

@@ -1,14 +1,14 @@
-// spawn(): everything that needs memory happens before the fork, everything after it is async-signal-safe (signal-safety(7)),
-// because slurmstepd has other threads that may hold any lock at that moment.
-#include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
+// spawn(): everything that needs memory happens before the fork, everything after it is async-signal-safe
+// (signal-safety(7)), because slurmstepd has other threads that may hold any lock at that moment.
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "common/sys/kernel.hpp"
 #include "common/sys/process.hpp"
@@ -23,8 +23,12 @@ namespace {
 /// What the child was doing when it failed; travels with the errno through the close-on-exec pipe.
 enum class Step : int { parent_died, move_descriptors, open_null, map_descriptors, session, directory, execute };
 
-constexpr std::array<const char*, 7> kStepText = {"notice the death of its parent", "move descriptors",    "open /dev/null",
-                                                  "map descriptors",                "start a new session", "enter directory ",
+constexpr std::array<const char*, 7> kStepText = {"notice the death of its parent",
+                                                  "move descriptors",
+                                                  "open /dev/null",
+                                                  "map descriptors",
+                                                  "start a new session",
+                                                  "enter directory ",
                                                   "execute "};
 
 struct Failure {
@@ -111,7 +115,8 @@ int arrange_descriptors(Plan& plan) {
   return pipe;
 }
 
-/// slurmstepd runs at -1000; a helper must not be spared by the OOM killer. Lowering a positive score may be refused: fine.
+/// slurmstepd runs at -1000; a helper must not be spared by the OOM killer. Lowering a positive score may be refused:
+/// fine.
 void reset_oom_score() {
   const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -143,12 +148,12 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-/// fork(2) that also yields the pidfd, so that no other thread can reap the child in between. The bare call skips the fork
-/// handlers of other libraries in this process; the child only makes system calls.
+/// fork(2) that also yields the pidfd, so that no other thread can reap the child in between. The bare call skips the
+/// fork handlers of other libraries in this process; the child only makes system calls.
 pid_t fork_with_pidfd(int& pidfd) {
   pidfd = -1;
-  const auto pid =
-      static_cast<pid_t>(syscall(SYS_clone, static_cast<unsigned long>(CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
+  const auto pid = static_cast<pid_t>(
+      syscall(SYS_clone, static_cast<unsigned long>(CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
   return pid;
 }
 
@@ -207,8 +212,10 @@ Result<Child> spawn(const SpawnOptions& options) {
   if (size == 0) return child;
   if (size != static_cast<ssize_t>(sizeof failure)) return fail_errno(EIO, "start " + options.program);
   std::string what = kStepText.at(static_cast<size_t>(failure.step));
-  if (failure.step == Step::execute) what += options.program;
-  else what = "start " + options.program + ": " + what + (failure.step == Step::directory ? options.directory : "");
+  if (failure.step == Step::execute)
+    what += options.program;
+  else
+    what = "start " + options.program + ": " + what + (failure.step == Step::directory ? options.directory : "");
   return fail_errno(failure.errnum, what);
 }
 

@@ -1,11 +1,11 @@
 #include "hooks/mount/image_mount.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <optional>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
@@ -37,7 +37,9 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-Programs find_programs() { return {find_program("squashfuse_ll"), find_program("squashfuse")}; }
+Programs find_programs() {
+  return {find_program("squashfuse_ll"), find_program("squashfuse")};
+}
 
 Result<UniqueFd> open_fuse() {
   auto fd = open_file("/dev/fuse", O_RDWR);
@@ -74,13 +76,15 @@ MountParameters fuse_parameters(int device, uid_t uid, gid_t gid, bool every_id)
 
 constexpr MountFlags kImageFlags{.read_only = true, .no_suid = true, .no_dev = true};
 
-/// In the child: a file system belongs to the user namespace in which it is made, and that namespace says what its owner ids
-/// mean. So it is made in one where the image's owner is our user.
+/// In the child: a file system belongs to the user namespace in which it is made, and that namespace says what its
+/// owner ids mean. So it is made in one where the image's owner is our user.
 Result<void> make_mount_in_child(int socket, uint32_t image_owner, uid_t uid, gid_t gid) {
   TRY(unshare_namespaces(kUserNs | kMountNs));
   TRY(write_own_id_maps(image_owner, uid, image_owner, gid));
   TRY_ASSIGN(const UniqueFd device, open_fuse());
-  TRY_ASSIGN(const DetachedMount mount, new_mount("fuse", "situla-image", fuse_parameters(device.get(), image_owner, image_owner, false), kImageFlags));
+  TRY_ASSIGN(
+      const DetachedMount mount,
+      new_mount("fuse", "situla-image", fuse_parameters(device.get(), image_owner, image_owner, false), kImageFlags));
   return send_packet(socket, "ok", {device.get(), mount.fd()});
 }
 
@@ -116,10 +120,12 @@ Result<Service> mapped_service(const std::string& program, uint32_t owner, uid_t
   return service;
 }
 
-Result<Service> own_service(const std::string& program, int target, const std::string& mountpoint, uid_t uid, gid_t gid) {
+Result<Service> own_service(const std::string& program, int target, const std::string& mountpoint, uid_t uid,
+                            gid_t gid) {
   Service service{program, {"-o", "uid=" + std::to_string(uid) + ",gid=" + std::to_string(gid)}, {}};
   TRY_ASSIGN(service.mount.device, open_fuse());
-  TRY(mount_new_at(target, "fuse", "situla-image", fuse_parameters(service.mount.device.get(), uid, gid, true), kImageFlags, mountpoint));
+  TRY(mount_new_at(target, "fuse", "situla-image", fuse_parameters(service.mount.device.get(), uid, gid, true),
+                   kImageFlags, mountpoint));
   return service;
 }
 
@@ -140,8 +146,9 @@ Result<Service> choose_service(const ImageInfo& info, int target, const std::str
     }
   }
   if (programs.high_level.empty())
-    return fail(Error(ErrorKind::unsupported, "serve image: its files have several owners and only squashfuse_ll is installed")
-                    .with_hint("install squashfuse, or make the image with mksquashfs -all-root"));
+    return fail(
+        Error(ErrorKind::unsupported, "serve image: its files have several owners and only squashfuse_ll is installed")
+            .with_hint("install squashfuse, or make the image with mksquashfs -all-root"));
   return own_service(programs.high_level, target, mountpoint, uid, gid);
 }
 
@@ -150,7 +157,8 @@ Result<Child> start_server(const Service& service, int image_fd, int messages_fd
   options.program = service.program;
   options.arguments = {service.program, "-f"};
   options.arguments.insert(options.arguments.end(), service.options.begin(), service.options.end());
-  // Both by descriptor: the directory of the image may be closed to the user, and libfuse takes a mounted /dev/fuse as /dev/fd/N.
+  // Both by descriptor: the directory of the image may be closed to the user, and libfuse takes a mounted /dev/fuse as
+  // /dev/fd/N.
   options.arguments.push_back("/proc/self/fd/" + std::to_string(kImageNumber));
   options.arguments.push_back("/dev/fd/" + std::to_string(kFuseNumber));
   options.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C"};
@@ -178,8 +186,10 @@ Result<void> wait_until_served(Child& server, const std::string& mountpoint, int
     TRY_ASSIGN(const auto answer, probe.wait_for(kPollInterval));
     if (answer && answer->success()) return {};
     TRY_ASSIGN(const auto ended, server.wait_for(std::chrono::milliseconds(answer ? 1000 : 0)));
-    if (ended) reason = "it " + ended->text();
-    else if (answer) reason = "the mount cannot be read";
+    if (ended)
+      reason = "it " + ended->text();
+    else if (answer)
+      reason = "the mount cannot be read";
     if (ended || answer) break;
   }
   const std::string said = server_messages(messages_fd);
@@ -202,7 +212,8 @@ Result<Child> serve_image(int image_fd, const std::string& mountpoint, uid_t uid
   TRY_ASSIGN(Service service, choose_service(info, target.get(), mountpoint, uid, gid, log));
   ScopeExit undo([&mountpoint] { (void)unmount(mountpoint, true); });
   TRY_ASSIGN(Child server, start_server(service, image_fd, messages.get()));
-  // Only the server may hold the device now: when it dies, the kernel ends every request with an error instead of waiting.
+  // Only the server may hold the device now: when it dies, the kernel ends every request with an error instead of
+  // waiting.
   service.mount.device.reset();
   TRY(wait_until_served(server, mountpoint, messages.get()));
   log.debug("image served by " + service.program);

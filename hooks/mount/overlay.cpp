@@ -1,12 +1,12 @@
 #include "hooks/mount/overlay.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
 #include <optional>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
 #include "common/sys/file.hpp"
@@ -85,12 +85,14 @@ Result<void> use_overlay(int root) {
   if (renameat(root, "added", root, "removed") != 0) return fail_errno(errno, "rename onto a removed file");
   TRY_ASSIGN(const UniqueFd changed, open_file_at(root, "changed", O_RDONLY));
   TRY_ASSIGN(const std::string text, read_all(changed.get(), 16));
-  if (text != "new") return fail(ErrorKind::unsupported, "change a file of the lower layer: it reads \"" + text + "\" afterwards");
+  if (text != "new")
+    return fail(ErrorKind::unsupported, "change a file of the lower layer: it reads \"" + text + "\" afterwards");
   return {};
 }
 
 Result<void> make_probe_layers(const std::string& base) {
-  for (const char* name : {"/lower", "/lower/directory", "/upper", "/work", "/root"}) TRY(make_directories(base + name, 0700));
+  for (const char* name : {"/lower", "/lower/directory", "/upper", "/work", "/root"})
+    TRY(make_directories(base + name, 0700));
   TRY_ASSIGN(const UniqueFd lower, open_file(base + "/lower", O_RDONLY | O_DIRECTORY));
   TRY(write_text(lower.get(), "changed", "old", O_CREAT));
   return write_text(lower.get(), "removed", "old", O_CREAT);
@@ -118,7 +120,8 @@ Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const Mou
   TRY_ASSIGN(const UniqueFd work, open_file(layers.work, O_PATH | O_DIRECTORY));
   // By descriptor: the option string gives ',' and ':' a meaning and is limited to 255 bytes per option.
   const auto by_fd = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
-  const MountParameters directories = {{"lowerdir", by_fd(lower)}, {"upperdir", by_fd(upper)}, {"workdir", by_fd(work)}};
+  const MountParameters directories = {
+      {"lowerdir", by_fd(lower)}, {"upperdir", by_fd(upper)}, {"workdir", by_fd(work)}};
   std::optional<Error> first;
   for (const MountParameters& extra : attempts(layers.ephemeral)) {
     MountParameters parameters = directories;

@@ -1,4 +1,5 @@
-// How does a read-only image become writable? An overlay in the user's namespace, where the upper file system can hold one.
+// How does a read-only image become writable? An overlay in the user's namespace, where the upper file system can hold
+// one.
 #pragma once
 
 #include <string>
@@ -12,17 +13,18 @@ namespace situla {
 /// Directories by path; the paths may hold any character, they do not end up in an option string.
 struct OverlayLayers {
   std::string lower;
-  std::string upper;       ///< on tmpfs, ext4, xfs, btrfs, ...; not NFS, Lustre, FUSE
-  std::string work;        ///< empty, on the same file system as upper
-  bool ephemeral = false;  ///< upper is thrown away afterwards: nothing is ever synced to disk ("volatile", where the kernel has it)
+  std::string upper;  ///< on tmpfs, ext4, xfs, btrfs, ...; not NFS, Lustre, FUSE
+  std::string work;   ///< empty, on the same file system as upper
+  bool ephemeral =
+      false;  ///< upper is thrown away afterwards: nothing is ever synced to disk ("volatile", where the kernel has it)
 };
 
-/// Mounts on the directory behind target_fd. In a user namespace (Linux >= 5.11). ErrorKind::unsupported when upper's file
-/// system, or the kernel, cannot do it: the caller extracts instead.
+/// Mounts on the directory behind target_fd. In a user namespace (Linux >= 5.11). ErrorKind::unsupported when upper's
+/// file system, or the kernel, cannot do it: the caller extracts instead.
 Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const MountFlags& flags, LogSink& log);
 
-/// Whether a directory can hold the upper layer, found out by using one in a namespace of its own: files are changed, removed
-/// and replaced. The error says why not. For a single-threaded process; leaves nothing in the directory.
+/// Whether a directory can hold the upper layer, found out by using one in a namespace of its own: files are changed,
+/// removed and replaced. The error says why not. For a single-threaded process; leaves nothing in the directory.
 Result<void> overlay_upper_works(const std::string& directory);
 
 }  // namespace situla

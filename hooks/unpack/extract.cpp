@@ -1,14 +1,14 @@
 #include "hooks/unpack/extract.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
-#include <unistd.h>
-
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/root_dir.hpp"
@@ -21,7 +21,9 @@ namespace {
 constexpr int kMaxDepth = 400;
 constexpr int kMaxLinks = 40;
 
-timespec seconds(uint32_t time) { return {static_cast<time_t>(time), 0}; }
+timespec seconds(uint32_t time) {
+  return {static_cast<time_t>(time), 0};
+}
 
 class Extractor {
  public:
@@ -44,7 +46,8 @@ class Extractor {
 
   /// Said once per reason; the first path is the example.
   void note(const std::string& what, const std::string& path) {
-    if (options_.log != nullptr && noted_.insert(what).second) options_.log->info(what + ", for example " + printable(path));
+    if (options_.log != nullptr && noted_.insert(what).second)
+      options_.log->info(what + ", for example " + printable(path));
   }
 
   [[nodiscard]] uint32_t permissions(uint32_t mode) const { return options_.keep_set_id ? mode : mode & 01777U; }
@@ -54,14 +57,16 @@ class Extractor {
     if (!seen_directories_.insert(node.number).second)
       return fail(ErrorKind::corrupt, "extract " + printable(path) + ": a directory with two names");
     if (depth > kMaxDepth)
-      return fail(ErrorKind::corrupt, "extract " + printable(path) + ": directories nested deeper than " + std::to_string(kMaxDepth));
+      return fail(ErrorKind::corrupt,
+                  "extract " + printable(path) + ": directories nested deeper than " + std::to_string(kMaxDepth));
     auto entries = reader_.list(node);
     if (!entries) return fail(std::move(entries).error().with_context("extract " + printable(path) + "/"));
     for (const ImageEntry& entry : *entries) {
       const std::string child = path.empty() ? entry.name : path + "/" + entry.name;
       auto done = create(fd, entry.name, child, entry.node, depth);
       if (!done && done.error().errnum() == EEXIST)
-        return fail(ErrorKind::corrupt, "extract " + printable(child) + ": the name appears twice, or the target was not empty");
+        return fail(ErrorKind::corrupt,
+                    "extract " + printable(child) + ": the name appears twice, or the target was not empty");
       TRY(done);
     }
     return {};
@@ -77,13 +82,24 @@ class Extractor {
       }
     }
     switch (node.kind) {
-      case NodeKind::directory: return directory(parent, name, path, node, depth);
-      case NodeKind::file: TRY_CONTEXT(what, file(parent, name, path, node)); break;
-      case NodeKind::link: TRY_CONTEXT(what, symbolic_link(parent, name, node)); break;
-      case NodeKind::fifo: TRY_CONTEXT(what, fifo(parent, name, node)); break;
-      case NodeKind::socket: note("sockets are left out", path); return {};
+      case NodeKind::directory:
+        return directory(parent, name, path, node, depth);
+      case NodeKind::file:
+        TRY_CONTEXT(what, file(parent, name, path, node));
+        break;
+      case NodeKind::link:
+        TRY_CONTEXT(what, symbolic_link(parent, name, node));
+        break;
+      case NodeKind::fifo:
+        TRY_CONTEXT(what, fifo(parent, name, node));
+        break;
+      case NodeKind::socket:
+        note("sockets are left out", path);
+        return {};
       case NodeKind::block_device:
-      case NodeKind::character_device: note("device nodes are left out", path); return {};
+      case NodeKind::character_device:
+        note("device nodes are left out", path);
+        return {};
     }
     if (node.links > 1) linked_.emplace(node.number, path);
     return {};
@@ -94,11 +110,13 @@ class Extractor {
     TRY_ASSIGN(const UniqueFd from,
                root_.open_at(slash == std::string::npos ? "." : existing.substr(0, slash), O_PATH | O_DIRECTORY));
     const std::string base = slash == std::string::npos ? existing : existing.substr(slash + 1);
-    if (linkat(from.get(), base.c_str(), parent, name.c_str(), 0) != 0) return fail_errno(errno, "link to " + printable(existing));
+    if (linkat(from.get(), base.c_str(), parent, name.c_str(), 0) != 0)
+      return fail_errno(errno, "link to " + printable(existing));
     return {};
   }
 
-  Result<void> directory(int parent, const std::string& name, const std::string& path, const ImageNode& node, int depth) {
+  Result<void> directory(int parent, const std::string& name, const std::string& path, const ImageNode& node,
+                         int depth) {
     const std::string what = "extract " + printable(path);
     if (mkdirat(parent, name.c_str(), 0700) != 0) return fail_errno(errno, what);
     const UniqueFd fd(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -127,7 +145,8 @@ class Extractor {
     };
     TRY(reader_.read(node, write_block));
     // A hole at the end, or nothing but holes. A size beyond what a file can have is EFBIG or EINVAL here.
-    if (end != node.size && ftruncate(fd.get(), static_cast<off_t>(node.size)) != 0) return fail_errno(errno, "set size");
+    if (end != node.size && ftruncate(fd.get(), static_cast<off_t>(node.size)) != 0)
+      return fail_errno(errno, "set size");
     TRY(attributes(fd.get(), path, node));
     return finish(fd.get(), node);
   }
@@ -161,8 +180,9 @@ class Extractor {
       if (wanted && fsetxattr(fd, key.c_str(), value.data(), value.size(), 0) == 0) continue;
       const int errnum = wanted ? errno : EPERM;
       if (errnum == ENOSPC || errnum == EDQUOT) return fail_errno(errnum, "set attribute " + printable(key));
-      note("attributes like " + printable(key) + " cannot be kept here (" +
-               Error::from_errno(errnum, "set").message() + ")", path);
+      note("attributes like " + printable(key) + " cannot be kept here (" + Error::from_errno(errnum, "set").message() +
+               ")",
+           path);
     }
     return {};
   }
@@ -211,7 +231,8 @@ Result<ImageNode> find_in_image(SquashfsReader& reader, const std::string& path)
     }
     if (stack.back().kind != NodeKind::directory) return fail_errno(ENOTDIR, "open " + path + " in the image");
     TRY_ASSIGN(std::vector<ImageEntry> entries, reader.list(stack.back()));
-    const auto found = std::find_if(entries.begin(), entries.end(), [&](const ImageEntry& entry) { return entry.name == name; });
+    const auto found =
+        std::find_if(entries.begin(), entries.end(), [&](const ImageEntry& entry) { return entry.name == name; });
     if (found == entries.end()) return fail_errno(ENOENT, "open " + path + " in the image");
     if (found->node.kind != NodeKind::link) {
       stack.push_back(std::move(found->node));

@@ -50,7 +50,8 @@ class Decoder {
   }
 
   void match(size_t distance, size_t count, unsigned state) {
-    if (!ok_ || distance > static_cast<size_t>(output_ - begin_) || count > static_cast<size_t>(output_end_ - output_)) {
+    if (!ok_ || distance > static_cast<size_t>(output_ - begin_) ||
+        count > static_cast<size_t>(output_end_ - output_)) {
       ok_ = false;
       return;
     }

@@ -7,8 +7,8 @@
 
 namespace situla {
 
-/// Decodes one LZO1X stream (version 0) into at most `capacity` bytes; the size it had, nullopt when the stream is damaged or does
-/// not fit. Format: kernel documentation, staging/lzo.rst.
+/// Decodes one LZO1X stream (version 0) into at most `capacity` bytes; the size it had, nullopt when the stream is
+/// damaged or does not fit. Format: kernel documentation, staging/lzo.rst.
 std::optional<size_t> lzo_decode(const uint8_t* input, size_t size, uint8_t* output, size_t capacity);
 
 }  // namespace situla

@@ -1,5 +1,12 @@
 #include "hooks/unpack/squashfs_reader.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <sqfs/compressor.h>
 #include <sqfs/data_reader.h>
 #include <sqfs/dir.h>
@@ -11,12 +18,6 @@
 #include <sqfs/super.h>
 #include <sqfs/xattr.h>
 #include <sqfs/xattr_reader.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "common/base/text.hpp"
 #include "hooks/unpack/lzo.hpp"
@@ -43,18 +44,29 @@ using Memory = std::unique_ptr<T, Free>;
 tl::unexpected<Error> library_error(int code, const std::string& what) {
   const auto corrupt = [&](const char* reason) { return fail(ErrorKind::corrupt, what + ": " + reason); };
   switch (code) {
-    case SQFS_ERROR_ALLOC: return fail_errno(ENOMEM, what);
-    case SQFS_ERROR_IO: return fail_errno(errno != 0 ? errno : EIO, what);
-    case SQFS_ERROR_COMPRESSOR: return corrupt("compressed data are damaged");
-    case SQFS_ERROR_UNSUPPORTED: return fail(ErrorKind::unsupported, what + ": uses a feature that this build lacks");
+    case SQFS_ERROR_ALLOC:
+      return fail_errno(ENOMEM, what);
+    case SQFS_ERROR_IO:
+      return fail_errno(errno != 0 ? errno : EIO, what);
+    case SQFS_ERROR_COMPRESSOR:
+      return corrupt("compressed data are damaged");
+    case SQFS_ERROR_UNSUPPORTED:
+      return fail(ErrorKind::unsupported, what + ": uses a feature that this build lacks");
     case SQFS_ERROR_OVERFLOW:
-    case SQFS_ERROR_OUT_OF_BOUNDS: return corrupt("points outside of the image; is the file truncated?");
-    case SFQS_ERROR_SUPER_MAGIC: return corrupt("not a squashfs file");
-    case SFQS_ERROR_SUPER_VERSION: return corrupt("not squashfs version 4.0");
-    case SQFS_ERROR_SUPER_BLOCK_SIZE: return corrupt("impossible block size");
-    case SQFS_ERROR_NOT_DIR: return fail_errno(ENOTDIR, what);
-    case SQFS_ERROR_NO_ENTRY: return fail_errno(ENOENT, what);
-    default: return corrupt("the image is damaged");
+    case SQFS_ERROR_OUT_OF_BOUNDS:
+      return corrupt("points outside of the image; is the file truncated?");
+    case SFQS_ERROR_SUPER_MAGIC:
+      return corrupt("not a squashfs file");
+    case SFQS_ERROR_SUPER_VERSION:
+      return corrupt("not squashfs version 4.0");
+    case SQFS_ERROR_SUPER_BLOCK_SIZE:
+      return corrupt("impossible block size");
+    case SQFS_ERROR_NOT_DIR:
+      return fail_errno(ENOTDIR, what);
+    case SQFS_ERROR_NO_ENTRY:
+      return fail_errno(ENOENT, what);
+    default:
+      return corrupt("the image is damaged");
   }
 }
 
@@ -81,9 +93,15 @@ int read_at(sqfs_file_t* file, sqfs_u64 offset, void* buffer, size_t size) {
   return 0;
 }
 
-int refuse_write(sqfs_file_t*, sqfs_u64, const void*, size_t) { return SQFS_ERROR_IO; }
-int refuse_truncate(sqfs_file_t*, sqfs_u64) { return SQFS_ERROR_IO; }
-sqfs_u64 get_size(const sqfs_file_t* file) { return reinterpret_cast<const ImageFile*>(file)->size; }
+int refuse_write(sqfs_file_t*, sqfs_u64, const void*, size_t) {
+  return SQFS_ERROR_IO;
+}
+int refuse_truncate(sqfs_file_t*, sqfs_u64) {
+  return SQFS_ERROR_IO;
+}
+sqfs_u64 get_size(const sqfs_file_t* file) {
+  return reinterpret_cast<const ImageFile*>(file)->size;
+}
 
 /// The library's interface for a compressor, over our decoder. It has no state, so one object's functions serve all.
 struct LzoDecompressor {
@@ -91,7 +109,9 @@ struct LzoDecompressor {
   uint32_t block_size = 0;
 };
 
-void destroy_lzo(sqfs_object_t* object) { delete reinterpret_cast<LzoDecompressor*>(object); }
+void destroy_lzo(sqfs_object_t* object) {
+  delete reinterpret_cast<LzoDecompressor*>(object);
+}
 sqfs_object_t* copy_lzo(const sqfs_object_t* object) {
   return reinterpret_cast<sqfs_object_t*>(new LzoDecompressor(*reinterpret_cast<const LzoDecompressor*>(object)));
 }
@@ -101,7 +121,9 @@ void lzo_configuration(const sqfs_compressor_t* compressor, sqfs_compressor_conf
   config->flags = SQFS_COMP_FLAG_UNCOMPRESS;
   config->block_size = reinterpret_cast<const LzoDecompressor*>(compressor)->block_size;
 }
-int no_options(sqfs_compressor_t*, sqfs_file_t*) { return 0; }  // variant and level matter to the writer only
+int no_options(sqfs_compressor_t*, sqfs_file_t*) {
+  return 0;
+}  // variant and level matter to the writer only
 sqfs_s32 lzo_block(sqfs_compressor_t*, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out, sqfs_u32 capacity) {
   const auto decoded = lzo_decode(in, size, out, capacity);
   return decoded ? static_cast<sqfs_s32>(*decoded) : SQFS_ERROR_COMPRESSOR;
@@ -125,32 +147,46 @@ const sqfs_inode_generic_t* inode_of(const ImageNode& node) {
 
 uint32_t link_count(const sqfs_inode_generic_t& inode) {
   switch (inode.base.type) {
-    case SQFS_INODE_EXT_FILE: return inode.data.file_ext.nlink;
-    case SQFS_INODE_SLINK: return inode.data.slink.nlink;
-    case SQFS_INODE_EXT_SLINK: return inode.data.slink_ext.nlink;
-    case SQFS_INODE_FIFO: return inode.data.ipc.nlink;
-    case SQFS_INODE_EXT_FIFO: return inode.data.ipc_ext.nlink;
-    default: return 1;
+    case SQFS_INODE_EXT_FILE:
+      return inode.data.file_ext.nlink;
+    case SQFS_INODE_SLINK:
+      return inode.data.slink.nlink;
+    case SQFS_INODE_EXT_SLINK:
+      return inode.data.slink_ext.nlink;
+    case SQFS_INODE_FIFO:
+      return inode.data.ipc.nlink;
+    case SQFS_INODE_EXT_FIFO:
+      return inode.data.ipc_ext.nlink;
+    default:
+      return 1;
   }
 }
 
 Result<NodeKind> kind_of(uint16_t type) {
   switch (type) {
     case SQFS_INODE_DIR:
-    case SQFS_INODE_EXT_DIR: return NodeKind::directory;
+    case SQFS_INODE_EXT_DIR:
+      return NodeKind::directory;
     case SQFS_INODE_FILE:
-    case SQFS_INODE_EXT_FILE: return NodeKind::file;
+    case SQFS_INODE_EXT_FILE:
+      return NodeKind::file;
     case SQFS_INODE_SLINK:
-    case SQFS_INODE_EXT_SLINK: return NodeKind::link;
+    case SQFS_INODE_EXT_SLINK:
+      return NodeKind::link;
     case SQFS_INODE_FIFO:
-    case SQFS_INODE_EXT_FIFO: return NodeKind::fifo;
+    case SQFS_INODE_EXT_FIFO:
+      return NodeKind::fifo;
     case SQFS_INODE_SOCKET:
-    case SQFS_INODE_EXT_SOCKET: return NodeKind::socket;
+    case SQFS_INODE_EXT_SOCKET:
+      return NodeKind::socket;
     case SQFS_INODE_BDEV:
-    case SQFS_INODE_EXT_BDEV: return NodeKind::block_device;
+    case SQFS_INODE_EXT_BDEV:
+      return NodeKind::block_device;
     case SQFS_INODE_CDEV:
-    case SQFS_INODE_EXT_CDEV: return NodeKind::character_device;
-    default: return fail(ErrorKind::corrupt, "read inode: unknown type " + std::to_string(type));
+    case SQFS_INODE_EXT_CDEV:
+      return NodeKind::character_device;
+    default:
+      return fail(ErrorKind::corrupt, "read inode: unknown type " + std::to_string(type));
   }
 }
 
@@ -173,7 +209,8 @@ Result<ImageNode> make_node(Memory<sqfs_inode_generic_t> inode) {
     if (size == 0 || node.target.find('\0') != std::string::npos)
       return fail(ErrorKind::corrupt, "read inode: a link with an impossible target");
   }
-  node.handle = std::shared_ptr<const void>(inode.release(), [](const void* memory) { sqfs_free(const_cast<void*>(memory)); });
+  node.handle =
+      std::shared_ptr<const void>(inode.release(), [](const void* memory) { sqfs_free(const_cast<void*>(memory)); });
   return node;
 }
 
@@ -250,7 +287,8 @@ Result<void> SquashfsReader::State::load_compressor() {
   sqfs_compressor_t* created = nullptr;
   if (code == 0) code = sqfs_compressor_create(&config, &created);
   if (code == SQFS_ERROR_UNSUPPORTED)
-    return fail(Error(ErrorKind::unsupported, "read image: compressed with " + info.compressor + ", which this build cannot read")
+    return fail(Error(ErrorKind::unsupported,
+                      "read image: compressed with " + info.compressor + ", which this build cannot read")
                     .with_hint("convert it: unsquashfs, then mksquashfs -comp zstd"));
   if (code != 0) return library_error(code, "read image");
   compressor.reset(created);
@@ -295,7 +333,9 @@ Result<SquashfsReader> SquashfsReader::open(int image_fd) {
   return SquashfsReader(std::move(state));
 }
 
-const ImageInfo& SquashfsReader::info() const { return state_->info; }
+const ImageInfo& SquashfsReader::info() const {
+  return state_->info;
+}
 
 Result<ImageNode> SquashfsReader::root() {
   sqfs_inode_generic_t* inode = nullptr;
@@ -362,7 +402,8 @@ Result<void> SquashfsReader::read(const ImageNode& file,
 Result<std::vector<ImageAttribute>> SquashfsReader::attributes(const ImageNode& node) {
   std::vector<ImageAttribute> result;
   uint32_t index = kNoXattr;
-  if (!state_->attributes || sqfs_inode_get_xattr_index(inode_of(node), &index) != 0 || index == kNoXattr) return result;
+  if (!state_->attributes || sqfs_inode_get_xattr_index(inode_of(node), &index) != 0 || index == kNoXattr)
+    return result;
   sqfs_xattr_reader_t* reader = state_->attributes.get();
   sqfs_xattr_id_t description{};
   int code = sqfs_xattr_reader_get_desc(reader, index, &description);

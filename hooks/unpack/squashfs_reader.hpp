@@ -1,4 +1,5 @@
-// What is in a squashfs file? Entries, data and attributes, checked as they are read. The only user of libsquashfs for reading.
+// What is in a squashfs file? Entries, data and attributes, checked as they are read. The only user of libsquashfs for
+// reading.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct ImageNode {
   uint32_t modification_time = 0;  ///< seconds since 1970
   uint32_t number = 0;             ///< the same number is the same file (hard links)
   uint32_t links = 1;
-  uint64_t size = 0;               ///< bytes, regular files
-  std::string target;              ///< links
+  uint64_t size = 0;                   ///< bytes, regular files
+  std::string target;                  ///< links
   std::shared_ptr<const void> handle;  ///< the library's inode
 };
 

@@ -1,15 +1,16 @@
-// How does a test do something as an ordinary user, or in namespaces, without becoming unfit for the next test? In a child.
+// How does a test do something as an ordinary user, or in namespaces, without becoming unfit for the next test? In a
+// child.
 #pragma once
-
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/result.hpp"
 #include "common/sys/identity.hpp"
@@ -24,8 +25,12 @@ namespace situla::test {
 constexpr uid_t kTestUid = 64901;
 constexpr gid_t kTestGid = 64902;
 
-inline uid_t test_uid() { return geteuid() == 0 ? kTestUid : geteuid(); }
-inline gid_t test_gid() { return geteuid() == 0 ? kTestGid : getegid(); }
+inline uid_t test_uid() {
+  return geteuid() == 0 ? kTestUid : geteuid();
+}
+inline gid_t test_gid() {
+  return geteuid() == 0 ? kTestGid : getegid();
+}
 
 /// Makes a directory the test user's own.
 inline void give_to_user(const std::string& path) {
@@ -34,8 +39,8 @@ inline void give_to_user(const std::string& path) {
 
 using Body = std::function<Result<void>()>;
 
-/// Runs the body in a forked child; "" when it succeeded, else what went wrong. An error that begins with "SKIP: " is printed
-/// as such and counts as success.
+/// Runs the body in a forked child; "" when it succeeded, else what went wrong. An error that begins with "SKIP: " is
+/// printed as such and counts as success.
 inline std::string in_child(const Body& body) {
   auto sockets = socket_pair();
   if (!sockets) return sockets.error().text();
@@ -65,7 +70,8 @@ inline std::string in_child(const Body& body) {
   return (*packet)->bytes;
 }
 
-/// Where no udev runs, /dev/fuse is root's alone. Gives this process's mount namespace one that is everybody's, as on a node.
+/// Where no udev runs, /dev/fuse is root's alone. Gives this process's mount namespace one that is everybody's, as on a
+/// node.
 inline Result<void> open_fuse_to_all() {
   struct stat status {};
   if (stat("/dev/fuse", &status) != 0 || (status.st_mode & 0006) == 0006) return {};
@@ -111,9 +117,9 @@ inline std::string in_user_namespace(const Body& body, bool as_root = false) {
 }  // namespace situla::test
 
 /// In a body: a condition that must hold.
-#define EXPECT(condition)                                                                                               \
-  do {                                                                                                                  \
-    if (!(condition))                                                                                                   \
-      return ::situla::fail(::situla::ErrorKind::failure,                                                               \
-                            std::string(__FILE__) + ":" + std::to_string(__LINE__) + ": expected " + #condition);       \
+#define EXPECT(condition)                                                                                         \
+  do {                                                                                                            \
+    if (!(condition))                                                                                             \
+      return ::situla::fail(::situla::ErrorKind::failure,                                                         \
+                            std::string(__FILE__) + ":" + std::to_string(__LINE__) + ": expected " + #condition); \
   } while (false)

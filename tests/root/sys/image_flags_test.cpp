@@ -1,5 +1,9 @@
-// DESIGN.md 3 step 4: an image that root attached before the user namespace existed keeps ro, nosuid and nodev whatever the user
-// tries. The same attempts succeed on an image that the user attached, so a pass here means something.
+// DESIGN.md 3 step 4: an image that root attached before the user namespace existed keeps ro, nosuid and nodev whatever
+// the user tries. The same attempts succeed on an image that the user attached, so a pass here means something.
+#include <cstdlib>
+#include <set>
+#include <thread>
+
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <signal.h>
@@ -7,10 +11,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#include <cstdlib>
-#include <set>
-#include <thread>
 
 #include <catch2/catch.hpp>
 
@@ -30,7 +30,9 @@ namespace {
 
 constexpr MountFlags kImageFlags{.read_only = true, .no_suid = true, .no_dev = true};
 
-bool have_loop_devices() { return access("/dev/loop-control", R_OK | W_OK) == 0; }
+bool have_loop_devices() {
+  return access("/dev/loop-control", R_OK | W_OK) == 0;
+}
 
 /// An image with a device node and a set-id program, as no importer would write it.
 std::string make_image(const test::TempDir& dir) {
@@ -104,7 +106,8 @@ const Attempt kAttempts[] = {
      }},
     {"remount read-write",
      [](const std::string& mounted, const std::string&) {
-       return kernel::mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_NODEV | MS_NOSUID, nullptr) == 0;
+       return kernel::mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_NODEV | MS_NOSUID, nullptr) ==
+              0;
      }},
     {"mount_setattr",
      [](const std::string& mounted, const std::string&) { return clear_attributes(AT_FDCWD, mounted.c_str(), 0); }},
@@ -129,7 +132,8 @@ const Attempt kAttempts[] = {
        const UniqueFd tree(kernel::open_tree(AT_FDCWD, mounted.c_str(), unsigned{OPEN_TREE_CLONE}));
        return tree && clear_attributes(tree.get(), "", AT_EMPTY_PATH);
      }},
-    {"unmount", [](const std::string& mounted, const std::string&) { return kernel::umount2(mounted.c_str(), 0) == 0; }},
+    {"unmount",
+     [](const std::string& mounted, const std::string&) { return kernel::umount2(mounted.c_str(), 0) == 0; }},
     {"detach", [](const std::string& mounted, const std::string&) { return kernel::umount2(mounted.c_str(), 2) == 0; }},
     {"move away",
      [](const std::string& mounted, const std::string& elsewhere) {
@@ -143,7 +147,8 @@ const Attempt kAttempts[] = {
      }},
 };
 
-/// Names of the attempts that gained something. Each in a process and a mount namespace of its own, as a user would try again.
+/// Names of the attempts that gained something. Each in a process and a mount namespace of its own, as a user would try
+/// again.
 Result<std::string> successes(const std::string& mounted, const std::string& elsewhere) {
   std::string names;
   for (const Attempt& attempt : kAttempts) {
@@ -153,7 +158,8 @@ Result<std::string> successes(const std::string& mounted, const std::string& els
       _exit(attempt.gains(mounted, elsewhere) ? 1 : 0);
     }
     TRY_ASSIGN(const ExitStatus status, child.wait());
-    if (status.signal != 0 || status.code == 2) return fail(ErrorKind::failure, std::string("attempt could not be made: ") + attempt.name);
+    if (status.signal != 0 || status.code == 2)
+      return fail(ErrorKind::failure, std::string("attempt could not be made: ") + attempt.name);
     if (status.code == 1) names += std::string(names.empty() ? "" : "; ") + attempt.name;
   }
   return names;
@@ -263,7 +269,8 @@ TEST_CASE("An id-mapped image belongs to the user, who makes it writable in a na
     TRY(enter_namespaces());
     NullLog log;
     TRY_ASSIGN(const UniqueFd root, open_file(place + "/root", O_PATH | O_DIRECTORY));
-    TRY(mount_overlay({place + "/lower", place + "/upper", place + "/work", true}, root.get(), {.no_suid = true, .no_dev = true}, log));
+    TRY(mount_overlay({place + "/lower", place + "/upper", place + "/work", true}, root.get(),
+                      {.no_suid = true, .no_dev = true}, log));
     TRY_ASSIGN(const UniqueFd text, open_file(place + "/root/text", O_RDWR | O_APPEND));
     TRY(write_all(text.get(), " world"));
     TRY_ASSIGN(const std::string content, read_file(place + "/root/text"));

@@ -1,10 +1,11 @@
+#include "common/sys/file.hpp"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 
-#include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/process.hpp"
 #include "tests/support/temp_dir.hpp"

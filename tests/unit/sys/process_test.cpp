@@ -1,15 +1,16 @@
+#include "common/sys/process.hpp"
+
+#include <thread>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -1,14 +1,15 @@
+#include "common/sys/socket.hpp"
+
+#include <thread>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/socket.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;

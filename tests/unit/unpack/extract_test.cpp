@@ -1,15 +1,16 @@
 // Judged by unsquashfs: the same image must become the same tree.
+#include "hooks/unpack/extract.hpp"
+
+#include <cstdlib>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "hooks/unpack/extract.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -34,30 +35,39 @@ std::string output(const std::string& command) {
 
 /// A tree with everything that a file system can hold, except devices.
 void make_tree(const std::string& root) {
-  shell("mkdir -p '" + root + "'/a/b/c '" + root + "'/closed/in '" + root + "/name with blanks' '" + root + "/ünïcödé ☃'");
-  shell("cd '" + root + "' && head -c 10000000 /dev/urandom >big && head -c 131072 /dev/zero >zeros && : >empty && "
+  shell("mkdir -p '" + root + "'/a/b/c '" + root + "'/closed/in '" + root + "/name with blanks' '" + root +
+        "/ünïcödé ☃'");
+  shell("cd '" + root +
+        "' && head -c 10000000 /dev/urandom >big && head -c 131072 /dev/zero >zeros && : >empty && "
         "echo tail >small && head -c 131073 /dev/urandom >block-and-one && seq 200000 >text && "
         "truncate -s 3000000 sparse && echo middle | dd of=sparse bs=1 seek=1500000 conv=notrunc 2>/dev/null && "
-        "truncate -s 5000000 hole && ln text a/hard1 && ln text a/b/hard2 && ln -s ../../small a/b/up && ln -s /etc/passwd absolute && "
+        "truncate -s 5000000 hole && ln text a/hard1 && ln text a/b/hard2 && ln -s ../../small a/b/up && ln -s "
+        "/etc/passwd absolute && "
         "ln -s nowhere dangling && ln -s loop loop && mkfifo fifo && echo x >a/b/c/$(printf 'n%.0s' $(seq 200)) && "
         "ln -s small symlink && ln -P symlink hard-symlink && echo secret >closed/in/file && "
         "cp small setuid && chmod 4755 setuid && chmod 1777 a/b && chmod 0400 small && "
         "touch -d '1999-12-31 23:59:59' empty a/b && touch -h -d '2001-01-01' absolute");
-  shell("setfattr -n user.note -v value '" + root + "/big' 2>/dev/null; setfattr -n user.dir -v '' '" + root + "/a' 2>/dev/null; true");
+  shell("setfattr -n user.note -v value '" + root + "/big' 2>/dev/null; setfattr -n user.dir -v '' '" + root +
+        "/a' 2>/dev/null; true");
   shell("chmod 0555 '" + root + "/closed/in'; chmod 0000 '" + root + "/closed'");
 }
 
 /// Names, kinds, modes, link groups' sizes, times, targets, hashes; without owners and set-id bits.
 std::string listing(const std::string& root) {
   shell("chmod 0700 '" + root + "/closed'");
-  std::string text = output("cd '" + root + "' && find . -mindepth 1 ! -type d -printf '%P %y %m %n %s %T@ %l\\n' | sed 's/ f 4755 / f 755 /' | LC_ALL=C sort; "
-                            "find . -mindepth 1 -type d ! -name closed -printf '%P %m %T@\\n' | LC_ALL=C sort; find . -type f -exec sha256sum {} + | LC_ALL=C sort; "
+  std::string text = output("cd '" + root +
+                            "' && find . -mindepth 1 ! -type d -printf '%P %y %m %n %s %T@ %l\\n' | sed 's/ f 4755 / f "
+                            "755 /' | LC_ALL=C sort; "
+                            "find . -mindepth 1 -type d ! -name closed -printf '%P %m %T@\\n' | LC_ALL=C sort; find . "
+                            "-type f -exec sha256sum {} + | LC_ALL=C sort; "
                             "find . -exec getfattr -h -d -m user. {} + 2>/dev/null | LC_ALL=C sort");
   shell("chmod 0000 '" + root + "/closed'");
   return text;
 }
 
-void open_up(const std::string& root) { shell("chmod -R u+rwX '" + root + "'"); }
+void open_up(const std::string& root) {
+  shell("chmod -R u+rwX '" + root + "'");
+}
 
 Result<void> extract(const std::string& image, const std::string& target, LogSink* log = nullptr) {
   TRY_ASSIGN(const UniqueFd fd, open_file(image, O_RDONLY));
@@ -76,11 +86,13 @@ mode_t mode_of(const std::string& path) {
 TEST_CASE("An extracted image is the tree that unsquashfs makes of it, with every compressor") {
   const test::TempDir dir;
   make_tree(dir / "tree");
-  for (const std::string options : {"-comp gzip", "-comp zstd -b 1M", "-comp lz4 -b 4096", "-comp lzo", "-comp lzo -Xalgorithm lzo1x_1 -b 1M", "-comp xz", "-noI -noD -noF -noX -no-fragments", "-all-root -comp zstd"}) {
+  for (const std::string options :
+       {"-comp gzip", "-comp zstd -b 1M", "-comp lz4 -b 4096", "-comp lzo", "-comp lzo -Xalgorithm lzo1x_1 -b 1M",
+        "-comp xz", "-noI -noD -noF -noX -no-fragments", "-all-root -comp zstd"}) {
     CAPTURE(options);
     const std::string image = dir / "image.sqsh";
-    shell("chmod 0700 " + (dir / "tree/closed") + "; mksquashfs " + (dir / "tree") + " " + image + " -noappend -quiet -no-progress " + options +
-          " >/dev/null; chmod 0000 " + (dir / "tree/closed"));
+    shell("chmod 0700 " + (dir / "tree/closed") + "; mksquashfs " + (dir / "tree") + " " + image +
+          " -noappend -quiet -no-progress " + options + " >/dev/null; chmod 0000 " + (dir / "tree/closed"));
     shell("unsquashfs -no-progress -quiet -d " + (dir / "judge") + " " + image + " >/dev/null 2>&1");
     REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
     const auto done = extract(image, dir / "ours");
@@ -101,9 +113,11 @@ TEST_CASE("An extracted image is the tree that unsquashfs makes of it, with ever
 }
 
 TEST_CASE("Devices and sockets are left out with a note, everything else is there") {
-  if (geteuid() != 0) return;  // only root can make such an image; unprivileged runs see the same code in the hostile suite
+  if (geteuid() != 0)
+    return;  // only root can make such an image; unprivileged runs see the same code in the hostile suite
   const test::TempDir dir;
-  shell("mkdir " + (dir / "tree") + " && cd " + (dir / "tree") + " && mknod null c 1 3 && mknod disk b 7 0 && echo x >file");
+  shell("mkdir " + (dir / "tree") + " && cd " + (dir / "tree") +
+        " && mknod null c 1 3 && mknod disk b 7 0 && echo x >file");
   shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress >/dev/null");
   REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
   test::MemoryLog log;
@@ -131,10 +145,12 @@ TEST_CASE("Set-id bits are kept only when asked for") {
 
 TEST_CASE("An image says what it is, and shows single files through its links") {
   const test::TempDir dir;
-  shell("mkdir -p " + (dir / "tree/etc/rc.d") + " && cd " + (dir / "tree/etc") +
-        " && echo '# provenance' >rc.d/rc && ln -s rc.d/rc rc && ln -s /etc/../../etc/rc absolute && ln -s loop loop && "
-        "seq 100000 >big && truncate -s 100000 hole && echo end >>hole");
-  shell("SOURCE_DATE_EPOCH=1234567890 mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -comp zstd -b 256K -all-root >/dev/null");
+  shell(
+      "mkdir -p " + (dir / "tree/etc/rc.d") + " && cd " + (dir / "tree/etc") +
+      " && echo '# provenance' >rc.d/rc && ln -s rc.d/rc rc && ln -s /etc/../../etc/rc absolute && ln -s loop loop && "
+      "seq 100000 >big && truncate -s 100000 hole && echo end >>hole");
+  shell("SOURCE_DATE_EPOCH=1234567890 mksquashfs " + (dir / "tree") + " " + (dir / "image") +
+        " -quiet -no-progress -comp zstd -b 256K -all-root >/dev/null");
   auto image = open_file(dir / "image", O_RDONLY);
   REQUIRE(image);
   const auto info = read_image_info(image->get());
@@ -151,7 +167,8 @@ TEST_CASE("An image says what it is, and shows single files through its links") 
   CHECK(*read_image_file(image->get(), "etc/big", 1 << 20) == test::slurp(dir / "tree/etc/big"));
   CHECK(*read_image_file(image->get(), "etc/hole", 1 << 20) == test::slurp(dir / "tree/etc/hole"));
   CHECK(read_image_file(image->get(), "etc/big", 1000).error().kind() == ErrorKind::corrupt);
-  CHECK(read_image_file(image->get(), "/etc/none").error().message() == "open /etc/none in the image: No such file or directory");
+  CHECK(read_image_file(image->get(), "/etc/none").error().message() ==
+        "open /etc/none in the image: No such file or directory");
   CHECK(read_image_file(image->get(), "/etc/rc/x").error().errnum() == ENOTDIR);
   CHECK(read_image_file(image->get(), "/etc/loop").error().errnum() == ELOOP);
   CHECK(read_image_file(image->get(), "/etc").error().kind() == ErrorKind::usage);
@@ -167,8 +184,9 @@ TEST_CASE("What is no image is said so") {
   CHECK(info(dir.write("text", std::string(5000, 'x'))) == "read superblock: not a squashfs file");
   CHECK(info(dir.write("empty", "")) == "read superblock: not a squashfs file");
   CHECK(info(dir.path()) == "read superblock: Is a directory");
-  shell("mkdir " + (dir / "tree") + " && head -c 300000 /dev/urandom >" + (dir / "tree/x") + " && mksquashfs " + (dir / "tree") + " " + (dir / "image") +
-        " -quiet -no-progress >/dev/null && head -c 200000 " + (dir / "image") + " >" + (dir / "short"));
+  shell("mkdir " + (dir / "tree") + " && head -c 300000 /dev/urandom >" + (dir / "tree/x") + " && mksquashfs " +
+        (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress >/dev/null && head -c 200000 " +
+        (dir / "image") + " >" + (dir / "short"));
   CHECK(info(dir / "image") == "good");
   CHECK(info(dir / "short").find("read superblock: the image is truncated: 200000 of ") == 0);
   // Superblock offset 20: the compressor.
@@ -179,7 +197,8 @@ TEST_CASE("What is no image is said so") {
 
 TEST_CASE("A full disk and a target in use are told apart") {
   const test::TempDir dir;
-  shell("mkdir " + (dir / "tree") + " && echo x >" + (dir / "tree/file") + " && mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress >/dev/null");
+  shell("mkdir " + (dir / "tree") + " && echo x >" + (dir / "tree/file") + " && mksquashfs " + (dir / "tree") + " " +
+        (dir / "image") + " -quiet -no-progress >/dev/null");
   dir.write("used/file", "mine");
   const auto refused = extract(dir / "image", dir / "used");
   REQUIRE_FALSE(refused);

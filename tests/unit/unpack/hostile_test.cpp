@@ -1,12 +1,12 @@
-// Images that nobody's mksquashfs would write. They are made from good ones whose tables are not compressed, so that names and
-// numbers can be changed in place. Each must be refused, and nothing may appear outside of the target.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+// Images that nobody's mksquashfs would write. They are made from good ones whose tables are not compressed, so that
+// names and numbers can be changed in place. Each must be refused, and nothing may appear outside of the target.
 #include <cstdlib>
 #include <cstring>
 #include <random>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 
@@ -17,9 +17,12 @@
 
 using namespace situla;
 
-// Impossible sizes make the library ask for impossible memory. malloc(3) answers that with NULL, and so shall the sanitizer's.
+// Impossible sizes make the library ask for impossible memory. malloc(3) answers that with NULL, and so shall the
+// sanitizer's.
 extern "C" const char* __asan_default_options() __attribute__((visibility("default")));
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }  // NOLINT
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}  // NOLINT
 
 namespace {
 
@@ -35,7 +38,8 @@ class Hostile {
   /// script makes the tree in its working directory.
   explicit Hostile(const std::string& script, const std::string& options = "-noI -noD -noF -noX -no-duplicates") {
     shell("mkdir " + (dir / "tree") + " && cd " + (dir / "tree") + " && " + script);
-    shell("cd " + dir.path() + " && mksquashfs tree image -quiet -no-progress -all-root " + options + " >/dev/null && mkdir cage outside");
+    shell("cd " + dir.path() + " && mksquashfs tree image -quiet -no-progress -all-root " + options +
+          " >/dev/null && mkdir cage outside");
     bytes = test::slurp(dir / "image");
   }
 
@@ -167,8 +171,9 @@ TEST_CASE("Sizes that do not fit the data are refused") {
 }
 
 TEST_CASE("Damaged images end in an error or in a tree, never in a crash or a hang") {
-  const std::string script = "mkdir -p a/b && seq 3000 >a/text && head -c 300000 /dev/urandom >a/b/random && ln a/text hard && "
-                             "ln -s a/text link && mkfifo fifo && setfattr -n user.x -v y a/text 2>/dev/null; touch a/b/c d";
+  const std::string script =
+      "mkdir -p a/b && seq 3000 >a/text && head -c 300000 /dev/urandom >a/b/random && ln a/text hard && "
+      "ln -s a/text link && mkfifo fifo && setfattr -n user.x -v y a/text 2>/dev/null; touch a/b/c d";
   for (const char* options : {"-noI -noD -noF -noX", "-comp zstd", "-comp gzip", "-comp lzo"}) {
     Hostile good(script, options);
     const std::string original = good.bytes;
@@ -182,7 +187,8 @@ TEST_CASE("Damaged images end in an error or in a tree, never in a crash or a ha
         for (int i = 0; i < 1 + round % 5; ++i) {
           const size_t window = random() % 3 == 0 ? 96 : 1500;
           const size_t from = window == 96 ? 0 : original.size() - std::min(original.size(), size_t{6000});
-          good.bytes[from + random() % std::min(window == 96 ? size_t{96} : size_t{6000}, original.size() - from)] = static_cast<char>(random());
+          good.bytes[from + random() % std::min(window == 96 ? size_t{96} : size_t{6000}, original.size() - from)] =
+              static_cast<char>(random());
         }
       }
       auto child = fork_child();

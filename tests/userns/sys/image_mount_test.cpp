@@ -1,17 +1,18 @@
 // Needs squashfuse and mksquashfs.
+#include "hooks/mount/image_mount.hpp"
+
+#include <cstdlib>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cstdlib>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/scope_exit.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
-#include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"
@@ -24,7 +25,9 @@ namespace {
 
 constexpr int64_t kFuse = 0x65735546;
 
-int shell(const std::string& command) { return std::system(command.c_str()); }
+int shell(const std::string& command) {
+  return std::system(command.c_str());
+}
 
 /// A small tree as an image; owned by root in it unless said otherwise.
 std::string make_image(const test::TempDir& dir, const std::string& options = "-all-root") {
@@ -177,27 +180,29 @@ TEST_CASE("An overlay over a served image can be changed as a container changes 
   REQUIRE(chmod(dir.path().c_str(), 0755) == 0);
   REQUIRE(mkdir((dir / "m").c_str(), 0755) == 0);
   for (const bool as_root : {false, true}) {
-    const std::string answer = test::in_user_namespace([&]() -> Result<void> {
-      test::MemoryLog log;
-      const std::string base = dir / "m";
-      TRY_ASSIGN(const UniqueFd place, open_file(base, O_PATH | O_DIRECTORY));
-      TRY(mount_new_at(place.get(), "tmpfs", "tmpfs", {{"mode", "0755"}}, {}, base));
-      for (const char* name : {"/lower", "/upper", "/work", "/root"}) TRY(make_directories(base + name, 0755));
-      TRY_ASSIGN(const UniqueFd image, open_file(image_path, O_RDONLY));
-      TRY_ASSIGN(const Child server, serve_image(image.get(), base + "/lower", geteuid(), getegid(), log));
-      TRY_ASSIGN(const UniqueFd target, open_file(base + "/root", O_PATH | O_DIRECTORY));
-      TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", true}, target.get(), {}, log));
-      const std::string root = base + "/root";
-      TRY(write_file_atomically(root + "/etc/text", "changed", 0644));
-      TRY_ASSIGN(const UniqueFd key, open_file(root + "/etc/secret/key", O_WRONLY | O_APPEND));
-      TRY(write_all(key.get(), "more\n"));
-      TRY_ASSIGN(const std::string text, read_file(root + "/etc/secret/key"));
-      EXPECT(text == "hidden\nmore\n");
-      TRY(remove_tree(root + "/etc/secret"));
-      EXPECT(mkdir((root + "/etc/secret").c_str(), 0700) == 0);
-      EXPECT(access((root + "/etc/secret/key").c_str(), F_OK) != 0);
-      return expect_owned(root + "/etc", geteuid(), getegid());
-    }, as_root);
+    const std::string answer = test::in_user_namespace(
+        [&]() -> Result<void> {
+          test::MemoryLog log;
+          const std::string base = dir / "m";
+          TRY_ASSIGN(const UniqueFd place, open_file(base, O_PATH | O_DIRECTORY));
+          TRY(mount_new_at(place.get(), "tmpfs", "tmpfs", {{"mode", "0755"}}, {}, base));
+          for (const char* name : {"/lower", "/upper", "/work", "/root"}) TRY(make_directories(base + name, 0755));
+          TRY_ASSIGN(const UniqueFd image, open_file(image_path, O_RDONLY));
+          TRY_ASSIGN(const Child server, serve_image(image.get(), base + "/lower", geteuid(), getegid(), log));
+          TRY_ASSIGN(const UniqueFd target, open_file(base + "/root", O_PATH | O_DIRECTORY));
+          TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", true}, target.get(), {}, log));
+          const std::string root = base + "/root";
+          TRY(write_file_atomically(root + "/etc/text", "changed", 0644));
+          TRY_ASSIGN(const UniqueFd key, open_file(root + "/etc/secret/key", O_WRONLY | O_APPEND));
+          TRY(write_all(key.get(), "more\n"));
+          TRY_ASSIGN(const std::string text, read_file(root + "/etc/secret/key"));
+          EXPECT(text == "hidden\nmore\n");
+          TRY(remove_tree(root + "/etc/secret"));
+          EXPECT(mkdir((root + "/etc/secret").c_str(), 0700) == 0);
+          EXPECT(access((root + "/etc/secret/key").c_str(), F_OK) != 0);
+          return expect_owned(root + "/etc", geteuid(), getegid());
+        },
+        as_root);
     CAPTURE(as_root);
     CHECK(answer == "");
   }

@@ -24,7 +24,8 @@ class Both {
  public:
   Both() {
     REQUIRE(chmod(dir.path().c_str(), 0755) == 0);
-    for (const char* name : {"source/inner", "target", "other", "root/old"}) std::filesystem::create_directories(dir / name);
+    for (const char* name : {"source/inner", "target", "other", "root/old"})
+      std::filesystem::create_directories(dir / name);
     dir.write("source/file", "content");
     dir.write("file", "");
     REQUIRE(std::system(("chmod -R a+rwX " + dir.path()).c_str()) == 0);
@@ -41,7 +42,9 @@ class Both {
   test::TempDir dir;
 };
 
-Result<UniqueFd> open_path(const std::string& path) { return open_file(path, O_PATH); }
+Result<UniqueFd> open_path(const std::string& path) {
+  return open_file(path, O_PATH);
+}
 
 Result<unsigned long> flags_of(const std::string& path) {
   struct statvfs status {};
@@ -55,7 +58,8 @@ TEST_CASE("A new file system is mounted by descriptor with its options and flags
   const Both both;
   both.run([&]() -> Result<void> {
     TRY_ASSIGN(const UniqueFd target, open_path(both.dir / "target"));
-    TRY(mount_new_at(target.get(), "tmpfs", "tmpfs", {{"mode", "0700"}, {"size", "65536"}}, {.no_suid = true, .no_dev = true, .no_exec = true}, "target"));
+    TRY(mount_new_at(target.get(), "tmpfs", "tmpfs", {{"mode", "0700"}, {"size", "65536"}},
+                     {.no_suid = true, .no_dev = true, .no_exec = true}, "target"));
     TRY_ASSIGN(UniqueFd mounted, open_path(both.dir / "target"));
     TRY_ASSIGN(const int64_t type, filesystem_type(mounted.get()));
     EXPECT(type == TMPFS_MAGIC);
@@ -87,7 +91,8 @@ TEST_CASE("A refused mount names type, target and reason, with what the kernel s
     const auto option = mount_new_at(target.get(), "tmpfs", "tmpfs", {{"bogus", "1"}}, {}, "/data");
     EXPECT(!option);
     EXPECT(option.error().message().find("mount on /data: mount tmpfs") == 0);
-    if (modern_mount_api()) EXPECT(option.error().message().find("tmpfs: Unknown parameter 'bogus'") != std::string::npos);
+    if (modern_mount_api())
+      EXPECT(option.error().message().find("tmpfs: Unknown parameter 'bogus'") != std::string::npos);
     const auto block = mount_new_at(target.get(), "ext4", "/dev/loop0", {}, {}, "/data");
     EXPECT(!block);
     EXPECT(block.error().kind() == ErrorKind::denied);
@@ -235,7 +240,8 @@ TEST_CASE("An upper layer is tried out before it is relied on") {
     TRY(mount_new_at(other.get(), "tmpfs", "tmpfs", {}, {}, "other"));
     for (const char* name : {"other/upper", "other/work"}) TRY(make_directories(both.dir / name, 0700));
     TRY_ASSIGN(const UniqueFd target, open_path(both.dir / "target"));
-    TRY(mount_overlay({both.dir / "source", both.dir / "other/upper", both.dir / "other/work", true}, target.get(), {}, log));
+    TRY(mount_overlay({both.dir / "source", both.dir / "other/upper", both.dir / "other/work", true}, target.get(), {},
+                      log));
     const auto refused = overlay_upper_works(both.dir / "target");
     EXPECT(!refused);
     EXPECT(refused.error().kind() == ErrorKind::unsupported);
@@ -248,14 +254,14 @@ TEST_CASE("An upper layer is tried out before it is relied on") {
 TEST_CASE("A mount below a tree stops its removal") {
   const Both both;
   CHECK(test::in_user_namespace([&]() -> Result<void> {
-    TRY(make_directories(both.dir / "other/tree/mounted", 0700));
-    TRY_ASSIGN(const UniqueFd source, open_path(both.dir / "source"));
-    TRY_ASSIGN(const UniqueFd target, open_path(both.dir / "other/tree/mounted"));
-    TRY(bind_at(target.get(), source.get(), false, {}, "mounted"));
-    const auto refused = remove_tree(both.dir / "other/tree");
-    EXPECT(!refused && refused.error().errnum() == EBUSY);
-    EXPECT(access((both.dir / "source/file").c_str(), F_OK) == 0);
-    TRY(unmount(both.dir / "other/tree/mounted", false));
-    return remove_tree(both.dir / "other/tree");
-  }) == "");
+          TRY(make_directories(both.dir / "other/tree/mounted", 0700));
+          TRY_ASSIGN(const UniqueFd source, open_path(both.dir / "source"));
+          TRY_ASSIGN(const UniqueFd target, open_path(both.dir / "other/tree/mounted"));
+          TRY(bind_at(target.get(), source.get(), false, {}, "mounted"));
+          const auto refused = remove_tree(both.dir / "other/tree");
+          EXPECT(!refused && refused.error().errnum() == EBUSY);
+          EXPECT(access((both.dir / "source/file").c_str(), F_OK) == 0);
+          TRY(unmount(both.dir / "other/tree/mounted", false));
+          return remove_tree(both.dir / "other/tree");
+        }) == "");
 }

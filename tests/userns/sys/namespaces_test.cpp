@@ -1,3 +1,5 @@
+#include "common/sys/namespaces.hpp"
+
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/fsuid.h>
@@ -9,7 +11,6 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
 #include "common/sys/seccomp.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/skip.hpp"
@@ -34,132 +35,135 @@ Result<int> run_script(const std::string& script) {
 
 TEST_CASE("A user maps itself to itself or to root") {
   CHECK(test::as_user([]() -> Result<void> {
-    const uid_t uid = geteuid();
-    const gid_t gid = getegid();
-    TRY(unshare_namespaces(kUserNs));
-    TRY(write_own_id_maps(0, uid, 0, gid));
-    EXPECT(geteuid() == 0 && getegid() == 0);
-    TRY_ASSIGN(const std::string groups, read_file("/proc/self/setgroups"));
-    EXPECT(groups == "deny\n");
-    const auto again = write_own_id_maps(0, uid, 0, gid);
-    EXPECT(!again && again.error().kind() == ErrorKind::denied);
-    return {};
-  }) == "");
+          const uid_t uid = geteuid();
+          const gid_t gid = getegid();
+          TRY(unshare_namespaces(kUserNs));
+          TRY(write_own_id_maps(0, uid, 0, gid));
+          EXPECT(geteuid() == 0 && getegid() == 0);
+          TRY_ASSIGN(const std::string groups, read_file("/proc/self/setgroups"));
+          EXPECT(groups == "deny\n");
+          const auto again = write_own_id_maps(0, uid, 0, gid);
+          EXPECT(!again && again.error().kind() == ErrorKind::denied);
+          return {};
+        }) == "");
 }
 
 TEST_CASE("A foreign id cannot be mapped by a user, and the error shows the map") {
   CHECK(test::as_user([]() -> Result<void> {
-    TRY(unshare_namespaces(kUserNs));
-    const auto refused = write_own_id_maps(0, 1, 0, 1);
-    EXPECT(!refused);
-    EXPECT(refused.error().message() == "write \"0 1 1\" to /proc/<pid>/gid_map: Operation not permitted");
-    return {};
-  }) == "");
+          TRY(unshare_namespaces(kUserNs));
+          const auto refused = write_own_id_maps(0, 1, 0, 1);
+          EXPECT(!refused);
+          EXPECT(refused.error().message() == "write \"0 1 1\" to /proc/<pid>/gid_map: Operation not permitted");
+          return {};
+        }) == "");
 }
 
 TEST_CASE("Maps are written from outside by somebody who may") {
   CHECK(test::as_user([]() -> Result<void> {
-    const uid_t uid = geteuid();
-    const gid_t gid = getegid();
-    TRY_ASSIGN(auto sockets, socket_pair());
-    TRY_ASSIGN(Child child, fork_child());
-    if (!child) {
-      const auto made = unshare_namespaces(kUserNs);
-      (void)send_packet(sockets.second.get(), made ? "made" : made.error().text());
-      (void)receive_packet(sockets.second.get(), 10);
-      _exit(geteuid() == 7 && getegid() == 8 ? 0 : 1);
-    }
-    TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), 1000));
-    EXPECT(packet && packet->bytes == "made");
-    TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(child.pid()), O_RDONLY | O_DIRECTORY));
-    TRY(write_id_maps(proc.get(), 7, uid, 8, gid));
-    TRY_ASSIGN(const UniqueFd user, open_namespace(child.pid(), "user"));
-    TRY_ASSIGN(const uid_t owner, user_namespace_owner(user.get()));
-    EXPECT(owner == uid);
-    TRY(send_packet(sockets.first.get(), "go"));
-    TRY_ASSIGN(const ExitStatus status, child.wait());
-    EXPECT(status.success());
-    return {};
-  }) == "");
+          const uid_t uid = geteuid();
+          const gid_t gid = getegid();
+          TRY_ASSIGN(auto sockets, socket_pair());
+          TRY_ASSIGN(Child child, fork_child());
+          if (!child) {
+            const auto made = unshare_namespaces(kUserNs);
+            (void)send_packet(sockets.second.get(), made ? "made" : made.error().text());
+            (void)receive_packet(sockets.second.get(), 10);
+            _exit(geteuid() == 7 && getegid() == 8 ? 0 : 1);
+          }
+          TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), 1000));
+          EXPECT(packet && packet->bytes == "made");
+          TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(child.pid()), O_RDONLY | O_DIRECTORY));
+          TRY(write_id_maps(proc.get(), 7, uid, 8, gid));
+          TRY_ASSIGN(const UniqueFd user, open_namespace(child.pid(), "user"));
+          TRY_ASSIGN(const uid_t owner, user_namespace_owner(user.get()));
+          EXPECT(owner == uid);
+          TRY(send_packet(sockets.first.get(), "go"));
+          TRY_ASSIGN(const ExitStatus status, child.wait());
+          EXPECT(status.success());
+          return {};
+        }) == "");
 }
 
 TEST_CASE("Namespaces have an identity, an owner, and can be joined by their user") {
   CHECK(test::as_user([]() -> Result<void> {
-    TRY_ASSIGN(const UniqueFd before, open_namespace(0, "mnt"));
-    TRY_ASSIGN(auto sockets, socket_pair());
-    const uid_t uid = geteuid();
-    const gid_t gid = getegid();
-    TRY_ASSIGN(Child child, fork_child());
-    if (!child) {
-      auto made = unshare_namespaces(kUserNs | kMountNs | kIpcNs | kUtsNs | kNetNs | kCgroupNs);
-      if (made) made = write_own_id_maps(uid, uid, gid, gid);
-      auto user = open_namespace(0, "user");
-      auto mount = open_namespace(0, "mnt");
-      if (made && user && mount) (void)send_packet(sockets.second.get(), "made", {user->get(), mount->get()});
-      _exit(0);
-    }
-    TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), 1000));
-    TRY(child.wait());
-    EXPECT(packet && packet->fds.size() == 2);
-    const int user = packet->fds[0].get();
-    const int mount = packet->fds[1].get();
-    TRY_ASSIGN(const NamespaceId old_id, namespace_id(before.get()));
-    TRY_ASSIGN(const NamespaceId new_id, namespace_id(mount));
-    EXPECT(!(old_id == new_id));
-    TRY_ASSIGN(const UniqueFd owner, owning_user_namespace(mount));
-    TRY_ASSIGN(const NamespaceId owner_id, namespace_id(owner.get()));
-    TRY_ASSIGN(const NamespaceId user_id, namespace_id(user));
-    EXPECT(owner_id == user_id);
-    const auto early = join_namespace(mount, "mnt");
-    EXPECT(!early && early.error().message() == "join mnt namespace: Operation not permitted");
-    TRY(join_namespace(user, "user"));
-    TRY(join_namespace(mount, "mnt"));
-    TRY_ASSIGN(const UniqueFd now, open_namespace(0, "mnt"));
-    TRY_ASSIGN(const NamespaceId now_id, namespace_id(now.get()));
-    EXPECT(now_id == new_id);
-    return {};
-  }) == "");
+          TRY_ASSIGN(const UniqueFd before, open_namespace(0, "mnt"));
+          TRY_ASSIGN(auto sockets, socket_pair());
+          const uid_t uid = geteuid();
+          const gid_t gid = getegid();
+          TRY_ASSIGN(Child child, fork_child());
+          if (!child) {
+            auto made = unshare_namespaces(kUserNs | kMountNs | kIpcNs | kUtsNs | kNetNs | kCgroupNs);
+            if (made) made = write_own_id_maps(uid, uid, gid, gid);
+            auto user = open_namespace(0, "user");
+            auto mount = open_namespace(0, "mnt");
+            if (made && user && mount) (void)send_packet(sockets.second.get(), "made", {user->get(), mount->get()});
+            _exit(0);
+          }
+          TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), 1000));
+          TRY(child.wait());
+          EXPECT(packet && packet->fds.size() == 2);
+          const int user = packet->fds[0].get();
+          const int mount = packet->fds[1].get();
+          TRY_ASSIGN(const NamespaceId old_id, namespace_id(before.get()));
+          TRY_ASSIGN(const NamespaceId new_id, namespace_id(mount));
+          EXPECT(!(old_id == new_id));
+          TRY_ASSIGN(const UniqueFd owner, owning_user_namespace(mount));
+          TRY_ASSIGN(const NamespaceId owner_id, namespace_id(owner.get()));
+          TRY_ASSIGN(const NamespaceId user_id, namespace_id(user));
+          EXPECT(owner_id == user_id);
+          const auto early = join_namespace(mount, "mnt");
+          EXPECT(!early && early.error().message() == "join mnt namespace: Operation not permitted");
+          TRY(join_namespace(user, "user"));
+          TRY(join_namespace(mount, "mnt"));
+          TRY_ASSIGN(const UniqueFd now, open_namespace(0, "mnt"));
+          TRY_ASSIGN(const NamespaceId now_id, namespace_id(now.get()));
+          EXPECT(now_id == new_id);
+          return {};
+        }) == "");
 }
 
 TEST_CASE("What forbids user namespaces is named") {
   // Whoever owns a user namespace may set the limit inside it, so the real cause can be produced without root.
-  CHECK(test::in_user_namespace([]() -> Result<void> {
-    auto limit = open_file("/proc/sys/user/max_user_namespaces", O_WRONLY);
-    if (!limit) return fail(ErrorKind::failure, "SKIP: /proc/sys is read-only here");
-    TRY(write_all(limit->get(), "0"));
-    const auto refused = unshare_namespaces(kUserNs | kMountNs);
-    EXPECT(!refused);
-    EXPECT(refused.error().message() == "unshare user, mount namespaces: No space left on device");
-    EXPECT(refused.error().hint() == "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000");
-    return {};
-  }, true) == "");
+  CHECK(test::in_user_namespace(
+            []() -> Result<void> {
+              auto limit = open_file("/proc/sys/user/max_user_namespaces", O_WRONLY);
+              if (!limit) return fail(ErrorKind::failure, "SKIP: /proc/sys is read-only here");
+              TRY(write_all(limit->get(), "0"));
+              const auto refused = unshare_namespaces(kUserNs | kMountNs);
+              EXPECT(!refused);
+              EXPECT(refused.error().message() == "unshare user, mount namespaces: No space left on device");
+              EXPECT(refused.error().hint() ==
+                     "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000");
+              return {};
+            },
+            true) == "");
   CHECK(test::as_user([]() -> Result<void> {
-    const auto refused = unshare_namespaces(kMountNs);
-    EXPECT(!refused);
-    EXPECT(refused.error().message() == "unshare mount namespaces: Operation not permitted");
-    return {};
-  }) == "");
+          const auto refused = unshare_namespaces(kMountNs);
+          EXPECT(!refused);
+          EXPECT(refused.error().message() == "unshare mount namespaces: Operation not permitted");
+          return {};
+        }) == "");
 }
 
 TEST_CASE("An identity is taken for good") {
   CHECK(test::as_user([]() -> Result<void> {
-    const Identity self{geteuid(), getegid(), {}};
-    if (getgroups(0, nullptr) == 0) TRY(become(self));
-    EXPECT(!become({0, 0, {}}));
-    EXPECT(!become({self.uid, self.gid, {self.gid + 1}}));
-    TRY(drop_all_capabilities());
-    TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
-    EXPECT(status.find("CapPrm:\t0000000000000000") != std::string::npos);
-    EXPECT(status.find("NoNewPrivs:\t1") != std::string::npos);
-    return {};
-  }) == "");
+          const Identity self{geteuid(), getegid(), {}};
+          if (getgroups(0, nullptr) == 0) TRY(become(self));
+          EXPECT(!become({0, 0, {}}));
+          EXPECT(!become({self.uid, self.gid, {self.gid + 1}}));
+          TRY(drop_all_capabilities());
+          TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
+          EXPECT(status.find("CapPrm:\t0000000000000000") != std::string::npos);
+          EXPECT(status.find("NoNewPrivs:\t1") != std::string::npos);
+          return {};
+        }) == "");
   CHECK(test::in_user_namespace([]() -> Result<void> {
-    TRY(drop_bounding_set());
-    TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
-    EXPECT(status.find("CapBnd:\t0000000000000000") != std::string::npos);
-    EXPECT(status.find("CapEff:\t0000000000000000") == std::string::npos);
-    return {};
-  }) == "");
+          TRY(drop_bounding_set());
+          TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
+          EXPECT(status.find("CapBnd:\t0000000000000000") != std::string::npos);
+          EXPECT(status.find("CapEff:\t0000000000000000") == std::string::npos);
+          return {};
+        }) == "");
 }
 
 TEST_CASE("The id filter makes chown and set*id succeed without effect, and touches nothing else") {
@@ -196,17 +200,17 @@ TEST_CASE("The id filter makes chown and set*id succeed without effect, and touc
     return {};
   };
   CHECK(test::as_user([&]() -> Result<void> {
-    TRY(body());
-    TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
-    EXPECT(status.find("NoNewPrivs:\t1") != std::string::npos);  // an ordinary process cannot filter without it
-    return {};
-  }) == "");
+          TRY(body());
+          TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
+          EXPECT(status.find("NoNewPrivs:\t1") != std::string::npos);  // an ordinary process cannot filter without it
+          return {};
+        }) == "");
   CHECK(test::in_user_namespace([&]() -> Result<void> {
-    TRY(body());
-    TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
-    EXPECT(status.find("NoNewPrivs:\t0") != std::string::npos);
-    return {};
-  }) == "");
+          TRY(body());
+          TRY_ASSIGN(const std::string status, read_file("/proc/self/status"));
+          EXPECT(status.find("NoNewPrivs:\t0") != std::string::npos);
+          return {};
+        }) == "");
 }
 
 #if defined(__x86_64__)
@@ -223,21 +227,23 @@ long call_i386(long number, long first, long second) {
 
 TEST_CASE("The i386 and x32 conventions are filtered as well") {
   CHECK(test::as_user([]() -> Result<void> {
-    const int uid = static_cast<int>(geteuid());
-    constexpr long kGetuid32 = 199, kSetuid32 = 213, kSetgroups16 = 81, kSetfsuid16 = 138, kSetfsuid32 = 215, kSetresgid32 = 210;
-    if (call_i386(kGetuid32, 0, 0) != uid) return fail(ErrorKind::failure, "SKIP: this kernel has no i386 calls");
-    EXPECT(call_i386(kSetuid32, 1, 0) == -EPERM);
-    TRY(install_id_filter());
-    EXPECT(call_i386(kSetuid32, 1, 0) == 0);
-    EXPECT(call_i386(kSetgroups16, 0, 0) == 0);
-    EXPECT(call_i386(kSetresgid32, 1, 1) == 0);
-    EXPECT(call_i386(kSetfsuid32, 5, 0) == 0);
-    EXPECT(call_i386(kSetfsuid32, -1, 0) == uid);
-    EXPECT(call_i386(kSetfsuid16, 0xffff, 0) != 0);  // the kernel's answer, a 16-bit id
-    EXPECT(call_i386(kSetfsuid16, 5, 0) == 0);
-    EXPECT(call_i386(kGetuid32, 0, 0) == uid);
-    EXPECT(syscall(SYS_setuid | 0x40000000L, 1) == 0);  // x32: answered by the filter even where the kernel has none
-    return {};
-  }) == "");
+          const int uid = static_cast<int>(geteuid());
+          constexpr long kGetuid32 = 199, kSetuid32 = 213, kSetgroups16 = 81, kSetfsuid16 = 138, kSetfsuid32 = 215,
+                         kSetresgid32 = 210;
+          if (call_i386(kGetuid32, 0, 0) != uid) return fail(ErrorKind::failure, "SKIP: this kernel has no i386 calls");
+          EXPECT(call_i386(kSetuid32, 1, 0) == -EPERM);
+          TRY(install_id_filter());
+          EXPECT(call_i386(kSetuid32, 1, 0) == 0);
+          EXPECT(call_i386(kSetgroups16, 0, 0) == 0);
+          EXPECT(call_i386(kSetresgid32, 1, 1) == 0);
+          EXPECT(call_i386(kSetfsuid32, 5, 0) == 0);
+          EXPECT(call_i386(kSetfsuid32, -1, 0) == uid);
+          EXPECT(call_i386(kSetfsuid16, 0xffff, 0) != 0);  // the kernel's answer, a 16-bit id
+          EXPECT(call_i386(kSetfsuid16, 5, 0) == 0);
+          EXPECT(call_i386(kGetuid32, 0, 0) == uid);
+          EXPECT(syscall(SYS_setuid | 0x40000000L, 1) ==
+                 0);  // x32: answered by the filter even where the kernel has none
+          return {};
+        }) == "");
 }
 #endif

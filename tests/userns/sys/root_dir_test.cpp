@@ -1,4 +1,9 @@
-// Nothing in a root file system may lead a resolver out of it: neither ".." nor links, nor somebody who renames meanwhile.
+// Nothing in a root file system may lead a resolver out of it: neither ".." nor links, nor somebody who renames
+// meanwhile.
+#include "common/sys/root_dir.hpp"
+
+#include <chrono>
+
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -6,12 +11,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <chrono>
-
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/root_dir.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -37,7 +39,9 @@ class Trap {
     link("/new/place", "dangling");
     link((dir / "secret").c_str(), "host");
   }
-  void link(const char* target, const char* name) const { REQUIRE(symlink(target, (dir.path() + "/root/" + name).c_str()) == 0); }
+  void link(const char* target, const char* name) const {
+    REQUIRE(symlink(target, (dir.path() + "/root/" + name).c_str()) == 0);
+  }
   [[nodiscard]] RootDir root(ResolveMode mode) const {
     return RootDir::from_fd(UniqueFd(open((dir / "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), mode);
   }
@@ -151,7 +155,8 @@ TEST_CASE("A file is written by replacing it, links included, and only regular f
     CHECK(test::slurp(trap.dir / "root/host") == "replaced");
     CHECK_FALSE(root.write_file("no/file", "x", 0644));
     CHECK_FALSE(root.write_file("a", "x", 0644));
-    CHECK(std::distance(std::filesystem::directory_iterator(trap.dir / "root"), std::filesystem::directory_iterator()) == 10);
+    CHECK(std::distance(std::filesystem::directory_iterator(trap.dir / "root"),
+                        std::filesystem::directory_iterator()) == 10);
     REQUIRE(mkfifo((trap.dir / "root/fifo").c_str(), 0600) == 0);
     CHECK(root.read_file("fifo").error().kind() == ErrorKind::corrupt);
     CHECK(root.read_file("a").error().kind() == ErrorKind::corrupt);
@@ -166,8 +171,9 @@ TEST_CASE("Magic links of /proc are not followed, its ordinary links are") {
       const RootDir root = RootDir::from_fd(UniqueFd(open("/", O_PATH | O_DIRECTORY)), mode);
       EXPECT(root.read_file("/proc/self/status"));
       EXPECT(root.read_file("/proc/mounts", 10 << 20));
-      for (const std::string& link : {std::string("/proc/self/root/etc/passwd"), std::string("/proc/self/cwd/."), std::string("/proc/self/exe"),
-                                     "/proc/self/fd/" + std::to_string(host.get()) + "/passwd", std::string("/proc/self/ns/mnt")}) {
+      for (const std::string& link :
+           {std::string("/proc/self/root/etc/passwd"), std::string("/proc/self/cwd/."), std::string("/proc/self/exe"),
+            "/proc/self/fd/" + std::to_string(host.get()) + "/passwd", std::string("/proc/self/ns/mnt")}) {
         const auto opened = root.open_at(link, O_RDONLY);
         EXPECT(!opened);
         EXPECT(opened.error().errnum() == ELOOP || opened.error().errnum() == EXDEV);
@@ -207,11 +213,15 @@ TEST_CASE("Somebody who renames while we resolve gains nothing") {
     int escapes = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
     while (std::chrono::steady_clock::now() < end)
-      for (const char* path : {"deep/1/2/3/../../../../../secret", "deep/1/2/../../../secret", "swap/secret", "deep/1/2/3/../../../../../../secret"}) {
+      for (const char* path : {"deep/1/2/3/../../../../../secret", "deep/1/2/../../../secret", "swap/secret",
+                               "deep/1/2/3/../../../../../../secret"}) {
         const std::string text = content(root, path);
-        if (text == "outside") ++escapes;
-        else if (text == "decoy") ++decoys;
-        else ++refused;
+        if (text == "outside")
+          ++escapes;
+        else if (text == "decoy")
+          ++decoys;
+        else
+          ++refused;
       }
     (void)attacker->signal(SIGKILL);
     (void)attacker->wait();
