@@ -51,11 +51,11 @@ Setter size(uint64_t SiteConfig::*field) {
   };
 }
 
-Setter seconds(std::chrono::seconds SiteConfig::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+Setter seconds(std::chrono::seconds SiteConfig::*field, int64_t least) {
+  return [field, least](const toml::node& value, SiteConfig& config) -> std::string {
     constexpr int64_t kOneYear = 365L * 24 * 3600;
-    if (!value.is_integer() || value.as_integer()->get() < 1 || value.as_integer()->get() > kOneYear)
-      return "a number of seconds, at least 1";
+    if (!value.is_integer() || value.as_integer()->get() < least || value.as_integer()->get() > kOneYear)
+      return "a number of seconds, at least " + std::to_string(least);
     config.*field = std::chrono::seconds(value.as_integer()->get());
     return "";
   };
@@ -106,10 +106,10 @@ std::array<Key, 10> keys() {
       {"store_path", set_store_path},
       {"service_user", set_service_user},
       {"store_quota", size(&SiteConfig::store_quota_bytes)},
-      {"image_mount_idle", seconds(&SiteConfig::image_mount_idle)},
+      {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
-      {"import_timeout", seconds(&SiteConfig::import_timeout)},
-      {"build_timeout", seconds(&SiteConfig::build_timeout)},
+      {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
+      {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
   }};
 }
 

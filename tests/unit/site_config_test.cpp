@@ -64,6 +64,7 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"service_user = \"\"", "must be the name of a user other than root"},
            Case{"store_quota = -1", "store_quota must be a size"},
            Case{"store_quota = \"lots\"", "store_quota must be a size"},
+           Case{"image_mount_idle = -1", "image_mount_idle must be a number of seconds, at least 0"},
            Case{"import_timeout = 0", "import_timeout must be a number of seconds"},
            Case{"import_timeout = \"1h\"", "import_timeout must be a number of seconds"},
            Case{"mount = ", "s.toml:1: "},
