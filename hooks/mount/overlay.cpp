@@ -107,7 +107,8 @@ Result<void> try_overlay(const std::string& base) {
   TRY(set_propagation("/", Propagation::private_mount, true));
   NullLog log;
   TRY_ASSIGN(const UniqueFd target, open_file(base + "/root", O_PATH | O_DIRECTORY));
-  TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", false}, target.get(), {}, log));
+  // Ephemeral, or unmounting would sync the whole disk beneath.
+  TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", true}, target.get(), {}, log));
   TRY_ASSIGN(const UniqueFd root, open_file(base + "/root", O_RDONLY | O_DIRECTORY));
   return use_overlay(root.get());
 }
