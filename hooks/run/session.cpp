@@ -1,8 +1,10 @@
 #include "hooks/run/session.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <csignal>
@@ -81,9 +83,11 @@ SpawnOptions shell_command(const Login& login, const SessionFiles& files, const 
   return options;
 }
 
+/// Whatever the image's processes did to the file's offset. Only as much memory as there are bytes: touching more costs time.
 std::string read_from_start(const UniqueFd& file, size_t limit) {
-  if (lseek(file.get(), 0, SEEK_SET) != 0) return "";
-  std::string content(limit, '\0');
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return "";
+  std::string content(std::min(static_cast<size_t>(status.st_size), limit), '\0');
   const ssize_t size = pread(file.get(), content.data(), content.size(), 0);
   content.resize(size > 0 ? static_cast<size_t>(size) : 0);
   return content;

@@ -2,7 +2,10 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 #include "tests/userns/run_support.hpp"
 
@@ -286,4 +289,44 @@ TEST_CASE("a container made by create keeps what is written to it, and only when
   scene.spec.writable = Tristate::yes;
   CHECK(scene.run({"touch /new && echo ok"}).results.at("touch /new && echo ok") == "ok\n");
   CHECK(fs::exists(scene.root + "/new"));
+}
+
+TEST_CASE("a kernel without the new mount calls") {
+  Scene scene;
+  scene.api = MountApi::classic;
+  put_file(scene.directory / "x/f", "content\n");
+  scene.spec.mounts = mounts(scene.directory / "x:/data:ro+rprivate,tmpfs:/scratch,umount:/tmp");
+  const Outcome outcome = scene.run({"cat /data/f", "touch /data/g", "touch /x", "touch /sys/x", "touch /scratch/x && echo ok"});
+  INFO(outcome.error);
+  REQUIRE(outcome.error.empty());
+  CHECK(outcome.results.at("cat /data/f") == "content\n");
+  for (const char* command : {"touch /data/g", "touch /x"}) CHECK_THAT(outcome.results.at(command), Catch::Contains("Read-only"));
+  CHECK(outcome.results.at("touch /scratch/x && echo ok") == "ok\n");
+}
+
+TEST_CASE("propagation and remounts as options have them") {
+  Scene scene;
+  fs::create_directories(scene.directory / "x");
+  scene.spec.mounts = mounts(scene.directory / "x:/u:unbindable+ro," + (scene.directory / "x:/s:rshared"));
+  put_file(scene.directory / "config/mounts.d/10.fstab", "tmpfs /t tmpfs x-create=dir\nnone /t none remount,bind,ro\n");
+  const Outcome outcome = scene.run({"grep ' /u ' /proc/self/mountinfo", "grep ' /s ' /proc/self/mountinfo", "touch /t/x"});
+  INFO(outcome.error);
+  REQUIRE(outcome.error.empty());
+  CHECK_THAT(outcome.results.at("grep ' /u ' /proc/self/mountinfo"), Catch::Contains("unbindable"));
+  CHECK_THAT(outcome.results.at("grep ' /s ' /proc/self/mountinfo"), Catch::Contains("shared:"));
+  CHECK_THAT(outcome.results.at("touch /t/x"), Catch::Contains("Read-only"));
+}
+
+/// Not a test: `run_prepare_test "[bench]"` prints what preparing costs here. SITULA_BENCH_ROOT: a root file system to use.
+TEST_CASE("time of preparation", "[.][bench]") {
+  Scene scene;
+  if (const char* root = std::getenv("SITULA_BENCH_ROOT")) scene.root = root;
+  for (const bool shell : {true, false}) {
+    if (!shell) fs::remove_all(scene.root + "/bin");
+    std::vector<double> times;
+    for (int i = 0; i < 15; ++i) times.push_back(scene.run({}, [] { return ""; }).milliseconds);
+    std::sort(times.begin(), times.end());
+    std::cout << (shell ? "with login shell: " : "without a shell: ") << times[times.size() / 2] << " ms (best " << times[0] << ")\n";
+    if (std::getenv("SITULA_BENCH_ROOT") != nullptr) break;
+  }
 }

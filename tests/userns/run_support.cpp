@@ -145,6 +145,7 @@ Result<PreparedContainer> with_time_limit(PrepareRequest request, const EnrootCo
 void prepare_and_report(Scene& scene, int report, const std::vector<std::string>& commands,
                         const std::function<std::string()>& inside) {
   TextLog log;
+  set_mount_api(scene.api);
   const auto report_error = [&](const Error& error) {
     put_record(report, "log", log.text);
     put_record(report, "error", error.text());

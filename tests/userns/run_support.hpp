@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/log.hpp"
+#include "common/sys/mount_api.hpp"
 #include "hooks/run/prepare.hpp"
 
 namespace situla::test {
@@ -58,6 +59,7 @@ struct Scene {
   RootSource::Kind kind = RootSource::Kind::mounted;
   MountKind mount = MountKind::automatic;  ///< Kind::image: `root` is the image's path
   std::string scratch_name;
+  MountApi api = MountApi::automatic;
   std::chrono::milliseconds rc_time{0};  ///< not 0: login shell and rc get this long
 
   /// Prepares the container in a child and runs the commands with the container's shell, as tasks would: with the container's
