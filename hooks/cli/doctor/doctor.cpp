@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "common/spec/site_config.hpp"
@@ -62,13 +64,16 @@ std::string Report::text() const {
     text += check.name + std::string(width + 2 - check.name.size(), ' ') + check.found + "\n";
     if (!check.fix.empty()) text += std::string(8 + width, ' ') + "fix: " + check.fix + "\n";
   }
-  return text + "\nimages become root file systems by: " + tier + "\n";
+  text += "\nimages become root file systems by: " + tier;
+  if (!complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
+  return text + "\n";
 }
 
 std::string Report::json() const {
   nlohmann::ordered_json document;
   document["ok"] = !failed();
   document["tier"] = tier;
+  document["complete"] = complete;
   document["checks"] = nlohmann::ordered_json::array();
   for (const Check& check : checks)
     document["checks"].push_back(
@@ -102,6 +107,7 @@ Report examine(const Places& places, const Environment& environment) {
                                          check_programs(places), check_shell(), check_slurm_plugin(places),
                                          check_plugstack(places, environment)})
     report.checks.push_back(std::move(check));
+  report.complete = geteuid() == 0;
   report.tier = tier_of(report, config.mount);
   if (report.tier == "none")
     report.checks.push_back({"tier", State::fail, "no way to turn an image into a root file system works here",

@@ -21,7 +21,8 @@ struct Check {
 
 struct Report {
   std::vector<Check> checks;
-  std::string tier;  ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"
+  std::string tier;      ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"
+  bool complete = true;  ///< false: the caller was not root, so what needs root was not tried and jobs may do better
 
   [[nodiscard]] bool failed() const;
   [[nodiscard]] std::string text() const;  ///< a line per check, fixes beneath them, the tier last
