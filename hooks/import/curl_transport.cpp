@@ -98,7 +98,7 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_PEER_FAILED_VERIFICATION: return certificate_error(transfer, where);
     case CURLE_SSL_CACERT_BADFILE:
       return Error(ErrorKind::denied, "read the CA certificates for " + where + ": " + detail)
-          .with_hint("SSL_CERT_FILE must be readable for the importer's user, who is not you");
+          .with_hint("SSL_CERT_FILE and SSL_CERT_DIR must exist and be readable; in a job the service user reads them, not you");
     case CURLE_SSL_CONNECT_ERROR:
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");

@@ -132,6 +132,9 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
       return Error(ErrorKind::denied, what + ": access is forbidden (403)" + said)
           .with_hint(login_.empty() ? login_hint(host) : "ask for access for the user " + printable(login_) + ", and check the image name");
     case 404: {
+      if (detail.code == "BLOB_UNKNOWN" || what.starts_with("fetch"))
+        return Error(ErrorKind::not_found, what + ": the registry does not have it (404)" + said)
+            .with_hint("the image in the registry is incomplete: push it again");
       const bool name = detail.code == "NAME_UNKNOWN";
       return Error(ErrorKind::not_found, what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
           .with_hint(name ? "check the spelling of the image name" : "check the image name and the tag");
