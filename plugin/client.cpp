@@ -12,6 +12,7 @@
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
 #include "common/sys/seccomp.hpp"
 #include "common/sys/socket.hpp"
 
@@ -118,6 +119,8 @@ JoinedTask task_environment(const Grant& grant, const ContainerSpec& spec, const
 
 Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
                                   LogSink& log) {
+  // proctrack/linuxproc spares every process called slurmstepd: under that name a waiting task could not be cancelled.
+  const ProcessName name("situla-join");
   TRY_ASSIGN(const UniqueFd socket, connect_to(session.address()));
   // The address is abstract: after the broker's death anybody could take it. listen() was called by root, or it is not ours.
   TRY_ASSIGN(const PeerCredentials peer, peer_credentials(socket.get()));

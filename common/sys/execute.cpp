@@ -42,6 +42,13 @@ Result<void> arrange(std::vector<std::pair<int, int>> fds) {
 
 }  // namespace
 
+ProcessName::ProcessName(const char* name) {
+  (void)prctl(PR_GET_NAME, before_.data());
+  (void)prctl(PR_SET_NAME, name);
+}
+
+ProcessName::~ProcessName() { (void)prctl(PR_SET_NAME, before_.data()); }
+
 Error execute(const SpawnOptions& options) {
   const std::vector<char*> arguments = pointers(options.arguments);
   const std::vector<char*> environment = pointers(options.environment);

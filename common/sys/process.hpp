@@ -2,6 +2,7 @@
 // number.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -75,6 +76,17 @@ void close_other_fds(int first, const std::vector<int>& keep);
 /// Opens a pidfd (pidfd_open(2)) for somebody else's process.
 Result<UniqueFd> open_pidfd(pid_t pid);
 Result<void> signal_pidfd(int pidfd, int number);
+/// Changes what /proc/PID/comm says (PR_SET_NAME, 15 bytes) until destroyed; exec(2) resets it as well.
+class ProcessName {
+ public:
+  explicit ProcessName(const char* name);
+  ProcessName(const ProcessName&) = delete;
+  ProcessName& operator=(const ProcessName&) = delete;
+  ~ProcessName();
+
+ private:
+  std::array<char, 16> before_{};
+};
 /// Empty signal mask, default dispositions: what a spawned program expects.
 void reset_signals();
 

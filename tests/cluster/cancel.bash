@@ -42,7 +42,7 @@ teardown() {
   wait 2>/dev/null || true
 }
 
-@test "scancel while the image is imported" {
+check_scancel_while_the_image_is_imported() {
   start_import
   cancel_all
   finished 10
@@ -51,7 +51,7 @@ teardown() {
   run ! find /var/lib/situla -name '*.sqsh' -newer "$BATS_TEST_TMPDIR/before"
 }
 
-@test "scancel while the tasks run" {
+check_scancel_while_the_tasks_run() {
   start_task
   cancel_all
   finished 10
@@ -59,14 +59,14 @@ teardown() {
   nothing_left
 }
 
-@test "scancel while the tasks of a writable container run" {
+check_scancel_while_the_tasks_of_a_writable_container_ru() {
   start_task registry.test/tiny --container-writable
   cancel_all
   finished 10
   nothing_left
 }
 
-@test "kill -9 of the importer: the right error, nothing left" {
+check_kill_9_of_the_importer_the_right_error_nothing_lef() {
   start_import
   kill -9 "$(pid_of situla-importer)"
   finished 10
@@ -75,7 +75,7 @@ teardown() {
   nothing_left
 }
 
-@test "kill -9 of the broker during an import: the right error, nothing left" {
+check_kill_9_of_the_broker_during_an_import_the_right_er() {
   start_import
   kill -9 "$(pid_of situla-broker)"
   finished 10
@@ -84,7 +84,7 @@ teardown() {
   nothing_left
 }
 
-@test "kill -9 of the broker while tasks run: they go on, nothing is left when they end" {
+check_kill_9_of_the_broker_while_tasks_run_they_go_on_no() {
   start_task registry.test/tiny --container-writable
   kill -9 "$(pid_of situla-broker)"
   sleep 1
@@ -94,7 +94,7 @@ teardown() {
   nothing_left
 }
 
-@test "kill -9 of slurmstepd during an import" {
+check_kill_9_of_slurmstepd_during_an_import() {
   start_import
   kill -9 $(pgrep -f '^slurmstepd: ')
   nothing_left
@@ -102,7 +102,7 @@ teardown() {
   finished 40
 }
 
-@test "kill -9 of slurmstepd while tasks run: the container's processes end" {
+check_kill_9_of_slurmstepd_while_tasks_run_the_container() {
   start_task
   kill -9 $(pgrep -f '^slurmstepd: ')
   nothing_left
@@ -110,7 +110,7 @@ teardown() {
   finished 40
 }
 
-@test "kill -9 of the builder while it works: the right error, nothing left" {
+check_kill_9_of_the_builder_while_it_works_the_right_err() {
   # An rc that takes its time, so that there is something to kill.
   cp "$BATS_FILE_TMPDIR/slow-rc.sqsh" /home/alice/slow-rc.sqsh
   chown alice: /home/alice/slow-rc.sqsh

@@ -51,6 +51,7 @@ fails_with() {
   for tag in digest truncated garbage missing; do fails_with "registry.test/broken:$tag" 'broken'; done
 }
 @test "missing mount source" {
+  as_alice srun --container-image=registry.test/tiny true
   snapshot
   run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/nosuchdir:/x true
   [ "$status" -ne 0 ]

@@ -18,7 +18,11 @@ as() {
 }
 
 # What is on the node now. Node-wide image mounts are a cache and go by age; suites that count set image_mount_idle = 0.
-left() { "$lab_tests/left" "$SITULA_LAB" "$@" | grep -v -e '^process .*bats' -e '^file /tmp/bats' -e '^file /tmp/situla-test' -e "^process .*/tests/cluster/"; }
+# The store's and the runtime's own folders are made once and stay.
+left() {
+  "$lab_tests/left" "$SITULA_LAB" "$@" | grep -v -E -e '^file (/var/lib/situla/images|/run/situla)(/(sha256|images|root|access))?$' |
+    grep -v -e '^process .*bats' -e '^file /tmp/bats' -e '^file /tmp/situla-test' -e "^process .*/tests/cluster/" -e '^process alice srun ' -e '^process root runuser '
+}
 
 snapshot() { left >"$BATS_TEST_TMPDIR/before"; }
 

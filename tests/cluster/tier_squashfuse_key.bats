@@ -3,8 +3,8 @@
 load helpers
 
 @test "use_squashfuse=1" {
-  run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'echo $GREETING; sleep 3' &
-  wait_until 10 pgrep -u alice -x sleep
+  as_alice srun --container-image=registry.test/tiny sh -c 'echo started; sleep 3' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
   pgrep -u alice -f squashfuse
   wait
 }
