@@ -9,6 +9,29 @@
 
 namespace situla {
 
+namespace {
+
+SpawnOptions broker_program() {
+  SpawnOptions options;
+  options.program = SITULA_LIBEXEC_DIR "/situla-broker";
+  options.arguments = {"situla-broker"};
+  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  options.new_session = true;
+  return options;
+}
+
+/// The broker was killed before it could finish: another one drops what it left on the node.
+Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
+  SpawnOptions options = broker_program();
+  options.arguments.emplace_back("sweep");
+  TRY_ASSIGN(Child sweeper, spawn(options));
+  TRY_ASSIGN(const auto status, sweeper.wait_for(limit));
+  if (status && status->success()) return {};
+  return fail(ErrorKind::failure, "cleaning up after a killed broker: " + (status ? status->text() : std::string("takes too long")));
+}
+
+}  // namespace
+
 Result<StepSession> StepSession::start(StepRequest request, std::string_view environment) {
   if (getrandom(request.token.data(), request.token.size(), 0) != static_cast<ssize_t>(request.token.size()))
     return fail_errno(errno, "read random bytes for the step's token");
@@ -17,10 +40,7 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   TRY_ASSIGN(const UniqueFd request_memory, sealed_memory("situla-step", encode_step_request(request)));
   TRY_ASSIGN(const UniqueFd environment_memory, sealed_memory("situla-environment", environment));
 
-  SpawnOptions options;
-  options.program = SITULA_LIBEXEC_DIR "/situla-broker";
-  options.arguments = {"situla-broker"};
-  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  SpawnOptions options = broker_program();
   options.fds = {{control.second.get(), broker_fd::kControl},
                  {listener.fd.get(), broker_fd::kListener},
                  {request_memory.get(), broker_fd::kRequest},
@@ -28,7 +48,6 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   // The broker leaves the process tree of slurmstepd by a second fork (proctrack/linuxproc signals the whole tree), so what
   // is waited for here is only that fork. It notices the end of slurmstepd by its control socket.
   options.die_with_parent = false;
-  options.new_session = true;
   TRY_ASSIGN(Child starter, spawn(options));
   TRY_ASSIGN(const ExitStatus status, starter.wait());
   if (!status.success()) return fail(ErrorKind::failure, "start " + options.program + ": " + status.text());
@@ -38,11 +57,13 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
 Result<void> StepSession::finish(std::chrono::milliseconds limit) {
   if (!control_) return {};
   const UniqueFd control = std::move(control_);
-  // A broker that is gone already has nothing left to finish.
-  if (!send_packet(control.get(), encode(Finish{}))) return {};
+  if (!send_packet(control.get(), encode(Finish{}))) return sweep_after_lost_broker(limit);
   pollfd poll_entry{control.get(), POLLIN, 0};
   const int ready = poll(&poll_entry, 1, static_cast<int>(limit.count()));
-  if (ready > 0) return {};
+  if (ready > 0) {
+    const auto packet = receive_packet(control.get(), kMaxMessageBytes);
+    return packet && *packet ? Result<void>() : sweep_after_lost_broker(limit);
+  }
   return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +
                                             std::to_string(limit.count() / 1000) + " s; it goes on by itself"));
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 
 namespace situla {
@@ -132,6 +133,20 @@ Result<std::optional<Lease>> Lease::acquire(const std::string& path, const Optio
     if (done()) return std::nullopt;
     if (!std::exchange(told, true)) waiting(last->line);
     std::this_thread::sleep_for(options.poll);
+  }
+}
+
+void sweep_dead_leases(const std::string& directory) {
+  const auto names = list_directory(directory);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    // Also "<image>.lease.<random>", the name that a lease has before it is complete.
+    if (name.find(".lease") == std::string::npos) continue;
+    const std::string path = directory + "/" + name;
+    const auto seen = look(path);
+    if (!seen || !*seen) continue;
+    const bool here = (*seen)->line.empty() || (*seen)->line.starts_with(own_node() + " ");
+    if (here && flock((*seen)->fd.get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
   }
 }
 

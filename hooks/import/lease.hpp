@@ -41,4 +41,7 @@ class Lease {
   std::unique_ptr<Heart> heart_;
 };
 
+/// Removes the lease files in a directory whose owner on this node died (kill -9). Those of other nodes and of living owners stay.
+void sweep_dead_leases(const std::string& directory);
+
 }  // namespace situla

@@ -18,6 +18,7 @@
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/import/lease.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
 #include "hooks/import/store.hpp"
@@ -103,11 +104,16 @@ class Watcher {
 
 struct Arguments {
   std::string store, variant;
+  bool sweep = false;
 };
 
 Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   Arguments arguments;
-  for (size_t i = 1; i < words.size(); i += 2) {
+  for (size_t i = 1; i < words.size(); i += words[i] == "--sweep" ? 1 : 2) {
+    if (words[i] == "--sweep") {
+      arguments.sweep = true;
+      continue;
+    }
     if (i + 1 == words.size()) return fail(ErrorKind::usage, "importer: " + printable(words[i]) + " needs a value");
     if (words[i] == "--store")
       arguments.store = words[i + 1];
@@ -135,6 +141,10 @@ int run_importer(const std::vector<std::string>& words, int input, int socket) {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   signal(SIGPIPE, SIG_IGN);  // NOLINT: a closed connection is an error of the write, not the end of the process
+  if (const auto arguments = parse_arguments(words); arguments && arguments->sweep) {
+    sweep_dead_leases(arguments->store + "/images/sha256");
+    return 0;
+  }
   Reporter reporter(socket);
   const Watcher watcher(socket, reporter);
   auto image = import(words, input, reporter);

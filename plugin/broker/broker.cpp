@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds kJoinLimit{10};      // from connect() to the token
 constexpr std::chrono::seconds kEndLimit{5};        // for a helper to end by itself
+constexpr std::chrono::seconds kUnwindLimit{1};     // for a cancelled import to remove what it made
 constexpr size_t kMaxClients = 4096;
 constexpr size_t kMaxNotes = 64;
 
@@ -116,7 +117,7 @@ void Broker::finish(bool orderly) {
   // No task can get in any more; who waits is told by the closing of its connection.
   clients_.clear();
   input_.listener.reset();
-  import_.reset();
+  end_import();
   if (!orderly && container_) {
     if (const auto killed = kill_container(container_->user.get(), user_.uid); !killed)
       syslog(LOG_ERR, "%s: %s", phrase(RootOperation::kill_container).data(), killed.error().message().c_str());
@@ -127,6 +128,18 @@ void Broker::finish(bool orderly) {
   image_ = BuilderImage{};
   image_in_use_.reset();
   if (mounts_) mounts_->drop_idle(config_.image_mount_idle);
+}
+
+/// The closed socket cancels an import that still runs: it unwinds by itself, or is killed and swept up after.
+void Broker::end_import() {
+  if (!import_) return;
+  import_->importer.socket.reset();
+  import_->request_writer = Helper{};
+  const auto status = import_->importer.process.wait_for(kUnwindLimit);
+  const bool unwound = status && *status && (*status)->signal == 0;
+  import_.reset();
+  if (unwound) return;
+  if (auto sweeper = start_store_sweeper(config_)) (void)sweeper->wait_for(kEndLimit);
 }
 
 void Broker::end_builder(bool orderly) {
@@ -218,11 +231,11 @@ void Broker::fail_step(const Error& error) {
   state_ = State::failed;
   error_ = error;
   deadline_.reset();
-  import_.reset();
-  end_builder(false);
   for (Client& client : clients_)
     if (client.waiting) refuse(client);
   std::erase_if(clients_, [](const Client& client) { return !client.socket; });
+  end_import();
+  end_builder(false);
 }
 
 void Broker::on_deadline() {
@@ -282,7 +295,7 @@ Result<void> Broker::use_imported(const ImportDone& done) {
   auto file = open_store_image(config_.store_path, done.digest, done.variant, config_.service_user);
   if (!file) return fail(std::move(file).error().with_context(phrase(RootOperation::open_store_image)));
   TRY_ASSIGN(image_, make_image(std::move(*file), done.digest.hex() + (done.variant.empty() ? "" : "." + done.variant)));
-  import_.reset();
+  import_->importer.socket.reset();  // it gives up its lease and ends; reaped at the end
   deadline_.reset();
   state_ = State::needs_task;
   return {};

@@ -70,6 +70,7 @@ class Broker {
   void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
   void finish(bool orderly);
   void end_builder(bool orderly);
+  void end_import();
 
   BrokerInput input_;
   SiteConfig config_;

@@ -144,6 +144,11 @@ Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& imag
   return Helper{std::move(child), std::move(sockets.first)};
 }
 
+Result<Child> start_store_sweeper(const SiteConfig& config) {
+  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  return start_as(service, true, program("situla-importer", {"--store", config.store_path, "--sweep"}), -1);
+}
+
 Result<Child> start_cleaner(const Identity& user, const std::string& path) {
   return start_as(user, false, program("situla-builder", {"clean", path}), -1);
 }

@@ -42,6 +42,9 @@ struct BuilderInput {
 };
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image);
 
+/// Removes, as the service user, what a killed importer left in the store.
+Result<Child> start_store_sweeper(const SiteConfig& config);
+
 /// Removes a scratch directory as the user who owns it; the path means nothing to this side.
 Result<Child> start_cleaner(const Identity& user, const std::string& path);
 

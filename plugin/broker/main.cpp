@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 
 #include "common/sys/socket.hpp"
 #include "plugin/broker/broker.hpp"
@@ -44,10 +45,20 @@ int serve() {
   return 0;
 }
 
+/// After a broker was killed: what the next one would find and drop is dropped now.
+int sweep() {
+  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (!config) return 1;
+  if (const auto mounts = ImageMounts::open(SITULA_RUNTIME_DIR)) mounts->drop_idle(config->image_mount_idle);
+  auto sweeper = start_store_sweeper(*config);
+  return sweeper && sweeper->wait() ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace situla
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
   // Out of slurmstepd's process tree: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
   const pid_t pid = fork();
   if (pid != 0) return pid < 0 ? 1 : 0;

@@ -17,6 +17,7 @@ start_import() {
 }
 
 start_task() {
+  as_alice srun --container-image=registry.test/tiny true
   snapshot
   as_alice srun -n2 --container-image="${1:-registry.test/tiny}" "${@:2}" sh -c 'echo started; exec sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
@@ -48,7 +49,7 @@ check_scancel_while_the_image_is_imported() {
   finished 10
   [ "$status" -ne 0 ]
   nothing_left
-  run ! find /var/lib/situla -name '*.sqsh' -newer "$BATS_TEST_TMPDIR/before"
+  [ -z "$(find /var/lib/situla -name '*.sqsh' -newer "$BATS_TEST_TMPDIR/before")" ]
 }
 
 check_scancel_while_the_tasks_run() {
