@@ -84,7 +84,7 @@ Result<void> configure(int context, const MountParameters& parameters, const std
   return {};
 }
 
-Error mount_error(int errnum, std::string what, const std::string& type) {
+Error mount_error(int errnum, const std::string& what, const std::string& type) {
   Error error = Error::from_errno(errnum, what);
   if (errnum == ENODEV) error.with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
   return error;

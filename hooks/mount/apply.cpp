@@ -137,7 +137,7 @@ class Applier {
 };
 
 std::string operand(const MountStep& step) {
-  const std::string target = printable(step.target);
+  std::string target = printable(step.target);
   switch (step.kind) {
     case StepKind::bind: return "bind " + printable(step.source) + " on " + target;
     case StepKind::filesystem: return "mount " + printable(step.type) + " on " + target;
