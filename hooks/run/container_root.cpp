@@ -76,9 +76,18 @@ class RootBuilder {
   }
 
   Result<void> from_image(const RootSource& source) {
+    auto built = from_image_by(source);
+    if (!built && built.error().kind() == ErrorKind::corrupt)
+      built.error().with_hint("the file is damaged or no squashfs image; `situla import` and mksquashfs make them");
+    return built;
+  }
+
+  /// What is wrong with the image itself would be wrong for extraction, too.
+  Result<void> from_image_by(const RootSource& source) {
     if (source.mount == MountKind::extract) return extract(source.image.get());
     auto served = serve(source.image.get());
-    if (served || source.mount == MountKind::fuse || request_.scratch_name.empty()) return served;
+    const bool final = source.mount == MountKind::fuse || request_.scratch_name.empty();
+    if (served || final || served.error().kind() == ErrorKind::corrupt) return served;
     log_.warning("extracting the image, which takes longer than mounting it: " + served.error().message());
     root_.server = Child();
     return extract(source.image.get());

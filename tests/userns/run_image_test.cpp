@@ -70,6 +70,22 @@ TEST_CASE("an image that is extracted leaves nothing") {
   CHECK(becomes_empty(scene.data));
 }
 
+TEST_CASE("a file that is no image says so, once and with a hint, however it would be mounted") {
+  for (const MountKind mount : {MountKind::automatic, MountKind::fuse, MountKind::extract}) {
+    if (mount != MountKind::extract && !fuse_available()) continue;
+    Scene scene;
+    scene.root = scene.directory / "garbage.sqsh";
+    put_file(scene.root, std::string(9000, 'x'));
+    scene.kind = RootSource::Kind::image;
+    scene.mount = mount;
+    scene.scratch_name = "pyxis_1.0";
+    const Outcome outcome = scene.run({});
+    CHECK_THAT(outcome.error, Catch::Contains("squashfs") && Catch::Contains("hint: "));
+    CHECK(outcome.log.empty());
+    CHECK((!fs::exists(scene.data) || becomes_empty(scene.data)));
+  }
+}
+
 TEST_CASE("a scratch directory that is taken is left alone") {
   Scene scene;
   scene.spec.writable = Tristate::yes;
