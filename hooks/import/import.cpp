@@ -7,6 +7,7 @@
 #include "common/base/text.hpp"
 #include "hooks/import/output_file.hpp"
 #include "hooks/import/session.hpp"
+#include "hooks/import/squashfs_writer.hpp"
 
 namespace situla {
 
@@ -14,6 +15,11 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
   TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
+  if (!can_write(options.compressor)) {
+    log.warning("ENROOT_SQUASH_OPTIONS: this libsquashfs cannot write the compressor asked for: using zstd level 1");
+    options.compressor = SquashOptions::Compressor::zstd;
+    options.level = 1;
+  }
   options.all_time = request.settings.source_date_epoch;
   options.made_time = options.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
   // Before anything is fetched: a directory that cannot be written to is known at once.

@@ -129,6 +129,21 @@ struct StoringCompressor {
   }
 };
 
+/// Metadata blocks for which compressing gains nothing are stored as they are. libsquashfs 1.2's lz4 keeps the larger form of very
+/// small blocks, which the kernel reads but unsquashfs does not.
+struct MetadataCompressor {
+  sqfs_compressor_t base{};
+  sqfs_compressor_t* inner = nullptr;
+  MetadataCompressor() {
+    base.base.destroy = [](sqfs_object_t*) {};
+    base.do_block = [](sqfs_compressor_t* self, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out, sqfs_u32 room) -> sqfs_s32 {
+      sqfs_compressor_t* real = reinterpret_cast<MetadataCompressor*>(self)->inner;
+      const sqfs_s32 result = real->do_block(real, in, size, out, room);
+      return result > 0 && static_cast<sqfs_u32>(result) >= size ? 0 : result;
+    };
+  }
+};
+
 const char* describe(int code) {
   switch (code) {
     case SQFS_ERROR_ALLOC: return "out of memory";
@@ -175,6 +190,7 @@ struct SquashfsWriter::State {
   std::string where;
   SquashOptions options;
   StoringCompressor storing;
+  MetadataCompressor metadata;
   sqfs_super_t super{};
   Owned<sqfs_compressor_t> compressor, decompressor;
   Owned<sqfs_frag_table_t> fragments;
@@ -206,7 +222,7 @@ struct SquashfsWriter::State {
   Result<void> create_parts();
   Result<void> harvest(bool last);
   void keep(const sqfs_inode_generic_t& inode);
-  sqfs_compressor_t* inode_compressor() { return options.store_inodes ? &storing.base : compressor.get(); }
+  sqfs_compressor_t* inode_compressor() { return options.store_inodes ? &storing.base : &metadata.base; }
   [[nodiscard]] sqfs_u32 time_of(const LayerEntry& entry) const { return options.all_time.value_or(entry.mtime); }
 };
 
@@ -219,6 +235,7 @@ Result<void> SquashfsWriter::State::create_compressors() {
   sqfs_compressor_t* created = nullptr;
   TRY(check(sqfs_compressor_create(&config, &created), "choose the compressor of"));
   compressor.reset(created);
+  metadata.inner = created;
   config.flags |= SQFS_COMP_FLAG_UNCOMPRESS;
   TRY(check(sqfs_compressor_create(&config, &created), "choose the compressor of"));
   decompressor.reset(created);
@@ -275,6 +292,15 @@ Result<void> SquashfsWriter::State::harvest(bool last) {
   }
   pending_count = 0;
   return {};
+}
+
+bool can_write(SquashOptions::Compressor compressor) {
+  sqfs_compressor_config_t config;
+  sqfs_compressor_t* created = nullptr;
+  if (sqfs_compressor_config_init(&config, compressor_id(compressor), 131072, 0) != 0) return false;
+  if (sqfs_compressor_create(&config, &created) != 0) return false;
+  sqfs_destroy(created);
+  return true;
 }
 
 SquashfsWriter::SquashfsWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -572,7 +598,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
                                                state.super.root_inode_ref, &state.super)));
   TRY(check(sqfs_id_table_write(state.ids.get(), &state.file.base, &state.super, compressor)));
   TRY(check(sqfs_xattr_writer_flush(state.xattrs.get(), &state.file.base, &state.super,
-                                    state.options.store_xattrs ? &state.storing.base : state.compressor.get())));
+                                    state.options.store_xattrs ? &state.storing.base : &state.metadata.base)));
   if (state.options.store_inodes) state.super.flags |= SQFS_FLAG_UNCOMPRESSED_INODES | SQFS_FLAG_UNCOMPRESSED_IDS;
   if (state.options.store_data) state.super.flags |= SQFS_FLAG_UNCOMPRESSED_DATA;
   if (state.options.store_fragments) state.super.flags |= SQFS_FLAG_UNCOMPRESSED_FRAGMENTS;

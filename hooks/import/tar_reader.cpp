@@ -30,7 +30,10 @@ class BytesAsTheyAre {
 };
 
 EntryKind kind_of(archive_entry* entry) {
-  if (archive_entry_hardlink(entry) != nullptr) return EntryKind::hardlink;
+  // libarchive takes the target of a symlink for a hard link's if only the pax header has it, which is how Go writes targets
+  // without an ASCII character. A real hard link never has the type of a symlink.
+  const bool symlink = archive_entry_filetype(entry) == AE_IFLNK;
+  if (archive_entry_hardlink(entry) != nullptr && !symlink) return EntryKind::hardlink;
   switch (archive_entry_filetype(entry)) {
     case AE_IFDIR: return EntryKind::directory;
     case AE_IFLNK: return EntryKind::symlink;
@@ -111,10 +114,12 @@ Result<std::optional<TarEntry>> TarReader::next() {
   result.mtime = archive_entry_mtime(entry);
   if (result.kind == EntryKind::file) result.size = static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)));
   state.size = result.size;
-  const char* target = result.kind == EntryKind::hardlink  ? archive_entry_hardlink(entry)
-                       : result.kind == EntryKind::symlink ? archive_entry_symlink(entry)
-                                                           : "";
-  if (target != nullptr) result.target = target;
+  if (result.kind == EntryKind::hardlink || result.kind == EntryKind::symlink) {
+    const char* target = archive_entry_symlink(entry);
+    if (target == nullptr) target = archive_entry_hardlink(entry);
+    if (target == nullptr) return fail(ErrorKind::corrupt, "read tar: a link without a target");
+    result.target = target;
+  }
   read_xattrs(entry, result);
   return result;
 }

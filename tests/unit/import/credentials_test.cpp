@@ -1,0 +1,88 @@
+// Is .credentials read as COMPAT.md 3 says, and are passwords kept out of messages?
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "hooks/import/credentials.hpp"
+#include "tests/unit/import/memory_log.hpp"
+
+using namespace situla;
+
+namespace {
+
+Result<CredentialSet> parse(std::string_view text, test::MemoryLog& log) {
+  return parse_credentials(
+      text, "F",
+      [](const std::string& password) -> Result<std::string> {
+        if (password == "$FAIL") return fail(ErrorKind::failure, "the command exited with return code 3");
+        return "<" + password + ">";
+      },
+      log);
+}
+
+}  // namespace
+
+TEST_CASE("netrc forms") {
+  test::MemoryLog log;
+  const auto set = parse(
+      "# a comment\n"
+      "machine nvcr.io login $oauthtoken password key#1\n"
+      "machine authn.nvidia.com\n\tlogin $oauthtoken\n\tpassword \"with blank \\\" quote\"\n"
+      "machine gcr.io login oauth2accesstoken password $(gcloud auth print-access-token (x))\n"
+      "machine h login a password 1 machine h login b password 2\n"
+      "default login anonymous password x\n",
+      log);
+  REQUIRE(set);
+  REQUIRE(set->all().size() == 5);
+  CHECK(*set->find("nvcr.io", "") == Credential{"nvcr.io", "$oauthtoken", "key#1"});
+  CHECK(set->find("authn.nvidia.com", "$oauthtoken")->password == "with blank \" quote");
+  CHECK(set->find("gcr.io", "")->password == "<$(gcloud auth print-access-token (x))>");
+  CHECK(set->find("h", "")->password == "1");
+  CHECK(set->find("h", "b")->password == "2");
+  CHECK(set->find("h", "c") == nullptr);
+  CHECK(set->find("other", "") == nullptr);
+}
+
+TEST_CASE("a password that cannot be expanded loses its entry only, and is not shown") {
+  test::MemoryLog log;
+  const auto set = parse("machine a login u password $FAIL\nmachine b login u password p\n", log);
+  REQUIRE(set);
+  CHECK(set->find("a", "") == nullptr);
+  CHECK(set->find("b", "") != nullptr);
+  CHECK(log.text.find("u at a") != std::string::npos);
+  CHECK(log.text.find("$FAIL") == std::string::npos);
+}
+
+TEST_CASE("mistakes do not show passwords") {
+  test::MemoryLog log;
+  for (const char* text : {"login x", "machine", "machine a login u password my secret", "machine a login"}) {
+    const auto set = parse(text, log);
+    REQUIRE_FALSE(set);
+    CHECK(set.error().kind() == ErrorKind::usage);
+    CHECK(set.error().text().find("secret") == std::string::npos);
+  }
+}
+
+TEST_CASE("collected as the user, with a shell for $ passwords") {
+  const auto directory = std::filesystem::temp_directory_path() / ("situla-credentials-" + std::to_string(getpid()));
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory / ".credentials") << "machine a login $oauthtoken password $(printf 's3 cret')\n"
+                                               "machine b login u password $TOKEN\n"
+                                               "machine c login u password $(exit 3)\n";
+  Environment environment;
+  environment.set("ENROOT_CONFIG_PATH", directory.string());
+  environment.set("PATH", "/usr/bin:/bin");
+  environment.set("TOKEN", "from environment");
+  test::MemoryLog log;
+  const auto config = EnrootConfig::load(environment, log);
+  REQUIRE(config);
+  const auto set = collect_credentials(*config, environment, log);
+  REQUIRE(set);
+  CHECK(set->find("a", "")->password == "s3 cret");
+  CHECK(set->find("a", "")->login == "$oauthtoken");
+  CHECK(set->find("b", "")->password == "from environment");
+  CHECK(set->find("c", "") == nullptr);
+  std::filesystem::remove_all(directory);
+  CHECK(collect_credentials(*config, environment, log)->all().empty());
+}

@@ -1,0 +1,73 @@
+// Are manifests, indexes and configurations read, and hostile ones refused?
+#include <catch2/catch.hpp>
+
+#include "hooks/import/manifest.hpp"
+
+using namespace situla;
+
+namespace {
+
+const std::string kHex(64, 'a');
+const std::string kDigest = "\"sha256:" + kHex + "\"";
+
+std::string descriptor(const std::string& more = "") { return "{\"digest\":" + kDigest + ",\"size\":5" + more + "}"; }
+
+}  // namespace
+
+TEST_CASE("image manifests") {
+  const auto parsed = parse_manifest("{\"schemaVersion\":2,\"config\":" + descriptor() + ",\"layers\":[" + descriptor() + "," + descriptor() + "]}", "");
+  REQUIRE(parsed);
+  const auto& manifest = std::get<Manifest>(*parsed);
+  CHECK(manifest.layers.size() == 2);
+  CHECK(manifest.layers[0].size == 5);
+  CHECK(manifest.layers[0].digest.hex() == kHex);
+}
+
+TEST_CASE("indexes are chosen from by platform") {
+  const auto entry = [](const std::string& arch, const std::string& variant, char c) {
+    return "{\"digest\":\"sha256:" + std::string(64, c) + "\",\"size\":1,\"platform\":{\"os\":\"" +
+           (arch == "unknown" ? "unknown" : "linux") + "\",\"architecture\":\"" + arch + "\",\"variant\":\"" + variant + "\"}}";
+  };
+  const auto parsed = parse_manifest("{\"manifests\":[" + entry("unknown", "", '0') + "," + entry("amd64", "", '1') + "," +
+                                         entry("arm64", "v9", '2') + "," + entry("arm64", "v8", '3') + "]}", "");
+  REQUIRE(parsed);
+  const auto& index = std::get<Index>(*parsed);
+  CHECK(choose_platform(index, Platform::parse("x86_64").value())->digest.hex() == std::string(64, '1'));
+  CHECK(choose_platform(index, Platform::parse("aarch64").value())->digest.hex() == std::string(64, '3'));
+  const auto missing = choose_platform(index, Platform::parse("ppc64le").value());
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().hint() == "it exists for linux/amd64, linux/arm64/v9, linux/arm64/v8");
+}
+
+TEST_CASE("what is no manifest") {
+  for (const std::string& text : std::vector<std::string>{
+           "", "<html>", "[]", "{}", "{\"layers\":[]}", "{\"config\":" + descriptor() + ",\"layers\":[{}]}",
+           "{\"config\":" + descriptor() + ",\"layers\":[{\"digest\":" + kDigest + ",\"size\":-1}]}",
+           "{\"config\":" + descriptor() + ",\"layers\":[{\"digest\":" + kDigest + ",\"size\":\"5\"}]}",
+           "{\"manifests\":[{\"digest\":\"sha512:x\"}]}", "{\"fsLayers\":[]}"}) {
+    INFO(text);
+    CHECK_FALSE(parse_manifest(text, "text/html"));
+  }
+}
+
+TEST_CASE("configurations") {
+  const auto config = parse_image_config(
+      R"({"architecture":"amd64","config":{"Env":["A=1",5],"Entrypoint":["e"],"Cmd":null,"WorkingDir":"/w","Volumes":{"/b":{},"/a":{}},"Labels":{"z":"1","a":"2","n":3}}})");
+  REQUIRE(config);
+  CHECK(config->environment == std::vector<std::string>{"A=1"});
+  CHECK(config->entrypoint == std::vector<std::string>{"e"});
+  CHECK(config->command.empty());
+  CHECK(config->volumes == std::vector<std::string>{"/a", "/b"});
+  CHECK(config->labels == std::vector<std::pair<std::string, std::string>>{{"z", "1"}, {"a", "2"}});
+  CHECK(parse_image_config("{}"));
+  CHECK_FALSE(parse_image_config("x"));
+}
+
+TEST_CASE("what registries say") {
+  const auto error = parse_registry_error(R"({"errors":[{"code":"DENIED","message":"no\u001b[2J"}]})");
+  CHECK(error.code == "DENIED");
+  CHECK(error.message == "no\\x1b[2J");
+  CHECK(parse_registry_error("<html>").message.empty());
+  CHECK(parse_token(R"({"access_token":"t"})") == "t");
+  CHECK(parse_token("{}").empty());
+}

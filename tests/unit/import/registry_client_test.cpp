@@ -1,0 +1,131 @@
+// Does the client find an image and log in where it must, and does every failure say what to do?
+#include <catch2/catch.hpp>
+
+#include "hooks/import/registry_client.hpp"
+#include "hooks/import/sha256.hpp"
+#include "tests/unit/import/fake_transport.hpp"
+
+using namespace situla;
+using test::Answer;
+using test::FakeTransport;
+
+namespace {
+
+const std::string kManifest = "{\"schemaVersion\":2,\"config\":{\"digest\":\"" + digest_of("{}").text() + "\",\"size\":2},\"layers\":[]}";
+const std::string kIndex = "{\"manifests\":[{\"digest\":\"" + digest_of(kManifest).text() +
+                           "\",\"size\":1,\"platform\":{\"os\":\"linux\",\"architecture\":\"arm64\",\"variant\":\"v8\"}}]}";
+
+Result<ResolvedImage> resolve(FakeTransport& transport, const std::string& image, const CredentialSet& credentials = {}) {
+  RegistryClient::Options options;
+  options.sleep = [](std::chrono::milliseconds) {};
+  RegistryClient client(transport, ImageReference::parse(image).value(), credentials, options);
+  return client.resolve(Platform::parse("arm64").value());
+}
+
+CredentialSet credentials_of(const std::string& host) {
+  CredentialSet set;
+  set.add({host, "joe", "s3cret"});
+  return set;
+}
+
+}  // namespace
+
+TEST_CASE("a manifest, with all types asked for") {
+  FakeTransport transport([](const HttpRequest&) { return Answer{200, {{"docker-content-digest", digest_of(kManifest).text()}}, kManifest, false}; });
+  const auto image = resolve(transport, "registry.test/a/b:1");
+  REQUIRE(image);
+  CHECK(image->digest == digest_of(kManifest));
+  REQUIRE(transport.requests.size() == 1);
+  CHECK(transport.requests[0].url == "https://registry.test/v2/a/b/manifests/1");
+  for (const char* type : {"oci.image.index.v1", "oci.image.manifest.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"})
+    CHECK(transport.requests[0].accept.find(type) != std::string::npos);
+}
+
+TEST_CASE("an index leads to the platform's manifest, whose digest is checked") {
+  FakeTransport transport([](const HttpRequest& request) {
+    return Answer{200, {}, request.url.ends_with("/latest") ? kIndex : kManifest, false};
+  });
+  CHECK(resolve(transport, "registry.test/x")->digest == digest_of(kManifest));
+  CHECK(transport.requests[1].url == "https://registry.test/v2/x/manifests/" + digest_of(kManifest).text());
+  FakeTransport liar([](const HttpRequest& request) {
+    return Answer{200, {}, request.url.ends_with("/latest") ? kIndex : kManifest + " ", false};
+  });
+  const auto image = resolve(liar, "registry.test/x");
+  REQUIRE_FALSE(image);
+  CHECK(image.error().kind() == ErrorKind::corrupt);
+}
+
+TEST_CASE("by digest, nothing else is accepted") {
+  FakeTransport transport([](const HttpRequest&) { return Answer{200, {}, kManifest, false}; });
+  CHECK(resolve(transport, "registry.test/x@" + digest_of(kManifest).text()));
+  CHECK_FALSE(resolve(transport, "registry.test/x@" + digest_of("other").text()));
+}
+
+TEST_CASE("basic login with the credentials of the host") {
+  const auto answer = [](const HttpRequest& request) {
+    if (request.authorization == "Basic am9lOnMzY3JldA==") return Answer{200, {}, kManifest, false};
+    return Answer{401, {{"www-authenticate", "Basic realm=\"x\""}}, "", false};
+  };
+  FakeTransport transport(answer);
+  CHECK(resolve(transport, "auth.test:5000/x", credentials_of("auth.test")));
+  CHECK(transport.requests[0].authorization.empty());
+  const auto none = resolve(transport, "auth.test/x", credentials_of("other.test"));
+  REQUIRE_FALSE(none);
+  CHECK(none.error().kind() == ErrorKind::denied);
+  CHECK(none.error().hint().find("machine auth.test login") != std::string::npos);
+  CredentialSet wrong;
+  wrong.add({"auth.test", "joe", "wr0ng"});
+  const auto refused = resolve(transport, "auth.test/x", wrong);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().text().find("joe") != std::string::npos);
+  CHECK(refused.error().text().find("wr0ng") == std::string::npos);
+  CHECK_FALSE(resolve(transport, "ann@auth.test/x", credentials_of("auth.test")));
+}
+
+TEST_CASE("bearer tokens come from the realm, with the realm's credentials") {
+  const auto answer = [](const HttpRequest& request) {
+    if (request.url.starts_with("https://tokens.test/")) {
+      const bool known = request.authorization == "Basic am9lOnMzY3JldA==";
+      return Answer{200, {}, known ? "{\"token\":\"full\"}" : "{\"token\":\"anonymous\"}", false};
+    }
+    if (request.authorization == "Bearer full") return Answer{200, {}, kManifest, false};
+    if (!request.authorization.empty()) return Answer{403, {}, "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no pull\"}]}", false};
+    return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/t\",service=\"s\",scope=\"repository:x:pull\""}}, "", false};
+  };
+  FakeTransport transport(answer);
+  CHECK(resolve(transport, "registry.test/x", credentials_of("tokens.test")));
+  CHECK(transport.requests[1].url == "https://tokens.test/t?service=s&scope=repository%3Ax%3Apull&account=joe");
+  // The registry's own password is never sent to a server the registry names.
+  FakeTransport other(answer);
+  const auto denied = resolve(other, "registry.test/x", credentials_of("registry.test"));
+  REQUIRE_FALSE(denied);
+  CHECK(denied.error().message() == "manifest: access is forbidden (403), the registry says: no pull");
+  for (const HttpRequest& request : other.requests) CHECK(request.authorization.find("Basic") == std::string::npos);
+}
+
+TEST_CASE("failures are told apart") {
+  struct Case {
+    Answer answer;
+    ErrorKind kind;
+    std::string part;
+  };
+  for (const Case& expected : std::vector<Case>{
+           {{404, {}, "{\"errors\":[{\"code\":\"NAME_UNKNOWN\",\"message\":\"repository name not known\"}]}", false}, ErrorKind::not_found, "no such image"},
+           {{404, {}, "", false}, ErrorKind::not_found, "not found (404)"},
+           {{403, {}, "", false}, ErrorKind::denied, "forbidden (403)"},
+           {{429, {}, "", false}, ErrorKind::network, "too many requests"},
+           {{500, {}, "", false}, ErrorKind::network, "the registry failed (500)"},
+           {{418, {}, "", false}, ErrorKind::failure, "unexpected status 418"},
+           {{200, {}, "<html>", false}, ErrorKind::corrupt, "not JSON"},
+           {{401, {{"www-authenticate", "Negotiate"}}, "", false}, ErrorKind::unsupported, "neither Basic nor Bearer"},
+       }) {
+    FakeTransport transport([&](const HttpRequest&) { return expected.answer; });
+    const auto image = resolve(transport, "registry.test/x");
+    REQUIRE_FALSE(image);
+    INFO(image.error().text());
+    CHECK(image.error().kind() == expected.kind);
+    CHECK(image.error().message().find(expected.part) != std::string::npos);
+    const bool transient = is_transient_status(expected.answer.status);
+    CHECK(transport.requests.size() == (transient ? 1 + kLeastRetries : 1));
+  }
+}

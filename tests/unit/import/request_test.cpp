@@ -1,0 +1,70 @@
+// Does a request survive the pipe, and does a damaged one do no harm?
+#include <catch2/catch.hpp>
+
+#include "hooks/import/request.hpp"
+#include "tests/unit/import/memory_log.hpp"
+
+using namespace situla;
+
+TEST_CASE("round trip, and every cut of it is refused") {
+  ImportRequest request;
+  request.image = "registry.test/x:1";
+  request.platform = "arm64";
+  request.hint = "h";
+  request.credentials.add({"a", "b", std::string("c\0\xff", 3)});
+  request.settings.ssl_cert_file = "/x";
+  request.settings.allow_http = true;
+  request.settings.max_connections = 3;
+  request.settings.source_date_epoch = 7;
+  const std::string bytes = request.serialize().value();
+  const auto back = ImportRequest::deserialize(bytes);
+  REQUIRE(back);
+  CHECK(back->image == request.image);
+  CHECK(back->platform == "arm64");
+  CHECK(back->hint == "h");
+  CHECK(back->credentials.all() == request.credentials.all());
+  CHECK(back->settings.ssl_cert_file == "/x");
+  CHECK(back->settings.allow_http);
+  CHECK(back->settings.max_connections == 3);
+  CHECK(back->settings.source_date_epoch == 7U);
+  CHECK(back->serialize().value() == bytes);
+  for (size_t size = 0; size < bytes.size(); ++size) REQUIRE_FALSE(ImportRequest::deserialize(bytes.substr(0, size)));
+  CHECK_FALSE(ImportRequest::deserialize(bytes + "x"));
+}
+
+TEST_CASE("too large is refused before it is sent") {
+  ImportRequest request;
+  request.credentials.add({"a", "b", std::string(ImportRequest::kMaxBytes, 'x')});
+  CHECK_FALSE(request.serialize());
+}
+
+TEST_CASE("platforms") {
+  for (const auto* name : {"x86_64", "amd64", "linux/amd64"}) CHECK(Platform::parse(name)->architecture == "amd64");
+  for (const auto* name : {"aarch64", "arm64", "linux/arm64/v8"}) {
+    CHECK(Platform::parse(name)->architecture == "arm64");
+    CHECK(Platform::parse(name)->variant == "v8");
+  }
+  CHECK(Platform::parse("ppc64el")->architecture == "ppc64le");
+  for (const auto* name : {"", "vax", "a/b/c/d", "/amd64"}) CHECK_FALSE(Platform::parse(name));
+}
+
+TEST_CASE("settings and the hint about a file of that name") {
+  Environment environment;
+  environment.set("HOME", "/nonexistent");
+  environment.set("PWD", "/etc");
+  environment.set("https_proxy", "http://proxy:1");
+  environment.set("SOURCE_DATE_EPOCH", "123");
+  environment.set("ENROOT_MAX_CONNECTIONS", "many");
+  test::MemoryLog log;
+  const auto config = EnrootConfig::load(environment, log);
+  REQUIRE(config);
+  const auto request = make_import_request("passwd", *config, environment, log);
+  REQUIRE(request);
+  CHECK(request->hint.find("./passwd") != std::string::npos);
+  CHECK(request->settings.https_proxy == "http://proxy:1");
+  CHECK(request->settings.source_date_epoch == 123U);
+  CHECK(request->settings.max_connections == 10);
+  CHECK(log.text.find("ENROOT_MAX_CONNECTIONS=many") != std::string::npos);
+  CHECK_FALSE(make_import_request("Bad", *config, environment, log));
+  CHECK_FALSE(make_import_request("x", *config, environment, log, "vax"));
+}

@@ -1,0 +1,162 @@
+// Do layers merge as the OCI image-spec and umoci say? Each case is a list of layers and the tree that must come out.
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "hooks/import/hidden_paths.hpp"
+#include "hooks/import/root_tree.hpp"
+
+using namespace situla;
+
+namespace {
+
+TarEntry entry(EntryKind kind, const std::string& path, const std::string& target = "", uint16_t mode = 0755) {
+  TarEntry made;
+  made.kind = kind;
+  made.path = path;
+  made.target = target;
+  made.mode = mode;
+  return made;
+}
+TarEntry dir(const std::string& path, uint16_t mode = 0755) { return entry(EntryKind::directory, path, "", mode); }
+TarEntry file(const std::string& path, uint16_t mode = 0644) { return entry(EntryKind::file, path, "", mode); }
+TarEntry soft(const std::string& path, const std::string& target) { return entry(EntryKind::symlink, path, target, 0777); }
+TarEntry hard(const std::string& path, const std::string& target) { return entry(EntryKind::hardlink, path, target); }
+
+using Layers = std::vector<std::vector<TarEntry>>;  // bottom first
+
+/// "path kind mode #inode": inodes are shown where two names share one.
+Result<std::vector<std::string>> merge(const Layers& layers) {
+  LayerTable table;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    table.begin_layer();
+    for (const TarEntry& made : *layer) TRY(table.add(made));
+    table.end_layer();
+  }
+  RootTree tree(table);
+  for (size_t layer = table.layers(); layer-- > 0;) TRY(tree.apply(layer));
+  tree.finish();
+  std::vector<std::string> lines;
+  std::map<uint32_t, std::string> first;
+  std::vector<std::pair<uint32_t, std::string>> open{{RootTree::kRoot, ""}};
+  while (!open.empty()) {
+    const auto [node, path] = open.back();
+    open.pop_back();
+    for (const uint32_t child : tree.children(node)) {
+      const LayerEntry& made = table.entry(tree.node(child).inode);
+      const std::string name = path + "/" + std::string(tree.name(child));
+      std::string line = name + " " + "dfshpD"[static_cast<int>(made.kind)] + std::to_string(made.mode / 64) +
+                         std::to_string(made.mode / 8 % 8) + std::to_string(made.mode % 8);
+      const auto [known, fresh] = first.emplace(tree.node(child).inode, name);
+      if (!fresh) line += " =" + known->second;
+      lines.push_back(line);
+      if (made.kind == EntryKind::directory) open.emplace_back(child, name);
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+void check(const Layers& layers, const std::vector<std::string>& expected) {
+  const auto lines = merge(layers);
+  REQUIRE(lines);
+  CHECK(*lines == expected);
+}
+
+}  // namespace
+
+TEST_CASE("replacing") {
+  check({{file("a", 0600)}, {file("a", 0644)}}, {"/a f644"});
+  check({{dir("a", 0700), file("a/x")}, {dir("a", 0750)}}, {"/a d750", "/a/x f644"});
+  check({{dir("a"), file("a/x")}, {file("a")}}, {"/a f644"});
+  check({{file("a")}, {dir("a"), file("a/y")}}, {"/a d755", "/a/y f644"});
+  check({{dir("a"), file("a/x")}, {file("a")}, {dir("a")}}, {"/a d755"});
+  check({{file("a"), file("a", 0600)}}, {"/a f600"});
+}
+
+TEST_CASE("whiteouts hide lower layers only") {
+  check({{file("a"), file("b")}, {file(".wh.a")}}, {"/b f644"});
+  check({{dir("d"), file("d/a")}, {file(".wh.d")}}, {});
+  check({{dir("d"), file("d/a")}, {dir("d"), file("d/b"), file(".wh.d")}}, {"/d d755", "/d/b f644"});
+  check({{file("a", 0600)}, {file("a"), file(".wh.a")}}, {"/a f644"});
+  check({{file("a", 0600)}, {file(".wh.a"), file("a")}}, {"/a f644"});
+  check({{dir("d"), dir("d/e"), file("d/e/x"), file("d/y")}, {dir("d"), file("d/n"), file("d/.wh..wh..opq")}}, {"/d d755", "/d/n f644"});
+  check({{dir("d"), file("d/y")}, {file("d/.wh..wh..opq"), dir("d"), file("d/n")}}, {"/d d755", "/d/n f644"});
+  check({{}, {file("no/.wh.x"), file("no/.wh..wh..opq")}}, {});
+  check({{file("a")}, {file(".wh.a")}, {file("a", 0600)}}, {"/a f600"});
+}
+
+TEST_CASE("hard links") {
+  check({{file("a"), hard("b", "a")}}, {"/a f644", "/b f644 =/a"});
+  check({{file("a")}, {hard("b", "/a")}}, {"/a f644", "/b f644 =/a"});
+  // The target is what the name meant when the link was made.
+  check({{file("a", 0600)}, {hard("b", "a")}, {file("a", 0640)}}, {"/a f640", "/b f600"});
+  check({{file("a", 0600)}, {hard("b", "a"), file(".wh.a")}}, {"/b f600"});
+  check({{soft("l", "x"), hard("m", "l")}}, {"/l s777", "/m s777 =/l"});
+  CHECK_FALSE(merge({{hard("b", "missing")}}));
+  CHECK_FALSE(merge({{dir("d"), hard("b", "d")}}));
+}
+
+TEST_CASE("symlinks on the way are followed inside the tree") {
+  check({{dir("usr"), dir("usr/lib"), soft("lib", "usr/lib")}, {file("lib/x")}}, {"/lib s777", "/usr d755", "/usr/lib d755", "/usr/lib/x f644"});
+  check({{soft("up", "../../../.."), file("up/x")}}, {"/up s777", "/x f644"});
+  check({{soft("abs", "/d"), file("abs/x")}}, {"/abs s777", "/d d755", "/d/x f644"});
+  check({{dir("d"), file("d/a"), soft("l", "d")}, {file("l/.wh.a")}}, {"/d d755", "/l s777"});
+  check({{dir("d"), soft("l", "d")}, {dir("l"), file("l/x")}}, {"/d d755", "/l d755", "/l/x f644"});
+  CHECK_FALSE(merge({{soft("a", "b"), soft("b", "a"), file("a/x")}}));
+}
+
+TEST_CASE("hostile names stay inside") {
+  check({{file("../../etc/x"), file("/abs"), file("a//./b/../c")}}, {"/a d755", "/a/c f644", "/abs f644", "/etc d755", "/etc/x f644"});
+  for (const std::string& path : {std::string(256, 'n'), std::string("d/") + std::string(300, 'n'), [] {
+         std::string deep;
+         for (int i = 0; i < 600; ++i) deep += "dirname/";
+         return deep + "x";
+       }()}) {
+    const auto merged = merge({{file(path)}});
+    REQUIRE_FALSE(merged);
+    CHECK(merged.error().kind() == ErrorKind::corrupt);
+  }
+  check({{file(std::string(255, 'n'))}}, {"/" + std::string(255, 'n') + " f644"});
+  CHECK_FALSE(merge({{soft("x", std::string(5000, 't'))}}));
+  CHECK_FALSE(merge({{file("/")}}));
+  CHECK_FALSE(merge({{file("a/..")}}));
+}
+
+TEST_CASE("what COMPAT.md 5 leaves out") {
+  check({{dir("dev"), file("dev/null"), dir("dev/pts"), entry(EntryKind::device, "sda"), dir("x", 0), dir("y", 0555), dir("z", 0300)}},
+        {"/dev d755", "/x d700", "/y d555", "/z d700"});
+  check({{file("sda")}, {entry(EntryKind::device, "sda")}}, {});
+}
+
+TEST_CASE("a very deep tree is no deep recursion") {
+  std::vector<TarEntry> layer;
+  for (int round = 0; round < 20; ++round) {
+    std::string path = round == 0 ? "" : "l" + std::to_string(round - 1) + "/";
+    for (int i = 0; i < 900; ++i) path += "d/";
+    layer.push_back(dir(path));
+    layer.push_back(soft("l" + std::to_string(round), path));
+  }
+  CHECK(merge({layer}));
+}
+
+TEST_CASE("which content need not be kept") {
+  LayerTable table;
+  HiddenPaths hidden;
+  CHECK_FALSE(hidden.hides("", "a"));
+  table.begin_layer();
+  for (const auto& made : {file("a"), dir("d"), file("e/.wh.gone"), file("o/.wh..wh..opq"), hard("h", "t"), file("own"), hard("h2", "own")})
+    REQUIRE(table.add(made));
+  table.end_layer();
+  hidden.add_layer(table, 0);
+  CHECK(hidden.hides("", "a"));
+  CHECK(hidden.hides("a/b", "c"));
+  CHECK_FALSE(hidden.hides("d", "x"));
+  CHECK(hidden.hides("e", "gone"));
+  CHECK(hidden.hides("e/gone/deep", "x"));
+  CHECK_FALSE(hidden.hides("e", "kept"));
+  CHECK(hidden.hides("o", "x"));
+  CHECK_FALSE(hidden.hides("", "o"));
+  CHECK_FALSE(hidden.hides("", "t"));
+  CHECK(hidden.hides("", "own"));
+  CHECK(hidden.hides("", "h"));
+}
