@@ -1,4 +1,5 @@
-// How are values put into bytes and taken out again between processes of one node? Little-endian, length-prefixed, bounds-checked.
+// How are values put into bytes and taken out again between processes of one node? Little-endian, length-prefixed,
+// bounds-checked.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ class Encoder {
   std::string bytes_;
 };
 
-/// Reads what an Encoder wrote. Any overrun makes it fail for good: check ok() (or finished()) once, at the end; the values read
-/// from a failed decoder are zero or empty and must not be used.
+/// Reads what an Encoder wrote. Any overrun makes it fail for good: check ok() (or finished()) once, at the end; the
+/// values read from a failed decoder are zero or empty and must not be used.
 class Decoder {
  public:
   explicit Decoder(std::string_view bytes) : bytes_(bytes) {}

@@ -10,27 +10,35 @@ ErrorKind kind_of_errno(int errnum) {
   switch (errnum) {
     case ENOENT:
     case ENXIO:
-    case ENODEV: return ErrorKind::not_found;
-    case EEXIST: return ErrorKind::exists;
+    case ENODEV:
+      return ErrorKind::not_found;
+    case EEXIST:
+      return ErrorKind::exists;
     case EACCES:
-    case EPERM: return ErrorKind::denied;
+    case EPERM:
+      return ErrorKind::denied;
     case ENOSPC:
     case EDQUOT:
-    case ENOMEM: return ErrorKind::no_space;
+    case ENOMEM:
+      return ErrorKind::no_space;
     case ENOSYS:
-    case EOPNOTSUPP: return ErrorKind::unsupported;
+    case EOPNOTSUPP:
+      return ErrorKind::unsupported;
     case ECONNREFUSED:
     case ECONNRESET:
     case ETIMEDOUT:
     case EHOSTUNREACH:
-    case ENETUNREACH: return ErrorKind::network;
+    case ENETUNREACH:
+      return ErrorKind::network;
     case EINTR:
-    case ECANCELED: return ErrorKind::cancelled;
-    default: return ErrorKind::failure;
+    case ECANCELED:
+      return ErrorKind::cancelled;
+    default:
+      return ErrorKind::failure;
   }
 }
 
-constexpr std::array<std::string_view, 10> kKindNames = {"failure", "usage",    "not_found", "exists",      "denied",
+constexpr std::array<std::string_view, 10> kKindNames = {"failure", "usage",   "not_found", "exists",      "denied",
                                                          "network", "corrupt", "no_space",  "unsupported", "cancelled"};
 
 }  // namespace
@@ -54,9 +62,13 @@ Error& Error::with_hint(std::string_view hint) & {
   return *this;
 }
 
-std::string Error::text() const { return hint_.empty() ? message_ : message_ + "\nhint: " + hint_; }
+std::string Error::text() const {
+  return hint_.empty() ? message_ : message_ + "\nhint: " + hint_;
+}
 
-std::string_view to_string(ErrorKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
+std::string_view to_string(ErrorKind kind) {
+  return kKindNames.at(static_cast<size_t>(kind));
+}
 
 ErrorKind error_kind_from_string(std::string_view name) {
   for (size_t i = 0; i < kKindNames.size(); ++i)

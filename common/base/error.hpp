@@ -22,8 +22,8 @@ enum class ErrorKind {
   cancelled,    ///< asked to stop
 };
 
-/// An error is made once, where it happens, as verb + operand ("open /etc/x"), and each meaningful layer puts one phrase in
-/// front. It is printed once, at the boundary. No "failed to", no trailing full stop.
+/// An error is made once, where it happens, as verb + operand ("open /etc/x"), and each meaningful layer puts one
+/// phrase in front. It is printed once, at the boundary. No "failed to", no trailing full stop.
 class Error {
  public:
   Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) {}

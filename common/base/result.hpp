@@ -3,8 +3,9 @@
 
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <utility>
+
+#include <tl/expected.hpp>
 
 #include "common/base/error.hpp"
 
@@ -18,7 +19,9 @@ using Result = tl::expected<T, Error>;
   return tl::unexpected<Error>(Error(kind, std::move(message)));
 }
 
-[[nodiscard]] inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+[[nodiscard]] inline tl::unexpected<Error> fail(Error error) {
+  return tl::unexpected<Error>(std::move(error));
+}
 
 /// `return fail_errno(errno, "open " + path)`. errno is captured in the very expression that made it.
 [[nodiscard]] inline tl::unexpected<Error> fail_errno(int errnum, std::string_view what) {
@@ -31,22 +34,23 @@ using Result = tl::expected<T, Error>;
 #define SITULA_CONCAT(a, b) SITULA_CONCAT_(a, b)
 
 /// TRY(expr): return the error of a Result<void> (or ignore the value of a Result<T>) from the enclosing function.
-#define TRY(expr)                                                              \
-  do {                                                                         \
-    if (auto try_result = (expr); !try_result) [[unlikely]]                    \
-      return tl::unexpected<::situla::Error>(std::move(try_result).error());   \
+#define TRY(expr)                                                            \
+  do {                                                                       \
+    if (auto try_result = (expr); !try_result) [[unlikely]]                  \
+      return tl::unexpected<::situla::Error>(std::move(try_result).error()); \
   } while (false)
 
 /// TRY_CONTEXT(phrase, expr): the same, with a phrase put in front of the message.
-#define TRY_CONTEXT(phrase, expr)                                                                    \
-  do {                                                                                               \
-    if (auto try_result = (expr); !try_result) [[unlikely]]                                          \
-      return tl::unexpected<::situla::Error>(std::move(try_result).error().with_context(phrase));    \
+#define TRY_CONTEXT(phrase, expr)                                                                 \
+  do {                                                                                            \
+    if (auto try_result = (expr); !try_result) [[unlikely]]                                       \
+      return tl::unexpected<::situla::Error>(std::move(try_result).error().with_context(phrase)); \
   } while (false)
 
 /// TRY_ASSIGN(auto x, expr): declare or assign x from the value of a Result<T>, or return its error.
 #define TRY_ASSIGN(target, expr) SITULA_TRY_ASSIGN_(SITULA_CONCAT(try_value_, __LINE__), target, expr)
-#define SITULA_TRY_ASSIGN_(name, target, expr)                                              \
-  auto name = (expr);                                                                       \
-  if (!name) [[unlikely]] return tl::unexpected<::situla::Error>(std::move(name).error()); \
+#define SITULA_TRY_ASSIGN_(name, target, expr)                       \
+  auto name = (expr);                                                \
+  if (!name) [[unlikely]]                                            \
+    return tl::unexpected<::situla::Error>(std::move(name).error()); \
   target = std::move(*name)

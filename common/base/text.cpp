@@ -7,7 +7,9 @@
 namespace situla {
 namespace {
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
 
 /// Length of the valid UTF-8 sequence at the start of text, or 0. Overlong forms and surrogates are invalid (RFC 3629).
 size_t utf8_length(std::string_view text) {
@@ -104,7 +106,8 @@ Result<uint64_t> parse_size(std::string_view text) {
   const std::string lower = to_lower(trim(text));
   const size_t digits = lower.find_first_not_of("0123456789");
   const auto number = parse_unsigned(std::string_view(lower).substr(0, digits));
-  std::string_view unit = digits == std::string::npos ? std::string_view() : trim(std::string_view(lower).substr(digits));
+  std::string_view unit =
+      digits == std::string::npos ? std::string_view() : trim(std::string_view(lower).substr(digits));
   unsigned shift = 0;
   if (!unit.empty() && kUnits.find(unit.front()) != std::string_view::npos) {
     shift = 10 * (static_cast<unsigned>(kUnits.find(unit.front())) + 1);
@@ -133,8 +136,7 @@ std::string format_size(uint64_t bytes) {
 }
 
 std::string shell_quote(std::string_view text) {
-  static constexpr std::string_view kSafe =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_-+=:,./";
+  static constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_-+=:,./";
   if (!text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos) return std::string(text);
   std::string quoted = "'";
   for (const char c : text) {

@@ -1,8 +1,8 @@
 #include "common/base/unique_fd.hpp"
 
-#include <unistd.h>
-
 #include <cerrno>
+
+#include <unistd.h>
 
 namespace situla {
 

@@ -10,7 +10,9 @@ constexpr uint32_t kVersion = 0x53490001;
 constexpr size_t kMaxTextBytes = 12288;
 constexpr uint32_t kMaxGroups = 65536;
 
-std::string_view cut_text(std::string_view text) { return text.substr(0, kMaxTextBytes); }
+std::string_view cut_text(std::string_view text) {
+  return text.substr(0, kMaxTextBytes);
+}
 
 void put_token(Encoder& out, const StepToken& token) {
   for (const uint8_t byte : token) out.u8(byte);
@@ -52,7 +54,9 @@ struct Put {
   void operator()(const Finished&) const {}
 };
 
-LogLevel level_of(uint8_t value) { return value <= 3 ? static_cast<LogLevel>(value) : LogLevel::info; }
+LogLevel level_of(uint8_t value) {
+  return value <= 3 ? static_cast<LogLevel>(value) : LogLevel::info;
+}
 
 Message get(uint32_t index, Decoder& in) {
   switch (index) {
@@ -62,7 +66,8 @@ Message get(uint32_t index, Decoder& in) {
       m.directory = in.text();
       return m;
     }
-    case 1: return Joined{std::string(in.text())};
+    case 1:
+      return Joined{std::string(in.text())};
     case 2: {
       Note m;
       m.level = level_of(in.u8());
@@ -81,8 +86,10 @@ Message get(uint32_t index, Decoder& in) {
       for (uint8_t& byte : bytes) byte = in.u8();
       return ImportDone{Digest(bytes), std::string(in.text())};
     }
-    case 5: return MapsWanted{in.u8() != 0};
-    case 6: return MapsWritten{};
+    case 5:
+      return MapsWanted{in.u8() != 0};
+    case 6:
+      return MapsWritten{};
     case 7: {
       Ready m;
       m.workdir = in.text();
@@ -90,8 +97,10 @@ Message get(uint32_t index, Decoder& in) {
       m.stays = in.u8() != 0;
       return m;
     }
-    case 8: return Finish{};
-    default: return Finished{};
+    case 8:
+      return Finish{};
+    default:
+      return Finished{};
   }
 }
 

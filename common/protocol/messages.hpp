@@ -19,7 +19,8 @@ namespace situla {
 constexpr size_t kMaxMessageBytes = 32768;
 using StepToken = std::array<uint8_t, 16>;
 
-// --- plugin (slurmstepd) -> broker, once, in a sealed memfd --------------------------------------------------------------
+// --- plugin (slurmstepd) -> broker, once, in a sealed memfd
+// --------------------------------------------------------------
 
 /// Everything the broker knows of a step. `spec` is the user's and stays opaque to it.
 struct StepRequest {
@@ -36,22 +37,26 @@ struct StepRequest {
 std::string encode_step_request(const StepRequest& request);
 Result<StepRequest> decode_step_request(std::string_view bytes);
 
-// --- task -> broker --------------------------------------------------------------------------------------------------------
+// --- task -> broker
+// --------------------------------------------------------------------------------------------------------
 
-/// fds: [0] the task's environment (sealed memfd, Environment::block()); [1] the image file, open for reading, if it is a path.
+/// fds: [0] the task's environment (sealed memfd, Environment::block()); [1] the image file, open for reading, if it is
+/// a path.
 struct Join {
   StepToken token{};
   std::string directory;  ///< the job's working directory, where relative paths of mounts begin
 };
 
-// --- broker -> task --------------------------------------------------------------------------------------------------------
+// --- broker -> task
+// --------------------------------------------------------------------------------------------------------
 
 /// fds: user namespace, mount namespace, cgroup namespace, environment (sealed memfd).
 struct Joined {
   std::string workdir;  ///< absolute, inside the container
 };
 
-// --- any -> broker -> task -------------------------------------------------------------------------------------------------
+// --- any -> broker -> task
+// -------------------------------------------------------------------------------------------------
 
 /// Something the user should read while waiting.
 struct Note {
@@ -65,14 +70,16 @@ struct Failure {
   std::string hint;
 };
 
-// --- importer -> broker ----------------------------------------------------------------------------------------------------
+// --- importer -> broker
+// ----------------------------------------------------------------------------------------------------
 
 struct ImportDone {
   Digest digest;        ///< manifest digest; names the file in the store
   std::string variant;  ///< file name suffix of a non-default squashfs variant: [a-z0-9-]{0,32}
 };
 
-// --- builder <-> broker ----------------------------------------------------------------------------------------------------
+// --- builder <-> broker
+// ----------------------------------------------------------------------------------------------------
 
 struct MapsWanted {  ///< the builder has unshared its user namespace
   bool remap_root = false;
@@ -85,15 +92,16 @@ struct Ready {
   bool stays = false;        ///< the builder keeps running (squashfuse, scratch) until its socket is closed
 };
 
-// --- plugin (slurmstepd) <-> broker, control socket ---------------------------------------------------------------------------
+// --- plugin (slurmstepd) <-> broker, control socket
+// ---------------------------------------------------------------------------
 
 struct Finish {};    ///< all local tasks have ended
 struct Finished {};  ///< nothing is left of the container
 
-using Message =
-    std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished>;
+using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished>;
 
-/// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always fits.
+/// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
+/// fits.
 std::string encode(const Message& message);
 /// ErrorKind::corrupt for anything that encode() did not write, an unknown version included.
 Result<Message> decode(std::string_view bytes);

@@ -6,8 +6,8 @@
 namespace situla {
 namespace {
 
-// Layout: magic, then each field in the order of the struct; numbers are 32-bit little-endian, strings and lists are their
-// length and then their content, enumerations one byte. Another layout gets another last letter of the magic.
+// Layout: magic, then each field in the order of the struct; numbers are 32-bit little-endian, strings and lists are
+// their length and then their content, enumerations one byte. Another layout gets another last letter of the magic.
 constexpr std::string_view kMagic = "SITULA-SPEC-A";
 constexpr size_t kMaxBytes = size_t{16} << 20U;
 

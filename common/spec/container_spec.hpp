@@ -1,4 +1,5 @@
-// What container does this step want? Everything the user said in options and environment, parsed once. COMPAT.md section 1.
+// What container does this step want? Everything the user said in options and environment, parsed once. COMPAT.md
+// section 1.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct ContainerSpec {
   Tristate remap_root = Tristate::unset;
   Tristate writable = Tristate::unset;
 
-  /// A versioned byte string for the way plugin -> builder; deserialize() trusts nothing and reports ErrorKind::corrupt.
+  /// A versioned byte string for the way plugin -> builder; deserialize() trusts nothing and reports
+  /// ErrorKind::corrupt.
   [[nodiscard]] std::string serialize() const;
   static Result<ContainerSpec> deserialize(std::string_view bytes);
 

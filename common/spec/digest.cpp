@@ -36,6 +36,8 @@ Result<Digest> Digest::parse(std::string_view text) {
   return parse_hex(text.substr(kPrefix.size()));
 }
 
-std::string Digest::hex() const { return to_hex(bytes_.data(), bytes_.size()); }
+std::string Digest::hex() const {
+  return to_hex(bytes_.data(), bytes_.size());
+}
 
 }  // namespace situla

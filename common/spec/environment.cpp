@@ -7,8 +7,12 @@
 namespace situla {
 namespace {
 
-bool is_name_start(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_'; }
-bool is_name_char(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
+bool is_name_start(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+bool is_name_char(char c) {
+  return is_name_start(c) || (c >= '0' && c <= '9');
+}
 
 bool can_hold(std::string_view name, std::string_view value) {
   return !name.empty() && name.find('=') == std::string_view::npos && name.find('\0') == std::string_view::npos &&
@@ -110,7 +114,9 @@ std::vector<std::string> Environment::strings() const {
   return list;
 }
 
-bool is_variable_name(std::string_view name) { return !name.empty() && name_length(name) == name.size(); }
+bool is_variable_name(std::string_view name) {
+  return !name.empty() && name_length(name) == name.size();
+}
 
 std::string expand_variables(std::string_view text, const Environment& environment) {
   std::string expanded;

@@ -41,8 +41,8 @@ class Environment {
 /// POSIX variable name: [A-Za-z_][A-Za-z0-9_]*.
 bool is_variable_name(std::string_view name);
 
-/// Replaces $NAME and ${NAME}; an unknown variable becomes "". Nothing else is special: no command substitution, no default
-/// values (COMPAT.md 1). `\$` gives a literal dollar sign. A '$' that starts no name stays as it is.
+/// Replaces $NAME and ${NAME}; an unknown variable becomes "". Nothing else is special: no command substitution, no
+/// default values (COMPAT.md 1). `\$` gives a literal dollar sign. A '$' that starts no name stays as it is.
 std::string expand_variables(std::string_view text, const Environment& environment);
 
 }  // namespace situla

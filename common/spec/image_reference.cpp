@@ -67,7 +67,8 @@ Result<void> check_repository(std::string_view repository, std::string_view whol
 }
 
 Result<void> check_tag(std::string_view tag, std::string_view whole) {
-  const bool good = !tag.empty() && tag.size() <= 128 && tag.front() != '.' && tag.front() != '-' && made_of(tag, "._-", true);
+  const bool good =
+      !tag.empty() && tag.size() <= 128 && tag.front() != '.' && tag.front() != '-' && made_of(tag, "._-", true);
   if (!good) return fail(invalid(whole, "'" + printable(tag) + "' is not a valid tag"));
   return {};
 }
@@ -140,7 +141,9 @@ std::string ImageReference::registry_host() const {
   return registry.substr(0, registry.find(':'));
 }
 
-std::string ImageReference::manifest_name() const { return digest ? digest->text() : tag; }
+std::string ImageReference::manifest_name() const {
+  return digest ? digest->text() : tag;
+}
 
 std::string ImageReference::text() const {
   std::string shown = registry + "/" + repository;

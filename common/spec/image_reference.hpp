@@ -1,4 +1,5 @@
-// What does the user mean by an image name? A place, a registry, a repository, a tag or digest. COMPAT.md sections 1 and 3.
+// What does the user mean by an image name? A place, a registry, a repository, a tag or digest. COMPAT.md sections 1
+// and 3.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,8 @@
 namespace situla {
 
 /// A reference to an image in a registry, every field filled in by the rules of COMPAT.md 3:
-/// `[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]` and `[docker://][USER@]REGISTRY/IMAGE...` where REGISTRY has a '.' or a ':'.
+/// `[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]` and `[docker://][USER@]REGISTRY/IMAGE...` where REGISTRY has a
+/// '.' or a ':'.
 struct ImageReference {
   std::string user;        ///< login to look up in the credentials; empty: infer it
   std::string registry;    ///< host or host:port to talk to; Docker Hub is "registry-1.docker.io"

@@ -13,7 +13,9 @@ Error invalid(std::string_view entry, std::string_view reason) {
 }
 
 /// A '$' is let through: the variable is expanded on the node, and what it gives is checked there.
-bool is_path(std::string_view text) { return !text.empty() && std::string_view("/.$").find(text[0]) != std::string_view::npos; }
+bool is_path(std::string_view text) {
+  return !text.empty() && std::string_view("/.$").find(text[0]) != std::string_view::npos;
+}
 
 Result<MountOption::Kind> kind_of_source(std::string_view entry, std::string_view source) {
   if (is_path(source)) return MountOption::Kind::bind;
@@ -24,9 +26,12 @@ Result<MountOption::Kind> kind_of_source(std::string_view entry, std::string_vie
 
 std::vector<std::string> default_flags(MountOption::Kind kind) {
   switch (kind) {
-    case MountOption::Kind::bind: return {"x-create=auto", "rbind"};
-    case MountOption::Kind::tmpfs: return {"x-create=dir"};
-    case MountOption::Kind::umount: return {"x-detach"};
+    case MountOption::Kind::bind:
+      return {"x-create=auto", "rbind"};
+    case MountOption::Kind::tmpfs:
+      return {"x-create=dir"};
+    case MountOption::Kind::umount:
+      return {"x-detach"};
   }
   return {};
 }
@@ -59,11 +64,20 @@ std::string escape_field(std::string_view field) {
   std::string escaped;
   for (const char c : field) {
     switch (c) {
-      case ' ': escaped += "\\040"; break;
-      case '\t': escaped += "\\011"; break;
-      case '\n': escaped += "\\012"; break;
-      case '\\': escaped += "\\134"; break;
-      default: escaped += c;
+      case ' ':
+        escaped += "\\040";
+        break;
+      case '\t':
+        escaped += "\\011";
+        break;
+      case '\n':
+        escaped += "\\012";
+        break;
+      case '\\':
+        escaped += "\\134";
+        break;
+      default:
+        escaped += c;
     }
   }
   return escaped;
@@ -72,7 +86,9 @@ std::string escape_field(std::string_view field) {
 }  // namespace
 
 std::string MountOption::fstab_line() const {
-  const std::string_view shown_source = kind == Kind::bind ? std::string_view(source) : kind == Kind::tmpfs ? "tmpfs" : "none";
+  const std::string_view shown_source = kind == Kind::bind    ? std::string_view(source)
+                                        : kind == Kind::tmpfs ? "tmpfs"
+                                                              : "none";
   const std::string_view type = kind == Kind::tmpfs ? "tmpfs" : "none";
   return escape_field(shown_source) + " " + escape_field(target) + " " + std::string(type) + " " +
          escape_field(join(flags, ","));

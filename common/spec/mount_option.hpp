@@ -12,9 +12,10 @@ namespace situla {
 struct MountOption {
   enum class Kind { bind, tmpfs, umount };
   Kind kind = Kind::bind;
-  std::string source;              ///< absolute or relative host path; may hold $VAR; empty for tmpfs and umount
-  std::string target;              ///< path inside the container; may hold $VAR
-  std::vector<std::string> flags;  ///< fstab option words, the defaults of COMPAT.md 1 first ("x-create=auto", "rbind", ...)
+  std::string source;  ///< absolute or relative host path; may hold $VAR; empty for tmpfs and umount
+  std::string target;  ///< path inside the container; may hold $VAR
+  std::vector<std::string>
+      flags;  ///< fstab option words, the defaults of COMPAT.md 1 first ("x-create=auto", "rbind", ...)
 
   friend bool operator==(const MountOption&, const MountOption&) = default;
 

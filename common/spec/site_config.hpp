@@ -21,10 +21,11 @@ struct SiteConfig {
   std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
   std::string service_user = "situla";         ///< service_user; who the importer runs as
   uint64_t store_quota_bytes = 0;              ///< store_quota = "200GiB"; 0: bounded by the file system
-  std::chrono::seconds image_mount_idle{600};  ///< image_mount_idle; an unused node-wide image mount is dropped after it
-  uint64_t root_tmpfs_bytes = 0;               ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
-  std::chrono::seconds import_timeout{3600};   ///< import_timeout
-  std::chrono::seconds build_timeout{120};     ///< build_timeout; namespaces, hooks and rc of one container
+  std::chrono::seconds image_mount_idle{
+      600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
+  uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
+  std::chrono::seconds import_timeout{3600};  ///< import_timeout
+  std::chrono::seconds build_timeout{120};    ///< build_timeout; namespaces, hooks and rc of one container
 
   /// Reads the file; a missing file gives the defaults. Refuses one that is not owned by root or is writable by others.
   static Result<SiteConfig> load(const std::string& path);

@@ -1,10 +1,10 @@
 #include "common/sys/cgroup.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
+
+#include <fcntl.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"

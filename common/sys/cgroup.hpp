@@ -7,8 +7,9 @@
 
 namespace situla {
 
-/// Moves process `who` into every cgroup that process `like` is in: all v1 hierarchies and the v2 one (cgroups(7)). `like_proc_fd`
-/// is an open /proc/<pid> directory, so that a recycled pid cannot be meant. Hierarchies that are not mounted are skipped.
+/// Moves process `who` into every cgroup that process `like` is in: all v1 hierarchies and the v2 one (cgroups(7)).
+/// `like_proc_fd` is an open /proc/<pid> directory, so that a recycled pid cannot be meant. Hierarchies that are not
+/// mounted are skipped.
 Result<void> move_to_cgroups_of(pid_t who, int like_proc_fd);
 
 }  // namespace situla

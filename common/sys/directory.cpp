@@ -1,9 +1,9 @@
 #include "common/sys/directory.hpp"
 
-#include <dirent.h>
-
 #include <cerrno>
 #include <memory>
+
+#include <dirent.h>
 
 namespace situla {
 namespace {

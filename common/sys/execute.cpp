@@ -1,9 +1,9 @@
+#include <algorithm>
+#include <csignal>
+
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
 
 #include "common/sys/process.hpp"
 
@@ -25,7 +25,8 @@ Result<void> arrange(std::vector<std::pair<int, int>> fds) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0) return fail_errno(errno, "open /dev/null");
   for (int standard = 0; standard <= 2; ++standard) {
-    const bool mapped = std::any_of(fds.begin(), fds.end(), [&](const auto& entry) { return entry.second == standard; });
+    const bool mapped =
+        std::any_of(fds.begin(), fds.end(), [&](const auto& entry) { return entry.second == standard; });
     if (!mapped) fds.emplace_back(null, standard);
   }
   std::vector<int> targets;
@@ -47,7 +48,9 @@ ProcessName::ProcessName(const char* name) {
   (void)prctl(PR_SET_NAME, name);
 }
 
-ProcessName::~ProcessName() { (void)prctl(PR_SET_NAME, before_.data()); }
+ProcessName::~ProcessName() {
+  (void)prctl(PR_SET_NAME, before_.data());
+}
 
 Error execute(const SpawnOptions& options) {
   const std::vector<char*> arguments = pointers(options.arguments);

@@ -1,12 +1,12 @@
 #include "hooks/builder/container.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <thread>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
@@ -54,8 +54,8 @@ Result<void> enter_namespaces(bool remap_root) {
   return fail(ErrorKind::cancelled, "the broker gave up");
 }
 
-/// What the container changes. A variable that comes out of it as it went in is left to each task's own value: SLURM_* and
-/// CUDA_VISIBLE_DEVICES differ between the tasks that share the container.
+/// What the container changes. A variable that comes out of it as it went in is left to each task's own value: SLURM_*
+/// and CUDA_VISIBLE_DEVICES differ between the tasks that share the container.
 Environment changed_variables(const Environment& host, const Environment& container) {
   Environment changed;
   for (const auto& [name, value] : container.entries())
@@ -83,7 +83,8 @@ Result<PreparedContainer> prepare(const std::string& image_mode, const std::stri
 
 Result<void> announce(const PreparedContainer& container, bool stays) {
   TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-environment", container.environment.block()));
-  return send_packet(builder_fd::kBroker, encode(Ready{container.workdir, container.scratch_path, stays}), {memory.get()});
+  return send_packet(builder_fd::kBroker, encode(Ready{container.workdir, container.scratch_path, stays}),
+                     {memory.get()});
 }
 
 /// True: the broker asked to finish. False: it is gone.
@@ -99,7 +100,8 @@ bool await_broker() {
   }
 }
 
-/// Whether any process besides us and the image server lives in our user namespace: the tasks run on when the broker is lost.
+/// Whether any process besides us and the image server lives in our user namespace: the tasks run on when the broker is
+/// lost.
 bool container_in_use(pid_t server) {
   const auto own = open_namespace(0, "user");
   if (!own) return false;
@@ -137,6 +139,8 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   return end(*container);
 }
 
-int clean_scratch(const std::string& path) { return remove_tree(path) ? 0 : 1; }
+int clean_scratch(const std::string& path) {
+  return remove_tree(path) ? 0 : 1;
+}
 
 }  // namespace situla

@@ -1,8 +1,8 @@
 #include "hooks/builder/input.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
+
+#include <fcntl.h>
 
 #include "common/sys/socket.hpp"
 #include "hooks/run/container_environment.hpp"

@@ -1,9 +1,9 @@
 // situla-builder: the job user's side of one step. Started by the broker, already as the user; see README.md.
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <csignal>
 #include <string_view>
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "hooks/builder/container.hpp"
 #include "hooks/builder/request.hpp"
@@ -11,7 +11,8 @@
 namespace {
 
 int usage() {
-  (void)std::fputs("situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH\n", stderr);
+  (void)std::fputs("situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH\n",
+                   stderr);
   return 2;
 }
 

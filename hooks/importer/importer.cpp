@@ -87,8 +87,8 @@ class Watcher {
     }
     if (wait[2].revents != 0) return;
     reporter_.cancel();
-    // The import unwinds by itself; a call that hangs (a disk, say) must not keep the job waiting. Nothing needs cleaning then: the
-    // image has no name yet, and the lease's lock goes with the process.
+    // The import unwinds by itself; a call that hangs (a disk, say) must not keep the job waiting. Nothing needs
+    // cleaning then: the image has no name yet, and the lease's lock goes with the process.
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kTimeToUnwind, [this] { return over_; })) _exit(1);
   }

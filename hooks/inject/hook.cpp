@@ -1,13 +1,13 @@
 #include "hooks/inject/hook.hpp"
 
+#include <iterator>
+#include <utility>
+
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <iterator>
-#include <utility>
 
 #include "hooks/inject/hooks.hpp"
 
@@ -25,8 +25,10 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
 Result<void> replace_by_link(const FileChange& change, const RootDir& root) {
   const auto [directory, name] = split_path(change.path);
   TRY_ASSIGN(const UniqueFd parent, root.make_directories(directory, 0755));
-  if (unlinkat(parent.get(), name.c_str(), 0) != 0 && errno != ENOENT) return fail_errno(errno, "replace " + change.path);
-  if (symlinkat(change.content.c_str(), parent.get(), name.c_str()) != 0) return fail_errno(errno, "link " + change.path);
+  if (unlinkat(parent.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return fail_errno(errno, "replace " + change.path);
+  if (symlinkat(change.content.c_str(), parent.get(), name.c_str()) != 0)
+    return fail_errno(errno, "link " + change.path);
   return {};
 }
 
@@ -36,7 +38,8 @@ Result<void> make_directory(const FileChange& change, const RootDir& root) {
   TRY_ASSIGN(const UniqueFd parent, root.make_directories(directory, 0755));
   if (mkdirat(parent.get(), name.c_str(), 0700) != 0 && errno != EEXIST)
     return fail_errno(errno, "create directory " + change.path);
-  if (fchmodat(parent.get(), name.c_str(), change.mode, 0) != 0) return fail_errno(errno, "set the mode of " + change.path);
+  if (fchmodat(parent.get(), name.c_str(), change.mode, 0) != 0)
+    return fail_errno(errno, "set the mode of " + change.path);
   return {};
 }
 
@@ -47,9 +50,12 @@ Result<void> write(const FileChange& change, const RootDir& root) {
 
 Result<void> apply_one(const FileChange& change, const RootDir& root) {
   switch (change.kind) {
-    case FileChange::Kind::write: return write(change, root);
-    case FileChange::Kind::link: return replace_by_link(change, root);
-    case FileChange::Kind::directory: return make_directory(change, root);
+    case FileChange::Kind::write:
+      return write(change, root);
+    case FileChange::Kind::link:
+      return replace_by_link(change, root);
+    case FileChange::Kind::directory:
+      return make_directory(change, root);
   }
   return {};
 }
@@ -83,7 +89,8 @@ UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment) {
 
 void Proposal::merge(Proposal other) {
   files.insert(files.end(), std::make_move_iterator(other.files.begin()), std::make_move_iterator(other.files.end()));
-  mounts.insert(mounts.end(), std::make_move_iterator(other.mounts.begin()), std::make_move_iterator(other.mounts.end()));
+  mounts.insert(mounts.end(), std::make_move_iterator(other.mounts.begin()),
+                std::make_move_iterator(other.mounts.end()));
   environment.merge(other.environment);
 }
 

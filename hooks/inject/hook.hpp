@@ -1,10 +1,11 @@
-// What does a built-in hook see, and what may it do? It looks at the container's files and proposes changes; it never mounts.
+// What does a built-in hook see, and what may it do? It looks at the container's files and proposes changes; it never
+// mounts.
 #pragma once
-
-#include <sys/types.h>
 
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -21,8 +22,8 @@ struct UserEntry {
   gid_t gid = 0;
 };
 
-/// From the host's databases (getpwuid(3), getgrgid(3)); a user that none of them knows gets a name and home made from the
-/// environment (USER, HOME) and the number.
+/// From the host's databases (getpwuid(3), getgrgid(3)); a user that none of them knows gets a name and home made from
+/// the environment (USER, HOME) and the number.
 UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment);
 
 struct InjectContext {

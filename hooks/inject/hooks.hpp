@@ -1,4 +1,5 @@
-// Which hooks are built in? One function each, behaving as enroot's standard script of that name (COMPAT.md 6, last paragraph).
+// Which hooks are built in? One function each, behaving as enroot's standard script of that name (COMPAT.md 6, last
+// paragraph).
 #pragma once
 
 #include "hooks/inject/hook.hpp"

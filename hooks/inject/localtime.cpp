@@ -1,8 +1,8 @@
+#include <array>
 #include <climits>
+
 #include <fcntl.h>
 #include <unistd.h>
-
-#include <array>
 
 #include "hooks/inject/hooks.hpp"
 

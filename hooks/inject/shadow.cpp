@@ -1,11 +1,11 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
@@ -47,7 +47,8 @@ bool is_executable(const RootDir& root, const std::string& path) {
   return fd && fstat(fd->get(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111U) != 0;
 }
 
-/// The generated lines first, then those of the image whose names are not taken yet; "_apt" would make apt try to become it.
+/// The generated lines first, then those of the image whose names are not taken yet; "_apt" would make apt try to
+/// become it.
 std::string merge_database(const std::vector<std::string>& generated, const std::string& existing) {
   std::string merged;
   std::vector<std::string_view> names = {"_apt"};
@@ -121,19 +122,21 @@ Result<Proposal> shadow_hook(const InjectContext& context) {
   UserEntry user = context.user;
   for (std::string* field : {&user.name, &user.gecos, &user.home, &user.shell, &user.group})
     *field = without_separators(std::move(*field));
-  if (user.shell.empty() || !is_executable(context.root, user.shell)) user.shell = setting(settings, "SHELL", "/bin/sh");
+  if (user.shell.empty() || !is_executable(context.root, user.shell))
+    user.shell = setting(settings, "SHELL", "/bin/sh");
 
   const std::string nobody = std::to_string(kOverflowId);
   const std::vector<std::string> accounts = {
       "root:x:0:0:root:/root:" + user.shell, "nobody:x:" + nobody + ":" + nobody + ":nobody:/:/sbin/nologin",
-      user.name + ":x:" + std::to_string(user.uid) + ":" + std::to_string(user.gid) + ":" + user.gecos + ":" + user.home +
-          ":" + user.shell};
+      user.name + ":x:" + std::to_string(user.uid) + ":" + std::to_string(user.gid) + ":" + user.gecos + ":" +
+          user.home + ":" + user.shell};
   const std::vector<std::string> groups = {"root:x:0:", "nogroup:x:" + nobody + ":",
                                            user.group + ":x:" + std::to_string(user.gid) + ":"};
   Proposal proposal;
   const auto passwd = context.root.read_file("/etc/passwd", kMaxDatabase);
   const auto group = context.root.read_file("/etc/group", kMaxDatabase);
-  proposal.files.push_back({FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
+  proposal.files.push_back(
+      {FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
   proposal.files.push_back({FileChange::Kind::write, "/etc/group", merge_database(groups, group.value_or("")), 0644});
   propose_home(context, settings, proposal);
   propose_mailbox(context, settings, proposal);

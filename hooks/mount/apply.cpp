@@ -1,11 +1,11 @@
 #include "hooks/mount/apply.hpp"
 
+#include <array>
+#include <climits>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <array>
-#include <climits>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -16,7 +16,9 @@ namespace {
 constexpr mode_t kDirectoryMode = 0755;
 constexpr mode_t kFileMode = 0644;
 
-std::string descriptor_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+std::string descriptor_path(int fd) {
+  return "/proc/self/fd/" + std::to_string(fd);
+}
 
 Result<bool> is_directory(int fd) {
   struct stat status {};
@@ -30,10 +32,15 @@ Error explain_target(Error error, const MountStep& step) {
       error.with_hint(step.create == CreateTarget::no ? "nothing is there to mount on; x-create=auto makes it"
                                                       : "a directory on the way to the target is a dangling link");
       break;
-    case EROFS: error.with_hint("the target does not exist and lies on a read-only mount, where it cannot be made"); break;
+    case EROFS:
+      error.with_hint("the target does not exist and lies on a read-only mount, where it cannot be made");
+      break;
     case ENOTDIR:
-    case EISDIR: error.with_hint("a directory can only be mounted on a directory, a file only on a file"); break;
-    default: break;
+    case EISDIR:
+      error.with_hint("a directory can only be mounted on a directory, a file only on a file");
+      break;
+    default:
+      break;
   }
   return error;
 }
@@ -48,12 +55,22 @@ class Applier {
     if (step_.create == CreateTarget::file || step_.create == CreateTarget::directory)
       TRY(create(step_.create == CreateTarget::directory));
     switch (step_.kind) {
-      case StepKind::bind: TRY(bind()); break;
-      case StepKind::filesystem: TRY(new_file_system()); break;
-      case StepKind::move: TRY(move()); break;
-      case StepKind::remount: TRY(remount()); break;
-      case StepKind::detach: return detach();
-      case StepKind::propagation: break;
+      case StepKind::bind:
+        TRY(bind());
+        break;
+      case StepKind::filesystem:
+        TRY(new_file_system());
+        break;
+      case StepKind::move:
+        TRY(move());
+        break;
+      case StepKind::remount:
+        TRY(remount());
+        break;
+      case StepKind::detach:
+        return detach();
+      case StepKind::propagation:
+        break;
     }
     return propagate();
   }
@@ -88,8 +105,9 @@ class Applier {
     if (step_.create == CreateTarget::automatic) TRY(create(directory));
     TRY_ASSIGN(const UniqueFd target, open_target());
     auto bound = bind_at(target.get(), source.get(), step_.recursive, step_.flags, step_.target);
-    // In a user namespace a tree with mounts in it can only be bound whole, or hidden files would show (mount_namespaces(7),
-    // "Restrictions on mount namespaces"). enroot's "bind" fails there; the whole tree is what people want.
+    // In a user namespace a tree with mounts in it can only be bound whole, or hidden files would show
+    // (mount_namespaces(7), "Restrictions on mount namespaces"). enroot's "bind" fails there; the whole tree is what
+    // people want.
     if (!bound && !step_.recursive && bound.error().errnum() == EINVAL)
       bound = bind_at(target.get(), source.get(), true, step_.flags, step_.target);
     if (!bound) return fail(explain_target(std::move(bound).error(), step_));
@@ -139,12 +157,18 @@ class Applier {
 std::string operand(const MountStep& step) {
   std::string target = printable(step.target);
   switch (step.kind) {
-    case StepKind::bind: return "bind " + printable(step.source) + " on " + target;
-    case StepKind::filesystem: return "mount " + printable(step.type) + " on " + target;
-    case StepKind::move: return "move " + printable(step.source) + " to " + target;
-    case StepKind::remount: return "remount " + target;
-    case StepKind::detach: return "unmount " + target;
-    case StepKind::propagation: return "set propagation of " + target;
+    case StepKind::bind:
+      return "bind " + printable(step.source) + " on " + target;
+    case StepKind::filesystem:
+      return "mount " + printable(step.type) + " on " + target;
+    case StepKind::move:
+      return "move " + printable(step.source) + " to " + target;
+    case StepKind::remount:
+      return "remount " + target;
+    case StepKind::detach:
+      return "unmount " + target;
+    case StepKind::propagation:
+      return "set propagation of " + target;
   }
   return target;
 }

@@ -15,8 +15,9 @@ struct ApplyTarget {
   std::string root_path;  ///< where it is: ENROOT_ROOTFS. Sources beneath it are resolved inside the root
 };
 
-/// Mounts everything in order. The first step that fails ends it, unless it is a nofail one: that is skipped with a warning
-/// (without one when silent). The error names who asked, what, where and why; a missing source is ErrorKind::not_found.
+/// Mounts everything in order. The first step that fails ends it, unless it is a nofail one: that is skipped with a
+/// warning (without one when silent). The error names who asked, what, where and why; a missing source is
+/// ErrorKind::not_found.
 Result<void> apply(const ValidatedMountPlan& plan, const ApplyTarget& target, LogSink& log);
 
 }  // namespace situla

@@ -121,7 +121,8 @@ Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& or
   return entry;
 }
 
-Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment, const std::string& where) {
+Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment,
+                                            const std::string& where) {
   std::vector<FstabEntry> entries;
   size_t number = 0;
   for (const std::string_view raw : split(text, '\n')) {
@@ -135,14 +136,21 @@ Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environ
   return entries;
 }
 
-Result<MountStep> step_from_option(const MountOption& option, const Environment& environment, const std::string& origin) {
+Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
+                                   const std::string& origin) {
   MountFields fields;
   fields.target = expand_variables(option.target, environment);
   for (const std::string& flag : option.flags) fields.options.push_back(expand_variables(flag, environment));
   switch (option.kind) {
-    case MountOption::Kind::bind: fields.source = expand_variables(option.source, environment); break;
-    case MountOption::Kind::tmpfs: fields.source = fields.type = "tmpfs"; break;
-    case MountOption::Kind::umount: fields.source = fields.type = "none"; break;
+    case MountOption::Kind::bind:
+      fields.source = expand_variables(option.source, environment);
+      break;
+    case MountOption::Kind::tmpfs:
+      fields.source = fields.type = "tmpfs";
+      break;
+    case MountOption::Kind::umount:
+      fields.source = fields.type = "none";
+      break;
   }
   const auto is_path = [](std::string_view text) { return text.starts_with('/') || text.starts_with('.'); };
   const bool source_ok = option.kind != MountOption::Kind::bind || is_path(fields.source);

@@ -17,15 +17,18 @@ struct FstabEntry {
   int pass = 0;  ///< fs_passno: -1 is mounted before the hooks, 0 after them, anything else never
 };
 
-/// Parses a whole file. ${NAME} is replaced from `environment` before the line is cut into fields, so a variable may hold
-/// several of them. Blank lines, comments and lines of other passes are skipped. `where` names the file in errors and origins ("image /etc/fstab").
-Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment, const std::string& where);
+/// Parses a whole file. ${NAME} is replaced from `environment` before the line is cut into fields, so a variable may
+/// hold several of them. Blank lines, comments and lines of other passes are skipped. `where` names the file in errors
+/// and origins ("image /etc/fstab").
+Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment,
+                                            const std::string& where);
 
 /// The same for one line that came from somewhere else; origin is used as it is.
 Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& origin);
 
 /// A --container-mounts entry, $NAME and ${NAME} replaced. ErrorKind::usage when what they give is no path.
-Result<MountStep> step_from_option(const MountOption& option, const Environment& environment, const std::string& origin);
+Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
+                                   const std::string& origin);
 
 /// Replaces ${NAME} only, as enroot does in its files; unknown names become "".
 std::string expand_braced(std::string_view text, const Environment& environment);

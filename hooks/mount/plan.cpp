@@ -8,14 +8,18 @@ namespace situla {
 namespace {
 
 /// As far as can be said without looking at the file system: a file is mounted there, so nothing can be beneath it.
-bool makes_file(const MountStep& step) { return step.create == CreateTarget::file && step.kind == StepKind::bind; }
+bool makes_file(const MountStep& step) {
+  return step.create == CreateTarget::file && step.kind == StepKind::bind;
+}
 
 bool is_beneath(std::string_view path, std::string_view directory) {
   return path.size() > directory.size() && path.starts_with(directory) && path[directory.size()] == '/';
 }
 
 /// Unmounting twice uncovers two mounts; binding the same thing twice in a row does nothing.
-bool repeats(const MountStep& a, const MountStep& b) { return a.kind == StepKind::bind && describe(a) == describe(b); }
+bool repeats(const MountStep& a, const MountStep& b) {
+  return a.kind == StepKind::bind && describe(a) == describe(b);
+}
 
 Error invalid(const MountStep& step, std::string_view reason) {
   return Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "': " + std::string(reason));
@@ -79,8 +83,9 @@ Result<void> MountPlan::add(MountStep step) {
     // What is detached, or replaced as a whole, no longer stands in the way.
     if (!makes_file(*earlier) && (*other == target || is_beneath(target, *other))) break;
     if (makes_file(*earlier) && is_beneath(target, *other))
-      return fail(Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "' is beneath the file '" +
-                                              printable(earlier->target) + "' mounted by " + earlier->origin));
+      return fail(Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) +
+                                              "' is beneath the file '" + printable(earlier->target) + "' mounted by " +
+                                              earlier->origin));
   }
   steps_.push_back(std::move(step));
   return {};

@@ -10,9 +10,10 @@ namespace {
 
 /// Words of mount(8) that do nothing to a mount made here.
 constexpr std::array<std::string_view, 29> kNoEffect = {
-    "defaults", "auto",   "noauto",   "nofail",      "silent",        "loud",       "group",      "nogroup", "owner",  "noowner",
-    "user",     "nouser", "users",    "nousers",     "relatime",      "norelatime", "diratime",   "atime",   "mand",   "nomand",
-    "async",    "bind",   "iversion", "strictatime", "nostrictatime", "nolazytime", "noiversion", "rbind",   "remount"};
+    "defaults",      "auto",       "noauto",     "nofail", "silent", "loud",    "group",    "nogroup",
+    "owner",         "noowner",    "user",       "nouser", "users",  "nousers", "relatime", "norelatime",
+    "diratime",      "atime",      "mand",       "nomand", "async",  "bind",    "iversion", "strictatime",
+    "nostrictatime", "nolazytime", "noiversion", "rbind",  "remount"};
 
 /// Superblock options that fsconfig(2) takes as flags.
 constexpr std::array<std::string_view, 3> kSuperblockFlags = {"sync", "dirsync", "lazytime"};
@@ -79,7 +80,8 @@ void apply_word(MountStep& step, std::string_view word) {
   } else if (contains(kSuperblockFlags, word)) {
     if (step.kind == StepKind::filesystem) step.parameters.emplace_back(word, "");
   } else if (word == "nodiratime" || word == "noiversion") {
-    // Neither can be set through mount_setattr(2) on every kernel we support, and neither changes what a program can do.
+    // Neither can be set through mount_setattr(2) on every kernel we support, and neither changes what a program can
+    // do.
   } else if (!contains(kNoEffect, word) && !word.starts_with("x-")) {
     keep_unknown(step, word);
   }
@@ -98,7 +100,9 @@ OnFailure on_failure_of(const std::vector<std::string>& options) {
 }
 
 bool only_propagation(const std::vector<std::string>& options) {
-  const auto changes = [](const std::string& word) { return lookup(kPropagationWords, word) != kPropagationWords.end(); };
+  const auto changes = [](const std::string& word) {
+    return lookup(kPropagationWords, word) != kPropagationWords.end();
+  };
   const auto neutral = [&](const std::string& word) {
     return changes(word) || word == "silent" || word == "nofail" || word == "loud" || word.starts_with("x-create=");
   };
@@ -130,16 +134,17 @@ Result<StepKind> kind_of(const MountFields& fields, const std::string& origin) {
 
 bool is_mount_option(std::string_view word) {
   if (word.find_first_of(",=") != std::string_view::npos) return true;
-  return contains(kNoEffect, word) || contains(kSuperblockFlags, word) || lookup(kFlagWords, word) != kFlagWords.end() ||
-         lookup(kPropagationWords, word) != kPropagationWords.end() || word == "nodiratime" || word == "x-move" ||
-         word == "x-detach";
+  return contains(kNoEffect, word) || contains(kSuperblockFlags, word) ||
+         lookup(kFlagWords, word) != kFlagWords.end() || lookup(kPropagationWords, word) != kPropagationWords.end() ||
+         word == "nodiratime" || word == "x-move" || word == "x-detach";
 }
 
 Result<MountStep> make_step(const MountFields& fields, const std::string& origin) {
   MountStep step;
   step.origin = origin;
   step.target = fields.target;
-  if (fields.source.empty() || fields.target.empty()) return fail(invalid(fields, origin, "source or target is missing"));
+  if (fields.source.empty() || fields.target.empty())
+    return fail(invalid(fields, origin, "source or target is missing"));
   TRY_ASSIGN(step.kind, kind_of(fields, origin));
   step.create = create_of(fields.options);
   step.on_failure = on_failure_of(fields.options);
@@ -161,12 +166,18 @@ namespace {
 
 std::string_view kind_name(StepKind kind) {
   switch (kind) {
-    case StepKind::bind: return "bind";
-    case StepKind::filesystem: return "mount";
-    case StepKind::move: return "move";
-    case StepKind::remount: return "remount";
-    case StepKind::detach: return "detach";
-    case StepKind::propagation: return "propagation";
+    case StepKind::bind:
+      return "bind";
+    case StepKind::filesystem:
+      return "mount";
+    case StepKind::move:
+      return "move";
+    case StepKind::remount:
+      return "remount";
+    case StepKind::detach:
+      return "detach";
+    case StepKind::propagation:
+      return "propagation";
   }
   return "?";
 }

@@ -40,7 +40,7 @@ struct MountStep {
   std::optional<Propagation> propagation;
   bool propagation_recursive = false;
   std::vector<std::string> ignored;  ///< option words that mean nothing here; apply() warns about them
-  std::string origin;                ///< "--container-mounts", "/etc/enroot/mounts.d/10-system.fstab:3", "image /etc/fstab:1"
+  std::string origin;  ///< "--container-mounts", "/etc/enroot/mounts.d/10-system.fstab:3", "image /etc/fstab:1"
 };
 
 /// The fields of an fstab line before they mean anything; empty: the field is missing.
@@ -52,7 +52,8 @@ struct MountFields {
 /// Gives the fields their meaning by enroot's rules (COMPAT.md 6, "fstab dialect").
 Result<MountStep> make_step(const MountFields& fields, const std::string& origin);
 
-/// Whether a word alone is a mount option and not a file system type: "bind", "ro", "x-create=dir", anything with ',' or '='.
+/// Whether a word alone is a mount option and not a file system type: "bind", "ro", "x-create=dir", anything with ','
+/// or '='.
 bool is_mount_option(std::string_view word);
 
 /// One line for people, options in a fixed order: "bind /src -> /dst rbind,ro  (--container-mounts)".

@@ -1,4 +1,5 @@
-// What do conf/mounts.d and conf/environ.d hold? The same bytes, compiled in; the files are the one source (see CMakeLists.txt).
+// What do conf/mounts.d and conf/environ.d hold? The same bytes, compiled in; the files are the one source (see
+// CMakeLists.txt).
 #pragma once
 
 #include <string_view>

@@ -32,7 +32,9 @@ constexpr std::array<std::string_view, 19> kRemoved = {"PATH",
                                                        "ENROOT_ALLOW_HTTP"};
 constexpr std::array<std::string_view, 3> kLanguage = {"LANG", "LANGUAGE", "LC_ALL"};
 
-bool is_quote(char c) { return c == '"' || c == '\''; }
+bool is_quote(char c) {
+  return c == '"' || c == '\'';
+}
 
 /// `"value"` and `'value'` lose their quotes; blanks after the closing one go with it. Anything else stays as it is.
 std::string_view without_quotes(std::string_view value) {
@@ -86,7 +88,8 @@ void add_definitions(Environment& environment, std::string_view text, const Envi
   }
 }
 
-Result<Environment> assemble_environment(const RootDir& root, const EnrootConfig& config, const Environment& expansion) {
+Result<Environment> assemble_environment(const RootDir& root, const EnrootConfig& config,
+                                         const Environment& expansion) {
   Environment environment;
   if (const auto image = root.read_file("/etc/environment"))
     add_definitions(environment, *image, expansion);
@@ -107,7 +110,8 @@ void add_words(Environment& environment, const std::vector<std::string>& words, 
 Environment kept_variables(const Environment& host, const std::vector<std::string>& names) {
   Environment kept;
   for (const std::string& name : names)
-    if (const auto value = host.get(name); value && !value->empty() && !name.starts_with("ENROOT_")) kept.set(name, *value);
+    if (const auto value = host.get(name); value && !value->empty() && !name.starts_with("ENROOT_"))
+      kept.set(name, *value);
   return kept;
 }
 

@@ -1,10 +1,10 @@
 #include "hooks/run/container_root.hpp"
 
+#include <chrono>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <chrono>
 
 #include "common/sys/mount_api.hpp"
 #include "hooks/mount/image_mount.hpp"
@@ -23,7 +23,8 @@ Result<void> make_directory(const std::string& path) {
 }
 
 /// lower + upper -> target. Nothing of the upper layer outlives the container.
-Result<void> mount_layers(const std::string& lower, const std::string& parent, const std::string& target, LogSink& log) {
+Result<void> mount_layers(const std::string& lower, const std::string& parent, const std::string& target,
+                          LogSink& log) {
   OverlayLayers layers{lower, parent + "/upper", parent + "/work", true};
   TRY(make_directory(layers.upper));
   TRY(make_directory(layers.work));
@@ -41,9 +42,15 @@ class RootBuilder {
   Result<ContainerRoot> build(const RootSource& source) {
     TRY(make_directory(root_.path));
     switch (source.kind) {
-      case RootSource::Kind::mounted: TRY(add_layer(source.path)); break;
-      case RootSource::Kind::directory: TRY(from_directory(source.path)); break;
-      case RootSource::Kind::image: TRY(from_image(source)); break;
+      case RootSource::Kind::mounted:
+        TRY(add_layer(source.path));
+        break;
+      case RootSource::Kind::directory:
+        TRY(from_directory(source.path));
+        break;
+      case RootSource::Kind::image:
+        TRY(from_image(source));
+        break;
     }
     return std::move(root_);
   }
@@ -103,7 +110,8 @@ class RootBuilder {
 
   /// The tree is this container's own, so that it needs no layer on top.
   Result<void> extract(int image_fd) {
-    if (request_.scratch_name.empty()) return fail(ErrorKind::unsupported, "extract the image: no place to extract it to");
+    if (request_.scratch_name.empty())
+      return fail(ErrorKind::unsupported, "extract the image: no place to extract it to");
     TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
     TRY(root_.scratch.remove_at_exit());
     const std::string tree = root_.scratch.path() + "/rootfs";
@@ -118,7 +126,8 @@ class RootBuilder {
     TRY_ASSIGN(const UniqueFd point, open_file(root_.path, O_PATH | O_DIRECTORY));
     auto bound = bind_at(point.get(), source.get(), false, kRootFlags, root_.path);
     // Mounts beneath it can only come along (mount_namespaces(7)).
-    if (!bound && bound.error().errnum() == EINVAL) bound = bind_at(point.get(), source.get(), true, kRootFlags, root_.path);
+    if (!bound && bound.error().errnum() == EINVAL)
+      bound = bind_at(point.get(), source.get(), true, kRootFlags, root_.path);
     return bound;
   }
 

@@ -1,10 +1,10 @@
 // How do an image or a directory become the root file system of a container? As a mount with a layer of its own on top.
 #pragma once
 
-#include <sys/types.h>
-
 #include <optional>
 #include <string>
+
+#include <sys/types.h>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -16,12 +16,12 @@
 namespace situla {
 
 struct RootRequest {
-  std::string stage;            ///< see PrepareRequest
-  bool writable = false;        ///< changes are wanted: they go to scratch, if `keep_on_disk`
-  bool keep_on_disk = true;     ///< false: changes stay in the stage's memory
-  std::string scratch_parent;   ///< directory for scratch; made when needed
-  std::string scratch_name;     ///< empty: no scratch, and so no extraction
-  uid_t uid = 0;                ///< owner of an image's files, inside the user namespace
+  std::string stage;           ///< see PrepareRequest
+  bool writable = false;       ///< changes are wanted: they go to scratch, if `keep_on_disk`
+  bool keep_on_disk = true;    ///< false: changes stay in the stage's memory
+  std::string scratch_parent;  ///< directory for scratch; made when needed
+  std::string scratch_name;    ///< empty: no scratch, and so no extraction
+  uid_t uid = 0;               ///< owner of an image's files, inside the user namespace
   gid_t gid = 0;
 };
 
@@ -32,7 +32,8 @@ struct ContainerRoot {
   std::optional<FileLock> lock;  ///< held while a writable directory is being prepared
 };
 
-/// The root is writable as far as hooks and x-create need it; flags nosuid and nodev are set. Its caller makes it read-only.
+/// The root is writable as far as hooks and x-create need it; flags nosuid and nodev are set. Its caller makes it
+/// read-only.
 Result<ContainerRoot> build_root(const RootSource& source, const RootRequest& request, LogSink& log);
 
 }  // namespace situla

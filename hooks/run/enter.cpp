@@ -45,8 +45,8 @@ std::vector<MountStep> steps_of_pass(const std::vector<FstabEntry>& entries, int
 }
 
 /// What comes after the system's mounts: the hooks', the remaining lines, the options (COMPAT.md 6.3 and 6.4).
-Result<MountPlan> later_mounts(const std::vector<FstabEntry>& entries, const Proposal& hooks, const PrepareRequest& request,
-                               const ContainerExtras& extras) {
+Result<MountPlan> later_mounts(const std::vector<FstabEntry>& entries, const Proposal& hooks,
+                               const PrepareRequest& request, const ContainerExtras& extras) {
   MountPlan plan;
   TRY(plan.add(hooks.mounts));
   TRY(plan.add(steps_of_pass(entries, kAfterHooks)));
@@ -67,8 +67,8 @@ std::string working_directory(const Environment& host) {
   return directory.starts_with('/') ? directory : "/";
 }
 
-/// Mounts, hooks, and the environment before the login shell, in enroot's order: what hooks write may lie on the system's mounts
-/// (a home directory in /tmp).
+/// Mounts, hooks, and the environment before the login shell, in enroot's order: what hooks write may lie on the
+/// system's mounts (a home directory in /tmp).
 Result<Environment> furnish(const RootDir& root, const std::string& path, const PrepareRequest& request,
                             const ContainerExtras& extras, const EnrootConfig& config, LogSink& log) {
   const Environment expansion = expansion_environment(request.host, config, path);
@@ -109,8 +109,8 @@ bool wants_writable(const ContainerSpec& spec, const EnrootConfig& config) {
   return chosen(spec.writable, config, "ENROOT_ROOTFS_WRITABLE");
 }
 
-Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras, const EnrootConfig& config,
-                                         LogSink& log) {
+Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras,
+                                         const EnrootConfig& config, LogSink& log) {
   const bool writable = wants_writable(request.spec, config);
   EnteredContainer entered;
   TRY_ASSIGN(entered.stage, open_file(request.stage, O_RDONLY | O_DIRECTORY));

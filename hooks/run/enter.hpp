@@ -1,4 +1,5 @@
-// How does a process get inside a container? Root, environment, hooks, mounts, pivot_root: COMPAT.md section 6, steps 1 to 6.
+// How does a process get inside a container? Root, environment, hooks, mounts, pivot_root: COMPAT.md section 6, steps 1
+// to 6.
 #pragma once
 
 #include <string>
@@ -25,10 +26,11 @@ struct EnteredContainer {
 };
 
 /// As for prepare_container(), but nothing of the image has run yet when it returns.
-Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras, const EnrootConfig& config,
-                                         LogSink& log);
+Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras,
+                                         const EnrootConfig& config, LogSink& log);
 
-/// no_new_privs, and without remapped root an empty bounding set (COMPAT.md 6.6): before anything of the image is executed.
+/// no_new_privs, and without remapped root an empty bounding set (COMPAT.md 6.6): before anything of the image is
+/// executed.
 Result<void> restrict_privileges(bool remap_root);
 
 /// An unnamed file in the stage, close-on-exec, opened for reading and appending.

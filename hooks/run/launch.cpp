@@ -1,10 +1,10 @@
 #include "hooks/run/launch.hpp"
 
+#include <climits>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <climits>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -27,22 +27,26 @@ Result<UniqueFd> open_stage(const std::string& path) {
   if (fstat(stage.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
   // In /tmp somebody else could have made it first, and could rename it under our feet.
   if (status.st_uid != geteuid())
-    return fail(Error(ErrorKind::denied, "use " + path + ": it belongs to another user").with_hint("set ENROOT_RUNTIME_PATH"));
+    return fail(
+        Error(ErrorKind::denied, "use " + path + ": it belongs to another user").with_hint("set ENROOT_RUNTIME_PATH"));
   return stage;
 }
 
 Result<void> enter_namespaces(const PrepareRequest& request, const UniqueFd& stage) {
   TRY(unshare_namespaces(kUserNs | kMountNs));
-  TRY(write_own_id_maps(request.remap_root ? 0 : request.host_uid, request.host_uid, request.remap_root ? 0 : request.host_gid,
-                        request.host_gid));
+  TRY(write_own_id_maps(request.remap_root ? 0 : request.host_uid, request.host_uid,
+                        request.remap_root ? 0 : request.host_gid, request.host_gid));
   TRY(set_propagation("/", Propagation::private_mount, true));
   // The descriptor is from the old mount namespace, its path leads to the same directory in the new one.
   TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  struct stat before {}, now {};
-  if (fstat(stage.get(), &before) != 0 || fstat(point.get(), &now) != 0) return fail_errno(errno, "inspect " + request.stage);
+  struct stat before {
+  }, now{};
+  if (fstat(stage.get(), &before) != 0 || fstat(point.get(), &now) != 0)
+    return fail_errno(errno, "inspect " + request.stage);
   if (before.st_ino != now.st_ino || before.st_dev != now.st_dev)
     return fail(ErrorKind::denied, "use " + request.stage + ": it was exchanged meanwhile");
-  return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true}, request.stage);
+  return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true},
+                      request.stage);
 }
 
 struct Command {
@@ -52,7 +56,8 @@ struct Command {
   int script_fd = -1;  ///< stays open: the shell reads it by its path in /proc
 };
 
-/// COMPAT.md 6.7: the shell runs rc with the command as its arguments; without rc, one word with spaces is a shell command.
+/// COMPAT.md 6.7: the shell runs rc with the command as its arguments; without rc, one word with spaces is a shell
+/// command.
 Result<Command> command_with_shell(const RootDir& root, const Login& login, const UniqueFd& script,
                                    const std::vector<std::string>& words) {
   Command command{login.shell, {login.argv0}, login.directory, script.get()};
@@ -97,7 +102,8 @@ Error become(const Command& command, const Login& login) {
   environment.push_back(nullptr);
   if (chdir(command.directory.c_str()) != 0) return Error::from_errno(errno, "enter directory " + command.directory);
   if (login.umask) (void)umask(*login.umask);
-  if (command.script_fd >= 0 && fcntl(command.script_fd, F_SETFD, 0) != 0) return Error::from_errno(errno, "keep the rc script");
+  if (command.script_fd >= 0 && fcntl(command.script_fd, F_SETFD, 0) != 0)
+    return Error::from_errno(errno, "keep the rc script");
   close_other_fds(3, command.script_fd >= 0 ? std::vector<int>{command.script_fd} : std::vector<int>{});
   execve(command.program.c_str(), arguments.data(), environment.data());
   return Error::from_errno(errno, "execute " + command.program);
@@ -162,8 +168,9 @@ Result<int> start_container(StartRequest request, const EnrootConfig& config, Lo
   TRY(restrict_privileges(remap_root));
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, entered.environment, identity, config.flag("ENROOT_LOGIN_SHELL", true));
-  TRY_ASSIGN(const Command command, login.shell.empty() ? command_without_shell(root, login, request.command)
-                                                        : command_with_shell(root, login, script_file, request.command));
+  TRY_ASSIGN(const Command command, login.shell.empty()
+                                        ? command_without_shell(root, login, request.command)
+                                        : command_with_shell(root, login, script_file, request.command));
   return fail(become(command, login));
 }
 

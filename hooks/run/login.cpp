@@ -1,13 +1,13 @@
 #include "hooks/run/login.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 
@@ -98,7 +98,8 @@ void set_mail(Environment& environment, const Settings& settings) {
     set_absent(environment, "MAIL", environment.get_or("HOME", "") + "/" + std::string(file));
 }
 
-void set_variables(Environment& environment, const RootDir& root, const Settings& settings, const LoginIdentity& identity) {
+void set_variables(Environment& environment, const RootDir& root, const Settings& settings,
+                   const LoginIdentity& identity) {
   const std::string database = root.read_file("/etc/passwd").value_or("");
   const std::optional<Account> inside = find_account(database, identity.inside);
   const std::optional<Account> outside = find_account(database, identity.outside);
@@ -126,7 +127,9 @@ bool is_executable(const RootDir& root, std::string_view path) {
   return fd && fstat(fd->get(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111U) != 0;
 }
 
-std::string base_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
+std::string base_name(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));
+}
 
 std::string choose_shell(const RootDir& root, const Environment& environment, std::string_view fake_shell) {
   for (const std::string& candidate : {std::string(fake_shell), environment.get_or("SHELL", "")}) {

@@ -1,10 +1,11 @@
-// How does a user log in to a container? The shell, its name, the variables and the directory that login(1) would give. COMPAT.md 6.7.
+// How does a user log in to a container? The shell, its name, the variables and the directory that login(1) would give.
+// COMPAT.md 6.7.
 #pragma once
-
-#include <sys/types.h>
 
 #include <optional>
 #include <string>
+
+#include <sys/types.h>
 
 #include "common/spec/environment.hpp"
 #include "common/sys/root_dir.hpp"
@@ -24,8 +25,9 @@ struct Login {
   std::optional<mode_t> umask;
 };
 
-/// `root` is the container's "/". Sets TERM HOME SHELL USER LOGNAME PATH (and TZ, MAIL and the locale where /etc/login.defs and
-/// /etc/locale.conf ask for them) only if absent. With login = false (ENROOT_LOGIN_SHELL=no) the environment is left alone.
+/// `root` is the container's "/". Sets TERM HOME SHELL USER LOGNAME PATH (and TZ, MAIL and the locale where
+/// /etc/login.defs and /etc/locale.conf ask for them) only if absent. With login = false (ENROOT_LOGIN_SHELL=no) the
+/// environment is left alone.
 Login prepare_login(const RootDir& root, const Environment& environment, const LoginIdentity& identity, bool login);
 
 }  // namespace situla

@@ -10,7 +10,8 @@
 namespace situla {
 namespace {
 
-/// --container-workdir or what rc left; relative to "/". Checked here, so that one message says it and not one per task.
+/// --container-workdir or what rc left; relative to "/". Checked here, so that one message says it and not one per
+/// task.
 Result<std::string> choose_workdir(const std::string& wanted, const std::string& session) {
   if (wanted.empty()) return session;
   std::string path = wanted.starts_with('/') ? wanted : "/" + wanted;

@@ -1,10 +1,11 @@
-// How does an image become a container that tasks can join? Everything from fresh namespaces to the environment of the tasks.
+// How does an image become a container that tasks can join? Everything from fresh namespaces to the environment of the
+// tasks.
 #pragma once
-
-#include <sys/types.h>
 
 #include <optional>
 #include <string>
+
+#include <sys/types.h>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -20,8 +21,8 @@ namespace situla {
 /// Where the container's files come from.
 struct RootSource {
   enum class Kind {
-    mounted,    ///< `path`: a directory on which the image is mounted already, read-only, owner = the user (kernel tier)
-    image,      ///< `image`: an open squashfs file, to be served by squashfuse or extracted, as `mount` says
+    mounted,  ///< `path`: a directory on which the image is mounted already, read-only, owner = the user (kernel tier)
+    image,    ///< `image`: an open squashfs file, to be served by squashfuse or extracted, as `mount` says
     directory,  ///< `path`: an extracted root file system that belongs to the user (`create`)
   };
   Kind kind = Kind::mounted;
@@ -32,32 +33,36 @@ struct RootSource {
 
 struct PrepareRequest {
   ContainerSpec spec;
-  Environment host;          ///< the job's (srun) or the user's (start) environment, as COMPAT.md 2 wants it for preparation
+  Environment host;  ///< the job's (srun) or the user's (start) environment, as COMPAT.md 2 wants it for preparation
   RootSource root;
-  uid_t host_uid = 0;        ///< ids of the user outside; inside they are the same, or 0 with remap_root
+  uid_t host_uid = 0;  ///< ids of the user outside; inside they are the same, or 0 with remap_root
   gid_t host_gid = 0;
-  bool remap_root = false;   ///< as the id maps of the current user namespace were written
-  std::string stage;         ///< an empty directory on a tmpfs of this mount namespace, owned by the user, mode 0700
-  std::string scratch_name;  ///< "pyxis_<jobid>.<stepid>": directory name under ENROOT_DATA_PATH for a writable upper layer
+  bool remap_root = false;  ///< as the id maps of the current user namespace were written
+  std::string stage;        ///< an empty directory on a tmpfs of this mount namespace, owned by the user, mode 0700
+  std::string
+      scratch_name;  ///< "pyxis_<jobid>.<stepid>": directory name under ENROOT_DATA_PATH for a writable upper layer
 };
 
 struct PreparedContainer {
-  Environment environment;     ///< of the container, after login shell and rc; overwrites the job's (COMPAT.md 2)
-  std::string workdir;         ///< absolute, inside
-  Child server;                ///< squashfuse, or empty; must live as long as the container
-  UniqueFd scratch_parent;     ///< directory that holds the writable upper layer on disk, opened before pivot_root; or none
-  std::string scratch_name;    ///< its name beneath scratch_parent, to be removed (remove_tree_at) when the container ends
-  std::string scratch_path;    ///< the same as a host path, for a cleaner that runs outside; empty when there is none
+  Environment environment;  ///< of the container, after login shell and rc; overwrites the job's (COMPAT.md 2)
+  std::string workdir;      ///< absolute, inside
+  Child server;             ///< squashfuse, or empty; must live as long as the container
+  UniqueFd
+      scratch_parent;  ///< directory that holds the writable upper layer on disk, opened before pivot_root; or none
+  std::string
+      scratch_name;  ///< its name beneath scratch_parent, to be removed (remove_tree_at) when the container ends
+  std::string scratch_path;  ///< the same as a host path, for a cleaner that runs outside; empty when there is none
 };
 
-/// Whether the container maps the user to root / is writable: spec first, then ENROOT_REMAP_ROOT / ENROOT_ROOTFS_WRITABLE.
+/// Whether the container maps the user to root / is writable: spec first, then ENROOT_REMAP_ROOT /
+/// ENROOT_ROOTFS_WRITABLE.
 bool wants_remap_root(const ContainerSpec& spec, const EnrootConfig& config);
 bool wants_writable(const ContainerSpec& spec, const EnrootConfig& config);
 
-/// The caller has unshared user and mount namespaces and the id maps are written; it is single-threaded. On success the calling
-/// process is inside the container (pivot_root done, cwd "/"), no image code runs any more, and its mount, user (and cgroup) namespaces are what
-/// tasks join. Order: COMPAT.md section 6. On error the message is complete; nothing outside the namespaces was changed except
-/// scratch, which is removed.
+/// The caller has unshared user and mount namespaces and the id maps are written; it is single-threaded. On success the
+/// calling process is inside the container (pivot_root done, cwd "/"), no image code runs any more, and its mount, user
+/// (and cgroup) namespaces are what tasks join. Order: COMPAT.md section 6. On error the message is complete; nothing
+/// outside the namespaces was changed except scratch, which is removed.
 Result<PreparedContainer> prepare_container(PrepareRequest request, const EnrootConfig& config, LogSink& log);
 
 }  // namespace situla

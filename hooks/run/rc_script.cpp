@@ -22,7 +22,8 @@ std::string unquote_word(std::string_view text) {
     if (quote != '\0') {
       if (c == quote)
         quote = '\0';
-      else if (c == '\\' && quote == '"' && i + 1 < text.size() && std::string_view("\\\"$`").find(text[i + 1]) != std::string_view::npos)
+      else if (c == '\\' && quote == '"' && i + 1 < text.size() &&
+               std::string_view("\\\"$`").find(text[i + 1]) != std::string_view::npos)
         word += text[++i];
       else
         word += c;

@@ -7,9 +7,9 @@
 
 namespace situla {
 
-/// The script with every mention of /etc/rc.local replaced by `hook`, so that where it would run the site's commands it runs ours.
-/// With `exec "$@"` as those commands it stops before the entrypoint: this is how pyxis does it, there by writing to
-/// /etc/rc.local itself. nullopt: the script never comes to /etc/rc.local, and runs as it is.
+/// The script with every mention of /etc/rc.local replaced by `hook`, so that where it would run the site's commands it
+/// runs ours. With `exec "$@"` as those commands it stops before the entrypoint: this is how pyxis does it, there by
+/// writing to /etc/rc.local itself. nullopt: the script never comes to /etc/rc.local, and runs as it is.
 std::optional<std::string> redirect_rc_local(std::string_view script, std::string_view hook);
 
 /// The directory that the script changes to, for images without a shell: the argument of its first `cd`. nullopt: none.

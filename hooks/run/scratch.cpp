@@ -1,11 +1,11 @@
 #include "hooks/run/scratch.hpp"
 
+#include <csignal>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <csignal>
 
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
@@ -15,8 +15,8 @@
 namespace situla {
 namespace {
 
-/// The child of remove_at_exit(). It has none of its parent's descriptors, so that it keeps nobody waiting, and is in a session
-/// of its own, so that nothing sent to a terminal's or step's process group ends it early.
+/// The child of remove_at_exit(). It has none of its parent's descriptors, so that it keeps nobody waiting, and is in a
+/// session of its own, so that nothing sent to a terminal's or step's process group ends it early.
 [[noreturn]] void wait_and_remove(int process, int ready, int parent_directory, const std::string& name) {
   (void)setsid();
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
@@ -61,7 +61,8 @@ Result<void> Scratch::remove_at_exit() {
   if (!child) wait_and_remove(self.get(), sockets.second.get(), parent_.get(), name_);
   sockets.second.reset();
   TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), 16));
-  if (!answer || answer->bytes != "ready") return fail(ErrorKind::failure, "start the process that will remove " + path_);
+  if (!answer || answer->bytes != "ready")
+    return fail(ErrorKind::failure, "start the process that will remove " + path_);
   (void)child.release();
   at_exit_ = true;
   return {};

@@ -1,4 +1,5 @@
-// Where on disk does a container keep what only it needs, and who removes it? A directory named after the step, owned by this object.
+// Where on disk does a container keep what only it needs, and who removes it? A directory named after the step, owned
+// by this object.
 #pragma once
 
 #include <string>
@@ -22,9 +23,10 @@ class Scratch {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Starts a child that removes the directory when this process, whatever program it has become, has ended in whatever way.
-  /// Needed where the container's root is a bind mount of the directory: in a mount namespace that has mounts on directories of
-  /// the tree these cannot be removed (EBUSY). So it is to be called before they are made: the child keeps a namespace without.
+  /// Starts a child that removes the directory when this process, whatever program it has become, has ended in whatever
+  /// way. Needed where the container's root is a bind mount of the directory: in a mount namespace that has mounts on
+  /// directories of the tree these cannot be removed (EBUSY). So it is to be called before they are made: the child
+  /// keeps a namespace without.
   Result<void> remove_at_exit();
   /// From now on the caller removes it (or the child does, after remove_at_exit()).
   UniqueFd keep() { return std::move(parent_); }

@@ -1,13 +1,13 @@
 #include "hooks/run/session.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <csignal>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -31,7 +31,9 @@ constexpr size_t kShownLines = 10;
 constexpr std::string_view kHookScript = "exec \"$@\"\n";
 constexpr std::string_view kHelperName = "situla-printenv";
 
-std::string descriptor_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+std::string descriptor_path(int fd) {
+  return "/proc/self/fd/" + std::to_string(fd);
+}
 
 std::string program_directory() {
   std::array<char, PATH_MAX> path{};
@@ -76,14 +78,18 @@ SpawnOptions shell_command(const Login& login, const SessionFiles& files, const 
   options.environment = login.environment.strings();
   options.directory = login.directory;
   options.new_session = true;
-  options.fds = {{files.input.get(), 0}, {files.output.get(), 1}, {files.output.get(), 2}, {helper.get(), kHelperFd},
+  options.fds = {{files.input.get(), 0},
+                 {files.output.get(), 1},
+                 {files.output.get(), 2},
+                 {helper.get(), kHelperFd},
                  {files.answer.get(), kAnswerFd}};
   if (files.hook) options.fds.emplace_back(files.hook.get(), kHookFd);
   if (files.script) options.fds.emplace_back(files.script.get(), kScriptFd);
   return options;
 }
 
-/// Whatever the image's processes did to the file's offset. Only as much memory as there are bytes: touching more costs time.
+/// Whatever the image's processes did to the file's offset. Only as much memory as there are bytes: touching more costs
+/// time.
 std::string read_from_start(const UniqueFd& file, size_t limit) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return "";
@@ -135,8 +141,10 @@ Result<Session> run_shell(const Login& login, const SessionFiles& files, const S
     // Not only the shell but what it waits for. It is not reaped yet, so the number is still its own.
     (void)kill(-child->pid(), SIGKILL);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(request.time).count();
-    return fail(Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
-                    .with_hint("/etc/profile, ~/.profile or /etc/rc waits for something; ENROOT_LOGIN_SHELL=no skips the profiles"));
+    return fail(
+        Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
+            .with_hint(
+                "/etc/profile, ~/.profile or /etc/rc waits for something; ENROOT_LOGIN_SHELL=no skips the profiles"));
   }
   return fail(Error(ErrorKind::failure, operand + ": " + status->text() + (last.empty() ? "" : ": " + last))
                   .with_hint("/etc/profile, ~/.profile or /etc/rc of the image failed"));
@@ -159,10 +167,12 @@ Session without_shell(const RootDir& root, const Login& login) {
 Result<UniqueFd> open_session_helper() {
   const std::string here = program_directory();
   const std::string name(kHelperName);
-  for (const std::string& path : {here + "/" + name, here + "/../libexec/situla/" + name, SITULA_LIBEXEC_DIR "/" + name})
+  for (const std::string& path :
+       {here + "/" + name, here + "/../libexec/situla/" + name, SITULA_LIBEXEC_DIR "/" + name})
     if (auto helper = open_file(path, O_PATH)) return helper;
-  return fail(Error(ErrorKind::not_found, "program " + name + " not found")
-                  .with_hint("it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again"));
+  return fail(
+      Error(ErrorKind::not_found, "program " + name + " not found")
+          .with_hint("it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again"));
 }
 
 Result<Session> run_session(const Environment& environment, const SessionRequest& request, LogSink& log) {

@@ -1,10 +1,11 @@
-// Which environment and directory do the login shell and /etc/rc give a task? Really run, with a program of ours in the end.
+// Which environment and directory do the login shell and /etc/rc give a task? Really run, with a program of ours in the
+// end.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <string>
+
+#include <sys/types.h>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -14,14 +15,15 @@
 
 namespace situla {
 
-/// situla-printenv, opened on the host: beside this program, in ../libexec/situla, or where it was configured to be installed.
+/// situla-printenv, opened on the host: beside this program, in ../libexec/situla, or where it was configured to be
+/// installed.
 Result<UniqueFd> open_session_helper();
 
 struct SessionRequest {
   const UniqueFd& stage;   ///< room for temporary files
   const UniqueFd& helper;  ///< from open_session_helper()
   LoginIdentity identity;
-  bool login = true;       ///< ENROOT_LOGIN_SHELL
+  bool login = true;  ///< ENROOT_LOGIN_SHELL
   std::chrono::milliseconds time{60000};
 };
 
@@ -30,8 +32,9 @@ struct Session {
   std::string directory;
 };
 
-/// The calling process is inside the container. Runs shell and rc up to where the entrypoint would begin; their output goes to the
-/// log (debug; the last lines as warnings when they fail). An image without a shell gets what can be said without one.
+/// The calling process is inside the container. Runs shell and rc up to where the entrypoint would begin; their output
+/// goes to the log (debug; the last lines as warnings when they fail). An image without a shell gets what can be said
+/// without one.
 Result<Session> run_session(const Environment& environment, const SessionRequest& request, LogSink& log);
 
 }  // namespace situla

@@ -50,7 +50,8 @@ Result<std::vector<SiteFile>> mount_files(const EnrootConfig& config) {
 }
 
 Result<std::vector<SiteFile>> environment_files(const EnrootConfig& config) {
-  return collect(config, "environ.d", ".env", {{"built-in 10-terminal.env", std::string(builtin::kTerminalEnvironment)}});
+  return collect(config, "environ.d", ".env",
+                 {{"built-in 10-terminal.env", std::string(builtin::kTerminalEnvironment)}});
 }
 
 }  // namespace situla

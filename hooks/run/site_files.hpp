@@ -1,4 +1,5 @@
-// Which mounts.d and environ.d files apply to this container? The site's, or the built-in ones where it has none; then the user's.
+// Which mounts.d and environ.d files apply to this container? The site's, or the built-in ones where it has none; then
+// the user's.
 #pragma once
 
 #include <string>
@@ -14,7 +15,8 @@ struct SiteFile {
   std::string text;
 };
 
-/// mounts.d/*.fstab of $ENROOT_SYSCONF_PATH (the built-in files when that directory does not exist), then of $ENROOT_CONFIG_PATH.
+/// mounts.d/*.fstab of $ENROOT_SYSCONF_PATH (the built-in files when that directory does not exist), then of
+/// $ENROOT_CONFIG_PATH.
 Result<std::vector<SiteFile>> mount_files(const EnrootConfig& config);
 /// environ.d/*.env in the same order.
 Result<std::vector<SiteFile>> environment_files(const EnrootConfig& config);

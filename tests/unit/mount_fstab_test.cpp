@@ -80,7 +80,8 @@ TEST_CASE("nofail skips with a warning, silent without") {
 }
 
 TEST_CASE("words that mean nothing are kept to warn about, but not where they may be a file system's") {
-  CHECK(parse_fstab_line("/a /b none bind,readonly,x-systemd.automount", "")->step.ignored == std::vector<std::string>{"readonly"});
+  CHECK(parse_fstab_line("/a /b none bind,readonly,x-systemd.automount", "")->step.ignored ==
+        std::vector<std::string>{"readonly"});
   CHECK(parse_fstab_line("tmpfs /b tmpfs huge=always", "")->step.ignored.empty());
 }
 
@@ -95,7 +96,8 @@ TEST_CASE("a file: comments, blank lines, variables, origins") {
   Environment environment;
   environment.set("HOME", "/home/me");
   environment.set("WHOLE", "/p /q none bind");
-  const auto entries = parse_fstab("# comment\n\n  # another\n${HOME} /h\n${WHOLE}\n$HOME/x${UNSET} /y none bind\n", environment, "site.fstab");
+  const auto entries = parse_fstab("# comment\n\n  # another\n${HOME} /h\n${WHOLE}\n$HOME/x${UNSET} /y none bind\n",
+                                   environment, "site.fstab");
   REQUIRE(entries);
   REQUIRE(entries->size() == 3);
   CHECK(entries->at(0).step.source == "/home/me");

@@ -44,7 +44,8 @@ TEST_CASE("covering an earlier mount is allowed; beneath a file is not") {
   CHECK(plan.add(step("/etc/hosts /etc/hosts none x-create=file,bind", "built-in")));
   const auto conflict = plan.add(step("/x /etc/hosts/x none bind", "user"));
   REQUIRE_FALSE(conflict);
-  CHECK_THAT(conflict.error().message(), Catch::Contains("user") && Catch::Contains("built-in") && Catch::Contains("/etc/hosts"));
+  CHECK_THAT(conflict.error().message(),
+             Catch::Contains("user") && Catch::Contains("built-in") && Catch::Contains("/etc/hosts"));
   CHECK(plan.add(step("/etc /etc none bind", "user")));
   CHECK(plan.add(step("/x /etc/hosts/x none bind", "user")));
   CHECK(plan.steps().size() == 5);

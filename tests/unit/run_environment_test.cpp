@@ -9,13 +9,28 @@ using namespace situla;
 
 TEST_CASE("the job's environment without what pyxis takes away") {
   Environment job;
-  const std::vector<std::string> removed = {
-      "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "PMIX_RANK", "PMI_FD",
-      "ENROOT_LIBRARY_PATH", "ENROOT_SYSCONF_PATH", "ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH",
-      "ENROOT_TEMP_PATH", "ENROOT_ZSTD_OPTIONS", "ENROOT_TRANSFER_RETRIES", "ENROOT_CONNECT_TIMEOUT", "ENROOT_MAX_CONNECTIONS",
-      "ENROOT_ALLOW_HTTP"};
-  const std::vector<std::string> kept = {"ENROOT_CONFIG_PATH", "ENROOT_SQUASH_OPTIONS", "ENROOT_RESTRICT_DEV", "TMPDIR", "HOME",
-                                         "XDG_DATA_HOME", "https_proxy", "SLURM_JOB_ID", "LANG"};
+  const std::vector<std::string> removed = {"PATH",
+                                            "LD_LIBRARY_PATH",
+                                            "LD_PRELOAD",
+                                            "SLURM_PROCID",
+                                            "SLURM_LOCALID",
+                                            "SLURM_TASK_PID",
+                                            "PMIX_RANK",
+                                            "PMI_FD",
+                                            "ENROOT_LIBRARY_PATH",
+                                            "ENROOT_SYSCONF_PATH",
+                                            "ENROOT_RUNTIME_PATH",
+                                            "ENROOT_CACHE_PATH",
+                                            "ENROOT_DATA_PATH",
+                                            "ENROOT_TEMP_PATH",
+                                            "ENROOT_ZSTD_OPTIONS",
+                                            "ENROOT_TRANSFER_RETRIES",
+                                            "ENROOT_CONNECT_TIMEOUT",
+                                            "ENROOT_MAX_CONNECTIONS",
+                                            "ENROOT_ALLOW_HTTP"};
+  const std::vector<std::string> kept = {
+      "ENROOT_CONFIG_PATH", "ENROOT_SQUASH_OPTIONS", "ENROOT_RESTRICT_DEV", "TMPDIR", "HOME",
+      "XDG_DATA_HOME",      "https_proxy",           "SLURM_JOB_ID",        "LANG"};
   for (const auto& names : {removed, kept})
     for (const std::string& name : names) job.set(name, "x");
   const Environment prepared = preparation_environment(job);
@@ -33,8 +48,8 @@ TEST_CASE("lines of environment files") {
   Environment host;
   host.set("H", "host");
   const std::vector<std::pair<std::string, std::string>> table = {
-      {"A=1", "1"},          {"  A=1", "1"},         {"A=", ""},           {"A=\"x y\"", "x y"}, {"A='x'", "x"},
-      {"A=\"x\"  ", "x"},    {"A=x\"y\"", "x\"y\""}, {"A=${H}", "host"},   {"A=$H", "$H"},       {"A=${NO}", ""},
+      {"A=1", "1"},           {"  A=1", "1"},         {"A=", ""},           {"A=\"x y\"", "x y"}, {"A='x'", "x"},
+      {"A=\"x\"  ", "x"},     {"A=x\"y\"", "x\"y\""}, {"A=${H}", "host"},   {"A=$H", "$H"},       {"A=${NO}", ""},
       {"A=\"${H}\"", "host"}, {"A=b=c", "b=c"},       {"A=1 # c", "1 # c"}, {"A=0\nA=1", "1"},    {"A=\"", "\""}};
   for (const auto& [text, expected] : table) {
     INFO(text);
@@ -63,7 +78,8 @@ TEST_CASE("-e words and --container-env") {
 TEST_CASE("rc.local in /etc/rc") {
   CHECK(redirect_rc_local("if [ -s /etc/rc.local ]; then\n    . /etc/rc.local\nfi\n# /etc/rc.local\n", "/H") ==
         "if [ -s /H ]; then\n    . /H\nfi\n# /etc/rc.local\n");
-  CHECK(redirect_rc_local("\n[ -s \"/etc/rc.local\" ] && . '/etc/rc.local'; x", "/H") == "\n[ -s \"/H\" ] && . '/H'; x");
+  CHECK(redirect_rc_local("\n[ -s \"/etc/rc.local\" ] && . '/etc/rc.local'; x", "/H") ==
+        "\n[ -s \"/H\" ] && . '/H'; x");
   CHECK_FALSE(redirect_rc_local("exec /bin/sh\n", "/H"));
   CHECK_FALSE(redirect_rc_local(". /etc/rc.local.d/x\n# /etc/rc.local\n", "/H"));
 }

@@ -1,11 +1,12 @@
 // Do the built-in hooks propose what enroot's scripts would do? COMPAT.md 6, last paragraph.
+#include <filesystem>
+#include <fstream>
+
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 
 #include "common/sys/file.hpp"
 #include "hooks/inject/hooks.hpp"
@@ -58,16 +59,19 @@ struct Scene {
 
 TEST_CASE("shadow: generated entries first, duplicates and _apt gone, shell if the image has it") {
   Scene scene;
-  scene.put("/root/etc/passwd", "root:x:0:0:old:/root:/bin/sh\n_apt:x:42::/:/x\nme:x:5:5::/:/x\nother:x:1000:7::/o:/x\nother:x:8:8::/:/y");
+  scene.put("/root/etc/passwd",
+            "root:x:0:0:old:/root:/bin/sh\n_apt:x:42::/:/x\nme:x:5:5::/:/x\nother:x:1000:7::/o:/x\nother:x:8:8::/:/y");
   scene.put("/root/etc/group", "root:x:0:\n_apt:x:42:\nstaff:x:50:other\n");
   Proposal proposal = scene.run(shadow_hook);
   CHECK(Scene::change(proposal, "/etc/passwd")->content ==
-        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/sbin/nologin\nme:x:1000:100:Me,,,:/home/me:/bin/sh\n"
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/sbin/nologin\nme:x:1000:100:Me,,,:/home/me:/bin/"
+        "sh\n"
         "other:x:1000:7::/o:/x\nother:x:8:8::/:/y\n");
   CHECK(Scene::change(proposal, "/etc/group")->content == "root:x:0:\nnogroup:x:65534:\nus:x:100:\nstaff:x:50:other\n");
   scene.put("/root/bin/bash", "x", 0755);
   proposal = scene.run(shadow_hook);
-  CHECK_THAT(Scene::change(proposal, "/etc/passwd")->content, Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
+  CHECK_THAT(Scene::change(proposal, "/etc/passwd")->content,
+             Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
 }
 
 TEST_CASE("shadow: an image with no databases at all, and a user with a hostile name") {
@@ -166,12 +170,13 @@ TEST_CASE("login: what is absent is set, from passwd and login.defs; what is the
   CHECK(login.shell == "/bin/sh");
   CHECK(login.argv0 == "-sh");
   CHECK(login.directory == "/");
-  CHECK(login.environment.strings() ==
-        std::vector<std::string>{"TERM=given", "HOME=/home/me", "SHELL=/bin/bash", "USER=me", "LOGNAME=me",
-                                 "PATH=/usr/local/bin:/bin:/usr/bin"});
+  CHECK(login.environment.strings() == std::vector<std::string>{"TERM=given", "HOME=/home/me", "SHELL=/bin/bash",
+                                                                "USER=me", "LOGNAME=me",
+                                                                "PATH=/usr/local/bin:/bin:/usr/bin"});
   scene.put("/root/bin/bash", "x", 0755);
   scene.put("/root/home/me/x", "");
-  scene.put("/root/etc/login.defs", "ENV_PATH PATH=/from/login.defs\nENV_SUPATH\tPATH=/super\nUMASK 027\nENV_TZ TZ=Here\n");
+  scene.put("/root/etc/login.defs",
+            "ENV_PATH PATH=/from/login.defs\nENV_SUPATH\tPATH=/super\nUMASK 027\nENV_TZ TZ=Here\n");
   scene.put("/root/etc/locale.conf", "LANG=\"C.UTF-8\"\nOTHER=x\n");
   login = prepare_login(root, {}, {1000, 1000}, true);
   CHECK(login.argv0 == "-bash");

@@ -1,6 +1,7 @@
 // Does a container's specification survive the way to the builder, and nothing else?
-#include <catch2/catch.hpp>
 #include <random>
+
+#include <catch2/catch.hpp>
 
 #include "common/spec/container_spec.hpp"
 
@@ -58,7 +59,8 @@ TEST_CASE("arbitrary bytes neither crash nor allocate without end") {
   const std::string good = full_spec().serialize();
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = good;
-    for (unsigned changes = 1 + random() % 4; changes > 0; --changes) bytes[random() % bytes.size()] = static_cast<char>(random());
+    for (unsigned changes = 1 + random() % 4; changes > 0; --changes)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
     if (const auto spec = ContainerSpec::deserialize(bytes)) CHECK(spec->serialize() == bytes);
   }
 }

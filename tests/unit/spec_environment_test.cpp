@@ -46,12 +46,29 @@ TEST_CASE("expansion of variables") {
   Environment environment;
   environment.set("A", "1");
   environment.set("LONG_name2", "x y");
-  const std::vector<std::pair<std::string, std::string>> table = {
-      {"", ""},           {"plain", "plain"},     {"$A", "1"},           {"${A}", "1"},           {"$A$A", "11"},
-      {"$AB", ""},        {"${A}B", "1B"},        {"$A-B", "1-B"},       {"/s/$LONG_name2/", "/s/x y/"}, {"\\$A", "$A"},
-      {"$", "$"},         {"$$", "$$"},           {"$1", "$1"},          {"${", "${"},            {"${A", "${A"},
-      {"${}", "${}"},     {"${A:-x}", "${A:-x}"}, {"$(id)", "$(id)"},    {"`id`", "`id`"},        {"a\\b", "a\\b"},
-      {"${UNSET}x", "x"}, {"\\\\$A", "\\$A"},     {"$A\\", "1\\"}};
+  const std::vector<std::pair<std::string, std::string>> table = {{"", ""},
+                                                                  {"plain", "plain"},
+                                                                  {"$A", "1"},
+                                                                  {"${A}", "1"},
+                                                                  {"$A$A", "11"},
+                                                                  {"$AB", ""},
+                                                                  {"${A}B", "1B"},
+                                                                  {"$A-B", "1-B"},
+                                                                  {"/s/$LONG_name2/", "/s/x y/"},
+                                                                  {"\\$A", "$A"},
+                                                                  {"$", "$"},
+                                                                  {"$$", "$$"},
+                                                                  {"$1", "$1"},
+                                                                  {"${", "${"},
+                                                                  {"${A", "${A"},
+                                                                  {"${}", "${}"},
+                                                                  {"${A:-x}", "${A:-x}"},
+                                                                  {"$(id)", "$(id)"},
+                                                                  {"`id`", "`id`"},
+                                                                  {"a\\b", "a\\b"},
+                                                                  {"${UNSET}x", "x"},
+                                                                  {"\\\\$A", "\\$A"},
+                                                                  {"$A\\", "1\\"}};
   for (const auto& [text, expected] : table) {
     INFO(text);
     CHECK(expand_variables(text, environment) == expected);

@@ -43,7 +43,8 @@ TEST_CASE("exact repetitions are dropped, order is kept") {
 }
 
 TEST_CASE("what is no mount") {
-  for (const char* value : {"", ",", "/a,", ":/b", "/a:", "/a::ro", "name", "name:/b", "tmpfs", "umount", "/a:b", "-x:/b"}) {
+  for (const char* value :
+       {"", ",", "/a,", ":/b", "/a:", "/a::ro", "name", "name:/b", "tmpfs", "umount", "/a:b", "-x:/b"}) {
     INFO(value);
     const auto options = parse_mount_options(value);
     REQUIRE_FALSE(options);

@@ -1,7 +1,8 @@
 // Are image references understood as COMPAT.md sections 1 and 3 say?
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "common/spec/digest.hpp"
 #include "common/spec/image_reference.hpp"
@@ -32,7 +33,8 @@ TEST_CASE("every form of a reference") {
       {"registry-1.docker.io#nvidia/cuda", "", hub, "nvidia/cuda", "latest"},
       {"nvcr.io#nvidia/pytorch:24.10-py3", "", "nvcr.io", "nvidia/pytorch", "24.10-py3"},
       {"nvcr.io/nvidia/pytorch:24.10-py3", "", "nvcr.io", "nvidia/pytorch", "24.10-py3"},
-      {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.10-py3", "$oauthtoken", "nvcr.io", "nvidia/pytorch", "24.10-py3"},
+      {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.10-py3", "$oauthtoken", "nvcr.io", "nvidia/pytorch",
+       "24.10-py3"},
       {"docker://joe@nvcr.io/nvidia/pytorch", "joe", "nvcr.io", "nvidia/pytorch", "latest"},
       {"joe@example.org@registry.test#a/b:C", "joe@example.org", "registry.test", "a/b", "C"},
       {"joe@ubuntu", "joe", hub, "library/ubuntu", "latest"},

@@ -1,10 +1,11 @@
 // Does a user's own squashfs file become a container, by squashfuse and by extraction?
-#include <unistd.h>
-
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
 #include <thread>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
 
 #include "common/sys/process.hpp"
 #include "hooks/mount/image_mount.hpp"

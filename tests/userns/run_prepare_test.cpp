@@ -1,11 +1,12 @@
 // Does a prepared container look to its tasks as COMPAT.md sections 1, 2 and 6 say?
-#include <unistd.h>
-
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
 
 #include "tests/userns/run_support.hpp"
 
@@ -22,9 +23,11 @@ TEST_CASE("a read-only container: files of the image, no writes, system mounts")
   CHECK_THAT(outcome.results.at("touch /x"), Catch::Contains("Read-only file system"));
   CHECK(outcome.results.at("touch /tmp/y && echo ok") == "ok\n");
   CHECK(outcome.results.at("id -u") == std::to_string(getuid()) + "\n");
-  CHECK_THAT(outcome.results.at("touch /sys/x"), Catch::Contains("Read-only file system") || Catch::Contains("ermission"));
+  CHECK_THAT(outcome.results.at("touch /sys/x"),
+             Catch::Contains("Read-only file system") || Catch::Contains("ermission"));
   const std::string root = outcome.results.at("grep ' / ' /proc/self/mounts");
-  CHECK_THAT(root, Catch::Contains("overlay") && Catch::Contains("ro,") && Catch::Contains("nosuid") && Catch::Contains("nodev"));
+  CHECK_THAT(root, Catch::Contains("overlay") && Catch::Contains("ro,") && Catch::Contains("nosuid") &&
+                       Catch::Contains("nodev"));
   CHECK(outcome.workdir == "/");
   CHECK(outcome.log.empty());
 }
@@ -46,7 +49,8 @@ TEST_CASE("remapped root") {
   Scene scene;
   scene.spec.remap_root = Tristate::yes;
   scene.spec.writable = Tristate::yes;
-  const Outcome outcome = scene.run({"id -u", "stat -c %u /bin/busybox", "mkdir /mnt && mount -t tmpfs none /mnt && echo mounted"});
+  const Outcome outcome =
+      scene.run({"id -u", "stat -c %u /bin/busybox", "mkdir /mnt && mount -t tmpfs none /mnt && echo mounted"});
   REQUIRE(outcome.error.empty());
   CHECK(outcome.results.at("id -u") == "0\n");
   CHECK(outcome.results.at("stat -c %u /bin/busybox") == "0\n");
@@ -78,7 +82,8 @@ TEST_CASE("entries of passwd and group: root, nobody and the user first, _apt re
   CHECK_THAT(passwd, Catch::StartsWith("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n"));
   CHECK_THAT(passwd, Catch::Contains(":x:" + id + ":"));
   CHECK_THAT(passwd, !Catch::Contains("_apt"));
-  CHECK_THAT(outcome.results.at("cut -d: -f1 /etc/group"), Catch::StartsWith("root\nnogroup\n") && Catch::EndsWith("staff\n"));
+  CHECK_THAT(outcome.results.at("cut -d: -f1 /etc/group"),
+             Catch::StartsWith("root\nnogroup\n") && Catch::EndsWith("staff\n"));
   CHECK(outcome.results.at("stat -c %a ~") == "700\n");
   CHECK(outcome.environment.get("FROM_SKEL") == "yes");
 }
@@ -86,7 +91,8 @@ TEST_CASE("entries of passwd and group: root, nobody and the user first, _apt re
 TEST_CASE("the host's home directory") {
   Scene scene;
   put_file(scene.directory / "home/file", "mine\n");
-  CHECK_THAT(scene.run({"cat " + scene.directory.path() + "/home/file"}).results.begin()->second, !Catch::Contains("mine"));
+  CHECK_THAT(scene.run({"cat " + scene.directory.path() + "/home/file"}).results.begin()->second,
+             !Catch::Contains("mine"));
   scene.spec.mount_home = Tristate::yes;
   const Outcome outcome = scene.run({"cat ~/file && touch ~/new", "echo $HOME"});
   REQUIRE(outcome.error.empty());
@@ -101,15 +107,17 @@ TEST_CASE("mounts as options have them") {
   Scene scene;
   put_file(scene.directory / "x/f", "content\n");
   scene.host.set("WHERE", scene.directory / "x");
-  scene.spec.mounts = mounts(scene.directory / "x:/data:ro,${WHERE}/f:/a/b/file,tmpfs:/scratch:size=1m,./x:/rel,$WHERE:/deep/er,umount:/tmp");
-  const Outcome outcome =
-      scene.run({"cat /data/f", "touch /data/g", "cat /a/b/file", "touch /scratch/s && grep ' /scratch ' /proc/self/mounts",
-                 "touch /rel/new && echo ok", "ls /deep/er", "touch /tmp/z"});
+  scene.spec.mounts = mounts(
+      scene.directory / "x:/data:ro,${WHERE}/f:/a/b/file,tmpfs:/scratch:size=1m,./x:/rel,$WHERE:/deep/er,umount:/tmp");
+  const Outcome outcome = scene.run({"cat /data/f", "touch /data/g", "cat /a/b/file",
+                                     "touch /scratch/s && grep ' /scratch ' /proc/self/mounts",
+                                     "touch /rel/new && echo ok", "ls /deep/er", "touch /tmp/z"});
   REQUIRE(outcome.error.empty());
   CHECK(outcome.results.at("cat /data/f") == "content\n");
   CHECK_THAT(outcome.results.at("touch /data/g"), Catch::Contains("Read-only"));
   CHECK(outcome.results.at("cat /a/b/file") == "content\n");
-  CHECK_THAT(outcome.results.at("touch /scratch/s && grep ' /scratch ' /proc/self/mounts"), Catch::Contains("size=1024k"));
+  CHECK_THAT(outcome.results.at("touch /scratch/s && grep ' /scratch ' /proc/self/mounts"),
+             Catch::Contains("size=1024k"));
   CHECK(outcome.results.at("touch /rel/new && echo ok") == "ok\n");
   CHECK_THAT(outcome.results.at("ls /deep/er"), Catch::Contains("f\n"));
   CHECK_THAT(outcome.results.at("touch /tmp/z"), Catch::Contains("Read-only"));
@@ -124,12 +132,15 @@ TEST_CASE("a mount that cannot be made says which, why and what to do") {
     scene.spec.mounts = mounts(option);
     return scene.run({"true"}).error;
   };
-  CHECK_THAT(error_of("/does/not/exist:/x"), Catch::StartsWith("--container-mounts: ") && Catch::Contains("/does/not/exist") &&
-                                                  Catch::Contains("No such file or directory") && Catch::Contains("hint: "));
-  CHECK_THAT(error_of(scene.directory / "x:../home"), Catch::Contains("../home") && Catch::Contains("cross-device link"));
+  CHECK_THAT(error_of("/does/not/exist:/x"),
+             Catch::StartsWith("--container-mounts: ") && Catch::Contains("/does/not/exist") &&
+                 Catch::Contains("No such file or directory") && Catch::Contains("hint: "));
+  CHECK_THAT(error_of(scene.directory / "x:../home"),
+             Catch::Contains("../home") && Catch::Contains("cross-device link"));
   CHECK_THAT(error_of(scene.directory / "x:/a/../../b"), Catch::Contains("leaves the container"));
   CHECK_THAT(error_of("$NOT_SET:/x"), Catch::Contains("$NOT_SET") && Catch::Contains("not a path"));
-  CHECK_THAT(error_of(scene.directory / "x:/etc/passwd"), Catch::Contains("/etc/passwd") && Catch::Contains("directory"));
+  CHECK_THAT(error_of(scene.directory / "x:/etc/passwd"),
+             Catch::Contains("/etc/passwd") && Catch::Contains("directory"));
   CHECK(error_of("/does/not/exist:/x:nofail").empty());
   scene.spec.mounts = mounts("/does/not/exist:/x:nofail");
   CHECK_THAT(scene.run({}).log, Catch::Contains("/does/not/exist"));
@@ -207,7 +218,9 @@ TEST_CASE("environment: image, site, user, --container-env; login shell; nothing
 
 TEST_CASE("the site's files replace the built-in ones") {
   Scene scene;
-  put_file(scene.sysconf + "/mounts.d/10-own.fstab", "/proc /proc rbind,x-create=dir -1\n/dev/null /dev/null bind,x-create=file -1\ntmpfs /own tmpfs x-create=dir 0 -1\n");
+  put_file(scene.sysconf + "/mounts.d/10-own.fstab",
+           "/proc /proc rbind,x-create=dir -1\n/dev/null /dev/null bind,x-create=file -1\ntmpfs /own tmpfs "
+           "x-create=dir 0 -1\n");
   put_file(scene.sysconf + "/environ.d/10-own.env", "FROM_SITE=${USER}\n");
   put_file(scene.directory / "config/mounts.d/20.fstab", "${HOME} /user-home none x-create=dir,bind,ro\n");
   const Outcome outcome = scene.run({"cut -d' ' -f2 /proc/self/mounts"});
@@ -237,7 +250,8 @@ TEST_CASE("rc runs, the entrypoint does not; what rc sees is closed and restrict
   CHECK_THAT(outcome.results.at("ls /tmp/entrypoint"), Catch::Contains("No such file"));
   // 3 to 6 are ours, 10 is the shell's script, and ls itself has 7 open.
   CHECK_THAT(outcome.results.at("cat /tmp/fds"), Catch::Matches("(([0-7]|10)\n)+"));
-  CHECK_THAT(outcome.results.at("cat /tmp/status"), Catch::Contains("NoNewPrivs:\t1") && Catch::Contains("CapBnd:\t0000000000000000") &&
+  CHECK_THAT(outcome.results.at("cat /tmp/status"), Catch::Contains("NoNewPrivs:\t1") &&
+                                                        Catch::Contains("CapBnd:\t0000000000000000") &&
                                                         Catch::Contains("CapEff:\t0000000000000000"));
   CHECK(outcome.results.at("cat /tmp/stdin").empty());
   CHECK(outcome.log.empty());
@@ -275,7 +289,8 @@ TEST_CASE("an image of nothing but a program") {
   fs::remove_all(scene.root);
   fs::create_directories(scene.root);
   put_file(scene.root + "/program", "x", 0755);
-  const Outcome outcome = scene.run({}, [] { return access("/program", X_OK) == 0 && access("/proc/self", F_OK) == 0 ? "ok" : "?"; });
+  const Outcome outcome =
+      scene.run({}, [] { return access("/program", X_OK) == 0 && access("/proc/self", F_OK) == 0 ? "ok" : "?"; });
   REQUIRE(outcome.error.empty());
   CHECK(outcome.results.at("inside") == "ok");
   CHECK(outcome.workdir == "/");
@@ -296,11 +311,13 @@ TEST_CASE("a kernel without the new mount calls") {
   scene.api = MountApi::classic;
   put_file(scene.directory / "x/f", "content\n");
   scene.spec.mounts = mounts(scene.directory / "x:/data:ro+rprivate,tmpfs:/scratch,umount:/tmp");
-  const Outcome outcome = scene.run({"cat /data/f", "touch /data/g", "touch /x", "touch /sys/x", "touch /scratch/x && echo ok"});
+  const Outcome outcome =
+      scene.run({"cat /data/f", "touch /data/g", "touch /x", "touch /sys/x", "touch /scratch/x && echo ok"});
   INFO(outcome.error);
   REQUIRE(outcome.error.empty());
   CHECK(outcome.results.at("cat /data/f") == "content\n");
-  for (const char* command : {"touch /data/g", "touch /x"}) CHECK_THAT(outcome.results.at(command), Catch::Contains("Read-only"));
+  for (const char* command : {"touch /data/g", "touch /x"})
+    CHECK_THAT(outcome.results.at(command), Catch::Contains("Read-only"));
   CHECK(outcome.results.at("touch /scratch/x && echo ok") == "ok\n");
 }
 
@@ -309,7 +326,8 @@ TEST_CASE("propagation and remounts as options have them") {
   fs::create_directories(scene.directory / "x");
   scene.spec.mounts = mounts(scene.directory / "x:/u:unbindable+ro," + (scene.directory / "x:/s:rshared"));
   put_file(scene.directory / "config/mounts.d/10.fstab", "tmpfs /t tmpfs x-create=dir\nnone /t none remount,bind,ro\n");
-  const Outcome outcome = scene.run({"grep ' /u ' /proc/self/mountinfo", "grep ' /s ' /proc/self/mountinfo", "touch /t/x"});
+  const Outcome outcome =
+      scene.run({"grep ' /u ' /proc/self/mountinfo", "grep ' /s ' /proc/self/mountinfo", "touch /t/x"});
   INFO(outcome.error);
   REQUIRE(outcome.error.empty());
   CHECK_THAT(outcome.results.at("grep ' /u ' /proc/self/mountinfo"), Catch::Contains("unbindable"));
@@ -317,7 +335,8 @@ TEST_CASE("propagation and remounts as options have them") {
   CHECK_THAT(outcome.results.at("touch /t/x"), Catch::Contains("Read-only"));
 }
 
-/// Not a test: `run_prepare_test "[bench]"` prints what preparing costs here. SITULA_BENCH_ROOT: a root file system to use.
+/// Not a test: `run_prepare_test "[bench]"` prints what preparing costs here. SITULA_BENCH_ROOT: a root file system to
+/// use.
 TEST_CASE("time of preparation", "[.][bench]") {
   Scene scene;
   if (const char* root = std::getenv("SITULA_BENCH_ROOT")) scene.root = root;
@@ -326,7 +345,8 @@ TEST_CASE("time of preparation", "[.][bench]") {
     std::vector<double> times;
     for (int i = 0; i < 15; ++i) times.push_back(scene.run({}, [] { return ""; }).milliseconds);
     std::sort(times.begin(), times.end());
-    std::cout << (shell ? "with login shell: " : "without a shell: ") << times[times.size() / 2] << " ms (best " << times[0] << ")\n";
+    std::cout << (shell ? "with login shell: " : "without a shell: ") << times[times.size() / 2] << " ms (best "
+              << times[0] << ")\n";
     if (std::getenv("SITULA_BENCH_ROOT") != nullptr) break;
   }
 }

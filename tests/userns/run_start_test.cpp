@@ -1,14 +1,16 @@
-// Does `start` behave like the command it runs? COMPAT.md 6.7: standard streams, exit code, arguments, terminal; nothing is left.
+// Does `start` behave like the command it runs? COMPAT.md 6.7: standard streams, exit code, arguments, terminal;
+// nothing is left.
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
 #include <fcntl.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <csignal>
-#include <filesystem>
-#include <thread>
 
 #include "common/sys/file.hpp"
 #include "hooks/mount/image_mount.hpp"
@@ -23,7 +25,7 @@ namespace {
 
 struct Ended {
   std::string output;
-  int code = -1;    ///< exit code
+  int code = -1;  ///< exit code
   int signal = 0;
 };
 
@@ -107,8 +109,8 @@ TEST_CASE("start: --root, --rw, --mount, --env, --rc") {
   scene.request.spec.remap_root = Tristate::yes;
   CHECK(scene.start({"id", "-u"}).output == "0\n");
   scene.request.mounts = {scene.directory / "x:/data:none:x-create=dir,bind,ro", "tmpfs:/scratch:x-create=dir,size=1m"};
-  CHECK(scene.start({"sh", "-c", "cat /data/f; touch /data/g 2> /dev/null || echo ro; touch /scratch/a && echo rw"}).output ==
-        "content\nro\nrw\n");
+  CHECK(scene.start({"sh", "-c", "cat /data/f; touch /data/g 2> /dev/null || echo ro; touch /scratch/a && echo rw"})
+            .output == "content\nro\nrw\n");
   scene.request.mounts = {"/does/not/exist:/x"};
   CHECK_THAT(scene.start({"true"}).output, Catch::Contains("--mount: ") && Catch::Contains("/does/not/exist"));
   scene.request.mounts.clear();
@@ -125,13 +127,15 @@ TEST_CASE("start: the host's environment stays outside, but for what the files a
   scene.host.set("HOST_ONLY", "1");
   scene.host.set("TERM", "test-term");
   const std::string output = scene.start({"env"}).output;
-  CHECK_THAT(output, Catch::Contains("FROM_IMAGE=yes\n") && Catch::Contains("TERM=test-term\n") && !Catch::Contains("HOST_ONLY") &&
-                         !Catch::Contains("ENROOT_"));
+  CHECK_THAT(output, Catch::Contains("FROM_IMAGE=yes\n") && Catch::Contains("TERM=test-term\n") &&
+                         !Catch::Contains("HOST_ONLY") && !Catch::Contains("ENROOT_"));
 }
 
 TEST_CASE("start: no descriptor of ours and no privilege gets in") {
   StartScene scene;
-  const std::string output = scene.start({"sh", "-c", "ls /proc/self/fd | sort -n; grep -E 'NoNewPrivs|CapBnd|CapPrm' /proc/self/status"}).output;
+  const std::string output =
+      scene.start({"sh", "-c", "ls /proc/self/fd | sort -n; grep -E 'NoNewPrivs|CapBnd|CapPrm' /proc/self/status"})
+          .output;
   CHECK(output == "0\n1\n2\n3\nCapPrm:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
 }
 
@@ -144,7 +148,8 @@ TEST_CASE("start: the terminal is the user's") {
   if (pid == 0) scene.become();
   std::string output;
   char buffer[256];
-  for (ssize_t size = 0; (size = read(controller, buffer, sizeof buffer)) > 0;) output.append(buffer, static_cast<size_t>(size));
+  for (ssize_t size = 0; (size = read(controller, buffer, sizeof buffer)) > 0;)
+    output.append(buffer, static_cast<size_t>(size));
   close(controller);
   int status = 0;
   REQUIRE(waitpid(pid, &status, 0) == pid);
@@ -155,7 +160,8 @@ TEST_CASE("start: the terminal is the user's") {
 TEST_CASE("start: an image, served or extracted, and nothing is left") {
   StartScene scene;
   const std::string image = scene.directory / "image.sqsh";
-  REQUIRE(std::system(("mksquashfs " + scene.root + " " + image + " -all-root -quiet -no-progress > /dev/null").c_str()) == 0);
+  REQUIRE(std::system(
+              ("mksquashfs " + scene.root + " " + image + " -all-root -quiet -no-progress > /dev/null").c_str()) == 0);
   scene.root = image;
   scene.request.root.kind = RootSource::Kind::image;
   for (const MountKind mount : {MountKind::fuse, MountKind::extract}) {
@@ -163,7 +169,8 @@ TEST_CASE("start: an image, served or extracted, and nothing is left") {
     for (const Tristate writable : {Tristate::no, Tristate::yes}) {
       scene.request.root.mount = mount;
       scene.request.spec.writable = writable;
-      const Ended ended = scene.start({"sh", "-c", "cat /etc/environment | grep -c .; touch /x 2> /dev/null && echo rw; exit 5"});
+      const Ended ended =
+          scene.start({"sh", "-c", "cat /etc/environment | grep -c .; touch /x 2> /dev/null && echo rw; exit 5"});
       CHECK(ended.output == (writable == Tristate::yes ? "3\nrw\n" : "3\n"));
       CHECK(ended.code == 5);
     }

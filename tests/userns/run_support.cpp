@@ -1,15 +1,16 @@
 #include "tests/userns/run_support.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
@@ -34,8 +35,7 @@ class TextLog final : public LogSink {
 };
 
 void put_record(int fd, const std::string& key, const std::string& value) {
-  const std::string bytes =
-      key + '\n' + std::to_string(value.size()) + '\n' + value;
+  const std::string bytes = key + '\n' + std::to_string(value.size()) + '\n' + value;
   if (!write_all(fd, bytes)) _exit(9);
 }
 
@@ -78,7 +78,9 @@ TemporaryDirectory::TemporaryDirectory() {
   REQUIRE(mkdtemp(path_.data()) != nullptr);
 }
 
-TemporaryDirectory::~TemporaryDirectory() { (void)remove_tree(path_); }
+TemporaryDirectory::~TemporaryDirectory() {
+  (void)remove_tree(path_);
+}
 
 void put_file(const std::string& path, const std::string& content, mode_t mode) {
   fs::create_directories(fs::path(path).parent_path());
@@ -102,8 +104,8 @@ std::string image_rc(const std::string& workdir) {
 void make_busybox_root(const std::string& root, const std::string& workdir) {
   fs::create_directories(root + "/bin");
   fs::copy_file(kBusybox, root + "/bin/busybox");
-  for (const char* applet : {"sh", "cat", "ls", "id", "mount", "umount", "touch", "env", "pwd", "mkdir", "sleep", "stat", "grep",
-                             "echo", "rm", "ln", "readlink", "true", "sort", "cut"})
+  for (const char* applet : {"sh",    "cat",  "ls",   "id",   "mount", "umount", "touch",    "env",  "pwd",  "mkdir",
+                             "sleep", "stat", "grep", "echo", "rm",    "ln",     "readlink", "true", "sort", "cut"})
     fs::create_symlink("busybox", root + "/bin/" + applet);
   put_file(root + "/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n_apt:x:100:65534::/nonexistent:/usr/sbin/nologin\n");
   put_file(root + "/etc/group", "root:x:0:\nstaff:x:50:\n");
@@ -129,8 +131,8 @@ Scene::Scene() {
 namespace {
 
 /// prepare_container() with another time limit for the image's scripts.
-Result<PreparedContainer> with_time_limit(PrepareRequest request, const EnrootConfig& config, std::chrono::milliseconds time,
-                                          LogSink& log) {
+Result<PreparedContainer> with_time_limit(PrepareRequest request, const EnrootConfig& config,
+                                          std::chrono::milliseconds time, LogSink& log) {
   const LoginIdentity identity{request.host_uid, request.host_uid};
   TRY_ASSIGN(const UniqueFd helper, open_session_helper());
   TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(request), {}, config, log));

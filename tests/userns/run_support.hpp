@@ -1,4 +1,5 @@
-// How does a test get a container? A small root file system made from busybox, prepared for real in namespaces of a child.
+// How does a test get a container? A small root file system made from busybox, prepared for real in namespaces of a
+// child.
 #pragma once
 
 #include <chrono>
@@ -62,8 +63,9 @@ struct Scene {
   MountApi api = MountApi::automatic;
   std::chrono::milliseconds rc_time{0};  ///< not 0: login shell and rc get this long
 
-  /// Prepares the container in a child and runs the commands with the container's shell, as tasks would: with the container's
-  /// environment, in its workdir. `inside` runs in the prepared process itself; what it returns is results["inside"].
+  /// Prepares the container in a child and runs the commands with the container's shell, as tasks would: with the
+  /// container's environment, in its workdir. `inside` runs in the prepared process itself; what it returns is
+  /// results["inside"].
   Outcome run(const std::vector<std::string>& commands, const std::function<std::string()>& inside = {});
 };
 
