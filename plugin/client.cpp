@@ -1,12 +1,12 @@
 #include "plugin/client.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
@@ -122,7 +122,8 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   // proctrack/linuxproc spares every process called slurmstepd: under that name a waiting task could not be cancelled.
   const ProcessName name("situla-join");
   TRY_ASSIGN(const UniqueFd socket, connect_to(session.address()));
-  // The address is abstract: after the broker's death anybody could take it. listen() was called by root, or it is not ours.
+  // The address is abstract: after the broker's death anybody could take it. listen() was called by root, or it is not
+  // ours.
   TRY_ASSIGN(const PeerCredentials peer, peer_credentials(socket.get()));
   if (peer.uid != 0) return fail(ErrorKind::denied, "the container's broker was replaced by a process of another user");
   TRY(ask(socket.get(), session, spec, job));

@@ -1,4 +1,5 @@
-// How does a task get into its container? It asks the broker, receives namespaces, and joins them. Runs as the job user.
+// How does a task get into its container? It asks the broker, receives namespaces, and joins them. Runs as the job
+// user.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@ struct JoinedTask {
 /// The calling task (task_init, single-threaded, job user) asks, waits for import and preparation (notes go to `log`),
 /// joins user, mount and cgroup namespace, changes into the working directory and installs the id filter.
 /// ErrorKind::cancelled with an empty message: another task of this node has reported the error already.
-Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job, LogSink& log);
+Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
+                                  LogSink& log);
 
 }  // namespace situla

@@ -8,7 +8,15 @@
 namespace situla {
 namespace {
 
-enum class Key { runtime_path, execute_entrypoint, container_scope, sbatch_support, use_enroot_load, importer, use_squashfuse };
+enum class Key {
+  runtime_path,
+  execute_entrypoint,
+  container_scope,
+  sbatch_support,
+  use_enroot_load,
+  importer,
+  use_squashfuse
+};
 struct KeyName {
   std::string_view name;
   Key key;
@@ -40,9 +48,10 @@ Result<PluginConfig> PluginConfig::parse(std::span<const char* const> words) {
     for (const KeyName& row : kKeys)
       if (parts && row.name == parts->first) found = &row;
     if (found == nullptr)
-      return fail(Error(ErrorKind::usage, "plugstack.conf: unknown key '" + printable(parts ? parts->first : word) + "'")
-                      .with_hint("keys are runtime_path execute_entrypoint container_scope sbatch_support use_enroot_load "
-                                 "importer use_squashfuse"));
+      return fail(
+          Error(ErrorKind::usage, "plugstack.conf: unknown key '" + printable(parts ? parts->first : word) + "'")
+              .with_hint("keys are runtime_path execute_entrypoint container_scope sbatch_support use_enroot_load "
+                         "importer use_squashfuse"));
     const std::string_view value = parts->second;
     switch (found->key) {
       case Key::runtime_path:     // ours is fixed when Situla is built; nothing of a user's script depends on it
@@ -62,7 +71,9 @@ Result<PluginConfig> PluginConfig::parse(std::span<const char* const> words) {
         if (!on) TRY(refuse(word));
         break;
       }
-      case Key::importer: TRY(refuse(word)); break;
+      case Key::importer:
+        TRY(refuse(word));
+        break;
       case Key::use_squashfuse: {
         TRY_ASSIGN(config.use_squashfuse, boolean(parts->first, value));
         break;

@@ -12,7 +12,8 @@ namespace situla {
 struct PluginConfig {
   bool use_squashfuse = false;  ///< use_squashfuse=1: never let the kernel mount an image
 
-  /// Words as Slurm splits them, each KEY=VALUE. An unknown key, or a value whose behavior is not built yet, is an error.
+  /// Words as Slurm splits them, each KEY=VALUE. An unknown key, or a value whose behavior is not built yet, is an
+  /// error.
   static Result<PluginConfig> parse(std::span<const char* const> words);
 };
 

@@ -11,28 +11,33 @@ namespace {
 
 // COMPAT.md section 1. Order is the order of --help.
 constexpr std::array kTable = {
-    OptionInfo{OptionId::image, "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH",
-               "[situla] image to run the tasks in: from a registry, or a squashfs file on the node if it begins with . or /"},
+    OptionInfo{
+        OptionId::image, "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH",
+        "[situla] image to run the tasks in: from a registry, or a squashfs file on the node if it begins with . or /"},
     OptionInfo{OptionId::mounts, "container-mounts", "SRC[:DST[:FLAGS]][,SRC:DST...]",
                "[situla] bind mounts; SRC may be tmpfs or umount; FLAGS are joined by +, for example ro+rslave"},
     OptionInfo{OptionId::workdir, "container-workdir", "PATH",
                "[situla] working directory inside the container (default: the image's)"},
     OptionInfo{OptionId::name, "container-name", "NAME[:auto|create|exec|no_exec]",
                "[situla] name of a container to make, reuse or join"},
-    OptionInfo{OptionId::save, "container-save", "PATH", "[situla] save the container to a squashfs file when the step ends"},
+    OptionInfo{OptionId::save, "container-save", "PATH",
+               "[situla] save the container to a squashfs file when the step ends"},
     OptionInfo{OptionId::mount_home, "container-mount-home", nullptr,
                "[situla] mount the home directory into the container (default: enroot configuration)"},
     OptionInfo{OptionId::no_mount_home, "no-container-mount-home", nullptr, "[situla] do not mount the home directory"},
     OptionInfo{OptionId::remap_root, "container-remap-root", nullptr,
                "[situla] be root inside the container (default: enroot configuration)"},
-    OptionInfo{OptionId::no_remap_root, "no-container-remap-root", nullptr, "[situla] do not become root inside the container"},
+    OptionInfo{OptionId::no_remap_root, "no-container-remap-root", nullptr,
+               "[situla] do not become root inside the container"},
     OptionInfo{OptionId::entrypoint, "container-entrypoint", nullptr, "[situla] run the entrypoint of the image"},
     OptionInfo{OptionId::no_entrypoint, "no-container-entrypoint", nullptr,
                "[situla] do not run the entrypoint of the image (default)"},
-    OptionInfo{OptionId::entrypoint_log, "container-entrypoint-log", nullptr, "[situla] print what the entrypoint prints"},
+    OptionInfo{OptionId::entrypoint_log, "container-entrypoint-log", nullptr,
+               "[situla] print what the entrypoint prints"},
     OptionInfo{OptionId::writable, "container-writable", nullptr,
                "[situla] let the tasks write to the container's root file system; changes end with the step"},
-    OptionInfo{OptionId::readonly, "container-readonly", nullptr, "[situla] keep the container's root file system read-only"},
+    OptionInfo{OptionId::readonly, "container-readonly", nullptr,
+               "[situla] keep the container's root file system read-only"},
     OptionInfo{OptionId::env, "container-env", "NAME[,NAME...]",
                "[situla] variables that keep their value from outside the container"},
     OptionInfo{OptionId::unshare, "container-unshare", "NS[,NS...]", "[situla] namespaces of its own: net, ipc, uts"},
@@ -71,11 +76,16 @@ const OptionInfo& info_of(OptionId id) {
   return *std::find_if(kTable.begin(), kTable.end(), [id](const OptionInfo& row) { return row.id == id; });
 }
 
-std::string spelled(OptionId id) { return std::string("--") + info_of(id).name; }
+std::string spelled(OptionId id) {
+  return std::string("--") + info_of(id).name;
+}
 
-bool accumulates(OptionId id) { return id == OptionId::mounts || id == OptionId::env; }
+bool accumulates(OptionId id) {
+  return id == OptionId::mounts || id == OptionId::env;
+}
 
-// Options whose behavior is not built yet fail instead of being ignored: a job that runs without what it asked for is worse.
+// Options whose behavior is not built yet fail instead of being ignored: a job that runs without what it asked for is
+// worse.
 bool unsupported(OptionId id) {
   return id == OptionId::name || id == OptionId::save || id == OptionId::entrypoint || id == OptionId::entrypoint_log ||
          id == OptionId::unshare;
@@ -83,14 +93,16 @@ bool unsupported(OptionId id) {
 
 Result<void> check_image(std::string_view value) {
   switch (image_kind(value)) {
-    case ImageKind::path: return {};
+    case ImageKind::path:
+      return {};
     case ImageKind::registry: {
       TRY_ASSIGN(const ImageReference reference, ImageReference::parse(value));
       return {};
     }
     default:
-      return fail(Error(ErrorKind::unsupported, "images of a Docker or Podman engine are not supported yet")
-                      .with_hint("push the image to a registry, or pass a squashfs file: --container-image=./image.sqsh"));
+      return fail(
+          Error(ErrorKind::unsupported, "images of a Docker or Podman engine are not supported yet")
+              .with_hint("push the image to a registry, or pass a squashfs file: --container-image=./image.sqsh"));
   }
 }
 
@@ -119,7 +131,9 @@ std::optional<bool> parse_boolean(std::string_view value) {
 
 }  // namespace
 
-std::span<const OptionInfo> option_table() { return kTable; }
+std::span<const OptionInfo> option_table() {
+  return kTable;
+}
 
 Result<void> ContainerOptions::set(OptionId id, std::string_view value) {
   TRY_CONTEXT(spelled(id), check_value(id, value));
@@ -158,7 +172,8 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
   }
   // A default is checked only when there will be a container: a stray variable must not break jobs without one.
   if (!given(OptionId::image) && !given(OptionId::name) && !defaults_.contains(OptionId::image)) return {};
-  for (const auto& [id, value] : defaults_) TRY_CONTEXT(spelled(id) + " (from the environment)", check_value(id, value));
+  for (const auto& [id, value] : defaults_)
+    TRY_CONTEXT(spelled(id) + " (from the environment)", check_value(id, value));
   return {};
 }
 

@@ -1,4 +1,5 @@
-// Which options does the plugin add to srun, sbatch and salloc, and what did the user ask for with them? COMPAT.md section 1.
+// Which options does the plugin add to srun, sbatch and salloc, and what did the user ask for with them? COMPAT.md
+// section 1.
 #pragma once
 
 #include <array>
@@ -43,8 +44,8 @@ struct OptionInfo {
 };
 std::span<const OptionInfo> option_table();
 
-/// Collects option values, from the command line first and from the environment for what is missing, and makes a ContainerSpec.
-/// The same class runs in srun/sbatch/salloc and again on the node.
+/// Collects option values, from the command line first and from the environment for what is missing, and makes a
+/// ContainerSpec. The same class runs in srun/sbatch/salloc and again on the node.
 class ContainerOptions {
  public:
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;

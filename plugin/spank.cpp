@@ -7,11 +7,11 @@ extern "C" {
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 }
-#include <unistd.h>
-
 #include <exception>
 #include <memory>
 #include <optional>
+
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/spec/environment.hpp"
@@ -33,8 +33,9 @@ SPANK_PLUGIN(situla, 1)
 namespace situla {
 namespace {
 
-// A SPANK callback has no user data, so what spans callbacks lives here: made in slurm_spank_init, freed in slurm_spank_exit, copied
-// to the tasks by fork. A plain pointer: a plugin that is dlopen()ed into slurmd must have no global constructors.
+// A SPANK callback has no user data, so what spans callbacks lives here: made in slurm_spank_init, freed in
+// slurm_spank_exit, copied to the tasks by fork. A plain pointer: a plugin that is dlopen()ed into slurmd must have no
+// global constructors.
 struct PluginState {
   PluginConfig config;
   ContainerOptions options;
@@ -94,9 +95,8 @@ int on_option(int id, const char* value, int /*remote*/) {
 Result<void> register_options(spank_t spank) {
   for (const OptionInfo& row : option_table()) {
     // Slurm copies the strings, but takes them as char*.
-    spank_option option{const_cast<char*>(row.name), const_cast<char*>(row.argument),
-                        const_cast<char*>(row.usage), row.argument != nullptr ? 1 : 0,
-                        static_cast<int>(row.id),     on_option};
+    spank_option option{const_cast<char*>(row.name),     const_cast<char*>(row.argument), const_cast<char*>(row.usage),
+                        row.argument != nullptr ? 1 : 0, static_cast<int>(row.id),        on_option};
     if (const spank_err_t status = spank_option_register(spank, &option); status != ESPANK_SUCCESS)
       return fail(ErrorKind::failure, std::string("register option --") + row.name + ": " + spank_strerror(status));
   }

@@ -27,7 +27,8 @@ Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
   TRY_ASSIGN(Child sweeper, spawn(options));
   TRY_ASSIGN(const auto status, sweeper.wait_for(limit));
   if (status && status->success()) return {};
-  return fail(ErrorKind::failure, "cleaning up after a killed broker: " + (status ? status->text() : std::string("takes too long")));
+  return fail(ErrorKind::failure,
+              "cleaning up after a killed broker: " + (status ? status->text() : std::string("takes too long")));
 }
 
 }  // namespace
@@ -45,8 +46,8 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
                  {listener.fd.get(), broker_fd::kListener},
                  {request_memory.get(), broker_fd::kRequest},
                  {environment_memory.get(), broker_fd::kEnvironment}};
-  // The broker leaves the process tree of slurmstepd by a second fork (proctrack/linuxproc signals the whole tree), so what
-  // is waited for here is only that fork. It notices the end of slurmstepd by its control socket.
+  // The broker leaves the process tree of slurmstepd by a second fork (proctrack/linuxproc signals the whole tree), so
+  // what is waited for here is only that fork. It notices the end of slurmstepd by its control socket.
   options.die_with_parent = false;
   TRY_ASSIGN(Child starter, spawn(options));
   TRY_ASSIGN(const ExitStatus status, starter.wait());

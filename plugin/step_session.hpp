@@ -1,4 +1,5 @@
-// What does slurmstepd hold for a step with a container? The broker's control socket, the address tasks connect to, and a token.
+// What does slurmstepd hold for a step with a container? The broker's control socket, the address tasks connect to, and
+// a token.
 #pragma once
 
 #include <chrono>
@@ -10,15 +11,16 @@
 
 namespace situla {
 
-/// Lives in slurmstepd from init_post_opt to exit; the forked tasks inherit a copy. DESIGN.md section 3, steps 1, 3 and 6.
+/// Lives in slurmstepd from init_post_opt to exit; the forked tasks inherit a copy. DESIGN.md section 3, steps 1, 3
+/// and 6.
 class StepSession {
  public:
-  /// Starts the broker. `environment` is the job's, as NUL-separated bytes. Not later than init_post_opt: with contain_spank the
-  /// later callbacks run in a child whose descriptors are lost.
+  /// Starts the broker. `environment` is the job's, as NUL-separated bytes. Not later than init_post_opt: with
+  /// contain_spank the later callbacks run in a child whose descriptors are lost.
   static Result<StepSession> start(StepRequest request, std::string_view environment);
 
-  /// In a forked task, still root: closes the inherited copy of the control socket. A task that kept it would keep the broker
-  /// from noticing that slurmstepd died.
+  /// In a forked task, still root: closes the inherited copy of the control socket. A task that kept it would keep the
+  /// broker from noticing that slurmstepd died.
   void forget_control() { control_.reset(); }
 
   /// All local tasks have ended: waits until nothing is left of the container, at most `limit`. Safe to call twice.

@@ -13,7 +13,7 @@ namespace situla {
 
 /// One challenge (RFC 9110, 11.6.1): "Bearer realm=\"https://...\",service=\"...\",scope=\"...\"".
 struct Challenge {
-  std::string scheme;                              ///< in lower case: "basic", "bearer"
+  std::string scheme;                             ///< in lower case: "basic", "bearer"
   std::map<std::string, std::string> parameters;  ///< names in lower case
 };
 
@@ -23,9 +23,10 @@ std::optional<Challenge> choose_challenge(const std::vector<std::string>& values
 /// "Basic <base64 of login:password>".
 std::string basic_authorization(std::string_view login, std::string_view password);
 
-/// URL of a token request: realm?service=..&scope=..[&account=..], percent-encoded. ErrorKind::corrupt when realm is no http URL;
-/// plain http only if allowed.
-Result<std::string> token_url(const Challenge& challenge, std::string_view fallback_scope, std::string_view account, bool allow_http);
+/// URL of a token request: realm?service=..&scope=..[&account=..], percent-encoded. ErrorKind::corrupt when realm is no
+/// http URL; plain http only if allowed.
+Result<std::string> token_url(const Challenge& challenge, std::string_view fallback_scope, std::string_view account,
+                              bool allow_http);
 
 /// Host of a URL without port, as credentials name it.
 std::string host_of_url(std::string_view url);

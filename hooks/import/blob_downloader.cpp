@@ -115,10 +115,12 @@ class BlobDownloader::Transfer final : public TransferHandler {
     const auto length = parse_unsigned(head_.header("content-length").value_or(""));
     if (length && *length != blob().size) return wrong_size(*length);
     if (!ranged_ && !asked_range_) return Flow::go_on;
-    // Range was ignored, or is known to be. Whoever has the last segment of the blob so far goes on to its end; the others stop at their own.
+    // Range was ignored, or is known to be. Whoever has the last segment of the blob so far goes on to its end; the
+    // others stop at their own.
     owner_.ranges_ = Ranges::no;
     skip_ = position();
-    if (owner_.next_blob_ == segment_->blob && owner_.next_offset_ == segment_->begin + segment_->size && !owner_.streaming_) {
+    if (owner_.next_blob_ == segment_->blob && owner_.next_offset_ == segment_->begin + segment_->size &&
+        !owner_.streaming_) {
       streams_ = true;
       owner_.streaming_ = true;
     }
@@ -152,8 +154,9 @@ class BlobDownloader::Transfer final : public TransferHandler {
     return Flow::go_on;
   }
   Flow too_long() {
-    return give_up(Error(ErrorKind::corrupt, "the registry sends more than its " + std::to_string(blob().size) + " bytes")
-                       .with_hint("the blob in the registry is damaged: push the image again"));
+    return give_up(
+        Error(ErrorKind::corrupt, "the registry sends more than its " + std::to_string(blob().size) + " bytes")
+            .with_hint("the blob in the registry is damaged: push the image again"));
   }
 
   BlobDownloader& owner_;
@@ -163,7 +166,8 @@ class BlobDownloader::Transfer final : public TransferHandler {
   HttpResponse head_;
 };
 
-BlobDownloader::BlobDownloader(HttpTransport& transport, RegistryClient& client, std::vector<Blob> blobs, Options options)
+BlobDownloader::BlobDownloader(HttpTransport& transport, RegistryClient& client, std::vector<Blob> blobs,
+                               Options options)
     : transport_(transport), client_(client), blobs_(std::move(blobs)), options_(options), thread_([this] { run(); }) {}
 
 BlobDownloader::~BlobDownloader() {
@@ -252,7 +256,8 @@ bool BlobDownloader::start_next() {
   const Blob& blob = blobs_[next_blob_];
   const bool ranged = blob.size > options_.segment_bytes;
   transfers_.push_back(std::make_unique<Transfer>(*this, add_segment(next_blob_, next_offset_), ranged));
-  if (auto started = transfers_.back()->begin(); !started) fail_with(std::move(started).error().with_context(blob.name));
+  if (auto started = transfers_.back()->begin(); !started)
+    fail_with(std::move(started).error().with_context(blob.name));
   return true;
 }
 
@@ -281,8 +286,9 @@ void BlobDownloader::finish_ended() {
       again = at_once = authorized.has_value();
       if (!authorized) error = std::move(authorized).error();
     } else if (!error && head.status == 416) {
-      error = Error(ErrorKind::corrupt, "the registry has less than its " + std::to_string(transfer.blob().size) + " bytes")
-                  .with_hint("the blob in the registry is damaged: push the image again");
+      error =
+          Error(ErrorKind::corrupt, "the registry has less than its " + std::to_string(transfer.blob().size) + " bytes")
+              .with_hint("the blob in the registry is damaged: push the image again");
     } else if (!error && !good_status) {
       error = client_.status_error(head, "fetch");
       again = is_transient_status(head.status);
@@ -297,7 +303,8 @@ void BlobDownloader::finish_ended() {
       fail_with(std::move(*error).with_context(transfer.blob().name));
       return;
     }
-    transfer.restart_at = Clock::now() + (at_once ? std::chrono::milliseconds(0) : retry_delay(transfer.attempts, &head));
+    transfer.restart_at =
+        Clock::now() + (at_once ? std::chrono::milliseconds(0) : retry_delay(transfer.attempts, &head));
     ++it;
   }
 }
@@ -324,7 +331,8 @@ void BlobDownloader::run() {
     restart_due();
     while (start_next()) {
     }
-    const bool waiting = std::any_of(transfers_.begin(), transfers_.end(), [](const auto& t) { return t->restart_at.has_value(); });
+    const bool waiting =
+        std::any_of(transfers_.begin(), transfers_.end(), [](const auto& t) { return t->restart_at.has_value(); });
     if (auto polled = transport_.poll(std::chrono::milliseconds(waiting ? 50 : 1000)); !polled)
       fail_with(std::move(polled).error());
     finish_ended();

@@ -26,9 +26,10 @@ struct Blob {
   std::string name;  ///< "layer 3 of 7 sha256:ab12...", for errors
 };
 
-/// Fetches blobs in the order given, one after the other, each cut into segments that several connections fetch at once, never
-/// further ahead of the reader than `window_bytes`. One big layer so gets as many connections as many small ones, and nothing is
-/// ever put on disk. A broken segment is resumed at its last good byte. A registry that ignores Range is read by one connection.
+/// Fetches blobs in the order given, one after the other, each cut into segments that several connections fetch at
+/// once, never further ahead of the reader than `window_bytes`. One big layer so gets as many connections as many small
+/// ones, and nothing is ever put on disk. A broken segment is resumed at its last good byte. A registry that ignores
+/// Range is read by one connection.
 class BlobDownloader {
  public:
   struct Options {
@@ -44,7 +45,8 @@ class BlobDownloader {
   BlobDownloader& operator=(const BlobDownloader&) = delete;
   ~BlobDownloader();
 
-  /// The next bytes of the blob, which must be read to its end before the next one; empty at the end. Valid until the next call.
+  /// The next bytes of the blob, which must be read to its end before the next one; empty at the end. Valid until the
+  /// next call.
   Result<std::string_view> read(size_t blob);
   /// Makes a waiting read() return ErrorKind::cancelled. From any thread.
   void stop();
@@ -53,7 +55,7 @@ class BlobDownloader {
   class Transfer;
   struct Segment {
     size_t blob = 0;
-    uint64_t begin = 0;     ///< offset in the blob
+    uint64_t begin = 0;  ///< offset in the blob
     size_t size = 0;
     size_t filled = 0;
     size_t consumed = 0;
@@ -64,7 +66,9 @@ class BlobDownloader {
   void run();
   bool start_next();
   std::shared_ptr<Segment> add_segment(size_t blob, uint64_t begin);
-  [[nodiscard]] bool has_room(size_t size) const { return window_used_ + size <= std::max(options_.window_bytes, size); }
+  [[nodiscard]] bool has_room(size_t size) const {
+    return window_used_ + size <= std::max(options_.window_bytes, size);
+  }
   void finish_ended();
   void restart_due();
   void fail_with(Error error);

@@ -19,7 +19,8 @@ constexpr size_t kMaxFileBytes = size_t{1} << 20U;
 constexpr size_t kMaxPasswordBytes = size_t{64} << 10U;
 constexpr std::chrono::seconds kExpandTime{60};
 
-/// Words of a netrc file: blanks separate, double quotes and $( ) hold blanks together, '#' at the start of a line is a comment.
+/// Words of a netrc file: blanks separate, double quotes and $( ) hold blanks together, '#' at the start of a line is a
+/// comment.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -92,7 +93,8 @@ Result<std::string> read_until_end(int fd) {
   std::string output;
   std::array<char, 4096> buffer{};
   while (output.size() <= kMaxPasswordBytes) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd wait{fd, POLLIN, 0};
     const int ready = left.count() > 0 ? poll(&wait, 1, static_cast<int>(left.count())) : 0;
     if (ready < 0 && errno == EINTR) continue;
@@ -146,12 +148,13 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
   const auto close = [&] {
     if (!open) return;
     Credential entry = *std::exchange(open, std::nullopt);
-    if (entry.host.empty()) return;  // "default" matches every host: a password for any registry is not meant by anybody.
+    if (entry.host.empty())
+      return;  // "default" matches every host: a password for any registry is not meant by anybody.
     if (entry.password.starts_with('$')) {
       auto expanded = expand(entry.password);
       if (!expanded) {
-        log.warning(where + ": ignoring the password of " + printable(entry.login) + " at " + printable(entry.host) + ": " +
-                    expanded.error().message());
+        log.warning(where + ": ignoring the password of " + printable(entry.login) + " at " + printable(entry.host) +
+                    ": " + expanded.error().message());
         return;
       }
       entry.password = std::move(*expanded);
@@ -173,7 +176,8 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
     } else if (*word == "login" || *word == "password" || *word == "account") {
       auto value = words.next();
       if (!value || !open)
-        return fail(ErrorKind::usage, where + ": '" + *word + "' " + (value ? "before any 'machine'" : "without a value at the end"));
+        return fail(ErrorKind::usage,
+                    where + ": '" + *word + "' " + (value ? "before any 'machine'" : "without a value at the end"));
       if (*word == "login") open->login = std::move(*value);
       if (*word == "password") open->password = std::move(*value);
     } else {

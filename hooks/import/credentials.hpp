@@ -1,4 +1,5 @@
-// Which login and password belong to a host? The `.credentials` file, read as the user it belongs to. COMPAT.md section 3.
+// Which login and password belong to a host? The `.credentials` file, read as the user it belongs to. COMPAT.md
+// section 3.
 #pragma once
 
 #include <functional>
@@ -22,8 +23,9 @@ struct Credential {
   friend bool operator==(const Credential&, const Credential&) = default;
 };
 
-/// An ordered list of credentials; the first that matches counts. A plain value that a pipe can carry: a process of the user
-/// collects it, the importer, which is somebody else, uses it. Nothing in here is ever logged or put into an error.
+/// An ordered list of credentials; the first that matches counts. A plain value that a pipe can carry: a process of the
+/// user collects it, the importer, which is somebody else, uses it. Nothing in here is ever logged or put into an
+/// error.
 class CredentialSet {
  public:
   void add(Credential credential) { credentials_.push_back(std::move(credential)); }
@@ -38,13 +40,14 @@ class CredentialSet {
 /// Runs a password that begins with '$' through a shell; the error must not hold the password.
 using PasswordExpander = std::function<Result<std::string>(const std::string& password)>;
 
-/// Parses netrc text: `machine HOST login USER password P`, `default`, comments; `macdef` is skipped. A password that cannot be
-/// expanded drops its entry with a warning that names host and login. `where` names the file in messages.
+/// Parses netrc text: `machine HOST login USER password P`, `default`, comments; `macdef` is skipped. A password that
+/// cannot be expanded drops its entry with a warning that names host and login. `where` names the file in messages.
 Result<CredentialSet> parse_credentials(std::string_view text, const std::string& where, const PasswordExpander& expand,
                                         LogSink& log);
 
 /// Reads $ENROOT_CONFIG_PATH/.credentials as the calling user, who must be the job's user: passwords like
-/// `$(gcloud auth print-access-token)` are expanded by bash (sh where there is none) with `environment`. No file: an empty set.
+/// `$(gcloud auth print-access-token)` are expanded by bash (sh where there is none) with `environment`. No file: an
+/// empty set.
 Result<CredentialSet> collect_credentials(const EnrootConfig& config, const Environment& environment, LogSink& log);
 
 }  // namespace situla

@@ -1,10 +1,10 @@
 // The only file that includes curl/curl.h.
-#include <curl/curl.h>
-
 #include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include <curl/curl.h>
 
 #include "common/base/text.hpp"
 #include "hooks/import/http.hpp"
@@ -70,8 +70,9 @@ size_t write_callback(char* data, size_t size, size_t count, void* user) {
 Error connect_error(const Transfer& transfer, const std::string& where) {
   long errnum = 0;
   curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &errnum);
-  Error error = errnum != 0 ? Error::from_errno(static_cast<int>(errnum), "connect to " + where)
-                            : Error(ErrorKind::failure, "connect to " + where + ": " + printable(transfer.detail.data()));
+  Error error = errnum != 0
+                    ? Error::from_errno(static_cast<int>(errnum), "connect to " + where)
+                    : Error(ErrorKind::failure, "connect to " + where + ": " + printable(transfer.detail.data()));
   return Error(ErrorKind::failure, error.message())
       .with_hint("check the registry's name and port, and that it can be reached from this node");
 }
@@ -93,31 +94,41 @@ Error describe(CURLcode code, const Transfer& transfer) {
       return Error(ErrorKind::not_found, "resolve host " + where + ": unknown host")
           .with_hint("check the spelling of the registry; a name without a registry is looked for on Docker Hub");
     case CURLE_COULDNT_RESOLVE_PROXY:
-      return Error(ErrorKind::not_found, "resolve the proxy for " + where + ": unknown host").with_hint("check https_proxy");
-    case CURLE_COULDNT_CONNECT: return connect_error(transfer, where);
-    case CURLE_PEER_FAILED_VERIFICATION: return certificate_error(transfer, where);
+      return Error(ErrorKind::not_found, "resolve the proxy for " + where + ": unknown host")
+          .with_hint("check https_proxy");
+    case CURLE_COULDNT_CONNECT:
+      return connect_error(transfer, where);
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return certificate_error(transfer, where);
     case CURLE_SSL_CACERT_BADFILE:
       return Error(ErrorKind::denied, "read the CA certificates for " + where + ": " + detail)
-          .with_hint("SSL_CERT_FILE and SSL_CERT_DIR must exist and be readable; in a job the service user reads them, not you");
+          .with_hint(
+              "SSL_CERT_FILE and SSL_CERT_DIR must exist and be readable; in a job the service user reads them, not "
+              "you");
     case CURLE_SSL_CONNECT_ERROR:
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");
-    case CURLE_OPERATION_TIMEDOUT: return {ErrorKind::network, where + ": no answer in time (" + detail + ")"};
+    case CURLE_OPERATION_TIMEDOUT:
+      return {ErrorKind::network, where + ": no answer in time (" + detail + ")"};
     case CURLE_PARTIAL_FILE:
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
     case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM: return {ErrorKind::network, where + ": the connection broke (" + detail + ")"};
-    case CURLE_OUT_OF_MEMORY: return {ErrorKind::no_space, "talk to " + where + ": out of memory"};
-    default: return {ErrorKind::failure, "talk to " + where + ": " + detail};
+    case CURLE_HTTP2_STREAM:
+      return {ErrorKind::network, where + ": the connection broke (" + detail + ")"};
+    case CURLE_OUT_OF_MEMORY:
+      return {ErrorKind::no_space, "talk to " + where + ": out of memory"};
+    default:
+      return {ErrorKind::failure, "talk to " + where + ": " + detail};
   }
 }
 
 class CurlTransport final : public HttpTransport {
  public:
   CurlTransport(const ImportSettings& settings, CURLM* multi) : settings_(settings), multi_(multi) {
-    // Streams of one HTTP/2 connection share one TCP window and one TLS state; several connections are what makes a pull scale.
+    // Streams of one HTTP/2 connection share one TCP window and one TLS state; several connections are what makes a
+    // pull scale.
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
   }
   CurlTransport(const CurlTransport&) = delete;
@@ -144,7 +155,8 @@ class CurlTransport final : public HttpTransport {
   }
 
   void resume(TransferId id) override {
-    if (const auto found = transfers_.find(id); found != transfers_.end()) curl_easy_pause(found->second->easy, CURLPAUSE_CONT);
+    if (const auto found = transfers_.find(id); found != transfers_.end())
+      curl_easy_pause(found->second->easy, CURLPAUSE_CONT);
   }
 
   void cancel(TransferId id) override {
@@ -157,9 +169,11 @@ class CurlTransport final : public HttpTransport {
   Result<void> poll(std::chrono::milliseconds time) override {
     int running = 0;
     CURLMcode code = curl_multi_perform(multi_, &running);
-    if (code == CURLM_OK && !finish_transfers()) code = curl_multi_poll(multi_, nullptr, 0, static_cast<int>(time.count()), nullptr);
+    if (code == CURLM_OK && !finish_transfers())
+      code = curl_multi_poll(multi_, nullptr, 0, static_cast<int>(time.count()), nullptr);
     if (code == CURLM_OK) code = curl_multi_perform(multi_, &running);
-    if (code != CURLM_OK) return fail(ErrorKind::failure, std::string("wait for the network: ") + curl_multi_strerror(code));
+    if (code != CURLM_OK)
+      return fail(ErrorKind::failure, std::string("wait for the network: ") + curl_multi_strerror(code));
     finish_transfers();
     return {};
   }
@@ -184,8 +198,9 @@ class CurlTransport final : public HttpTransport {
     set_certificates(easy);
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
     curl_easy_setopt(easy, CURLOPT_NOPROXY, settings_.no_proxy.c_str());
-    // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's business.
-    // libcurl drops it when a redirect leads to another host, port or scheme (CURLOPT_UNRESTRICTED_AUTH is off).
+    // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's
+    // business. libcurl drops it when a redirect leads to another host, port or scheme (CURLOPT_UNRESTRICTED_AUTH is
+    // off).
     if (!request.accept.empty()) add_header(transfer, "Accept: " + request.accept);
     if (!request.authorization.empty()) add_header(transfer, "Authorization: " + request.authorization);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers);
@@ -217,7 +232,8 @@ class CurlTransport final : public HttpTransport {
 
   void set_certificates(CURL* easy) const {
     if (!settings_.ssl_cert_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, settings_.ssl_cert_file.c_str());
-    // Without a directory libcurl keeps the parsed bundle for all connections, which saves tens of milliseconds on each.
+    // Without a directory libcurl keeps the parsed bundle for all connections, which saves tens of milliseconds on
+    // each.
     curl_easy_setopt(easy, CURLOPT_CAPATH, settings_.ssl_cert_dir.empty() ? nullptr : settings_.ssl_cert_dir.c_str());
   }
 

@@ -1,11 +1,12 @@
 // The only file that includes isa-l and zstd.h for reading.
 #include "hooks/import/decompressor.hpp"
 
-#include <isa-l/igzip_lib.h>
-#include <zstd.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include <zstd.h>
+
+#include <isa-l/igzip_lib.h>
 
 namespace situla {
 namespace {
@@ -82,9 +83,9 @@ class Gzip final : public Decompressor {
   }
 
   std::unique_ptr<inflate_state> state_;
-  bool between_ = false;          ///< a member has ended
-  bool trailing_ = false;         ///< past the last member
-  bool pending_output_ = false;   ///< the output was full: there may be more without new input
+  bool between_ = false;         ///< a member has ended
+  bool trailing_ = false;        ///< past the last member
+  bool pending_output_ = false;  ///< the output was full: there may be more without new input
 };
 
 class Zstd final : public Decompressor {

@@ -12,8 +12,8 @@ namespace situla {
 std::string make_rc(const ImageConfig& config, std::string_view source);
 std::string make_fstab(const ImageConfig& config);
 std::string make_environment(const ImageConfig& config);
-/// /etc/rc sources /etc/rc.local. An image's own one is not meant for that (Debian's ends with "exit 0"), so enroot replaces it
-/// by a comment, and so do we.
+/// /etc/rc sources /etc/rc.local. An image's own one is not meant for that (Debian's ends with "exit 0"), so enroot
+/// replaces it by a comment, and so do we.
 std::string make_rc_local();
 
 }  // namespace situla

@@ -7,7 +7,9 @@
 namespace situla {
 namespace {
 
-uint64_t hash_of(std::string_view path) { return std::hash<std::string_view>()(path); }
+uint64_t hash_of(std::string_view path) {
+  return std::hash<std::string_view>()(path);
+}
 
 bool contains(const std::vector<uint64_t>& sorted, uint64_t value) {
   return std::binary_search(sorted.begin(), sorted.end(), value);

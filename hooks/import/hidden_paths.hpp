@@ -1,4 +1,5 @@
-// Need the content of this file be kept, or do upper layers hide it? Layers are read from the top down to be able to tell.
+// Need the content of this file be kept, or do upper layers hide it? Layers are read from the top down to be able to
+// tell.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,10 @@
 
 namespace situla {
 
-/// Knows, by the text of paths alone, what the layers read so far hide of the layers beneath. A symlink in a path can make the
-/// answer wrong in either direction: a file kept in vain costs space, and a file left out that turns out to be visible is found
-/// by RootTree::files_without_data() and read again. So the answer need be good, not perfect, and hashes of paths will do.
+/// Knows, by the text of paths alone, what the layers read so far hide of the layers beneath. A symlink in a path can
+/// make the answer wrong in either direction: a file kept in vain costs space, and a file left out that turns out to be
+/// visible is found by RootTree::files_without_data() and read again. So the answer need be good, not perfect, and
+/// hashes of paths will do.
 class HiddenPaths {
  public:
   /// The layer has been read; those read from now on lie beneath it.

@@ -77,7 +77,9 @@ std::string authority_of(std::string_view url) {
   return printable(url);
 }
 
-bool is_transient_status(long status) { return status == 408 || status == 429 || (status >= 500 && status != 501); }
+bool is_transient_status(long status) {
+  return status == 408 || status == 429 || (status >= 500 && status != 501);
+}
 
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response) {
   constexpr std::chrono::milliseconds kLongest{30000};

@@ -1,4 +1,5 @@
-// How are bytes fetched over HTTP? An interface that tests can replace; curl_transport.cpp is the one that talks to a network.
+// How are bytes fetched over HTTP? An interface that tests can replace; curl_transport.cpp is the one that talks to a
+// network.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,8 @@ struct HttpRequest {
 
 struct HttpResponse {
   long status = 0;
-  std::vector<std::pair<std::string, std::string>> headers;  ///< names in lower case; of the last response after redirects
+  std::vector<std::pair<std::string, std::string>>
+      headers;       ///< names in lower case; of the last response after redirects
   std::string body;  ///< filled by fetch() only
 
   [[nodiscard]] std::optional<std::string> header(std::string_view name) const;
@@ -63,7 +65,8 @@ class HttpTransport {
   virtual void wake() = 0;
 };
 
-/// One whole response, of at most `limit` bytes (ErrorKind::corrupt beyond). `cancelled`, if any, is asked while waiting.
+/// One whole response, of at most `limit` bytes (ErrorKind::corrupt beyond). `cancelled`, if any, is asked while
+/// waiting.
 Result<HttpResponse> fetch(HttpTransport& transport, const HttpRequest& request, size_t limit,
                            const std::function<bool()>& cancelled = nullptr);
 
@@ -74,8 +77,8 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings&
 std::string authority_of(std::string_view url);
 /// Whether this status may go away by itself: 408, 429, 5xx but 501.
 bool is_transient_status(long status);
-/// How long to wait before the given attempt (1, 2, ...): Retry-After in seconds where the response has one, else 0.25 s doubling;
-/// never more than 30 s.
+/// How long to wait before the given attempt (1, 2, ...): Retry-After in seconds where the response has one, else 0.25
+/// s doubling; never more than 30 s.
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response);
 
 }  // namespace situla

@@ -8,14 +8,16 @@
 namespace situla {
 namespace {
 
-/// Attributes that are not the image's to set. overlay's own would make names disappear under our overlay; an SELinux label belongs
-/// to the host's policy, and umoci drops it too.
+/// Attributes that are not the image's to set. overlay's own would make names disappear under our overlay; an SELinux
+/// label belongs to the host's policy, and umoci drops it too.
 bool keeps_xattr(std::string_view name) {
   return !name.starts_with("trusted.overlay.") && !name.starts_with("user.overlay.") && name != "security.selinux" &&
          name.find('\0') == std::string_view::npos;
 }
 
-bool beneath_dev(std::string_view directory) { return directory == "dev" || directory.starts_with("dev/"); }
+bool beneath_dev(std::string_view directory) {
+  return directory == "dev" || directory.starts_with("dev/");
+}
 
 }  // namespace
 
@@ -51,7 +53,9 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   while (true) {
     // A damaged stream is reported by the stream, which names the layer; everything else by this.
     auto entry = reader.next();
-    if (!entry) return fail(entry.error().message().starts_with(blob.name) ? entry.error() : entry.error().with_context(blob.name));
+    if (!entry)
+      return fail(entry.error().message().starts_with(blob.name) ? entry.error()
+                                                                 : entry.error().with_context(blob.name));
     if (!*entry) break;
     if (auto done = read_entry(reader, **entry, layer); !done)
       return fail(done.error().message().starts_with(blob.name) ? done.error() : done.error().with_context(blob.name));
@@ -102,7 +106,8 @@ Result<void> ImageBuilder::reread(const StreamOpener& open, const std::vector<ui
   return {};
 }
 
-Result<void> ImageBuilder::add_file(RootTree& tree, const std::string& path, const std::string& content, uint16_t mode) {
+Result<void> ImageBuilder::add_file(RootTree& tree, const std::string& path, const std::string& content,
+                                    uint16_t mode) {
   LayerEntry entry;
   entry.kind = EntryKind::file;
   entry.mode = mode;
@@ -121,7 +126,8 @@ Result<void> ImageBuilder::add_configuration(RootTree& tree, const ImageConfig& 
   TRY(add_file(tree, "etc/rc.local", make_rc_local(), 0644));
   TRY(add_file(tree, "etc/fstab", make_fstab(config), 0644));
   TRY(add_file(tree, "etc/environment", make_environment(config), 0644));
-  if (!config.workdir.empty()) TRY_CONTEXT("make the working directory", tree.make_directories(clean_path(config.workdir)));
+  if (!config.workdir.empty())
+    TRY_CONTEXT("make the working directory", tree.make_directories(clean_path(config.workdir)));
   return {};
 }
 

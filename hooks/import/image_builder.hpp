@@ -27,11 +27,12 @@ struct BuiltImage {
   uint64_t dead_bytes = 0;  ///< uncompressed bytes of content in the file that no name of the tree leads to
 };
 
-/// Reads the layers from the top down, one after the other. Content goes into blocks as it comes unless an upper layer hides it;
-/// the tree is merged afterwards, from the bottom up. So nothing of a hidden file is compressed or written, and the order of the
-/// blocks depends on the image alone. Dead content remains only where a layer names a path twice, or where the text of a path
-/// does not tell (a hard link's target, a symlink on the way): never more than those entries of that layer. In the rare case that
-/// a file left out is visible after all, its layer is read a second time for it.
+/// Reads the layers from the top down, one after the other. Content goes into blocks as it comes unless an upper layer
+/// hides it; the tree is merged afterwards, from the bottom up. So nothing of a hidden file is compressed or written,
+/// and the order of the blocks depends on the image alone. Dead content remains only where a layer names a path twice,
+/// or where the text of a path does not tell (a hard link's target, a symlink on the way): never more than those
+/// entries of that layer. In the rare case that a file left out is visible after all, its layer is read a second time
+/// for it.
 class ImageBuilder {
  public:
   /// blobs: bottom first, as in the manifest. fd, where: as for SquashfsWriter.

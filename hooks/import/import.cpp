@@ -11,7 +11,8 @@
 
 namespace situla {
 
-Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress, LogSink& log) {
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
+                                     LogSink& log) {
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
   TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
@@ -29,7 +30,8 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   progress.phase("syncing " + path);
   const mode_t mask = umask(0);
   umask(mask);
-  if (auto published = output.publish(0666U & ~mask); !published) return fail(session->explain(std::move(published).error()));
+  if (auto published = output.publish(0666U & ~mask); !published)
+    return fail(session->explain(std::move(published).error()));
   ImportedImage image;
   image.digest = session->digest();
   image.path = path;

@@ -13,20 +13,22 @@
 namespace situla {
 
 struct ImportedImage {
-  Digest digest;              ///< of the manifest
-  std::string variant;        ///< of the store file, empty by default
-  std::string path;           ///< the squashfs file
-  std::string source;         ///< "registry/repository:tag@sha256:..."
-  bool reused = false;        ///< the store had it: no layer was fetched
+  Digest digest;                ///< of the manifest
+  std::string variant;          ///< of the store file, empty by default
+  std::string path;             ///< the squashfs file
+  std::string source;           ///< "registry/repository:tag@sha256:..."
+  bool reused = false;          ///< the store had it: no layer was fetched
   uint64_t fetched_bytes = 0;   ///< compressed layers
   uint64_t unpacked_bytes = 0;  ///< tar streams
   uint64_t image_bytes = 0;     ///< size of the squashfs file
   uint64_t dead_bytes = 0;      ///< uncompressed bytes of files in it that a later entry of the same layer replaced
 };
 
-/// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing target is
-/// ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path` unless it is whole.
-Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress, LogSink& log);
+/// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing
+/// target is ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path`
+/// unless it is whole.
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
+                                     LogSink& log);
 
 /// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);

@@ -70,7 +70,8 @@ Result<void> LayerStream::push(Chunk chunk) {
 Result<void> LayerStream::check(size_t index, uint64_t size, const Digest& digest) const {
   const Blob& blob = blobs_[index];
   if (size != blob.size)
-    return fail(Error(ErrorKind::corrupt, blob.name + ": has " + std::to_string(size) + " bytes instead of " + std::to_string(blob.size))
+    return fail(Error(ErrorKind::corrupt,
+                      blob.name + ": has " + std::to_string(size) + " bytes instead of " + std::to_string(blob.size))
                     .with_hint("the blob in the registry is damaged: push the image again"));
   if (digest != blob.digest)
     return fail(Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())

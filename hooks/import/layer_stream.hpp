@@ -1,4 +1,5 @@
-// How does a blob become a verified tar stream? A thread that hashes and decompresses ahead of the reader, in bounded memory.
+// How does a blob become a verified tar stream? A thread that hashes and decompresses ahead of the reader, in bounded
+// memory.
 #pragma once
 
 #include <atomic>
@@ -21,18 +22,20 @@ namespace situla {
 /// Bytes of blob i in order; empty at its end. BlobDownloader::read(), or a file in tests.
 using BlobSource = std::function<Result<std::string_view>(size_t blob)>;
 
-/// Delivers the blobs one after the other. A layer's end is reported only when its digest and size were right, so nothing that
-/// was read may be used for good before that.
+/// Delivers the blobs one after the other. A layer's end is reported only when its digest and size were right, so
+/// nothing that was read may be used for good before that.
 class LayerStream {
  public:
   /// source is called from another thread, until this object is gone; stop_source makes a waiting call return.
   /// cancelled, if any, is asked several times a second by a waiting read().
-  LayerStream(std::vector<Blob> blobs, BlobSource source, std::function<void()> stop_source, std::function<bool()> cancelled = nullptr);
+  LayerStream(std::vector<Blob> blobs, BlobSource source, std::function<void()> stop_source,
+              std::function<bool()> cancelled = nullptr);
   LayerStream(const LayerStream&) = delete;
   LayerStream& operator=(const LayerStream&) = delete;
   ~LayerStream();
 
-  /// Next bytes of the current layer's tar stream, valid until the next call; empty at its end, after which the next layer follows.
+  /// Next bytes of the current layer's tar stream, valid until the next call; empty at its end, after which the next
+  /// layer follows.
   Result<std::string_view> read();
   /// Reads and drops the rest of the current layer (what follows the end of the archive).
   Result<void> drain();

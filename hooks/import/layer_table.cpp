@@ -56,11 +56,14 @@ uint32_t LayerTable::intern_directory(std::string_view path) {
 Result<uint32_t> LayerTable::add(const TarEntry& entry) {
   const std::string cleaned = clean_path(entry.path);
   TRY(check_names(entry, cleaned));
-  if (texts_.full() || entries_.size() >= kMaxEntries) return fail(ErrorKind::unsupported, "the image has too many entries");
+  if (texts_.full() || entries_.size() >= kMaxEntries)
+    return fail(ErrorKind::unsupported, "the image has too many entries");
   const size_t slash = cleaned.rfind('/');
   LayerEntry record;
-  record.directory = intern_directory(slash == std::string::npos ? std::string_view() : std::string_view(cleaned).substr(0, slash));
-  record.name = texts_.add(slash == std::string::npos ? std::string_view(cleaned) : std::string_view(cleaned).substr(slash + 1));
+  record.directory =
+      intern_directory(slash == std::string::npos ? std::string_view() : std::string_view(cleaned).substr(0, slash));
+  record.name =
+      texts_.add(slash == std::string::npos ? std::string_view(cleaned) : std::string_view(cleaned).substr(slash + 1));
   record.kind = entry.kind;
   record.mode = entry.mode;
   record.mtime = static_cast<uint32_t>(std::clamp<int64_t>(entry.mtime, 0, UINT32_MAX));

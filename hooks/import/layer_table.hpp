@@ -1,4 +1,5 @@
-// Which entries did the layers have? Every tar entry of every layer in the order of the archive, in about sixty bytes each.
+// Which entries did the layers have? Every tar entry of every layer in the order of the archive, in about sixty bytes
+// each.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,21 @@ constexpr uint32_t kNone = 0xFFFFFFFFU;
 
 /// One entry. Also an inode of the final tree: names are separate (RootTree).
 struct LayerEntry {
-  uint32_t directory = 0;       ///< LayerTable::directory(): cleaned path of the parent, "" for the root
-  TextArena::Ref name = 0;      ///< last component; "" for the root itself
+  uint32_t directory = 0;   ///< LayerTable::directory(): cleaned path of the parent, "" for the root
+  TextArena::Ref name = 0;  ///< last component; "" for the root itself
   EntryKind kind = EntryKind::file;
-  uint16_t mode = 0;            ///< octal 07777
-  uint32_t mtime = 0;           ///< seconds; clamped to what squashfs holds
-  uint32_t xattrs = kNone;      ///< of the squashfs writer
-  uint32_t data = kNone;        ///< file: of the squashfs writer, kNone = not written (yet); symlink, hardlink: TextArena::Ref
+  uint16_t mode = 0;        ///< octal 07777
+  uint32_t mtime = 0;       ///< seconds; clamped to what squashfs holds
+  uint32_t xattrs = kNone;  ///< of the squashfs writer
+  uint32_t data =
+      kNone;  ///< file: of the squashfs writer, kNone = not written (yet); symlink, hardlink: TextArena::Ref
   uint64_t size = 0;
 };
 
 class LayerTable {
  public:
-  /// Cleans the path as `filepath.Clean("/" + path)` does: hostile "..", "//" and leading '/' stay inside. ErrorKind::corrupt for
-  /// names over 255 bytes, paths over 4095 and targets over 4095.
+  /// Cleans the path as `filepath.Clean("/" + path)` does: hostile "..", "//" and leading '/' stay inside.
+  /// ErrorKind::corrupt for names over 255 bytes, paths over 4095 and targets over 4095.
   Result<uint32_t> add(const TarEntry& entry);
   /// An entry that no tar had.
   uint32_t add_made(LayerEntry entry);

@@ -25,7 +25,9 @@ std::string own_node() {
   return node;
 }
 
-std::string owner_line() { return own_node() + " pid " + std::to_string(getpid()) + "\n"; }
+std::string owner_line() {
+  return own_node() + " pid " + std::to_string(getpid()) + "\n";
+}
 
 struct Seen {
   UniqueFd fd;
@@ -69,7 +71,9 @@ Result<std::optional<UniqueFd>> take(const std::string& path) {
   return fail_errno(errnum, "create " + path);
 }
 
-bool same_time(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+bool same_time(const timespec& a, const timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
 
 }  // namespace
 
@@ -90,7 +94,8 @@ class Lease::Heart {
     // Only our own: after a take-over the name is somebody else's.
     struct stat own {};
     struct stat named {};
-    if (fstat(fd_.get(), &own) == 0 && lstat(path_.c_str(), &named) == 0 && own.st_ino == named.st_ino) unlink(path_.c_str());
+    if (fstat(fd_.get(), &own) == 0 && lstat(path_.c_str(), &named) == 0 && own.st_ino == named.st_ino)
+      unlink(path_.c_str());
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "hooks/import/manifest.hpp"
 
 #include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
@@ -12,7 +13,9 @@ using Json = nlohmann::ordered_json;  // labels keep their order
 
 constexpr size_t kMaxLayers = 4096;
 
-Json parse(std::string_view text) { return Json::parse(text, nullptr, false); }
+Json parse(std::string_view text) {
+  return Json::parse(text, nullptr, false);
+}
 
 const Json* member(const Json& object, std::string_view name) {
   if (!object.is_object()) return nullptr;

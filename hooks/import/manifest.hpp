@@ -1,4 +1,5 @@
-// What do a manifest, an index and an image configuration say? Docker v2 schema 2 and OCI image-spec 1.x, parsed into values.
+// What do a manifest, an index and an image configuration say? Docker v2 schema 2 and OCI image-spec 1.x, parsed into
+// values.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ using Index = std::vector<IndexEntry>;
 /// Told apart by mediaType, by the Content-Type given, else by their fields. Schema 1 is ErrorKind::unsupported.
 Result<std::variant<Manifest, Index>> parse_manifest(std::string_view json, std::string_view content_type);
 
-/// The entry for a platform: the exact variant if there is one, else any of the architecture. ErrorKind::not_found, with the
-/// platforms that exist in the hint.
+/// The entry for a platform: the exact variant if there is one, else any of the architecture. ErrorKind::not_found,
+/// with the platforms that exist in the hint.
 Result<Descriptor> choose_platform(const Index& index, const Platform& platform);
 
 /// The parts of an image configuration that become /etc/rc, /etc/fstab and /etc/environment.
@@ -49,12 +50,13 @@ struct ImageConfig {
   std::vector<std::string> entrypoint;
   std::vector<std::string> command;
   std::string workdir;
-  std::vector<std::string> volumes;                          ///< sorted
+  std::vector<std::string> volumes;                         ///< sorted
   std::vector<std::pair<std::string, std::string>> labels;  ///< in the order of the configuration
 };
 Result<ImageConfig> parse_image_config(std::string_view json);
 
-/// First "message" of a registry's error body ({"errors":[{"code":..,"message":..}]}), printable; and its code. Empty if none.
+/// First "message" of a registry's error body ({"errors":[{"code":..,"message":..}]}), printable; and its code. Empty
+/// if none.
 struct RegistryError {
   std::string code, message;
 };

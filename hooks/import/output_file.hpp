@@ -8,8 +8,10 @@
 
 namespace situla {
 
-/// A new file in the directory of its final path. Where the file system has no O_TMPFILE (NFS, some FUSE), a name of the form
-/// ".situla-<16 hex>.part" is used and locked; such a file whose writer is dead is removed by the next create() in that directory.
+/// A new file in the directory of its final path. Where the file system has no O_TMPFILE (NFS, some FUSE), a name of
+/// the form
+/// ".situla-<16 hex>.part" is used and locked; such a file whose writer is dead is removed by the next create() in that
+/// directory.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::string& path);
@@ -18,7 +20,8 @@ class OutputFile {
   ~OutputFile();
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is synced too.
+  /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is
+  /// synced too.
   Result<void> publish(unsigned mode);
 
  private:

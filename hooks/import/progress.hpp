@@ -6,7 +6,8 @@
 
 namespace situla {
 
-/// Told about an import as it goes. Called from one thread, but for cancelled(); must not throw. Not owned by those who report.
+/// Told about an import as it goes. Called from one thread, but for cancelled(); must not throw. Not owned by those who
+/// report.
 class Progress {
  public:
   virtual ~Progress() = default;
@@ -18,7 +19,8 @@ class Progress {
   virtual void note(std::string_view text) noexcept = 0;
   /// The import is over, well or not; `text` may be empty.
   virtual void finish(std::string_view text) noexcept = 0;
-  /// Asked several times a second, from any thread: true ends the import with ErrorKind::cancelled, and nothing is left of it.
+  /// Asked several times a second, from any thread: true ends the import with ErrorKind::cancelled, and nothing is left
+  /// of it.
   [[nodiscard]] virtual bool cancelled() const noexcept { return false; }
 };
 

@@ -16,7 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kRedraw{100};
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 template <typename... Arguments>
 std::string formatted(const char* format, Arguments... arguments) {
@@ -48,8 +50,12 @@ void LogProgress::phase(std::string_view text) noexcept {
   since_ = Clock::now();
 }
 
-void LogProgress::bytes(uint64_t done, uint64_t) noexcept { done_ = done; }
-void LogProgress::note(std::string_view text) noexcept { log_.info(text); }
+void LogProgress::bytes(uint64_t done, uint64_t) noexcept {
+  done_ = done;
+}
+void LogProgress::note(std::string_view text) noexcept {
+  log_.info(text);
+}
 
 void LogProgress::finish(std::string_view text) noexcept {
   end_phase();

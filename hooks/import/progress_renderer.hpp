@@ -29,7 +29,8 @@ class LogProgress final : public Progress {
   std::chrono::steady_clock::time_point since_{};
 };
 
-/// A line that is drawn over itself at most ten times a second: phase, bar, bytes, rate, time to go. Phases and notes stay above.
+/// A line that is drawn over itself at most ten times a second: phase, bar, bytes, rate, time to go. Phases and notes
+/// stay above.
 class TerminalProgress final : public Progress {
  public:
   /// terminal: file descriptor of a terminal, not owned.

@@ -30,7 +30,9 @@ RegistryClient::RegistryClient(HttpTransport& transport, ImageReference referenc
   };
 }
 
-std::string RegistryClient::blob_url(const Digest& digest) const { return base_url() + "/blobs/" + digest.text(); }
+std::string RegistryClient::blob_url(const Digest& digest) const {
+  return base_url() + "/blobs/" + digest.text();
+}
 
 /// With ENROOT_ALLOW_HTTP a registry may be without TLS: found out once, before anything secret is sent.
 Result<void> RegistryClient::choose_scheme() {
@@ -47,13 +49,15 @@ Result<void> RegistryClient::choose_scheme() {
 Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request, size_t limit) {
   for (unsigned attempt = 1;; ++attempt) {
     auto response = fetch(transport_, request, limit, options_.cancelled);
-    const bool transient = response ? is_transient_status(response->status) : response.error().kind() == ErrorKind::network;
+    const bool transient =
+        response ? is_transient_status(response->status) : response.error().kind() == ErrorKind::network;
     if (!transient || attempt > options_.retries) return response;
     options_.sleep(retry_delay(attempt, response ? &*response : nullptr));
   }
 }
 
-Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_view accept, const std::string& what, size_t limit) {
+Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_view accept, const std::string& what,
+                                         size_t limit) {
   HttpRequest request;
   request.url = url;
   request.accept = accept;
@@ -72,7 +76,8 @@ Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_vie
 Result<void> RegistryClient::authorize(const HttpResponse& response) {
   const auto challenge = choose_challenge(response.all("www-authenticate"));
   if (!challenge)
-    return fail(ErrorKind::unsupported, reference_.registry + ": asks for a login, but offers neither Basic nor Bearer");
+    return fail(ErrorKind::unsupported,
+                reference_.registry + ": asks for a login, but offers neither Basic nor Bearer");
   return challenge->scheme == "basic" ? authorize_basic() : authorize_bearer(*challenge);
 }
 
@@ -81,8 +86,9 @@ Result<void> RegistryClient::authorize_basic() {
   const Credential* credential = credentials_.find(host, reference_.user);
   if (credential == nullptr) {
     const std::string who = reference_.user.empty() ? "" : " for the user " + printable(reference_.user);
-    return fail(Error(ErrorKind::denied, reference_.registry + ": login needed, but there are no credentials" + who + " (401)")
-                    .with_hint(login_hint(host)));
+    return fail(
+        Error(ErrorKind::denied, reference_.registry + ": login needed, but there are no credentials" + who + " (401)")
+            .with_hint(login_hint(host)));
   }
   login_ = credential->login;
   authorization_ = basic_authorization(credential->login, credential->password);
@@ -96,11 +102,13 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
   // COMPAT.md 3: credentials of the token realm's host, so that a registry cannot send them to a server of its choice.
   const Credential* credential = credentials_.find(host, reference_.user);
   if (credential == nullptr && !reference_.user.empty())
-    return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " + printable(reference_.user) +
-                                             " at " + printable(host) + ", its token server")
+    return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " +
+                                             printable(reference_.user) + " at " + printable(host) +
+                                             ", its token server")
                     .with_hint(login_hint(printable(host))));
   HttpRequest request;
-  TRY_ASSIGN(request.url, token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
+  TRY_ASSIGN(request.url,
+             token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
   if (credential != nullptr) request.authorization = basic_authorization(credential->login, credential->password);
   login_ = credential == nullptr ? "" : credential->login;
   TRY_ASSIGN(const HttpResponse response, get_with_retries(request, kMaxTokenBytes));
@@ -125,24 +133,29 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
     case 401:
       if (!login_.empty())
         return Error(ErrorKind::denied, what + ": the login as " + printable(login_) + " is refused (401)" + said)
-            .with_hint("check the password of " + printable(login_) + " in ~/.config/enroot/.credentials, and the image name");
+            .with_hint("check the password of " + printable(login_) +
+                       " in ~/.config/enroot/.credentials, and the image name");
       return Error(ErrorKind::denied, what + ": login needed, or no such image (401)" + said)
           .with_hint(login_hint(host) + ", and check the image name");
     case 403:
       return Error(ErrorKind::denied, what + ": access is forbidden (403)" + said)
-          .with_hint(login_.empty() ? login_hint(host) : "ask for access for the user " + printable(login_) + ", and check the image name");
+          .with_hint(login_.empty()
+                         ? login_hint(host)
+                         : "ask for access for the user " + printable(login_) + ", and check the image name");
     case 404: {
       if (detail.code == "BLOB_UNKNOWN" || what.starts_with("fetch"))
         return Error(ErrorKind::not_found, what + ": the registry does not have it (404)" + said)
             .with_hint("the image in the registry is incomplete: push it again");
       const bool name = detail.code == "NAME_UNKNOWN";
-      return Error(ErrorKind::not_found, what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
+      return Error(ErrorKind::not_found,
+                   what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
           .with_hint(name ? "check the spelling of the image name" : "check the image name and the tag");
     }
     case 429:
       return Error(ErrorKind::network, what + ": too many requests (429)" + said)
           .with_hint("wait some minutes, or log in: registries allow more to known users");
-    default: break;
+    default:
+      break;
   }
   if (response.status >= 500)
     return Error(ErrorKind::network, what + ": the registry failed (" + std::to_string(response.status) + ")" + said)
@@ -153,12 +166,14 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
 /// {body, content type}. The digest is checked against what was asked for, else against what the registry says it sent.
 Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const std::string& name,
                                                                          const std::optional<Digest>& expected) {
-  TRY_ASSIGN(HttpResponse response, get(base_url() + "/manifests/" + name, kManifestTypes, "manifest", kMaxManifestBytes));
+  TRY_ASSIGN(HttpResponse response,
+             get(base_url() + "/manifests/" + name, kManifestTypes, "manifest", kMaxManifestBytes));
   const Digest actual = digest_of(response.body);
   std::string wanted = expected ? expected->text() : response.header("docker-content-digest").value_or("");
   if (!wanted.starts_with("sha256:")) wanted = actual.text();
   if (wanted != actual.text())
-    return fail(Error(ErrorKind::corrupt, "manifest: its content has the digest " + actual.text() + " instead of " + printable(wanted))
+    return fail(Error(ErrorKind::corrupt,
+                      "manifest: its content has the digest " + actual.text() + " instead of " + printable(wanted))
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));
   return std::pair(std::move(response.body), response.header("content-type").value_or(""));
 }

@@ -1,4 +1,5 @@
-// What does the registry have under this name, and how is it asked? OCI distribution-spec: /v2/NAME/manifests/REF, /v2/NAME/blobs/D.
+// What does the registry have under this name, and how is it asked? OCI distribution-spec: /v2/NAME/manifests/REF,
+// /v2/NAME/blobs/D.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,7 @@ class RegistryClient {
   struct Options {
     bool allow_http = false;
     unsigned retries = kLeastRetries;
-    std::function<bool()> cancelled;   ///< asked while waiting; may be empty
+    std::function<bool()> cancelled;                       ///< asked while waiting; may be empty
     std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
   };
 
@@ -51,7 +52,8 @@ class RegistryClient {
   Result<HttpResponse> get(const std::string& url, std::string_view accept, const std::string& what, size_t limit);
   Result<HttpResponse> get_with_retries(const HttpRequest& request, size_t limit);
   Result<void> choose_scheme();
-  Result<std::pair<std::string, std::string>> get_manifest(const std::string& name, const std::optional<Digest>& expected);
+  Result<std::pair<std::string, std::string>> get_manifest(const std::string& name,
+                                                           const std::optional<Digest>& expected);
   Result<void> authorize_basic();
   Result<void> authorize_bearer(const Challenge& challenge);
   [[nodiscard]] std::string base_url() const { return scheme_ + reference_.registry + "/v2/" + reference_.repository; }

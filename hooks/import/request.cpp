@@ -41,7 +41,8 @@ uint32_t number(const EnrootConfig& config, std::string_view name, uint32_t fall
 }
 
 /// Proxies are spelled in both cases in the wild; curl reads lower case first.
-std::string proxy(const EnrootConfig& config, const Environment& environment, const std::string& lower, std::string_view upper) {
+std::string proxy(const EnrootConfig& config, const Environment& environment, const std::string& lower,
+                  std::string_view upper) {
   std::string value = config.get(lower);
   if (value.empty()) value = environment.get_or(upper, "");
   return value;
@@ -84,8 +85,9 @@ std::string file_hint(std::string_view image, const Environment& environment) {
 }
 
 void encode_settings(Encoder& out, const ImportSettings& settings) {
-  for (const std::string* text : {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy, &settings.https_proxy,
-                                  &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
+  for (const std::string* text :
+       {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy, &settings.https_proxy,
+        &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
     out.text(*text);
   out.u8(settings.allow_http ? 1 : 0);
   for (const uint32_t value : {settings.max_connections, settings.max_processors, settings.connect_timeout,
@@ -97,8 +99,8 @@ void encode_settings(Encoder& out, const ImportSettings& settings) {
 
 ImportSettings decode_settings(Decoder& in) {
   ImportSettings settings;
-  for (std::string* text : {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy, &settings.https_proxy,
-                            &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
+  for (std::string* text : {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy,
+                            &settings.https_proxy, &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
     *text = in.text();
   settings.allow_http = in.u8() != 0;
   for (uint32_t* value : {&settings.max_connections, &settings.max_processors, &settings.connect_timeout,
@@ -185,8 +187,8 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
   return request;
 }
 
-Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config, const Environment& environment,
-                                          LogSink& log, std::string_view platform) {
+Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
+                                          const Environment& environment, LogSink& log, std::string_view platform) {
   TRY(ImageReference::parse(image));
   if (!platform.empty()) TRY(Platform::parse(platform));
   ImportRequest request;

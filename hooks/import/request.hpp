@@ -1,4 +1,5 @@
-// What does an importer need to know? One value, collected by a process of the user, that a pipe carries to the importer.
+// What does an importer need to know? One value, collected by a process of the user, that a pipe carries to the
+// importer.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +22,38 @@ struct Platform {
   std::string variant;       ///< "v8" or empty
   std::string os = "linux";
 
-  /// Accepts x86_64, aarch64, ppc64le, their Debian names (amd64, arm64, ppc64el) and OCI's ("linux/arm64/v8"). ErrorKind::usage.
+  /// Accepts x86_64, aarch64, ppc64le, their Debian names (amd64, arm64, ppc64el) and OCI's ("linux/arm64/v8").
+  /// ErrorKind::usage.
   static Result<Platform> parse(std::string_view text);
   /// Of the running machine.
   static Platform host();
   friend bool operator==(const Platform&, const Platform&) = default;
 };
 
-/// The settings of enroot.conf and the environment that concern an import. All of them are the user's, none decides anything
-/// privileged. SSL_CERT_FILE and SSL_CERT_DIR are opened by the importer: a file only the user may read does not help there.
+/// The settings of enroot.conf and the environment that concern an import. All of them are the user's, none decides
+/// anything privileged. SSL_CERT_FILE and SSL_CERT_DIR are opened by the importer: a file only the user may read does
+/// not help there.
 struct ImportSettings {
   std::string ssl_cert_file, ssl_cert_dir;
   std::string http_proxy, https_proxy, all_proxy, no_proxy;
-  bool allow_http = false;             ///< ENROOT_ALLOW_HTTP: use http:// instead of https://
-  uint32_t max_connections = 10;       ///< ENROOT_MAX_CONNECTIONS
-  uint32_t max_processors = 0;         ///< ENROOT_MAX_PROCESSORS; 0: as many as this process may use
-  uint32_t connect_timeout = 30;       ///< ENROOT_CONNECT_TIMEOUT, seconds
-  uint32_t transfer_timeout = 0;       ///< ENROOT_TRANSFER_TIMEOUT, seconds for one request; 0: none
-  uint32_t transfer_retries = 0;       ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
-  std::string squash_options;          ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
+  bool allow_http = false;                    ///< ENROOT_ALLOW_HTTP: use http:// instead of https://
+  uint32_t max_connections = 10;              ///< ENROOT_MAX_CONNECTIONS
+  uint32_t max_processors = 0;                ///< ENROOT_MAX_PROCESSORS; 0: as many as this process may use
+  uint32_t connect_timeout = 30;              ///< ENROOT_CONNECT_TIMEOUT, seconds
+  uint32_t transfer_timeout = 0;              ///< ENROOT_TRANSFER_TIMEOUT, seconds for one request; 0: none
+  uint32_t transfer_retries = 0;              ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
+  std::string squash_options;                 ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
   std::optional<uint32_t> source_date_epoch;  ///< SOURCE_DATE_EPOCH, for import_to_file() only; seconds
 };
 constexpr uint32_t kLeastRetries = 3;
 
 struct ImportRequest {
-  std::string image;  ///< as typed, a reference that ImageReference::parse() accepts
+  std::string image;     ///< as typed, a reference that ImageReference::parse() accepts
   std::string platform;  ///< as for Platform::parse(); empty: the importer's own machine
   CredentialSet credentials;
   ImportSettings settings;
-  std::string hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
+  std::string
+      hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
 
   static constexpr size_t kMaxBytes = size_t{1} << 20U;
   /// A versioned byte string; at most kMaxBytes (ErrorKind::usage beyond).
@@ -58,9 +62,9 @@ struct ImportRequest {
   static Result<ImportRequest> deserialize(std::string_view bytes);
 };
 
-/// Run as the user: checks the reference, collects credentials and settings. `environment`: the job's or the caller's; its PWD is
-/// where a file of the image's name is looked for.
-Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config, const Environment& environment,
-                                          LogSink& log, std::string_view platform = {});
+/// Run as the user: checks the reference, collects credentials and settings. `environment`: the job's or the caller's;
+/// its PWD is where a file of the image's name is looked for.
+Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
+                                          const Environment& environment, LogSink& log, std::string_view platform = {});
 
 }  // namespace situla

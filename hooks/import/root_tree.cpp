@@ -131,7 +131,8 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
     if (next != kNone && kind == EntryKind::directory) {
       here = next;
     } else if (next != kNone && kind == EntryKind::symlink) {
-      if (++links > kMaxLinks) return fail(ErrorKind::corrupt, "'" + printable(path) + "': too many levels of symbolic links");
+      if (++links > kMaxLinks)
+        return fail(ErrorKind::corrupt, "'" + printable(path) + "': too many levels of symbolic links");
       const std::string_view target = table_.text(table_.entry(nodes_[next].inode).data);
       if (target.starts_with('/')) here = kRoot;
       route.prepend(target);
@@ -171,7 +172,9 @@ uint32_t RootTree::walk_existing(std::string_view path, bool follow_last) const 
   return here;
 }
 
-uint32_t RootTree::find(std::string_view path, bool follow_last) const { return walk_existing(path, follow_last); }
+uint32_t RootTree::find(std::string_view path, bool follow_last) const {
+  return walk_existing(path, follow_last);
+}
 
 /// Gives a name an inode: a directory upon a directory keeps the children, everything else replaces.
 Result<uint32_t> RootTree::set_child(uint32_t directory, TextArena::Ref name, uint32_t inode) {
@@ -221,11 +224,14 @@ Result<void> RootTree::apply_entry(uint32_t index) {
 Result<void> RootTree::apply_link(uint32_t directory, const LayerEntry& entry) {
   const std::string target = clean_path(table_.text(entry.data));
   const size_t slash = target.rfind('/');
-  const std::string_view parent = slash == std::string::npos ? std::string_view() : std::string_view(target).substr(0, slash);
-  const std::string_view last = slash == std::string::npos ? std::string_view(target) : std::string_view(target).substr(slash + 1);
+  const std::string_view parent =
+      slash == std::string::npos ? std::string_view() : std::string_view(target).substr(0, slash);
+  const std::string_view last =
+      slash == std::string::npos ? std::string_view(target) : std::string_view(target).substr(slash + 1);
   TRY_ASSIGN(const uint32_t target_directory, walk(parent, Missing::fail));
   const uint32_t node = target_directory == kNone || last.empty() ? kNone : lookup(target_directory, last);
-  if (node == kNone) return fail(ErrorKind::corrupt, "the target of the hard link, '" + printable(target) + "', does not exist");
+  if (node == kNone)
+    return fail(ErrorKind::corrupt, "the target of the hard link, '" + printable(target) + "', does not exist");
   if (is_directory(node)) return fail(ErrorKind::corrupt, "a hard link to the directory '" + printable(target) + "'");
   const uint32_t inode = nodes_[node].inode;
   const uint32_t old = lookup(directory, table_.text(entry.name));
@@ -274,7 +280,8 @@ void RootTree::remove_lower_children(uint32_t directory) {
 
 Result<void> RootTree::place(std::string_view path, uint32_t inode) {
   const size_t slash = path.rfind('/');
-  TRY_ASSIGN(const uint32_t directory, walk(slash == std::string_view::npos ? "" : path.substr(0, slash), Missing::make));
+  TRY_ASSIGN(const uint32_t directory,
+             walk(slash == std::string_view::npos ? "" : path.substr(0, slash), Missing::make));
   const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
   const uint32_t old = lookup(directory, name);
   if (old != kNone) kill(old);
@@ -318,7 +325,8 @@ std::vector<uint32_t> RootTree::files_without_data() const {
       if (nodes_[child].inode == kNone) continue;
       const LayerEntry& entry = table_.entry(nodes_[child].inode);
       if (entry.kind == EntryKind::directory) open.push_back(child);
-      if (entry.kind == EntryKind::file && entry.size > 0 && entry.data == kNone) missing.push_back(nodes_[child].inode);
+      if (entry.kind == EntryKind::file && entry.size > 0 && entry.data == kNone)
+        missing.push_back(nodes_[child].inode);
     }
   }
   std::sort(missing.begin(), missing.end());

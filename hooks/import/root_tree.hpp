@@ -10,18 +10,19 @@
 
 namespace situla {
 
-/// The merged tree, by the rules of the OCI image-spec (layer.md) as `umoci unpack` applies them: whiteouts hide only what lower
-/// layers have, a directory upon a directory changes its metadata only, everything else replaces. A path is resolved inside the
-/// tree being built, with its symlinks, as a chroot would: nothing can point outside, because there is no outside.
+/// The merged tree, by the rules of the OCI image-spec (layer.md) as `umoci unpack` applies them: whiteouts hide only
+/// what lower layers have, a directory upon a directory changes its metadata only, everything else replaces. A path is
+/// resolved inside the tree being built, with its symlinks, as a chroot would: nothing can point outside, because there
+/// is no outside.
 class RootTree {
  public:
   struct Node {
     uint32_t parent = 0;
     TextArena::Ref name = 0;
-    uint32_t inode = kNone;         ///< index in the LayerTable; kNone = dead
+    uint32_t inode = kNone;  ///< index in the LayerTable; kNone = dead
     uint32_t first_child = kNone;
     uint32_t next_sibling = kNone;
-    uint32_t layer = 0;             ///< the layer that touched it last; ancestors of what it touched included
+    uint32_t layer = 0;  ///< the layer that touched it last; ancestors of what it touched included
   };
   static constexpr uint32_t kRoot = 0;
 
@@ -29,7 +30,8 @@ class RootTree {
 
   /// Applies a layer of the table upon what is there. Lower layers first.
   Result<void> apply(size_t layer);
-  /// The node at a path of the finished tree, symlinks in it followed (also the last one if asked); kNone if there is none.
+  /// The node at a path of the finished tree, symlinks in it followed (also the last one if asked); kNone if there is
+  /// none.
   [[nodiscard]] uint32_t find(std::string_view path, bool follow_last) const;
   /// Puts an inode at a path, making directories (mode 0755) on the way, following links; replaces what is there.
   Result<void> place(std::string_view path, uint32_t inode);
@@ -40,7 +42,9 @@ class RootTree {
 
   [[nodiscard]] const Node& node(uint32_t index) const { return nodes_[index]; }
   [[nodiscard]] const LayerTable& table() const { return table_; }
-  [[nodiscard]] bool is_directory(uint32_t index) const { return table_.entry(nodes_[index].inode).kind == EntryKind::directory; }
+  [[nodiscard]] bool is_directory(uint32_t index) const {
+    return table_.entry(nodes_[index].inode).kind == EntryKind::directory;
+  }
   /// Live children, sorted by the bytes of their names.
   [[nodiscard]] std::vector<uint32_t> children(uint32_t directory) const;
   [[nodiscard]] std::string_view name(uint32_t index) const { return table_.text(nodes_[index].name); }

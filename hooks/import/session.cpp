@@ -18,12 +18,15 @@ RegistryClient::Options client_options(const ImportSettings& settings, const std
 }
 
 /// "sha256:0123456789ab…": enough to find it.
-std::string short_digest(const Digest& digest) { return digest.text().substr(0, 7 + 12) + "…"; }
+std::string short_digest(const Digest& digest) {
+  return digest.text().substr(0, 7 + 12) + "…";
+}
 
 /// Owns the downloader behind the stream.
 struct Download {
   BlobDownloader downloader;
-  Download(HttpTransport& transport, RegistryClient& client, const std::vector<Blob>& blobs, BlobDownloader::Options options)
+  Download(HttpTransport& transport, RegistryClient& client, const std::vector<Blob>& blobs,
+           BlobDownloader::Options options)
       : downloader(transport, client, blobs, options) {}
 };
 
@@ -55,9 +58,9 @@ Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& 
     TRY_ASSIGN(platform, Platform::parse(request.platform));
   }
   TRY_ASSIGN(auto transport, make_curl_transport(request.settings));
-  std::unique_ptr<ImportSession> session(
-      new ImportSession(request, std::move(reference), std::move(platform), std::move(transport),
-                        [&progress] { return progress.cancelled(); }));
+  std::unique_ptr<ImportSession> session(new ImportSession(request, std::move(reference), std::move(platform),
+                                                           std::move(transport),
+                                                           [&progress] { return progress.cancelled(); }));
   progress.phase("resolving " + session->reference_.text());
   auto resolved = session->client_.resolve(session->platform_);
   if (!resolved) return fail(session->explain(std::move(resolved).error()));
@@ -82,7 +85,8 @@ std::vector<Blob> ImportSession::blobs() const {
   std::vector<Blob> blobs;
   for (size_t i = 0; i < layers.size(); ++i)
     blobs.push_back({layers[i].digest, layers[i].size,
-                     "layer " + std::to_string(i + 1) + " of " + std::to_string(layers.size()) + " " + short_digest(layers[i].digest)});
+                     "layer " + std::to_string(i + 1) + " of " + std::to_string(layers.size()) + " " +
+                         short_digest(layers[i].digest)});
   return blobs;
 }
 
@@ -92,8 +96,8 @@ Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vecto
   options.retries = std::clamp(request_.settings.transfer_retries, kLeastRetries, 100U);
   auto download = std::make_shared<Download>(*transport_, client_, blobs, options);
   return std::make_unique<LayerStream>(
-      blobs, [download](size_t blob) { return download->downloader.read(blob); }, [download] { download->downloader.stop(); },
-      cancelled_);
+      blobs, [download](size_t blob) { return download->downloader.read(blob); },
+      [download] { download->downloader.stop(); }, cancelled_);
 }
 
 Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {

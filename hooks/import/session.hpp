@@ -35,8 +35,8 @@ class ImportSession {
   [[nodiscard]] Error explain(Error error) const;
 
  private:
-  ImportSession(const ImportRequest& request, ImageReference reference, Platform platform, std::unique_ptr<HttpTransport> transport,
-                std::function<bool()> cancelled);
+  ImportSession(const ImportRequest& request, ImageReference reference, Platform platform,
+                std::unique_ptr<HttpTransport> transport, std::function<bool()> cancelled);
   [[nodiscard]] std::vector<Blob> blobs() const;
   Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<Blob>& blobs);
 

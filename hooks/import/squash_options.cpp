@@ -26,8 +26,9 @@ constexpr std::array<Range, 5> kCompressors = {{
 }};
 
 /// Words that change nothing here: we always do so, or it is about mksquashfs' own output.
-constexpr std::array<std::string_view, 10> kSilent = {"-all-root", "-noappend", "-no-progress", "-progress", "-quiet",
-                                                      "-no-recovery", "-exports", "-xattrs", "-duplicates", "-reproducible"};
+constexpr std::array<std::string_view, 10> kSilent = {"-all-root",   "-noappend",    "-no-progress", "-progress",
+                                                      "-quiet",      "-no-recovery", "-exports",     "-xattrs",
+                                                      "-duplicates", "-reproducible"};
 /// Words with a value that change nothing here.
 constexpr std::array<std::string_view, 4> kSilentPairs = {"-mem", "-read-queue", "-write-queue", "-fragment-queue"};
 
@@ -37,7 +38,8 @@ bool has(const List& list, std::string_view word) {
 }
 
 Error bad(std::string_view word, std::string_view value) {
-  return Error(ErrorKind::usage, "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " " + printable(value) + ": not a valid value");
+  return Error(ErrorKind::usage,
+               "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " " + printable(value) + ": not a valid value");
 }
 
 class Parser {
@@ -49,8 +51,9 @@ class Parser {
     for (const Range& range : kCompressors) {
       if (range.compressor != options_.compressor || !given_level_) continue;
       if (*given_level_ < range.lowest || *given_level_ > range.highest)
-        return fail(bad("-Xcompression-level", std::to_string(*given_level_)).with_hint(
-            std::string(range.name) + " has the levels " + std::to_string(range.lowest) + " to " + std::to_string(range.highest)));
+        return fail(bad("-Xcompression-level", std::to_string(*given_level_))
+                        .with_hint(std::string(range.name) + " has the levels " + std::to_string(range.lowest) +
+                                   " to " + std::to_string(range.highest)));
     }
     if (given_level_)
       options_.level = given_level_;
@@ -61,7 +64,8 @@ class Parser {
 
  private:
   Result<std::string_view> value(std::string_view word) {
-    if (next_ == words_.size()) return fail(ErrorKind::usage, "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " needs a value");
+    if (next_ == words_.size())
+      return fail(ErrorKind::usage, "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " needs a value");
     return words_[next_++];
   }
 
@@ -132,6 +136,8 @@ class Parser {
 
 }  // namespace
 
-Result<SquashOptions> SquashOptions::parse(std::string_view words, LogSink& log) { return Parser(words, log).run(); }
+Result<SquashOptions> SquashOptions::parse(std::string_view words, LogSink& log) {
+  return Parser(words, log).run();
+}
 
 }  // namespace situla

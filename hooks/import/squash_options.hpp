@@ -1,4 +1,5 @@
-// How shall the squashfs file be written? The words of mksquashfs that matter, as sites have them in ENROOT_SQUASH_OPTIONS.
+// How shall the squashfs file be written? The words of mksquashfs that matter, as sites have them in
+// ENROOT_SQUASH_OPTIONS.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +18,18 @@ struct SquashOptions {
   std::optional<uint32_t> level = 1;  ///< nullopt: the compressor's own default
   bool lz4_hc = false;
   uint32_t block_bytes = 131072;
-  bool store_inodes = false;     ///< -noI: do not compress
-  bool store_data = false;       ///< -noD
-  bool store_fragments = false;  ///< -noF
-  bool store_xattrs = false;     ///< -noX
-  bool fragments = true;         ///< -no-fragments: no packing of small files
-  bool deduplicate = true;       ///< -no-duplicates
-  uint32_t workers = 0;          ///< compressing threads; 0: one for each processor this process may use
+  bool store_inodes = false;         ///< -noI: do not compress
+  bool store_data = false;           ///< -noD
+  bool store_fragments = false;      ///< -noF
+  bool store_xattrs = false;         ///< -noX
+  bool fragments = true;             ///< -no-fragments: no packing of small files
+  bool deduplicate = true;           ///< -no-duplicates
+  uint32_t workers = 0;              ///< compressing threads; 0: one for each processor this process may use
   std::optional<uint32_t> all_time;  ///< modification time of everything, seconds (SOURCE_DATE_EPOCH)
-  uint32_t made_time = 0;        ///< of the file system and of what no layer has, seconds
+  uint32_t made_time = 0;            ///< of the file system and of what no layer has, seconds
 
-  /// Parses mksquashfs words; options that do not concern us are ignored with a warning. ErrorKind::usage for a bad value.
+  /// Parses mksquashfs words; options that do not concern us are ignored with a warning. ErrorKind::usage for a bad
+  /// value.
   static Result<SquashOptions> parse(std::string_view words, LogSink& log);
 };
 

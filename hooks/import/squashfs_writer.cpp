@@ -1,7 +1,19 @@
 // The only file of hooks/import that includes sqfs/*.h.
 #include "hooks/import/squashfs_writer.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <unordered_map>
+
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <sqfs/block.h>
 #include <sqfs/block_processor.h>
 #include <sqfs/block_writer.h>
@@ -16,25 +28,14 @@
 #include <sqfs/super.h>
 #include <sqfs/xattr.h>
 #include <sqfs/xattr_writer.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <thread>
-#include <unordered_map>
 
 #include "common/base/text.hpp"
 
 namespace situla {
 namespace {
 
-constexpr size_t kPadding = 4096;       // a loop device sees whole sectors only
-constexpr size_t kHarvest = 8192;       // files between two collections of what libsquashfs knows of them
+constexpr size_t kPadding = 4096;  // a loop device sees whole sectors only
+constexpr size_t kHarvest = 8192;  // files between two collections of what libsquashfs knows of them
 constexpr uint32_t kBacklogPerWorker = 16;
 constexpr sqfs_u64 kWriteBehind = sqfs_u64{8} << 20U;
 
@@ -129,14 +130,15 @@ struct StoringCompressor {
   }
 };
 
-/// Metadata blocks for which compressing gains nothing are stored as they are. libsquashfs 1.2's lz4 keeps the larger form of very
-/// small blocks, which the kernel reads but unsquashfs does not.
+/// Metadata blocks for which compressing gains nothing are stored as they are. libsquashfs 1.2's lz4 keeps the larger
+/// form of very small blocks, which the kernel reads but unsquashfs does not.
 struct MetadataCompressor {
   sqfs_compressor_t base{};
   sqfs_compressor_t* inner = nullptr;
   MetadataCompressor() {
     base.base.destroy = [](sqfs_object_t*) {};
-    base.do_block = [](sqfs_compressor_t* self, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out, sqfs_u32 room) -> sqfs_s32 {
+    base.do_block = [](sqfs_compressor_t* self, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out,
+                       sqfs_u32 room) -> sqfs_s32 {
       sqfs_compressor_t* real = reinterpret_cast<MetadataCompressor*>(self)->inner;
       const sqfs_s32 result = real->do_block(real, in, size, out, room);
       return result > 0 && static_cast<sqfs_u32>(result) >= size ? 0 : result;
@@ -146,22 +148,33 @@ struct MetadataCompressor {
 
 const char* describe(int code) {
   switch (code) {
-    case SQFS_ERROR_ALLOC: return "out of memory";
-    case SQFS_ERROR_IO: return "input/output error";
-    case SQFS_ERROR_COMPRESSOR: return "the compressor failed";
-    case SQFS_ERROR_UNSUPPORTED: return "not supported by libsquashfs";
-    case SQFS_ERROR_OVERFLOW: return "a number is too large for squashfs";
-    default: return "libsquashfs failed";
+    case SQFS_ERROR_ALLOC:
+      return "out of memory";
+    case SQFS_ERROR_IO:
+      return "input/output error";
+    case SQFS_ERROR_COMPRESSOR:
+      return "the compressor failed";
+    case SQFS_ERROR_UNSUPPORTED:
+      return "not supported by libsquashfs";
+    case SQFS_ERROR_OVERFLOW:
+      return "a number is too large for squashfs";
+    default:
+      return "libsquashfs failed";
   }
 }
 
 SQFS_COMPRESSOR compressor_id(SquashOptions::Compressor compressor) {
   switch (compressor) {
-    case SquashOptions::Compressor::gzip: return SQFS_COMP_GZIP;
-    case SquashOptions::Compressor::lzo: return SQFS_COMP_LZO;
-    case SquashOptions::Compressor::lz4: return SQFS_COMP_LZ4;
-    case SquashOptions::Compressor::xz: return SQFS_COMP_XZ;
-    case SquashOptions::Compressor::zstd: break;
+    case SquashOptions::Compressor::gzip:
+      return SQFS_COMP_GZIP;
+    case SquashOptions::Compressor::lzo:
+      return SQFS_COMP_LZO;
+    case SquashOptions::Compressor::lz4:
+      return SQFS_COMP_LZ4;
+    case SquashOptions::Compressor::xz:
+      return SQFS_COMP_XZ;
+    case SquashOptions::Compressor::zstd:
+      break;
   }
   return SQFS_COMP_ZSTD;
 }
@@ -230,7 +243,8 @@ Result<void> SquashfsWriter::State::create_compressors() {
   sqfs_compressor_config_t config;
   sqfs_u16 flags = 0;
   if (options.compressor == SquashOptions::Compressor::lz4 && options.lz4_hc) flags = SQFS_COMP_FLAG_LZ4_HC;
-  TRY(check(sqfs_compressor_config_init(&config, compressor_id(options.compressor), options.block_bytes, flags), "prepare"));
+  TRY(check(sqfs_compressor_config_init(&config, compressor_id(options.compressor), options.block_bytes, flags),
+            "prepare"));
   if (options.level && options.compressor != SquashOptions::Compressor::lz4) config.level = *options.level;
   sqfs_compressor_t* created = nullptr;
   TRY(check(sqfs_compressor_create(&config, &created), "choose the compressor of"));
@@ -243,7 +257,8 @@ Result<void> SquashfsWriter::State::create_compressors() {
 }
 
 Result<void> SquashfsWriter::State::create_parts() {
-  TRY(check(sqfs_super_init(&super, options.block_bytes, options.made_time, compressor_id(options.compressor)), "prepare"));
+  TRY(check(sqfs_super_init(&super, options.block_bytes, options.made_time, compressor_id(options.compressor)),
+            "prepare"));
   TRY(check(sqfs_super_write(&super, &file.base), "write"));
   const int written = compressor->write_options(compressor.get(), &file.base);
   TRY(check(std::min(written, 0), "write"));
@@ -252,13 +267,15 @@ Result<void> SquashfsWriter::State::create_parts() {
   ids.reset(sqfs_id_table_create(0));
   blocks.reset(sqfs_block_writer_create(&file.base, kPadding, 0));
   xattrs.reset(sqfs_xattr_writer_create(0));
-  if (!fragments || !ids || !blocks || !xattrs) return fail(ErrorKind::no_space, "prepare " + where + ": out of memory");
+  if (!fragments || !ids || !blocks || !xattrs)
+    return fail(ErrorKind::no_space, "prepare " + where + ": out of memory");
   sqfs_block_processor_desc_t wanted{};
   wanted.size = sizeof wanted;
   wanted.max_block_size = options.block_bytes;
   wanted.num_workers = options.workers != 0 ? options.workers : usable_processors();
   // Bounded by memory, not by a count: blocks may be 1 MiB.
-  wanted.max_backlog = std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
+  wanted.max_backlog =
+      std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
   wanted.cmp = compressor.get();
   wanted.wr = blocks.get();
   wanted.tbl = fragments.get();
@@ -306,7 +323,8 @@ bool can_write(SquashOptions::Compressor compressor) {
 SquashfsWriter::SquashfsWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 SquashfsWriter::~SquashfsWriter() = default;
 
-Result<std::unique_ptr<SquashfsWriter>> SquashfsWriter::create(int fd, const std::string& where, const SquashOptions& options) {
+Result<std::unique_ptr<SquashfsWriter>> SquashfsWriter::create(int fd, const std::string& where,
+                                                               const SquashOptions& options) {
   auto state = std::make_unique<State>(fd, where, options);
   TRY(state->create_compressors());
   TRY(state->create_parts());
@@ -316,8 +334,8 @@ Result<std::unique_ptr<SquashfsWriter>> SquashfsWriter::create(int fd, const std
 Result<uint32_t> SquashfsWriter::begin_file(uint64_t size) {
   State& state = *state_;
   if (state.pending_count == kHarvest) TRY(state.harvest(false));
-  // As mksquashfs: only files smaller than a block share one with others. The tail of a larger file stays with it, where
-  // reading it costs no second block.
+  // As mksquashfs: only files smaller than a block share one with others. The tail of a larger file stays with it,
+  // where reading it costs no second block.
   const bool small = size < state.options.block_bytes && state.options.fragments;
   sqfs_u32 flags = small ? 0 : SQFS_BLK_DONT_FRAGMENT;
   if (small ? state.options.store_fragments : state.options.store_data) flags |= SQFS_BLK_DONT_COMPRESS;
@@ -445,10 +463,14 @@ class TreeWriter {
 
   static uint32_t type_of(EntryKind kind) {
     switch (kind) {
-      case EntryKind::directory: return S_IFDIR;
-      case EntryKind::symlink: return S_IFLNK;
-      case EntryKind::fifo: return S_IFIFO;
-      default: return S_IFREG;
+      case EntryKind::directory:
+        return S_IFDIR;
+      case EntryKind::symlink:
+        return S_IFLNK;
+      case EntryKind::fifo:
+        return S_IFIFO;
+      default:
+        return S_IFREG;
     }
   }
 
@@ -531,8 +553,9 @@ class TreeWriter {
     for (size_t i = 0; i < open.children.size(); ++i) {
       const std::string name(tree_.name(open.children[i]));
       const LayerEntry& entry = entry_of(open.children[i]);
-      TRY(parts_.check(sqfs_dir_writer_add_entry(parts_.directories, name.c_str(), numbers_[tree_.node(open.children[i]).inode],
-                                                 references[i], static_cast<sqfs_u16>(type_of(entry.kind) | entry.mode))));
+      TRY(parts_.check(sqfs_dir_writer_add_entry(parts_.directories, name.c_str(),
+                                                 numbers_[tree_.node(open.children[i]).inode], references[i],
+                                                 static_cast<sqfs_u16>(type_of(entry.kind) | entry.mode))));
     }
     TRY(parts_.check(sqfs_dir_writer_end(parts_.directories)));
     return write_directory_inode(open.node, subdirectories + 2);
@@ -541,7 +564,8 @@ class TreeWriter {
   Result<sqfs_u64> write_directory_inode(uint32_t node, uint32_t links) {
     const LayerEntry& entry = entry_of(node);
     // The root's parent is a number that no inode has, as the kernel and other writers have it.
-    const uint32_t parent = node == RootTree::kRoot ? inode_count_ + 1 : numbers_[tree_.node(tree_.node(node).parent).inode];
+    const uint32_t parent =
+        node == RootTree::kRoot ? inode_count_ + 1 : numbers_[tree_.node(tree_.node(node).parent).inode];
     struct Free {
       void operator()(sqfs_inode_generic_t* inode) const { sqfs_free(inode); }
     };

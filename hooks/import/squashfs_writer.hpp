@@ -17,7 +17,8 @@ namespace situla {
 /// Whether libsquashfs was built with it (Debian's has no LZO).
 bool can_write(SquashOptions::Compressor compressor);
 
-/// Content first, one file at a time, then finish(). The same calls give the same bytes, whatever the number of threads.
+/// Content first, one file at a time, then finish(). The same calls give the same bytes, whatever the number of
+/// threads.
 class SquashfsWriter {
  public:
   /// fd: an empty file, open for reading and writing, not owned. `where` names it in errors.

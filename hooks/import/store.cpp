@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
 #include "hooks/import/lease.hpp"
@@ -24,7 +25,8 @@ Result<SquashOptions> options_of(const std::string& variant) {
   if (variant == "lz4")
     options.compressor = SquashOptions::Compressor::lz4;
   else if (!variant.empty())
-    return fail(Error(ErrorKind::usage, "unknown image variant '" + printable(variant) + "'").with_hint("there is 'lz4', and none"));
+    return fail(Error(ErrorKind::usage, "unknown image variant '" + printable(variant) + "'")
+                    .with_hint("there is 'lz4', and none"));
   return options;
 }
 
@@ -40,7 +42,8 @@ nlohmann::json to_json(const StoreRecord& record) {
 }
 
 Result<void> write_record(const std::string& path, const StoreRecord& record) {
-  return write_file_atomically(path, to_json(record).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n", 0644);
+  return write_file_atomically(
+      path, to_json(record).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n", 0644);
 }
 
 }  // namespace
@@ -48,8 +51,11 @@ Result<void> write_record(const std::string& path, const StoreRecord& record) {
 Result<ImageStore> ImageStore::open(const std::string& directory) {
   const std::string images = directory + "/images/sha256";
   if (auto made = make_directories(images, kDirectoryMode); !made)
-    return fail(std::move(made).error().with_context("open the image store").with_hint(
-        "the store belongs to the service user: see store_path in /etc/situla/situla.toml, and 'situla doctor'"));
+    return fail(std::move(made)
+                    .error()
+                    .with_context("open the image store")
+                    .with_hint("the store belongs to the service user: see store_path in /etc/situla/situla.toml, and "
+                               "'situla doctor'"));
   return ImageStore(directory);
 }
 
@@ -73,7 +79,8 @@ Result<StoreRecord> ImageStore::read_record(const Digest& digest, const std::str
   const std::string path = record_path(digest, variant);
   TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("version", 0) != 1) return fail(ErrorKind::corrupt, path + ": not a record of this version");
+  if (!json.is_object() || json.value("version", 0) != 1)
+    return fail(ErrorKind::corrupt, path + ": not a record of this version");
   try {
     StoreRecord record;
     TRY_ASSIGN(record.digest, Digest::parse(json.at("digest").get<std::string>()));
@@ -89,7 +96,8 @@ Result<StoreRecord> ImageStore::read_record(const Digest& digest, const std::str
   }
 }
 
-Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std::string& variant, Progress& progress, LogSink& log) {
+Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std::string& variant, Progress& progress,
+                                         LogSink& log) {
   TRY_ASSIGN(const SquashOptions options, options_of(variant));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
   const Digest digest = session->digest();
@@ -104,7 +112,9 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
     if (find(digest, variant)) return std::nullopt;
     return Lease::acquire(
         image.path + ".lease", Lease::Options(),
-        [&](const std::string& owner) { progress.note("waiting for another import of the same image (" + printable(owner) + ")"); },
+        [&](const std::string& owner) {
+          progress.note("waiting for another import of the same image (" + printable(owner) + ")");
+        },
         [&] { return progress.cancelled() || find(digest, variant).has_value(); });
   };
   auto held = lease();
@@ -119,7 +129,8 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
     TRY_ASSIGN(const BuiltImage built, session->write(output->fd(), image.path, options, progress));
     progress.phase("syncing the image");
     auto published = output->publish(kImageMode);
-    if (!published && published.error().kind() != ErrorKind::exists) return fail(session->explain(std::move(published).error()));
+    if (!published && published.error().kind() != ErrorKind::exists)
+      return fail(session->explain(std::move(published).error()));
     image.fetched_bytes = session->layer_bytes();
     image.unpacked_bytes = built.unpacked_bytes;
     image.image_bytes = built.image_bytes;
@@ -137,7 +148,8 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   if (std::find(record.sources.begin(), record.sources.end(), name) == record.sources.end()) {
     record.sources.push_back(name);
     // A record is for people and for cleaning up; the image is good without it.
-    if (auto written = write_record(record_path(digest, variant), record); !written) log.warning(written.error().message());
+    if (auto written = write_record(record_path(digest, variant), record); !written)
+      log.warning(written.error().message());
   }
   progress.finish(image.reused ? "" : "imported " + image.source + ", " + format_size(image.image_bytes));
   return image;

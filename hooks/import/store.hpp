@@ -25,9 +25,9 @@ struct StoreRecord {
   int64_t imported = 0;  ///< seconds since the epoch
 };
 
-/// `<store>/images/sha256/<manifest digest>[.<variant>].sqsh`, mode 0444, and `.json` beside it. All of it belongs to the service
-/// user. Having a file here opens nothing to anybody: the importer asks the registry for the manifest, with the user's own
-/// credentials, every time, and only its answer names a digest.
+/// `<store>/images/sha256/<manifest digest>[.<variant>].sqsh`, mode 0444, and `.json` beside it. All of it belongs to
+/// the service user. Having a file here opens nothing to anybody: the importer asks the registry for the manifest, with
+/// the user's own credentials, every time, and only its answer names a digest.
 class ImageStore {
  public:
   /// Makes the directories that are missing. ErrorKind::denied when they cannot be written.
@@ -38,9 +38,11 @@ class ImageStore {
   /// Path of a complete image, if the store has it.
   [[nodiscard]] std::optional<std::string> find(const Digest& digest, const std::string& variant) const;
 
-  /// Asks the registry what the reference means; imports the image unless it is here. One import at a time per image: others wait
-  /// and say so. `variant`: "" (zstd level 1) or "lz4". The user's squashfs options do not count here: the file is everybody's.
-  Result<ImportedImage> import(const ImportRequest& request, const std::string& variant, Progress& progress, LogSink& log);
+  /// Asks the registry what the reference means; imports the image unless it is here. One import at a time per image:
+  /// others wait and say so. `variant`: "" (zstd level 1) or "lz4". The user's squashfs options do not count here: the
+  /// file is everybody's.
+  Result<ImportedImage> import(const ImportRequest& request, const std::string& variant, Progress& progress,
+                               LogSink& log);
 
   [[nodiscard]] Result<StoreRecord> read_record(const Digest& digest, const std::string& variant) const;
 

@@ -1,20 +1,21 @@
 // The only file that includes archive.h.
 #include "hooks/import/tar_reader.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include <archive.h>
 #include <archive_entry.h>
 #include <locale.h>
-
-#include <algorithm>
-#include <array>
 
 #include "common/base/text.hpp"
 
 namespace situla {
 namespace {
 
-/// libarchive converts the UTF-8 of pax headers to the locale of the calling thread. In the C locale it keeps the bytes and only
-/// warns; in a UTF-8 locale it would turn decomposed characters into composed ones, and the file would have another name.
+/// libarchive converts the UTF-8 of pax headers to the locale of the calling thread. In the C locale it keeps the bytes
+/// and only warns; in a UTF-8 locale it would turn decomposed characters into composed ones, and the file would have
+/// another name.
 class BytesAsTheyAre {
  public:
   BytesAsTheyAre() : c_(newlocale(LC_ALL_MASK, "C", nullptr)), before_(uselocale(c_)) {}
@@ -30,18 +31,23 @@ class BytesAsTheyAre {
 };
 
 EntryKind kind_of(archive_entry* entry) {
-  // libarchive takes the target of a symlink for a hard link's if only the pax header has it, which is how Go writes targets
-  // without an ASCII character. A real hard link never has the type of a symlink.
+  // libarchive takes the target of a symlink for a hard link's if only the pax header has it, which is how Go writes
+  // targets without an ASCII character. A real hard link never has the type of a symlink.
   const bool symlink = archive_entry_filetype(entry) == AE_IFLNK;
   if (archive_entry_hardlink(entry) != nullptr && !symlink) return EntryKind::hardlink;
   switch (archive_entry_filetype(entry)) {
-    case AE_IFDIR: return EntryKind::directory;
-    case AE_IFLNK: return EntryKind::symlink;
-    case AE_IFIFO: return EntryKind::fifo;
+    case AE_IFDIR:
+      return EntryKind::directory;
+    case AE_IFLNK:
+      return EntryKind::symlink;
+    case AE_IFIFO:
+      return EntryKind::fifo;
     case AE_IFCHR:
     case AE_IFBLK:
-    case AE_IFSOCK: return EntryKind::device;
-    default: return EntryKind::file;
+    case AE_IFSOCK:
+      return EntryKind::device;
+    default:
+      return EntryKind::file;
   }
 }
 
@@ -112,7 +118,8 @@ Result<std::optional<TarEntry>> TarReader::next() {
   result.kind = kind_of(entry);
   result.mode = static_cast<uint16_t>(archive_entry_perm(entry) & 07777U);
   result.mtime = archive_entry_mtime(entry);
-  if (result.kind == EntryKind::file) result.size = static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)));
+  if (result.kind == EntryKind::file)
+    result.size = static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)));
   state.size = result.size;
   if (result.kind == EntryKind::hardlink || result.kind == EntryKind::symlink) {
     const char* target = archive_entry_symlink(entry);

@@ -19,10 +19,10 @@ enum class EntryKind : uint8_t { directory, file, symlink, hardlink, fifo, devic
 struct TarEntry {
   std::string path;  ///< raw bytes, as in the archive
   EntryKind kind = EntryKind::file;
-  uint16_t mode = 0;    ///< permission bits, octal 07777
-  int64_t mtime = 0;    ///< seconds since the epoch
-  uint64_t size = 0;    ///< of a file
-  std::string target;   ///< of a symlink or hardlink; raw bytes
+  uint16_t mode = 0;   ///< permission bits, octal 07777
+  int64_t mtime = 0;   ///< seconds since the epoch
+  uint64_t size = 0;   ///< of a file
+  std::string target;  ///< of a symlink or hardlink; raw bytes
   std::vector<std::pair<std::string, std::string>> xattrs;
 };
 

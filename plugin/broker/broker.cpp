@@ -1,11 +1,11 @@
 #include "plugin/broker/broker.hpp"
 
+#include <algorithm>
+#include <csignal>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <syslog.h>
-
-#include <algorithm>
-#include <csignal>
 
 #include "common/sys/namespaces.hpp"
 #include "common/sys/socket.hpp"
@@ -15,9 +15,9 @@
 namespace situla {
 namespace {
 
-constexpr std::chrono::seconds kJoinLimit{10};      // from connect() to the token
-constexpr std::chrono::seconds kEndLimit{5};        // for a helper to end by itself
-constexpr std::chrono::seconds kUnwindLimit{1};     // for a cancelled import to remove what it made
+constexpr std::chrono::seconds kJoinLimit{10};   // from connect() to the token
+constexpr std::chrono::seconds kEndLimit{5};     // for a helper to end by itself
+constexpr std::chrono::seconds kUnwindLimit{1};  // for a cancelled import to remove what it made
 constexpr size_t kMaxClients = 4096;
 constexpr size_t kMaxNotes = 64;
 
@@ -97,7 +97,8 @@ void Broker::poll_once() {
   build_if_possible();
 }
 
-// --- slurmstepd ----------------------------------------------------------------------------------------------------------
+// --- slurmstepd
+// ----------------------------------------------------------------------------------------------------------
 
 void Broker::on_control() {
   auto packet = receive_packet(input_.control.get(), kMaxMessageBytes);
@@ -157,7 +158,8 @@ void Broker::end_builder(bool orderly) {
   if (auto cleaner = start_cleaner(user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
 }
 
-// --- tasks -----------------------------------------------------------------------------------------------------------------
+// --- tasks
+// -----------------------------------------------------------------------------------------------------------------
 
 void Broker::on_listener() {
   auto socket = accept_from(input_.listener.get());
@@ -199,14 +201,16 @@ void Broker::drop_lost_clients() {
     return !client.socket || (!client.waiting && client.connected < too_old);
   });
   const bool working = state_ == State::importing || state_ == State::building;
-  const bool waited_for = std::any_of(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
+  const bool waited_for =
+      std::any_of(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
   // The tasks were cancelled while they waited: nobody needs the image or the container any more.
   if (working && asked_ && !waited_for) fail_step(Error(ErrorKind::cancelled, "the step was cancelled"));
 }
 
 void Broker::grant(Client& client) {
-  (void)send_packet(client.socket.get(), encode(Joined{workdir_}),
-                    {container_->user.get(), container_->mount.get(), container_->cgroup.get(), container_environment_.get()});
+  (void)send_packet(
+      client.socket.get(), encode(Joined{workdir_}),
+      {container_->user.get(), container_->mount.get(), container_->cgroup.get(), container_environment_.get()});
   client.socket.reset();
 }
 
@@ -241,16 +245,19 @@ void Broker::fail_step(const Error& error) {
 void Broker::on_deadline() {
   if (!deadline_ || Clock::now() < *deadline_) return;
   if (state_ == State::importing)
-    fail_step(Error(ErrorKind::failure, "importing the image took longer than " +
-                                            std::to_string(config_.import_timeout.count()) + " s")
-                  .with_hint("raise import_timeout in " SITULA_SYSCONF_DIR "/situla.toml, or import it once beforehand"));
+    fail_step(
+        Error(ErrorKind::failure,
+              "importing the image took longer than " + std::to_string(config_.import_timeout.count()) + " s")
+            .with_hint("raise import_timeout in " SITULA_SYSCONF_DIR "/situla.toml, or import it once beforehand"));
   else if (state_ == State::building)
-    fail_step(Error(ErrorKind::failure, "preparing the container took longer than " +
-                                            std::to_string(config_.build_timeout.count()) + " s")
-                  .with_hint("a hook or the image's /etc/rc may hang; build_timeout is in " SITULA_SYSCONF_DIR "/situla.toml"));
+    fail_step(Error(ErrorKind::failure,
+                    "preparing the container took longer than " + std::to_string(config_.build_timeout.count()) + " s")
+                  .with_hint("a hook or the image's /etc/rc may hang; build_timeout is in " SITULA_SYSCONF_DIR
+                             "/situla.toml"));
 }
 
-// --- image -----------------------------------------------------------------------------------------------------------------
+// --- image
+// -----------------------------------------------------------------------------------------------------------------
 
 Result<void> Broker::begin_import() {
   auto helpers = start_import(config_, user_, spec_.get(), input_.environment.get());
@@ -294,7 +301,8 @@ Result<void> Broker::use_imported(const ImportDone& done) {
   if (!is_variant(done.variant)) return fail(ErrorKind::corrupt, "the importer named an image variant that cannot be");
   auto file = open_store_image(config_.store_path, done.digest, done.variant, config_.service_user);
   if (!file) return fail(std::move(file).error().with_context(phrase(RootOperation::open_store_image)));
-  TRY_ASSIGN(image_, make_image(std::move(*file), done.digest.hex() + (done.variant.empty() ? "" : "." + done.variant)));
+  TRY_ASSIGN(image_,
+             make_image(std::move(*file), done.digest.hex() + (done.variant.empty() ? "" : "." + done.variant)));
   import_->importer.socket.reset();  // it gives up its lease and ends; reaped at the end
   deadline_.reset();
   state_ = State::needs_task;
@@ -335,11 +343,13 @@ Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_n
   return image;
 }
 
-// --- container -------------------------------------------------------------------------------------------------------------
+// --- container
+// -------------------------------------------------------------------------------------------------------------
 
 void Broker::build_if_possible() {
   if (state_ != State::needs_task) return;
-  const auto first = std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
+  const auto first =
+      std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
   if (first == clients_.end()) return;
   if (const auto begun = begin_build(*first); !begun) fail_step(begun.error());
 }
@@ -387,8 +397,8 @@ Result<void> Broker::on_builder_message(Packet packet) {
     const std::string path = "/proc/" + std::to_string(builder_->process.pid());
     TRY_ASSIGN(const UniqueFd proc, open_file(path, O_PATH | O_DIRECTORY));
     TRY_CONTEXT(phrase(RootOperation::write_id_maps),
-                write_id_maps(proc.get(), wanted->remap_root ? 0 : user_.uid, user_.uid, wanted->remap_root ? 0 : user_.gid,
-                              user_.gid));
+                write_id_maps(proc.get(), wanted->remap_root ? 0 : user_.uid, user_.uid,
+                              wanted->remap_root ? 0 : user_.gid, user_.gid));
     return send_packet(builder_->socket.get(), encode(MapsWritten{}));
   }
   if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(packet.fds));

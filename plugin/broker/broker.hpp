@@ -1,4 +1,5 @@
-// What happens between the first request of a task and the last sign of its container? One small state machine, as root.
+// What happens between the first request of a task and the last sign of its container? One small state machine, as
+// root.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,8 @@ struct BrokerInput {
   StepRequest request;
 };
 
-/// Single-threaded; owns the helpers, the image and the namespaces. Everything in it is freed by its end, however it ends.
+/// Single-threaded; owns the helpers, the image and the namespaces. Everything in it is freed by its end, however it
+/// ends.
 class Broker {
  public:
   /// `config` may be an error (situla.toml cannot be read): then every task is told so.

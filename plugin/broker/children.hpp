@@ -17,8 +17,9 @@ struct Helper {
   UniqueFd socket;
 };
 
-/// The importer, as the service user, and with it the process of the job user that writes its input (reference, credentials,
-/// proxies) into a pipe which this side never reads. Only the importer's socket may say which image was imported.
+/// The importer, as the service user, and with it the process of the job user that writes its input (reference,
+/// credentials, proxies) into a pipe which this side never reads. Only the importer's socket may say which image was
+/// imported.
 struct ImportHelpers {
   Helper importer;
   Helper request_writer;
@@ -27,16 +28,16 @@ Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& use
 
 /// How the image reaches the builder.
 struct BuilderImage {
-  UniqueFd mount;          ///< id-mapped detached mount to attach (kernel tier), or none
-  UniqueFd file;           ///< open image file (other tiers), or none
-  const char* mode = "";   ///< builder_fd: mounted, image-fuse, image-extract, image-auto
+  UniqueFd mount;         ///< id-mapped detached mount to attach (kernel tier), or none
+  UniqueFd file;          ///< open image file (other tiers), or none
+  const char* mode = "";  ///< builder_fd: mounted, image-fuse, image-extract, image-auto
 };
 struct BuilderInput {
   Identity user;
-  std::string scratch_name;   ///< "pyxis_<jobid>.<stepid>"
-  std::string directory;      ///< the task's working directory; entered as the user
-  UniqueFd task_proc;         ///< /proc/<asking task>: its mount namespace and cgroups
-  uint64_t tmpfs_bytes = 0;   ///< size limit of the stage, 0: the kernel's default
+  std::string scratch_name;  ///< "pyxis_<jobid>.<stepid>"
+  std::string directory;     ///< the task's working directory; entered as the user
+  UniqueFd task_proc;        ///< /proc/<asking task>: its mount namespace and cgroups
+  uint64_t tmpfs_bytes = 0;  ///< size limit of the stage, 0: the kernel's default
   int spec_fd = -1;
   int environment_fd = -1;
 };

@@ -1,12 +1,12 @@
 #include "plugin/broker/container.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
@@ -56,7 +56,8 @@ Result<void> check_owned_by(int namespace_fd, const NamespaceId& user, const cha
   TRY_ASSIGN(const UniqueFd owner, owning_user_namespace(namespace_fd));
   TRY_ASSIGN(const NamespaceId owner_id, namespace_id(owner.get()));
   if (owner_id == user) return {};
-  return fail(ErrorKind::denied, std::string("the builder's ") + name + " namespace does not belong to its user namespace");
+  return fail(ErrorKind::denied,
+              std::string("the builder's ") + name + " namespace does not belong to its user namespace");
 }
 
 }  // namespace

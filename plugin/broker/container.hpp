@@ -1,4 +1,5 @@
-// What does the broker hold of a finished container? Its namespaces: all tasks join them, and the last close frees them.
+// What does the broker hold of a finished container? Its namespaces: all tasks join them, and the last close frees
+// them.
 #pragma once
 
 #include <sys/types.h>
@@ -13,11 +14,12 @@ struct ContainerNamespaces {
   UniqueFd user, mount, cgroup;
 };
 
-/// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks that they are the user's own.
+/// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks that they are the
+/// user's own.
 Result<ContainerNamespaces> open_container_namespaces(pid_t builder, uid_t owner);
 
-/// RootOperation::kill_container: SIGKILL to every process of `owner` in that user namespace; repeats until none is left or
-/// two seconds have passed.
+/// RootOperation::kill_container: SIGKILL to every process of `owner` in that user namespace; repeats until none is
+/// left or two seconds have passed.
 Result<void> kill_container(int user_namespace_fd, uid_t owner);
 
 }  // namespace situla

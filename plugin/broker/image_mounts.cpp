@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 #include "common/sys/directory.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/loop_device.hpp"
@@ -23,7 +22,9 @@ bool is_squashfs(int fd) {
 }
 
 /// The lock file's time of last use.
-void touch(int lock_fd) { (void)futimens(lock_fd, nullptr); }
+void touch(int lock_fd) {
+  (void)futimens(lock_fd, nullptr);
+}
 
 /// A sweep removed the lock file before we got the lock: it guards nothing any more.
 bool is_removed(int lock_fd) {
@@ -61,7 +62,8 @@ Result<ImageMounts> ImageMounts::open(const std::string& runtime) {
 Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd) const {
   const std::string path = directory_ + "/" + name;
   const std::string lock_path = path + ".lock";
-  // Again and again: between giving up the exclusive lock and getting the shared one, a sweep of another broker may unmount.
+  // Again and again: between giving up the exclusive lock and getting the shared one, a sweep of another broker may
+  // unmount.
   for (int attempt = 0; attempt < 8; ++attempt) {
     TRY(make_directories(path, 0700));
     {

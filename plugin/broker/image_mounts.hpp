@@ -11,7 +11,8 @@
 
 namespace situla {
 
-/// The file in the store: <store>/images/sha256/<hex>[.<variant>].sqsh, checked as RootOperation::open_store_image says.
+/// The file in the store: <store>/images/sha256/<hex>[.<variant>].sqsh, checked as RootOperation::open_store_image
+/// says.
 Result<UniqueFd> open_store_image(const std::string& store, const Digest& digest, const std::string& variant,
                                   const std::string& service_user);
 
@@ -27,7 +28,8 @@ class ImageMounts {
   /// Creates the directories (images: 0700).
   static Result<ImageMounts> open(const std::string& runtime);
 
-  /// Finds the mount of this image or makes it from the file (loop device, squashfs, ro nosuid nodev). `name`: "<hex>[.<variant>]".
+  /// Finds the mount of this image or makes it from the file (loop device, squashfs, ro nosuid nodev). `name`:
+  /// "<hex>[.<variant>]".
   [[nodiscard]] Result<ImageInUse> acquire(const std::string& name, int image_fd) const;
   /// Unmounts what nobody has used for `idle`. Errors are skipped: the next broker tries again.
   void drop_idle(std::chrono::seconds idle) const;

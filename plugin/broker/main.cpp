@@ -1,12 +1,12 @@
 // situla-broker: the root side of one step on one node. Started by the plugin in slurmstepd; see plugin/README.md.
+#include <csignal>
+#include <cstdio>
+#include <string_view>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
-
-#include <csignal>
-#include <cstdio>
-#include <string_view>
 
 #include "common/sys/socket.hpp"
 #include "plugin/broker/broker.hpp"

@@ -6,35 +6,44 @@
 
 namespace situla {
 
-/// The closed set. Every privileged call in plugin/broker belongs to one of them; an error carries its phrase. Inputs are integers, digests
-/// and descriptors. No path, name or byte that a user, an image or a registry chose is parsed or resolved here.
+/// The closed set. Every privileged call in plugin/broker belongs to one of them; an error carries its phrase. Inputs
+/// are integers, digests and descriptors. No path, name or byte that a user, an image or a registry chose is parsed or
+/// resolved here.
 enum class RootOperation {
-  /// Starts the importer. It becomes the service user for good and loses every capability before exec; its input is a pipe that a process
-  /// of the job user fills and that this side never reads. What it reports is a digest of fixed length and a checked suffix.
+  /// Starts the importer. It becomes the service user for good and loses every capability before exec; its input is a
+  /// pipe that a process
+  /// of the job user fills and that this side never reads. What it reports is a digest of fixed length and a checked
+  /// suffix.
   start_importer,
 
-  /// Starts the builder program as the job user (mode "request" or "clean"): ids are set for good before exec, the environment
+  /// Starts the builder program as the job user (mode "request" or "clean"): ids are set for good before exec, the
+  /// environment
   /// is fixed, and it gets only the descriptors it needs.
   start_as_user,
 
-  /// Opens <store>/images/sha256/<64 hex>[.<a-z0-9->].sqsh without following links, and accepts only a regular file that belongs to the
+  /// Opens <store>/images/sha256/<64 hex>[.<a-z0-9->].sqsh without following links, and accepts only a regular file
+  /// that belongs to the
   /// service user and that nobody else may write: a file of our own importer.
   open_store_image,
 
-  /// Mounts such a file read-only, nosuid, nodev below /run/situla/images (0700, root). The kernel parses the image: hence
+  /// Mounts such a file read-only, nosuid, nodev below /run/situla/images (0700, root). The kernel parses the image:
+  /// hence
   /// only files of the importer, or a user's own file where the administrator said so (kernel_mount_user_images).
   mount_image,
 
-  /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only, world-readable
+  /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only,
+  /// world-readable
   /// content of an image whose manifest the registry gave out to this very user.
   map_image_owner,
 
   /// In a forked child: enters the mount namespace of the asking task only if that namespace belongs to our own user
-  /// namespace (a user cannot make one), makes a private copy, mounts a tmpfs on a fixed path and attaches the clone in it. All of this
+  /// namespace (a user cannot make one), makes a private copy, mounts a tmpfs on a fixed path and attaches the clone in
+  /// it. All of this
   /// happens before a user namespace exists, which is what locks the image mount's flags for the user.
   stage_root,
 
-  /// Writes "inside outside 1" id maps for our own unreaped child, mapping the job user's single id to itself or to 0, with
+  /// Writes "inside outside 1" id maps for our own unreaped child, mapping the job user's single id to itself or to 0,
+  /// with
   /// setgroups denied. The kernel refuses if that process still lives in our user namespace.
   write_id_maps,
 
@@ -50,10 +59,16 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 10> kPhrases = {
-      "start the importer", "start a helper as the job user", "open the image in the store", "mount the image",
-      "map the image's owner", "stage the container's root", "write the id maps", "join the job's cgroup",
-      "hand out the container's namespaces", "end the container's processes"};
+  constexpr std::array<std::string_view, 10> kPhrases = {"start the importer",
+                                                         "start a helper as the job user",
+                                                         "open the image in the store",
+                                                         "mount the image",
+                                                         "map the image's owner",
+                                                         "stage the container's root",
+                                                         "write the id maps",
+                                                         "join the job's cgroup",
+                                                         "hand out the container's namespaces",
+                                                         "end the container's processes"};
   return kPhrases.at(static_cast<size_t>(operation));
 }
 

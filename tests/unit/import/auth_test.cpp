@@ -1,13 +1,14 @@
 // Are WWW-Authenticate challenges understood?
-#include <catch2/catch.hpp>
-
 #include "hooks/import/auth.hpp"
+
+#include <catch2/catch.hpp>
 
 using namespace situla;
 
 TEST_CASE("bearer is preferred, whatever the order and case") {
   const auto challenge = choose_challenge(
-      {"Basic realm=\"x\"", "BEARER Realm=\"https://auth.test/token\",service=\"a \\\"b\\\", c\", scope=\"repository:x:pull\""});
+      {"Basic realm=\"x\"",
+       "BEARER Realm=\"https://auth.test/token\",service=\"a \\\"b\\\", c\", scope=\"repository:x:pull\""});
   REQUIRE(challenge);
   CHECK(challenge->scheme == "bearer");
   CHECK(challenge->parameters.at("realm") == "https://auth.test/token");

@@ -1,10 +1,12 @@
 // Is .credentials read as COMPAT.md 3 says, and are passwords kept out of messages?
-#include <catch2/catch.hpp>
+#include "hooks/import/credentials.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
-#include "hooks/import/credentials.hpp"
+#include <catch2/catch.hpp>
+
 #include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;

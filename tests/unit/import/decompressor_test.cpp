@@ -1,11 +1,12 @@
 // Are gzip (several members), zstd (several frames) and plain streams read, and damaged ones refused?
+#include "hooks/import/decompressor.hpp"
+
+#include <string>
+
 #include <zlib.h>
 #include <zstd.h>
 
 #include <catch2/catch.hpp>
-#include <string>
-
-#include "hooks/import/decompressor.hpp"
 
 using namespace situla;
 
@@ -61,8 +62,8 @@ TEST_CASE("streams of every kind, in pieces of every size") {
   const std::string rest = text.substr(text.size() / 2);
   const std::string skippable("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz", 11);
   for (const std::string& bytes :
-       {text, gzip(text), gzip(half) + gzip(rest), gzip(half) + gzip("") + gzip(rest), gzip(text) + std::string(1024, '\0'),
-        zstd(text), zstd(half) + zstd(rest), skippable + zstd(text)}) {
+       {text, gzip(text), gzip(half) + gzip(rest), gzip(half) + gzip("") + gzip(rest),
+        gzip(text) + std::string(1024, '\0'), zstd(text), zstd(half) + zstd(rest), skippable + zstd(text)}) {
     for (const size_t step : {size_t{1}, size_t{7}, size_t{4096}, bytes.size()})
       for (const size_t capacity : {size_t{3}, size_t{5000}, size_t{1} << 20U}) {
         if (step == 1 && capacity == 3) continue;  // slow, and covered by its neighbors

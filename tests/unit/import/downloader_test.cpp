@@ -1,7 +1,8 @@
 // Do blobs arrive whole, in order and in bounded memory, whatever the registry does?
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <random>
+
+#include <catch2/catch.hpp>
 
 #include "hooks/import/blob_downloader.hpp"
 #include "hooks/import/sha256.hpp"
@@ -54,7 +55,8 @@ TEST_CASE_METHOD(Fixture, "with ranges and without, in large and small pieces") 
   for (const bool ranges : {true, false})
     for (const size_t piece : {size_t{1}, size_t{999}, size_t{4096}, size_t{100000}}) {
       if (!ranges && piece == 100000) continue;  // libcurl's pieces are smaller than a segment
-      FakeTransport transport([&](const HttpRequest& request) { return test::blob_answer(request, blob_of(request), ranges); });
+      FakeTransport transport(
+          [&](const HttpRequest& request) { return test::blob_answer(request, blob_of(request), ranges); });
       transport.piece = piece;
       const auto read = download(transport);
       REQUIRE(read);
@@ -124,6 +126,7 @@ TEST_CASE_METHOD(Fixture, "not found and forbidden are not tried again") {
   for (const long status : {404L, 403L, 401L}) {
     FakeTransport transport([&](const HttpRequest&) { return Answer{status, {}, "", false}; });
     REQUIRE_FALSE(download(transport));
-    for (size_t i = 1; i < transport.requests.size(); ++i) CHECK(transport.requests[i].url != transport.requests[0].url);
+    for (size_t i = 1; i < transport.requests.size(); ++i)
+      CHECK(transport.requests[i].url != transport.requests[0].url);
   }
 }

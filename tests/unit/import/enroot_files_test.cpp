@@ -1,7 +1,7 @@
 // Do /etc/rc, /etc/fstab and /etc/environment say what COMPAT.md 5 wants?
-#include <catch2/catch.hpp>
-
 #include "hooks/import/enroot_files.hpp"
+
+#include <catch2/catch.hpp>
 
 using namespace situla;
 

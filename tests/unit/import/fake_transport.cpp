@@ -23,7 +23,8 @@ Result<void> FakeTransport::poll(std::chrono::milliseconds) {
     if (running.paused) continue;
     idle = false;
     Flow flow = Flow::go_on;
-    if (!std::exchange(running.told, true)) flow = running.handler->on_head({running.answer.status, running.answer.headers, {}});
+    if (!std::exchange(running.told, true))
+      flow = running.handler->on_head({running.answer.status, running.answer.headers, {}});
     const std::string_view piece_now = std::string_view(running.answer.body).substr(running.sent, piece);
     if (flow == Flow::go_on && !piece_now.empty()) {
       flow = running.handler->on_data(piece_now);
@@ -54,7 +55,8 @@ Answer blob_answer(const HttpRequest& request, const std::string& blob, bool ran
   }
   const auto [first, last] = *request.range;
   answer.status = 206;
-  answer.headers.emplace_back("content-range", "bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(blob.size()));
+  answer.headers.emplace_back("content-range", "bytes " + std::to_string(first) + "-" + std::to_string(last) + "/" +
+                                                   std::to_string(blob.size()));
   answer.body = blob.substr(first, last - first + 1);
   return answer;
 }

@@ -1,5 +1,6 @@
 // Is the squashfs file what unsquashfs expects, the same every time, and without what upper layers hide?
-#include <catch2/catch.hpp>
+#include "hooks/import/image_builder.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -8,8 +9,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
+
 #include "common/sys/file.hpp"
-#include "hooks/import/image_builder.hpp"
 #include "hooks/import/sha256.hpp"
 #include "tests/unit/import/tar.hpp"
 
@@ -73,14 +75,16 @@ struct Fixture {
   /// Unpacks with the system's unsquashfs, an implementation of its own.
   fs::path unpack(const std::string& name) {
     const fs::path target = directory.path / (name + ".d");
-    const std::string command =
-        "unsquashfs -no-progress -no-xattrs -d '" + target.string() + "' '" + (directory.path / name).string() + "' >/dev/null 2>&1";
+    const std::string command = "unsquashfs -no-progress -no-xattrs -d '" + target.string() + "' '" +
+                                (directory.path / name).string() + "' >/dev/null 2>&1";
     REQUIRE(std::system(command.c_str()) == 0);
     return target;
   }
 };
 
-std::string content(const fs::path& path) { return read_file(path, size_t{1} << 30U).value(); }
+std::string content(const fs::path& path) {
+  return read_file(path, size_t{1} << 30U).value();
+}
 
 }  // namespace
 
@@ -90,9 +94,21 @@ TEST_CASE_METHOD(Fixture, "content of every size, links, fifo, configuration") {
   ImageConfig config;
   config.environment = {"A=1"};
   config.workdir = "/made/for/work";
-  const auto built = build("i", {Tar().directory("d").file("d/big", big).file("d/aligned", aligned).file("d/empty", "").file("d/zeros", std::string(400000, '\0'))
-                                     .file("d/small", "small").file("d/same", "small").hardlink("d/hard", "d/small").symlink("l", "d/small")
-                                     .add("p", "", {'6', 0600, {}, {}}).directory("many").bytes()}, {}, config);
+  const auto built = build("i",
+                           {Tar()
+                                .directory("d")
+                                .file("d/big", big)
+                                .file("d/aligned", aligned)
+                                .file("d/empty", "")
+                                .file("d/zeros", std::string(400000, '\0'))
+                                .file("d/small", "small")
+                                .file("d/same", "small")
+                                .hardlink("d/hard", "d/small")
+                                .symlink("l", "d/small")
+                                .add("p", "", {'6', 0600, {}, {}})
+                                .directory("many")
+                                .bytes()},
+                           {}, config);
   REQUIRE(built);
   CHECK(built->dead_bytes == 0);
   CHECK(built->image_bytes == fs::file_size(directory.path / "i"));
@@ -116,12 +132,14 @@ TEST_CASE_METHOD(Fixture, "ten thousand small files and a directory of many") {
   for (int i = 0; i < 10000; ++i) tar.file("dir/" + std::to_string(i), std::to_string(i) + " content");
   REQUIRE(build("i", {tar.bytes()}));
   const fs::path root = unpack("i");
-  for (const int i : {0, 17, 8191, 8192, 9999}) CHECK(content(root / "dir" / std::to_string(i)) == std::to_string(i) + " content");
+  for (const int i : {0, 17, 8191, 8192, 9999})
+    CHECK(content(root / "dir" / std::to_string(i)) == std::to_string(i) + " content");
 }
 
 TEST_CASE_METHOD(Fixture, "the same bytes for any number of threads") {
   Tar low, high;
-  for (unsigned i = 0; i < 300; ++i) low.file("f" + std::to_string(i), noise(i * 997, i % 7) + std::string(i * 500, 'z'));
+  for (unsigned i = 0; i < 300; ++i)
+    low.file("f" + std::to_string(i), noise(i * 997, i % 7) + std::string(i * 500, 'z'));
   for (unsigned i = 0; i < 100; ++i) high.file("f" + std::to_string(i * 2), noise(i * 1300, i));
   SquashOptions options;
   options.all_time = options.made_time = 1600000000;
@@ -136,7 +154,14 @@ TEST_CASE_METHOD(Fixture, "the same bytes for any number of threads") {
 
 TEST_CASE_METHOD(Fixture, "hidden content is not written") {
   const std::string big = noise(3000000, 3);
-  const std::string low = Tar().file("a", big).directory("d").file("d/b", big + "1").directory("o").file("o/c", big + "2").file("keep", "k").bytes();
+  const std::string low = Tar()
+                              .file("a", big)
+                              .directory("d")
+                              .file("d/b", big + "1")
+                              .directory("o")
+                              .file("o/c", big + "2")
+                              .file("keep", "k")
+                              .bytes();
   const std::string high = Tar().file("a", "new").file(".wh.d", "").file("o/.wh..wh..opq", "").bytes();
   const auto built = build("i", {low, high});
   REQUIRE(built);
@@ -158,7 +183,8 @@ TEST_CASE_METHOD(Fixture, "a file left out that is visible after all is read aga
 }
 
 TEST_CASE_METHOD(Fixture, "hard links to the content of lower layers") {
-  const auto built = build("i", {Tar().file("a", "old").bytes(), Tar().hardlink("b", "a").bytes(), Tar().file("a", "new").bytes()});
+  const auto built =
+      build("i", {Tar().file("a", "old").bytes(), Tar().hardlink("b", "a").bytes(), Tar().file("a", "new").bytes()});
   REQUIRE(built);
   const fs::path root = unpack("i");
   CHECK(content(root / "a") == "new");
@@ -167,8 +193,9 @@ TEST_CASE_METHOD(Fixture, "hard links to the content of lower layers") {
 
 TEST_CASE_METHOD(Fixture, "every compressor and the storing options") {
   const std::string text = std::string(300000, 'x') + noise(1000, 4);
-  for (const char* words : {"-comp gzip", "-comp lzo", "-comp lz4 -Xhc", "-comp xz -b 64K", "-comp zstd -Xcompression-level 5 -b 1M",
-                            "-noI -noD -noF -noX", "-no-fragments -no-duplicates"}) {
+  for (const char* words :
+       {"-comp gzip", "-comp lzo", "-comp lz4 -Xhc", "-comp xz -b 64K", "-comp zstd -Xcompression-level 5 -b 1M",
+        "-noI -noD -noF -noX", "-no-fragments -no-duplicates"}) {
     INFO(words);
     NullLog log;
     const SquashOptions options = SquashOptions::parse(words, log).value();
@@ -202,10 +229,13 @@ TEST_CASE_METHOD(Fixture, "a full disk is one clear message") {
 TEST_CASE("a layer counts only with its digest and size") {
   const std::string layer = Tar().file("a", "x").bytes();
   const auto run = [&](Blob blob) {
-    LayerStream stream({std::move(blob)}, [&, done = false](size_t) mutable -> Result<std::string_view> {
-      if (std::exchange(done, true)) return std::string_view();
-      return std::string_view(layer);
-    }, [] {});
+    LayerStream stream(
+        {std::move(blob)},
+        [&, done = false](size_t) mutable -> Result<std::string_view> {
+          if (std::exchange(done, true)) return std::string_view();
+          return std::string_view(layer);
+        },
+        [] {});
     return stream.drain();
   };
   CHECK(run({digest_of(layer), layer.size(), "L"}));

@@ -1,12 +1,14 @@
 // Is a lease held by one at a time, and free again when its owner is gone?
-#include <catch2/catch.hpp>
+#include "hooks/import/lease.hpp"
+
 #include <filesystem>
 #include <fstream>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "hooks/import/lease.hpp"
+#include <catch2/catch.hpp>
+
 #include "hooks/import/output_file.hpp"
 
 using namespace situla;
@@ -33,7 +35,8 @@ TEST_CASE("free, held, done, released") {
     REQUIRE((first && *first));
     std::string owner;
     int asked = 0;
-    auto second = Lease::acquire(path, {}, [&](const std::string& line) { owner = line; }, [&] { return ++asked > 1; });
+    auto second = Lease::acquire(
+        path, {}, [&](const std::string& line) { owner = line; }, [&] { return ++asked > 1; });
     REQUIRE(second);
     CHECK_FALSE(second->has_value());
     CHECK(owner.find("pid " + std::to_string(getpid())) != std::string::npos);

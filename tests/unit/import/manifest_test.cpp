@@ -1,7 +1,7 @@
 // Are manifests, indexes and configurations read, and hostile ones refused?
-#include <catch2/catch.hpp>
-
 #include "hooks/import/manifest.hpp"
+
+#include <catch2/catch.hpp>
 
 using namespace situla;
 
@@ -10,12 +10,16 @@ namespace {
 const std::string kHex(64, 'a');
 const std::string kDigest = "\"sha256:" + kHex + "\"";
 
-std::string descriptor(const std::string& more = "") { return "{\"digest\":" + kDigest + ",\"size\":5" + more + "}"; }
+std::string descriptor(const std::string& more = "") {
+  return "{\"digest\":" + kDigest + ",\"size\":5" + more + "}";
+}
 
 }  // namespace
 
 TEST_CASE("image manifests") {
-  const auto parsed = parse_manifest("{\"schemaVersion\":2,\"config\":" + descriptor() + ",\"layers\":[" + descriptor() + "," + descriptor() + "]}", "");
+  const auto parsed = parse_manifest(
+      "{\"schemaVersion\":2,\"config\":" + descriptor() + ",\"layers\":[" + descriptor() + "," + descriptor() + "]}",
+      "");
   REQUIRE(parsed);
   const auto& manifest = std::get<Manifest>(*parsed);
   CHECK(manifest.layers.size() == 2);
@@ -26,10 +30,12 @@ TEST_CASE("image manifests") {
 TEST_CASE("indexes are chosen from by platform") {
   const auto entry = [](const std::string& arch, const std::string& variant, char c) {
     return "{\"digest\":\"sha256:" + std::string(64, c) + "\",\"size\":1,\"platform\":{\"os\":\"" +
-           (arch == "unknown" ? "unknown" : "linux") + "\",\"architecture\":\"" + arch + "\",\"variant\":\"" + variant + "\"}}";
+           (arch == "unknown" ? "unknown" : "linux") + "\",\"architecture\":\"" + arch + "\",\"variant\":\"" + variant +
+           "\"}}";
   };
-  const auto parsed = parse_manifest("{\"manifests\":[" + entry("unknown", "", '0') + "," + entry("amd64", "", '1') + "," +
-                                         entry("arm64", "v9", '2') + "," + entry("arm64", "v8", '3') + "]}", "");
+  const auto parsed = parse_manifest("{\"manifests\":[" + entry("unknown", "", '0') + "," + entry("amd64", "", '1') +
+                                         "," + entry("arm64", "v9", '2') + "," + entry("arm64", "v8", '3') + "]}",
+                                     "");
   REQUIRE(parsed);
   const auto& index = std::get<Index>(*parsed);
   CHECK(choose_platform(index, Platform::parse("x86_64").value())->digest.hex() == std::string(64, '1'));

@@ -1,7 +1,8 @@
 // Does the client find an image and log in where it must, and does every failure say what to do?
+#include "hooks/import/registry_client.hpp"
+
 #include <catch2/catch.hpp>
 
-#include "hooks/import/registry_client.hpp"
 #include "hooks/import/sha256.hpp"
 #include "tests/unit/import/fake_transport.hpp"
 
@@ -11,11 +12,14 @@ using test::FakeTransport;
 
 namespace {
 
-const std::string kManifest = "{\"schemaVersion\":2,\"config\":{\"digest\":\"" + digest_of("{}").text() + "\",\"size\":2},\"layers\":[]}";
-const std::string kIndex = "{\"manifests\":[{\"digest\":\"" + digest_of(kManifest).text() +
-                           "\",\"size\":1,\"platform\":{\"os\":\"linux\",\"architecture\":\"arm64\",\"variant\":\"v8\"}}]}";
+const std::string kManifest =
+    "{\"schemaVersion\":2,\"config\":{\"digest\":\"" + digest_of("{}").text() + "\",\"size\":2},\"layers\":[]}";
+const std::string kIndex =
+    "{\"manifests\":[{\"digest\":\"" + digest_of(kManifest).text() +
+    "\",\"size\":1,\"platform\":{\"os\":\"linux\",\"architecture\":\"arm64\",\"variant\":\"v8\"}}]}";
 
-Result<ResolvedImage> resolve(FakeTransport& transport, const std::string& image, const CredentialSet& credentials = {}) {
+Result<ResolvedImage> resolve(FakeTransport& transport, const std::string& image,
+                              const CredentialSet& credentials = {}) {
   RegistryClient::Options options;
   options.sleep = [](std::chrono::milliseconds) {};
   RegistryClient client(transport, ImageReference::parse(image).value(), credentials, options);
@@ -31,13 +35,16 @@ CredentialSet credentials_of(const std::string& host) {
 }  // namespace
 
 TEST_CASE("a manifest, with all types asked for") {
-  FakeTransport transport([](const HttpRequest&) { return Answer{200, {{"docker-content-digest", digest_of(kManifest).text()}}, kManifest, false}; });
+  FakeTransport transport([](const HttpRequest&) {
+    return Answer{200, {{"docker-content-digest", digest_of(kManifest).text()}}, kManifest, false};
+  });
   const auto image = resolve(transport, "registry.test/a/b:1");
   REQUIRE(image);
   CHECK(image->digest == digest_of(kManifest));
   REQUIRE(transport.requests.size() == 1);
   CHECK(transport.requests[0].url == "https://registry.test/v2/a/b/manifests/1");
-  for (const char* type : {"oci.image.index.v1", "oci.image.manifest.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"})
+  for (const char* type : {"oci.image.index.v1", "oci.image.manifest.v1", "docker.distribution.manifest.v2",
+                           "docker.distribution.manifest.list.v2"})
     CHECK(transport.requests[0].accept.find(type) != std::string::npos);
 }
 
@@ -89,8 +96,13 @@ TEST_CASE("bearer tokens come from the realm, with the realm's credentials") {
       return Answer{200, {}, known ? "{\"token\":\"full\"}" : "{\"token\":\"anonymous\"}", false};
     }
     if (request.authorization == "Bearer full") return Answer{200, {}, kManifest, false};
-    if (!request.authorization.empty()) return Answer{403, {}, "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no pull\"}]}", false};
-    return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/t\",service=\"s\",scope=\"repository:x:pull\""}}, "", false};
+    if (!request.authorization.empty())
+      return Answer{403, {}, "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no pull\"}]}", false};
+    return Answer{
+        401,
+        {{"www-authenticate", "Bearer realm=\"https://tokens.test/t\",service=\"s\",scope=\"repository:x:pull\""}},
+        "",
+        false};
   };
   FakeTransport transport(answer);
   CHECK(resolve(transport, "registry.test/x", credentials_of("tokens.test")));
@@ -110,7 +122,9 @@ TEST_CASE("failures are told apart") {
     std::string part;
   };
   for (const Case& expected : std::vector<Case>{
-           {{404, {}, "{\"errors\":[{\"code\":\"NAME_UNKNOWN\",\"message\":\"repository name not known\"}]}", false}, ErrorKind::not_found, "no such image"},
+           {{404, {}, "{\"errors\":[{\"code\":\"NAME_UNKNOWN\",\"message\":\"repository name not known\"}]}", false},
+            ErrorKind::not_found,
+            "no such image"},
            {{404, {}, "", false}, ErrorKind::not_found, "not found (404)"},
            {{403, {}, "", false}, ErrorKind::denied, "forbidden (403)"},
            {{429, {}, "", false}, ErrorKind::network, "too many requests"},

@@ -1,7 +1,8 @@
 // Does a request survive the pipe, and does a damaged one do no harm?
+#include "hooks/import/request.hpp"
+
 #include <catch2/catch.hpp>
 
-#include "hooks/import/request.hpp"
 #include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;

@@ -1,9 +1,11 @@
 // Do layers merge as the OCI image-spec and umoci say? Each case is a list of layers and the tree that must come out.
-#include <catch2/catch.hpp>
+#include "hooks/import/root_tree.hpp"
+
 #include <map>
 
+#include <catch2/catch.hpp>
+
 #include "hooks/import/hidden_paths.hpp"
-#include "hooks/import/root_tree.hpp"
 
 using namespace situla;
 
@@ -17,10 +19,18 @@ TarEntry entry(EntryKind kind, const std::string& path, const std::string& targe
   made.mode = mode;
   return made;
 }
-TarEntry dir(const std::string& path, uint16_t mode = 0755) { return entry(EntryKind::directory, path, "", mode); }
-TarEntry file(const std::string& path, uint16_t mode = 0644) { return entry(EntryKind::file, path, "", mode); }
-TarEntry soft(const std::string& path, const std::string& target) { return entry(EntryKind::symlink, path, target, 0777); }
-TarEntry hard(const std::string& path, const std::string& target) { return entry(EntryKind::hardlink, path, target); }
+TarEntry dir(const std::string& path, uint16_t mode = 0755) {
+  return entry(EntryKind::directory, path, "", mode);
+}
+TarEntry file(const std::string& path, uint16_t mode = 0644) {
+  return entry(EntryKind::file, path, "", mode);
+}
+TarEntry soft(const std::string& path, const std::string& target) {
+  return entry(EntryKind::symlink, path, target, 0777);
+}
+TarEntry hard(const std::string& path, const std::string& target) {
+  return entry(EntryKind::hardlink, path, target);
+}
 
 using Layers = std::vector<std::vector<TarEntry>>;  // bottom first
 
@@ -79,7 +89,8 @@ TEST_CASE("whiteouts hide lower layers only") {
   check({{dir("d"), file("d/a")}, {dir("d"), file("d/b"), file(".wh.d")}}, {"/d d755", "/d/b f644"});
   check({{file("a", 0600)}, {file("a"), file(".wh.a")}}, {"/a f644"});
   check({{file("a", 0600)}, {file(".wh.a"), file("a")}}, {"/a f644"});
-  check({{dir("d"), dir("d/e"), file("d/e/x"), file("d/y")}, {dir("d"), file("d/n"), file("d/.wh..wh..opq")}}, {"/d d755", "/d/n f644"});
+  check({{dir("d"), dir("d/e"), file("d/e/x"), file("d/y")}, {dir("d"), file("d/n"), file("d/.wh..wh..opq")}},
+        {"/d d755", "/d/n f644"});
   check({{dir("d"), file("d/y")}, {file("d/.wh..wh..opq"), dir("d"), file("d/n")}}, {"/d d755", "/d/n f644"});
   check({{}, {file("no/.wh.x"), file("no/.wh..wh..opq")}}, {});
   check({{file("a")}, {file(".wh.a")}, {file("a", 0600)}}, {"/a f600"});
@@ -97,7 +108,8 @@ TEST_CASE("hard links") {
 }
 
 TEST_CASE("symlinks on the way are followed inside the tree") {
-  check({{dir("usr"), dir("usr/lib"), soft("lib", "usr/lib")}, {file("lib/x")}}, {"/lib s777", "/usr d755", "/usr/lib d755", "/usr/lib/x f644"});
+  check({{dir("usr"), dir("usr/lib"), soft("lib", "usr/lib")}, {file("lib/x")}},
+        {"/lib s777", "/usr d755", "/usr/lib d755", "/usr/lib/x f644"});
   check({{soft("up", "../../../.."), file("up/x")}}, {"/up s777", "/x f644"});
   check({{soft("abs", "/d"), file("abs/x")}}, {"/abs s777", "/d d755", "/d/x f644"});
   check({{dir("d"), file("d/a"), soft("l", "d")}, {file("l/.wh.a")}}, {"/d d755", "/l s777"});
@@ -106,12 +118,13 @@ TEST_CASE("symlinks on the way are followed inside the tree") {
 }
 
 TEST_CASE("hostile names stay inside") {
-  check({{file("../../etc/x"), file("/abs"), file("a//./b/../c")}}, {"/a d755", "/a/c f644", "/abs f644", "/etc d755", "/etc/x f644"});
+  check({{file("../../etc/x"), file("/abs"), file("a//./b/../c")}},
+        {"/a d755", "/a/c f644", "/abs f644", "/etc d755", "/etc/x f644"});
   for (const std::string& path : {std::string(256, 'n'), std::string("d/") + std::string(300, 'n'), [] {
-         std::string deep;
-         for (int i = 0; i < 600; ++i) deep += "dirname/";
-         return deep + "x";
-       }()}) {
+                                    std::string deep;
+                                    for (int i = 0; i < 600; ++i) deep += "dirname/";
+                                    return deep + "x";
+                                  }()}) {
     const auto merged = merge({{file(path)}});
     REQUIRE_FALSE(merged);
     CHECK(merged.error().kind() == ErrorKind::corrupt);
@@ -123,7 +136,8 @@ TEST_CASE("hostile names stay inside") {
 }
 
 TEST_CASE("what COMPAT.md 5 leaves out") {
-  check({{dir("dev"), file("dev/null"), dir("dev/pts"), entry(EntryKind::device, "sda"), dir("x", 0), dir("y", 0555), dir("z", 0300)}},
+  check({{dir("dev"), file("dev/null"), dir("dev/pts"), entry(EntryKind::device, "sda"), dir("x", 0), dir("y", 0555),
+          dir("z", 0300)}},
         {"/dev d755", "/x d700", "/y d555", "/z d700"});
   check({{file("sda")}, {entry(EntryKind::device, "sda")}}, {});
 }
@@ -144,7 +158,8 @@ TEST_CASE("which content need not be kept") {
   HiddenPaths hidden;
   CHECK_FALSE(hidden.hides("", "a"));
   table.begin_layer();
-  for (const auto& made : {file("a"), dir("d"), file("e/.wh.gone"), file("o/.wh..wh..opq"), hard("h", "t"), file("own"), hard("h2", "own")})
+  for (const auto& made : {file("a"), dir("d"), file("e/.wh.gone"), file("o/.wh..wh..opq"), hard("h", "t"), file("own"),
+                           hard("h2", "own")})
     REQUIRE(table.add(made));
   table.end_layer();
   hidden.add_layer(table, 0);

@@ -1,7 +1,8 @@
 // Are the words of mksquashfs understood that sites use?
+#include "hooks/import/squash_options.hpp"
+
 #include <catch2/catch.hpp>
 
-#include "hooks/import/squash_options.hpp"
 #include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;
@@ -22,7 +23,8 @@ TEST_CASE("ENROOT_SQUASH_OPTIONS") {
   CHECK(log.text.empty());
   CHECK(SquashOptions::parse("-all-root -mem 1G -frobnicate", log));
   CHECK(log.text == "ENROOT_SQUASH_OPTIONS: ignoring -frobnicate\n");
-  for (const char* words : {"-comp brotli", "-b 3000", "-b", "-Xcompression-level 99", "-comp lzo -Xcompression-level 10"}) {
+  for (const char* words :
+       {"-comp brotli", "-b 3000", "-b", "-Xcompression-level 99", "-comp lzo -Xcompression-level 10"}) {
     INFO(words);
     CHECK_FALSE(SquashOptions::parse(words, log));
   }

@@ -18,7 +18,9 @@ struct TarOptions {
 class Tar {
  public:
   Tar& add(std::string_view name, std::string_view content, const TarOptions& options = {});
-  Tar& file(std::string_view name, std::string_view content, unsigned mode = 0644) { return add(name, content, {'0', mode, {}, {}}); }
+  Tar& file(std::string_view name, std::string_view content, unsigned mode = 0644) {
+    return add(name, content, {'0', mode, {}, {}});
+  }
   Tar& directory(std::string_view name, unsigned mode = 0755) { return add(name, "", {'5', mode, {}, {}}); }
   Tar& symlink(std::string_view name, const std::string& target) { return add(name, "", {'2', 0777, target, {}}); }
   Tar& hardlink(std::string_view name, const std::string& target) { return add(name, "", {'1', 0600, target, {}}); }

@@ -1,9 +1,10 @@
 // Are entries read with the names, attributes and content that the archive has?
+#include "hooks/import/tar_reader.hpp"
+
 #include <locale.h>
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/tar_reader.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;
@@ -45,7 +46,10 @@ TEST_CASE("entries of every kind") {
   const std::string long_name = std::string(150, 'd') + "/" + std::string(200, 'n');
   const std::string binary("\x01\x00\xff", 3);
   Tar tar;
-  tar.directory("./d/", 01777).file("/d/f", std::string(3000, 'x'), 04755).symlink("d/s", "../x").hardlink("d/h", "d/f");
+  tar.directory("./d/", 01777)
+      .file("/d/f", std::string(3000, 'x'), 04755)
+      .symlink("d/s", "../x")
+      .hardlink("d/h", "d/f");
   tar.add("fifo", "", {'6', 0600, {}, {}}).add("null", "", {'3', 0666, {}, {}});
   tar.add("x", "1", {'0', 0644, {}, {{"SCHILY.xattr.user.b", binary}, {"SCHILY.xattr.security.capability", "cap"}}});
   tar.file(long_name, "2");
@@ -97,7 +101,13 @@ TEST_CASE("GNU sparse files have their holes") {
   content.resize(512, '\0');
   content += "abc";
   tar.add("GNUSparseFile.0/s", content,
-          {'0', 0644, {}, {{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", "s"}, {"GNU.sparse.realsize", "2000000"}}});
+          {'0',
+           0644,
+           {},
+           {{"GNU.sparse.major", "1"},
+            {"GNU.sparse.minor", "0"},
+            {"GNU.sparse.name", "s"},
+            {"GNU.sparse.realsize", "2000000"}}});
   const auto all = read_all_of(tar.bytes());
   REQUIRE(all);
   CHECK((*all)[0].entry.path == "s");
@@ -110,7 +120,8 @@ TEST_CASE("GNU sparse files have their holes") {
 TEST_CASE("empty and damaged archives") {
   CHECK(read_all_of("")->empty());
   CHECK(read_all_of(std::string(1024, '\0'))->empty());
-  for (const std::string& bytes : {std::string(2000, 'x'), Tar().file("a", std::string(5000, 'y')).bytes().substr(0, 2000)}) {
+  for (const std::string& bytes :
+       {std::string(2000, 'x'), Tar().file("a", std::string(5000, 'y')).bytes().substr(0, 2000)}) {
     const auto all = read_all_of(bytes);
     REQUIRE_FALSE(all);
     CHECK(all.error().kind() == ErrorKind::corrupt);

@@ -1,8 +1,9 @@
 // The messages between the processes of a step: what is sent arrives, and nothing else is accepted.
-#include <catch2/catch.hpp>
+#include "common/protocol/messages.hpp"
+
 #include <random>
 
-#include "common/protocol/messages.hpp"
+#include <catch2/catch.hpp>
 
 using namespace situla;
 
@@ -102,5 +103,6 @@ TEST_CASE("a step request arrives as it was sent") {
   CHECK(decoded->token == request.token);
   CHECK(decoded->spec == request.spec);
   const std::string bytes = encode_step_request(request);
-  for (size_t size = 0; size < bytes.size(); ++size) CHECK_FALSE(decode_step_request(std::string_view(bytes).substr(0, size)));
+  for (size_t size = 0; size < bytes.size(); ++size)
+    CHECK_FALSE(decode_step_request(std::string_view(bytes).substr(0, size)));
 }

@@ -1,9 +1,11 @@
 // COMPAT.md section 1: which options and environment variables mean what, and which are refused how.
-#include <catch2/catch.hpp>
+#include "plugin/options.hpp"
+
 #include <map>
 
+#include <catch2/catch.hpp>
+
 #include "plugin/config.hpp"
-#include "plugin/options.hpp"
 
 using namespace situla;
 
@@ -32,11 +34,11 @@ std::string error_of(const Result<void>& result) {
 
 TEST_CASE("every option of COMPAT.md 1 is in the table once") {
   const std::map<std::string, bool> expected = {
-      {"container-image", true},          {"container-mounts", true},        {"container-workdir", true},
-      {"container-name", true},           {"container-save", true},          {"container-mount-home", false},
-      {"no-container-mount-home", false}, {"container-remap-root", false},   {"no-container-remap-root", false},
+      {"container-image", true},          {"container-mounts", true},         {"container-workdir", true},
+      {"container-name", true},           {"container-save", true},           {"container-mount-home", false},
+      {"no-container-mount-home", false}, {"container-remap-root", false},    {"no-container-remap-root", false},
       {"container-entrypoint", false},    {"no-container-entrypoint", false}, {"container-entrypoint-log", false},
-      {"container-writable", false},      {"container-readonly", false},     {"container-env", true},
+      {"container-writable", false},      {"container-readonly", false},      {"container-env", true},
       {"container-unshare", true}};
   std::map<std::string, bool> found;
   for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;
@@ -106,7 +108,8 @@ TEST_CASE("tri-state options") {
 }
 
 TEST_CASE("what comes later fails instead of being ignored") {
-  const OptionId id = GENERATE(OptionId::name, OptionId::save, OptionId::entrypoint, OptionId::entrypoint_log, OptionId::unshare);
+  const OptionId id =
+      GENERATE(OptionId::name, OptionId::save, OptionId::entrypoint, OptionId::entrypoint_log, OptionId::unshare);
   ContainerOptions options;
   const auto result = options.set(id, "x");
   REQUIRE_FALSE(result);
