@@ -41,6 +41,9 @@ Result<Child> start_as(const Identity& who, bool without_capabilities, const Spa
   TRY_ASSIGN(Child child, fork_child());
   if (child) return child;
   const int report_target = options.fds.empty() ? -1 : 3;
+  // The bounding set needs CAP_SETPCAP to be emptied, so it goes before the identity does.
+  if (without_capabilities)
+    if (auto done = drop_bounding_set(); !done) exit_with(done.error(), {report_fd});
   if (auto done = become(who); !done) exit_with(done.error(), {report_fd});
   if (without_capabilities)
     if (auto done = drop_all_capabilities(); !done) exit_with(done.error(), {report_fd});

@@ -43,7 +43,7 @@ void attempt(const char* what, long result, bool effect) {
   const int errnum = errno;
   const bool gained = result >= 0 && effect;
   if (gained) ++g_gained;
-  std::printf("%s %s: %s\n", gained ? "gained" : "refused", what, result < 0 ? std::strerror(errnum) : "no effect");
+  std::printf("%s %s: %s\n", gained ? "gained" : "refused", what, result < 0 ? std::strerror(errnum) : gained ? "it worked" : "no effect");
   std::fflush(stdout);
 }
 
