@@ -70,13 +70,6 @@ std::string set_mount(const toml::node& value, SiteConfig& config) {
   return R"("auto", "kernel", "fuse" or "extract")";
 }
 
-std::string set_store(const toml::node& value, SiteConfig& config) {
-  const std::string text = value.is_string() ? value.as_string()->get() : "";
-  if (text != "shared" && text != "off") return R"("shared" or "off")";
-  config.shared_store = text == "shared";
-  return "";
-}
-
 std::string set_store_path(const toml::node& value, SiteConfig& config) {
   const std::string text = value.is_string() ? value.as_string()->get() : "";
   if (!text.starts_with('/')) return "an absolute path";
@@ -98,14 +91,12 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 10> keys() {
+std::array<Key, 8> keys() {
   return {{
       {"mount", set_mount},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
-      {"store", set_store},
       {"store_path", set_store_path},
       {"service_user", set_service_user},
-      {"store_quota", size(&SiteConfig::store_quota_bytes)},
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
@@ -158,7 +149,7 @@ Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& w
   if (!table)
     return fail(ErrorKind::usage, at(where, table.error().source()) + ": " + std::string(table.error().description()));
   SiteConfig config;
-  const std::array<Key, 10> known = keys();
+  const std::array<Key, 8> known = keys();
   for (const auto& [name, value] : table.table()) {
     const std::string line = at(where, value.source());
     const std::string_view written = name.str();

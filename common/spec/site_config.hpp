@@ -17,10 +17,8 @@ std::string_view to_string(MountKind kind);
 struct SiteConfig {
   MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
   bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
-  bool shared_store = true;                    ///< store = "shared|off"; off: every import is private to the user
   std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
   std::string service_user = "situla";         ///< service_user; who the importer runs as
-  uint64_t store_quota_bytes = 0;              ///< store_quota = "200GiB"; 0: bounded by the file system
   std::chrono::seconds image_mount_idle{
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default

@@ -116,7 +116,8 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_SEND_ERROR:
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
-      return {ErrorKind::network, where + ": the connection broke (" + detail + ")"};
+      return Error(ErrorKind::network, where + ": the connection broke (" + detail + ")")
+          .with_hint("the registry or a proxy in between closed it each time; try again, or ask its operators");
     case CURLE_OUT_OF_MEMORY:
       return {ErrorKind::no_space, "talk to " + where + ": out of memory"};
     default:

@@ -123,11 +123,6 @@ TEST_CASE("the site's configuration, service user and store") {
   config.service_user = "no-such-user-here";
   CHECK(doctor::check_service_user(config).state == State::fail);
   CHECK_THAT(doctor::check_service_user(config).fix, Catch::StartsWith("useradd "));
-  config.shared_store = false;
-  CHECK(doctor::check_service_user(config).state == State::ok);
-  CHECK(doctor::check_store(config).state == State::ok);
-
-  config.shared_store = true;
   config.service_user = "nobody";
   config.store_path = node.dir / "store";
   CHECK_THAT(doctor::check_store(config).fix, Catch::StartsWith("install -d -m 0755 -o nobody"));

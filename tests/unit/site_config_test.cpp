@@ -14,7 +14,6 @@ TEST_CASE("an empty situla.toml gives the defaults") {
   REQUIRE(config);
   CHECK(config->mount == MountKind::automatic);
   CHECK_FALSE(config->kernel_mount_user_images);
-  CHECK(config->shared_store);
   CHECK(config->store_path == "/var/lib/situla");
   CHECK(config->service_user == "situla");
   CHECK(config->import_timeout == std::chrono::hours(1));
@@ -25,10 +24,8 @@ TEST_CASE("every key of situla.toml is understood") {
 # a comment
 mount = "fuse"
 kernel_mount_user_images = true
-store = "off"
 store_path = "/scratch/situla"
 service_user = "images"
-store_quota = "200GiB"
 image_mount_idle = 5
 root_tmpfs = 1048576
 import_timeout = 60
@@ -38,10 +35,8 @@ build_timeout = 30
   REQUIRE(config);
   CHECK(config->mount == MountKind::fuse);
   CHECK(config->kernel_mount_user_images);
-  CHECK_FALSE(config->shared_store);
   CHECK(config->store_path == "/scratch/situla");
   CHECK(config->service_user == "images");
-  CHECK(config->store_quota_bytes == uint64_t{200} << 30U);
   CHECK(config->image_mount_idle == std::chrono::seconds(5));
   CHECK(config->root_tmpfs_bytes == 1048576);
   CHECK(config->import_timeout == std::chrono::seconds(60));
@@ -55,15 +50,15 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
   };
   for (const Case& c : {
            Case{"mount = \"auto\"\nmuont = \"auto\"\n", "s.toml:2: unknown key \"muont\""},
-           Case{"[store]\npath = \"/x\"\n", "s.toml:1: store must be \"shared\" or \"off\""},
+           Case{"[store]\npath = \"/x\"\n", "s.toml:1: unknown key \"store\""},
            Case{"mount = \"loop\"", "s.toml:1: mount must be \"auto\", \"kernel\", \"fuse\" or \"extract\""},
            Case{"mount = 1", "s.toml:1: mount must be"},
            Case{"kernel_mount_user_images = \"yes\"", "must be true or false"},
            Case{"store_path = \"images\"", "store_path must be an absolute path"},
            Case{"service_user = \"root\"", "must be the name of a user other than root"},
            Case{"service_user = \"\"", "must be the name of a user other than root"},
-           Case{"store_quota = -1", "store_quota must be a size"},
-           Case{"store_quota = \"lots\"", "store_quota must be a size"},
+           Case{"root_tmpfs = -1", "root_tmpfs must be a size"},
+           Case{"root_tmpfs = \"lots\"", "root_tmpfs must be a size"},
            Case{"image_mount_idle = -1", "image_mount_idle must be a number of seconds, at least 0"},
            Case{"import_timeout = 0", "import_timeout must be a number of seconds"},
            Case{"import_timeout = \"1h\"", "import_timeout must be a number of seconds"},
@@ -135,10 +130,8 @@ TEST_CASE("the sample configuration that is installed is valid and changes nothi
   CHECK(uncommented != sample);
   CHECK(full->mount == defaults.mount);
   CHECK(full->kernel_mount_user_images == defaults.kernel_mount_user_images);
-  CHECK(full->shared_store == defaults.shared_store);
   CHECK(full->store_path == defaults.store_path);
   CHECK(full->service_user == defaults.service_user);
-  CHECK(full->store_quota_bytes == defaults.store_quota_bytes);
   CHECK(full->image_mount_idle == defaults.image_mount_idle);
   CHECK(full->root_tmpfs_bytes == defaults.root_tmpfs_bytes);
   CHECK(full->import_timeout == defaults.import_timeout);

@@ -74,7 +74,6 @@ Check check_site_config(const Places& places, SiteConfig& config) {
 }
 
 Check check_service_user(const SiteConfig& config) {
-  if (!config.shared_store) return {"service-user", State::ok, "not needed: store = \"off\"", ""};
   const Result<Identity> identity = identity_of_user(config.service_user);
   if (!identity)
     return {"service-user", State::fail, "there is no user \"" + config.service_user + "\"",
@@ -84,7 +83,6 @@ Check check_service_user(const SiteConfig& config) {
 
 Check check_store(const SiteConfig& config) {
   const std::string& path = config.store_path;
-  if (!config.shared_store) return {"store", State::ok, "off: images are kept per user", ""};
   struct stat status {};
   const std::string make =
       "install -d -m 0755 -o " + config.service_user + " -g " + config.service_user + " " + shell_quote(path);
