@@ -109,8 +109,9 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
                     .with_hint("push the image again with a current tool"));
   std::string type = text_of(json, "mediaType");
   if (type.empty()) type = content_type;
-  return fail(Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + printable(type) + ")")
-                  .with_hint("a Helm chart, a signature or another artifact may have this name; push the image again if not"));
+  return fail(
+      Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + printable(type) + ")")
+          .with_hint("a Helm chart, a signature or another artifact may have this name; push the image again if not"));
 }
 
 Result<Descriptor> choose_platform(const Index& index, const Platform& platform) {

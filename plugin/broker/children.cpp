@@ -1,11 +1,11 @@
 #include "plugin/broker/children.hpp"
 
+#include <array>
+#include <csignal>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <array>
-#include <csignal>
 
 #include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
@@ -50,8 +50,8 @@ Result<Child> start_as(const Identity& who, bool without_capabilities, const Spa
   exit_with(execute(options), {report_fd, report_target});
 }
 
-/// A mount namespace other than ours is entered only if our own user namespace owns it (job_container makes such): a user can
-/// make mount namespaces only together with a user namespace of his own.
+/// A mount namespace other than ours is entered only if our own user namespace owns it (job_container makes such): a
+/// user can make mount namespaces only together with a user namespace of his own.
 Result<void> enter_mount_namespace_of(int proc_fd) {
   TRY_ASSIGN(const UniqueFd theirs, open_file_at(proc_fd, "ns/mnt", O_RDONLY));
   TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "mnt"));
@@ -71,13 +71,12 @@ Result<void> enter_mount_namespace_of(int proc_fd) {
 Result<void> stage_root(const BuilderInput& input, const BuilderImage& image) {
   TRY(enter_mount_namespace_of(input.task_proc.get()));
   TRY(unshare_namespaces(kMountNs));
-  // Slave, not private: what automount or the administrator mounts on the node later still appears below bind mounts of the
-  // container; nothing goes the other way.
+  // Slave, not private: what automount or the administrator mounts on the node later still appears below bind mounts of
+  // the container; nothing goes the other way.
   TRY(set_propagation("/", Propagation::slave, true));
   TRY_ASSIGN(const UniqueFd target, open_file(kStageMount, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  MountParameters parameters = {{"mode", "0700"},
-                                {"uid", std::to_string(input.user.uid)},
-                                {"gid", std::to_string(input.user.gid)}};
+  MountParameters parameters = {
+      {"mode", "0700"}, {"uid", std::to_string(input.user.uid)}, {"gid", std::to_string(input.user.gid)}};
   if (input.tmpfs_bytes != 0) parameters.emplace_back("size", std::to_string(input.tmpfs_bytes));
   TRY(mount_new_at(target.get(), "tmpfs", "situla", parameters, {.no_suid = true, .no_dev = true}, kStageMount));
   TRY_ASSIGN(const UniqueFd stage, open_file(kStageMount, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
@@ -101,7 +100,8 @@ Error run_builder(const BuilderInput& input, const BuilderImage& image, const Sp
     return std::move(staged).error().with_context(phrase(RootOperation::stage_root));
   if (auto done = become(input.user); !done) return std::move(done).error();
   SpawnOptions as_user = options;
-  // As the user: a directory that only the user may enter (NFS with root squash) works, one that is not the user's does not.
+  // As the user: a directory that only the user may enter (NFS with root squash) works, one that is not the user's does
+  // not.
   if (chdir(input.directory.c_str()) == 0) as_user.directory = input.directory;
   return execute(as_user);
 }
@@ -140,7 +140,8 @@ Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& imag
                  {input.spec_fd, builder_fd::kSpec},
                  {input.environment_fd, builder_fd::kEnvironment}};
   if (image.file) options.fds.emplace_back(image.file.get(), builder_fd::kImage);
-  // It may hold a writable layer or a FUSE server for tasks that run on when the broker is lost: it cleans up by itself.
+  // It may hold a writable layer or a FUSE server for tasks that run on when the broker is lost: it cleans up by
+  // itself.
   options.die_with_parent = false;
   TRY_ASSIGN(Child child, fork_child());
   if (!child) exit_with(run_builder(input, image, options), {sockets.second.get(), builder_fd::kBroker});

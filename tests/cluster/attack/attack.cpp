@@ -1,11 +1,24 @@
-// What could a job user try against the image mount, the builder and the broker? Each attempt, one line; a static program.
+// What could a job user try against the image mount, the builder and the broker? Each attempt, one line; a static
+// program.
 //
-//   attack mount DIR            undo the flags of the mount at DIR, in the mount namespace this runs in; exit 0: all refused
-//   attack builder SECONDS      catch a situla-builder with ptrace and make it try the same from inside; exit 0: all refused, 3: none caught
-//   attack device FILE          read one byte of a device node; exit 0: refused
-//   attack broker ADDRESS       connect to the abstract address and send garbage; prints what comes back
+//   attack mount DIR            undo the flags of the mount at DIR, in the mount namespace this runs in; exit 0: all
+//   refused attack builder SECONDS      catch a situla-builder with ptrace and make it try the same from inside; exit
+//   0: all refused, 3: none caught attack device FILE          read one byte of a device node; exit 0: refused attack
+//   broker ADDRESS       connect to the abstract address and send garbage; prints what comes back
 //
 // "gained" on a line means that an attempt had the effect it wanted.
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,18 +35,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
 namespace {
 
 int g_gained = 0;
@@ -43,7 +44,10 @@ void attempt(const char* what, long result, bool effect) {
   const int errnum = errno;
   const bool gained = result >= 0 && effect;
   if (gained) ++g_gained;
-  std::printf("%s %s: %s\n", gained ? "gained" : "refused", what, result < 0 ? std::strerror(errnum) : gained ? "it worked" : "no effect");
+  std::printf("%s %s: %s\n", gained ? "gained" : "refused", what,
+              result < 0 ? std::strerror(errnum)
+              : gained   ? "it worked"
+                         : "no effect");
   std::fflush(stdout);
 }
 
@@ -53,7 +57,9 @@ unsigned long flags_of(const char* path) {
 }
 
 constexpr unsigned long kWanted = MS_RDONLY | MS_NOSUID | MS_NODEV;
-bool cleared(const char* path) { return (flags_of(path) & kWanted) != kWanted; }
+bool cleared(const char* path) {
+  return (flags_of(path) & kWanted) != kWanted;
+}
 
 long clear_attributes(int fd, const char* path, uint64_t attributes) {
   struct mount_attr attr {};
@@ -70,18 +76,21 @@ int attack_mount(const char* path) {
   attempt("clear nosuid by mount_setattr", clear_attributes(AT_FDCWD, path, MOUNT_ATTR_NOSUID), cleared(path));
   attempt("clear nodev by mount_setattr", clear_attributes(AT_FDCWD, path, MOUNT_ATTR_NODEV), cleared(path));
   for (const unsigned long keep : {kWanted & ~MS_RDONLY, kWanted & ~MS_NOSUID, kWanted & ~MS_NODEV})
-    attempt("clear by bind remount", mount(nullptr, path, nullptr, MS_REMOUNT | MS_BIND | keep, nullptr), cleared(path));
+    attempt("clear by bind remount", mount(nullptr, path, nullptr, MS_REMOUNT | MS_BIND | keep, nullptr),
+            cleared(path));
   attempt("remount the file system", mount(nullptr, path, nullptr, MS_REMOUNT, nullptr), cleared(path));
 
   char copy[] = "/tmp/attackXXXXXX";
   if (mkdtemp(copy) == nullptr) return 2;
   if (const long bound = mount(path, copy, nullptr, MS_BIND, nullptr); bound == 0)
-    attempt("bind and clear", clear_attributes(AT_FDCWD, copy, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID), cleared(copy));
+    attempt("bind and clear",
+            clear_attributes(AT_FDCWD, copy, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID), cleared(copy));
   else
     attempt("bind", bound, true);
   const long tree = syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE);
   if (tree >= 0) {
-    const long result = clear_attributes(static_cast<int>(tree), "", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
+    const long result =
+        clear_attributes(static_cast<int>(tree), "", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
     attempt("clone and clear", result, true);
   } else {
     attempt("clone", tree, true);
@@ -97,7 +106,8 @@ int attack_device(const char* path) {
   return g_gained == 0 ? 0 : 1;
 }
 
-// --- ptrace --------------------------------------------------------------------------------------------------------------
+// --- ptrace
+// --------------------------------------------------------------------------------------------------------------
 
 std::optional<pid_t> find_builder() {
   DIR* proc = opendir("/proc");
@@ -202,7 +212,8 @@ int attack_builder(int seconds) {
     const bool before = std::strcmp(user, own) == 0;
     std::printf("caught the builder %s its user namespace\n", before ? "before" : "in");
     const auto here = static_cast<unsigned long>(AT_FDCWD);
-    puppet_attempt("puppet: clear the image's flags", puppet.call(SYS_mount_setattr, here, path, 0, attributes, sizeof attr));
+    puppet_attempt("puppet: clear the image's flags",
+                   puppet.call(SYS_mount_setattr, here, path, 0, attributes, sizeof attr));
     puppet_attempt("puppet: bind remount", puppet.call(SYS_mount, 0, path, 0, MS_REMOUNT | MS_BIND, 0));
     puppet_attempt("puppet: unmount the image", puppet.call(SYS_umount2, path, MNT_DETACH, 0, 0, 0));
     const long tree = puppet.call(SYS_open_tree, here, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, 0, 0);
@@ -210,12 +221,13 @@ int attack_builder(int seconds) {
     if (tree < 0)
       puppet_attempt("puppet: clone the image mount", tree);
     else
-      puppet_attempt("puppet: clone and clear", puppet.call(SYS_mount_setattr, static_cast<unsigned long>(tree), empty, AT_EMPTY_PATH,
-                                                            attributes, sizeof attr));
+      puppet_attempt("puppet: clone and clear", puppet.call(SYS_mount_setattr, static_cast<unsigned long>(tree), empty,
+                                                            AT_EMPTY_PATH, attributes, sizeof attr));
     puppet_attempt("puppet: become root", puppet.call(SYS_setuid, 0, 0, 0, 0, 0));
     // Through a user namespace of its own: the way in which a plain user gets CAP_SYS_ADMIN over mounts.
     if (before && puppet.call(SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS, 0, 0, 0, 0) == 0) {
-      puppet_attempt("puppet: unshare, then clear", puppet.call(SYS_mount_setattr, here, path, 0, attributes, sizeof attr));
+      puppet_attempt("puppet: unshare, then clear",
+                     puppet.call(SYS_mount_setattr, here, path, 0, attributes, sizeof attr));
       puppet_attempt("puppet: unshare, then unmount", puppet.call(SYS_umount2, path, MNT_DETACH, 0, 0, 0));
     }
     return g_gained == 0 ? 0 : 1;
@@ -224,7 +236,8 @@ int attack_builder(int seconds) {
   return 3;
 }
 
-// --- broker --------------------------------------------------------------------------------------------------------------
+// --- broker
+// --------------------------------------------------------------------------------------------------------------
 
 int attack_broker(const char* name) {
   sockaddr_un address{};
