@@ -64,7 +64,9 @@ Result<HttpResponse> fetch(HttpTransport& transport, const HttpRequest& request,
     if (!polled) return fail(std::move(polled).error());
   }
   if (collector.too_large)
-    return fail(ErrorKind::corrupt, authority_of(request.url) + ": the answer is larger than " + format_size(limit));
+    return fail(
+        Error(ErrorKind::corrupt, authority_of(request.url) + ": the answer is larger than " + format_size(limit))
+            .with_hint("a manifest, a token and a configuration are small: this may not be a container registry"));
   if (!collector.result) return fail(std::move(collector.result).error());
   return std::move(collector.response);
 }
