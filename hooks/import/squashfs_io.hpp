@@ -1,0 +1,118 @@
+// What does libsquashfs write to, and with which compressors? Part of the adapter; only squashfs_*.cpp includes it.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sqfs/compressor.h>
+#include <sqfs/error.h>
+#include <sqfs/io.h>
+
+namespace situla {
+
+/// sqfs_file_t upon a descriptor that somebody else owns. Remembers the errno that libsquashfs turns into "I/O error".
+struct DescriptorFile {
+  sqfs_file_t base{};
+  int fd = -1;
+  sqfs_u64 size = 0;
+  sqfs_u64 flushed = 0;
+  int errnum = 0;
+
+  static DescriptorFile& from(sqfs_file_t* file) { return *reinterpret_cast<DescriptorFile*>(file); }
+
+  static int read_at(sqfs_file_t* file, sqfs_u64 offset, void* buffer, size_t size) {
+    DescriptorFile& self = from(file);
+    auto* place = static_cast<char*>(buffer);
+    while (size > 0) {
+      const ssize_t count = pread(self.fd, place, size, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) self.errnum = errno;
+      if (count <= 0) return count == 0 ? SQFS_ERROR_OUT_OF_BOUNDS : SQFS_ERROR_IO;
+      place += count;
+      offset += static_cast<sqfs_u64>(count);
+      size -= static_cast<size_t>(count);
+    }
+    return 0;
+  }
+
+  static int write_at(sqfs_file_t* file, sqfs_u64 offset, const void* buffer, size_t size) {
+    DescriptorFile& self = from(file);
+    const auto* place = static_cast<const char*>(buffer);
+    while (size > 0) {
+      const ssize_t count = pwrite(self.fd, place, size, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) {
+        self.errnum = errno;
+        return SQFS_ERROR_IO;
+      }
+      place += count;
+      offset += static_cast<sqfs_u64>(count);
+      size -= static_cast<size_t>(count);
+    }
+    self.size = std::max(self.size, offset);
+    self.write_behind();
+    return 0;
+  }
+
+  static constexpr sqfs_u64 kWriteBehind = sqfs_u64{8} << 20U;
+
+  /// The disk works while the processors compress, so that the fsync at the end has little left to do.
+  void write_behind() {
+    if (size < flushed + kWriteBehind) return;
+    sync_file_range(fd, static_cast<off_t>(flushed), static_cast<off_t>(size - flushed), SYNC_FILE_RANGE_WRITE);
+    flushed = size;
+  }
+
+  static sqfs_u64 get_size(const sqfs_file_t* file) { return reinterpret_cast<const DescriptorFile*>(file)->size; }
+
+  static int truncate(sqfs_file_t* file, sqfs_u64 size) {
+    DescriptorFile& self = from(file);
+    if (ftruncate(self.fd, static_cast<off_t>(size)) != 0) {
+      self.errnum = errno;
+      return SQFS_ERROR_IO;
+    }
+    self.size = size;
+    self.flushed = std::min(self.flushed, size);
+    return 0;
+  }
+
+  static void destroy(sqfs_object_t*) {}
+
+  explicit DescriptorFile(int descriptor) : fd(descriptor) {
+    base.base.destroy = destroy;
+    base.read_at = read_at;
+    base.write_at = write_at;
+    base.get_size = get_size;
+    base.truncate = truncate;
+  }
+};
+
+/// A compressor that leaves everything as it is, for -noI and -noX.
+struct StoringCompressor {
+  sqfs_compressor_t base{};
+  StoringCompressor() {
+    base.base.destroy = [](sqfs_object_t*) {};
+    base.do_block = [](sqfs_compressor_t*, const sqfs_u8*, sqfs_u32, sqfs_u8*, sqfs_u32) -> sqfs_s32 { return 0; };
+  }
+};
+
+/// Metadata blocks for which compressing gains nothing are stored as they are. libsquashfs 1.2's lz4 keeps the larger
+/// form of very small blocks, which the kernel reads but unsquashfs does not.
+struct MetadataCompressor {
+  sqfs_compressor_t base{};
+  sqfs_compressor_t* inner = nullptr;
+  MetadataCompressor() {
+    base.base.destroy = [](sqfs_object_t*) {};
+    base.do_block = [](sqfs_compressor_t* self, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out,
+                       sqfs_u32 room) -> sqfs_s32 {
+      sqfs_compressor_t* real = reinterpret_cast<MetadataCompressor*>(self)->inner;
+      const sqfs_s32 result = real->do_block(real, in, size, out, room);
+      return result > 0 && static_cast<sqfs_u32>(result) >= size ? 0 : result;
+    };
+  }
+};
+
+}  // namespace situla
