@@ -1,0 +1,53 @@
+# lab: --user root
+# What an image becomes when it is imported, judged by other tools: umoci for the tree, unsquashfs and the kernel for the file.
+bats_require_minimum_version 1.5.0
+
+setup() {
+  export HOME=/root
+  work=$(mktemp -d /tmp/situla-test.XXXXXX)
+  here=$BATS_TEST_DIRNAME
+}
+teardown() { rm -rf "$work"; }
+
+# same_tree REFERENCE LAYOUT:TAG (umoci reads no zstd layers; the same content is in the gzip ones)
+same_tree() {
+  situla import -o "$work/image.sqsh" "docker://registry.test/$1"
+  unsquashfs -s "$work/image.sqsh"
+  "$here/import-vs-umoci" "$work/image.sqsh" "$SITULA_LAB_IMAGES/$2"
+  rm "$work/image.sqsh"
+}
+
+@test "tiny, with every kind of layer" {
+  same_tree tiny:latest tiny:latest
+  same_tree tiny:zstd tiny:latest
+  same_tree tiny:tar tiny:latest
+}
+
+@test "debian:12" { same_tree debian:12 debian:12; }
+
+@test "weird: whiteouts, links, type changes, xattrs, names, modes" {
+  same_tree weird:latest weird:latest
+  same_tree weird:zstd weird:latest
+}
+
+@test "random images" { "$here/import-random" --images 25; }
+
+@test "the kernel mounts the file" {
+  situla import -o "$work/image.sqsh" docker://registry.test/weird
+  mkdir "$work/mount"
+  mount -t squashfs -o loop,ro,nodev,nosuid "$work/image.sqsh" "$work/mount"
+  run find "$work/mount" ! -type l -exec stat -c %u:%g {} +
+  umount "$work/mount"
+  [ "$(sort -u <<<"$output")" = 0:0 ]
+}
+
+@test "two imports with SOURCE_DATE_EPOCH are the same bytes" {
+  export SOURCE_DATE_EPOCH=1700000000
+  local image
+  for image in weird debian:12; do
+    situla import -o "$work/a.sqsh" "docker://registry.test/$image"
+    situla import -o "$work/b.sqsh" "docker://registry.test/$image"
+    cmp "$work/a.sqsh" "$work/b.sqsh"
+    rm "$work"/?.sqsh
+  done
+}
