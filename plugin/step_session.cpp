@@ -46,12 +46,9 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
                  {listener.fd.get(), broker_fd::kListener},
                  {request_memory.get(), broker_fd::kRequest},
                  {environment_memory.get(), broker_fd::kEnvironment}};
-  // The broker leaves the process tree of slurmstepd by a second fork (proctrack/linuxproc signals the whole tree), so
-  // what is waited for here is only that fork. It notices the end of slurmstepd by its control socket.
-  options.die_with_parent = false;
-  TRY_ASSIGN(Child starter, spawn(options));
-  TRY_ASSIGN(const ExitStatus status, starter.wait());
-  if (!status.success()) return fail(ErrorKind::failure, "start " + options.program + ": " + status.text());
+  // Out of the process tree of slurmstepd: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
+  // The broker notices the end of slurmstepd by its control socket.
+  TRY(spawn_detached(options));
   return StepSession(std::move(control.first), std::move(listener.address), request.token);
 }
 

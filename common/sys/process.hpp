@@ -63,6 +63,8 @@ struct SpawnOptions {
 /// vfork-free fork + exec for any process, multi-threaded ones included: all memory is prepared before the fork and
 /// only async-signal-safe calls are made after it. An exec failure is reported here, as an error.
 Result<Child> spawn(const SpawnOptions& options);
+/// The same by two forks: the program is no descendant of this process, and outlives it. Returns when it runs.
+Result<void> spawn_detached(const SpawnOptions& options);
 
 /// Replaces this (single-threaded) process by a program, with descriptors, session and directory as for spawn().
 /// Returns only on failure, and then the descriptors may be in disorder: report through one that is in options.fds, by

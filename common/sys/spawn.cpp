@@ -21,9 +21,10 @@ namespace {
 #endif
 
 /// What the child was doing when it failed; travels with the errno through the close-on-exec pipe.
-enum class Step : int { parent_died, move_descriptors, open_null, map_descriptors, session, directory, execute };
+enum class Step : int { fork, parent_died, move_descriptors, open_null, map_descriptors, session, directory, execute };
 
-constexpr std::array<const char*, 7> kStepText = {"notice the death of its parent",
+constexpr std::array<const char*, 8> kStepText = {"fork again",
+                                                  "notice the death of its parent",
                                                   "move descriptors",
                                                   "open /dev/null",
                                                   "map descriptors",
@@ -49,6 +50,7 @@ struct Plan {
   pid_t parent = -1;
   bool die_with_parent = true;
   bool new_session = false;
+  bool detached = false;
 };
 
 [[noreturn]] void give_up(int pipe, Step step, int errnum) {
@@ -124,7 +126,22 @@ void reset_oom_score() {
   close(fd);
 }
 
+/// fork(2) that also yields the pidfd, so that no other thread can reap the child in between. The bare call skips the
+/// fork handlers of other libraries in this process; the child only makes system calls.
+pid_t fork_with_pidfd(int& pidfd) {
+  pidfd = -1;
+  const auto pid = static_cast<pid_t>(
+      syscall(SYS_clone, static_cast<unsigned long>(CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
+  return pid;
+}
+
 [[noreturn]] void run_child(Plan& plan) {
+  if (plan.detached) {
+    int unused = -1;
+    const pid_t pid = fork_with_pidfd(unused);
+    if (pid < 0) give_up(plan.error_pipe, Step::fork, errno);
+    if (pid > 0) _exit(0);
+  }
   if (plan.die_with_parent) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     // 0: the parent lives outside this pid namespace and cannot be compared.
@@ -148,15 +165,6 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-/// fork(2) that also yields the pidfd, so that no other thread can reap the child in between. The bare call skips the
-/// fork handlers of other libraries in this process; the child only makes system calls.
-pid_t fork_with_pidfd(int& pidfd) {
-  pidfd = -1;
-  const auto pid = static_cast<pid_t>(
-      syscall(SYS_clone, static_cast<unsigned long>(CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
-  return pid;
-}
-
 Result<void> check(const SpawnOptions& options) {
   for (const auto& [source, target] : options.fds)
     if (source < 0 || target < 0)
@@ -165,9 +173,7 @@ Result<void> check(const SpawnOptions& options) {
   return {};
 }
 
-}  // namespace
-
-Result<Child> spawn(const SpawnOptions& options) {
+Result<Child> start(const SpawnOptions& options, bool detached) {
   TRY(check(options));
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
@@ -187,7 +193,8 @@ Result<Child> spawn(const SpawnOptions& options) {
   for (const auto& entry : fds) plan.first_free = std::max(plan.first_free, entry.second + 1);
   plan.error_pipe = writer.get();
   plan.parent = getpid();
-  plan.die_with_parent = options.die_with_parent;
+  plan.die_with_parent = options.die_with_parent && !detached;
+  plan.detached = detached;
   plan.new_session = options.new_session;
 
   // No handler of this program may run in the child before its dispositions are reset.
@@ -217,6 +224,19 @@ Result<Child> spawn(const SpawnOptions& options) {
   else
     what = "start " + options.program + ": " + what + (failure.step == Step::directory ? options.directory : "");
   return fail_errno(failure.errnum, what);
+}
+
+}  // namespace
+
+Result<Child> spawn(const SpawnOptions& options) {
+  return start(options, false);
+}
+
+Result<void> spawn_detached(const SpawnOptions& options) {
+  TRY_ASSIGN(Child between, start(options, true));
+  // It has ended already; slurmstepd may have reaped it, which is as good.
+  (void)between.wait();
+  return {};
 }
 
 }  // namespace situla

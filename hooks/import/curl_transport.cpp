@@ -1,6 +1,7 @@
 // The only file that includes curl/curl.h.
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -28,7 +29,7 @@ struct Transfer {
   HttpResponse head;
   std::string url;
   std::array<char, CURL_ERROR_SIZE> detail{};
-  bool head_told = false, stopped = false;
+  bool head_told = false, stopped = false, by_hash = false;
 
   Transfer() = default;
   Transfer(const Transfer&) = delete;
@@ -125,6 +126,20 @@ Error describe(CURLcode code, const Transfer& transfer) {
   }
 }
 
+/// libcurl's own directory of CA certificates, if `openssl rehash` has filled it and there is a bundle beside it.
+std::string system_certificates_by_hash() {
+  const curl_version_info_data* built = curl_version_info(CURLVERSION_NOW);
+  if (built->capath == nullptr || built->cainfo == nullptr) return {};
+  std::error_code error;
+  std::filesystem::directory_iterator entry(built->capath, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.size() == 10 && name.ends_with(".0") && name.find_first_not_of("0123456789abcdef") == 8)
+      return built->capath;
+  }
+  return {};
+}
+
 class CurlTransport final : public HttpTransport {
  public:
   CurlTransport(const ImportSettings& settings, CURLM* multi) : settings_(settings), multi_(multi) {
@@ -196,7 +211,7 @@ class CurlTransport final : public HttpTransport {
     }
     set_redirects(easy);
     set_times(easy);
-    set_certificates(easy);
+    set_certificates(transfer);
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
     curl_easy_setopt(easy, CURLOPT_NOPROXY, settings_.no_proxy.c_str());
     // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's
@@ -231,11 +246,29 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
   }
 
-  void set_certificates(CURL* easy) const {
-    if (!settings_.ssl_cert_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, settings_.ssl_cert_file.c_str());
-    // Without a directory libcurl keeps the parsed bundle for all connections, which saves tens of milliseconds on
-    // each.
-    curl_easy_setopt(easy, CURLOPT_CAPATH, settings_.ssl_cert_dir.empty() ? nullptr : settings_.ssl_cert_dir.c_str());
+  /// What the user names; else the system's directory of CA certificates by hash, of which only the one that is needed
+  /// is read (parsing the whole bundle takes tens of milliseconds).
+  void set_certificates(Transfer& transfer) const {
+    const std::string &file = settings_.ssl_cert_file, &directory = settings_.ssl_cert_dir;
+    transfer.by_hash = file.empty() && directory.empty() && !hashed_directory_.empty();
+    if (transfer.by_hash) {
+      curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, nullptr);
+      curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, hashed_directory_.c_str());
+      return;
+    }
+    if (!file.empty()) curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, file.c_str());
+    // Without a directory libcurl keeps the parsed bundle for all connections.
+    curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, directory.empty() ? nullptr : directory.c_str());
+  }
+
+  /// Starts the transfer anew with the system's bundle, for a CA that an administrator added only there.
+  bool try_bundle(CURLcode code, Transfer& transfer) {
+    if (code != CURLE_PEER_FAILED_VERIFICATION || !transfer.by_hash) return false;
+    hashed_directory_.clear();
+    curl_multi_remove_handle(multi_, transfer.easy);
+    curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, curl_version_info(CURLVERSION_NOW)->cainfo);
+    set_certificates(transfer);
+    return curl_multi_add_handle(multi_, transfer.easy) == CURLM_OK;
   }
 
   /// Handlers may start transfers from on_end().
@@ -248,7 +281,8 @@ class CurlTransport final : public HttpTransport {
       const CURLcode code = message->data.result;
       char* user = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
-      finish(code, *reinterpret_cast<Transfer*>(user));
+      auto& transfer = *reinterpret_cast<Transfer*>(user);
+      if (!try_bundle(code, transfer)) finish(code, transfer);
     }
     return any;
   }
@@ -273,6 +307,7 @@ class CurlTransport final : public HttpTransport {
 
   ImportSettings settings_;
   CURLM* multi_;
+  std::string hashed_directory_ = system_certificates_by_hash();
   TransferId last_id_ = 0;
   std::map<TransferId, std::unique_ptr<Transfer>> transfers_;
 };

@@ -52,7 +52,8 @@ std::string make_rc(const ImageConfig& config, std::string_view source) {
   for (const auto& [name, value] : config.labels) rc += comment(name + " " + value);
   rc += "\n";
   const std::string workdir = double_quoted(config.workdir.empty() ? "/" : config.workdir);
-  rc += "mkdir -p " + workdir + " 2> /dev/null\n";
+  // The import has made it; a process less for every start.
+  rc += "[ -d " + workdir + " ] || mkdir -p " + workdir + " 2> /dev/null\n";
   rc += "cd " + workdir + " && unset OLDPWD || exit 1\n\n";
   rc += "if [ -s /etc/rc.local ]; then\n    . /etc/rc.local\nfi\n\n";
   std::vector<std::string> command = config.command;

@@ -22,8 +22,44 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # A program loads only the libraries it calls: every one costs its start a part of a millisecond, and starts are what is measured.
 add_link_options(-Wl,--as-needed)
 
+# The C++ runtime, libsquashfs and the tar part of libarchive go into the programs: every shared library that is not loaded, with its own
+# dependencies, saves a start a part of a millisecond of processor time, and starts are what is measured (tests/bench/start).
+option(SITULA_LINK_ARCHIVES "Link the C++ runtime, libsquashfs and libarchive from their archives, where installed" ON)
+if(SITULA_SANITIZE)
+  set(SITULA_LINK_ARCHIVES OFF)
+endif()
+
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+
+# situla_find_archive(name result): what to link for lib<name>, its archive where there is one.
+function(situla_find_archive name result)
+  find_library(SITULA_ARCHIVE_${name} lib${name}.a)
+  mark_as_advanced(SITULA_ARCHIVE_${name})
+  if(SITULA_LINK_ARCHIVES AND SITULA_ARCHIVE_${name})
+    set(${result} ${SITULA_ARCHIVE_${name}} PARENT_SCOPE)
+  else()
+    set(${result} ${name} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# situla_bundled(target pkg-config-name library [needed...]): an interface target for a library, with what its archive needs in turn.
+function(situla_bundled target module library)
+  pkg_check_modules(${target} REQUIRED IMPORTED_TARGET ${module})
+  add_library(${target} INTERFACE)
+  situla_find_archive(${library} item)
+  if(item STREQUAL ${library})
+    target_link_libraries(${target} INTERFACE PkgConfig::${target})
+    return()
+  endif()
+  set(items ${item})
+  foreach(needed IN LISTS ARGN)
+    situla_find_archive(${needed} item)
+    list(APPEND items ${item})
+  endforeach()
+  target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE_DIRS})
+  target_link_libraries(${target} INTERFACE ${items})
+endfunction()
 
 # situla_compile(target): the project's flags for one target.
 function(situla_compile target)
@@ -53,6 +89,9 @@ function(situla_program name)
   add_executable(${name} ${arg_SOURCES})
   situla_compile(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  if(SITULA_LINK_ARCHIVES)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
   if(arg_OUTPUT)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT})
   endif()

@@ -62,7 +62,9 @@ void Broker::start() {
     TRY(make_directories(kStageMount, 0755));
     return input_.request.needs_import ? begin_import() : Result<void>();
   };
-  if (const auto prepared = prepare(); !prepared) fail_step(prepared.error());
+  if (const auto prepared = prepare(); !prepared) return fail_step(prepared.error());
+  // While the importer works; should it fail, the attempt that needs it says so.
+  if (state_ == State::importing) (void)mapping_namespace();
 }
 
 void Broker::poll_once() {
@@ -324,6 +326,13 @@ Result<BuilderImage> Broker::make_image(UniqueFd file, const std::string& store_
   return image;
 }
 
+Result<int> Broker::mapping_namespace() {
+  if (!mapping_) {
+    TRY_ASSIGN(mapping_, make_mapping_namespace(user_.uid, user_.gid));
+  }
+  return mapping_.get();
+}
+
 Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_name) {
   BuilderImage image;
   image.mode = "mounted";
@@ -335,8 +344,8 @@ Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_n
   auto mounted = mount();
   if (!mounted) return fail(std::move(mounted).error().with_context(phrase(RootOperation::mount_image)));
   const auto map = [&]() -> Result<void> {
-    TRY_ASSIGN(const UniqueFd mapping, make_mapping_namespace(user_.uid, user_.gid));
-    return mounted->map_ids(mapping.get());
+    TRY_ASSIGN(const int mapping, mapping_namespace());
+    return mounted->map_ids(mapping);
   };
   TRY_CONTEXT(phrase(RootOperation::map_image_owner), map());
   image.mount = mounted->take();

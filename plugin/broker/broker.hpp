@@ -60,6 +60,7 @@ class Broker {
   Result<void> use_imported(const ImportDone& done);
   Result<BuilderImage> make_image(UniqueFd file, const std::string& store_name);
   Result<BuilderImage> mount_for_user(int file, const std::string& store_name);
+  Result<int> mapping_namespace();
   void build_if_possible();
   Result<void> begin_build(Client& client);
   Result<void> on_builder_message(Packet packet);
@@ -91,6 +92,7 @@ class Broker {
   std::optional<ImageMounts> mounts_;
   std::optional<ImageInUse> image_in_use_;
   std::optional<ImportHelpers> import_;
+  UniqueFd mapping_;  ///< user namespace that maps owner 0 of an image to the job's user; once made
   BuilderImage image_;
   std::optional<Helper> builder_;
   bool builder_stays_ = false;

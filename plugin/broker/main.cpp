@@ -59,10 +59,6 @@ int sweep() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
-  // Out of slurmstepd's process tree: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
-  const pid_t pid = fork();
-  if (pid != 0) return pid < 0 ? 1 : 0;
-  (void)setsid();
   umask(022);
   (void)std::signal(SIGPIPE, SIG_IGN);
   return situla::serve();

@@ -39,8 +39,8 @@ prepare_certificates() (
   local host names=""
   for host in "${lab_hosts[@]}"; do names+=",DNS:${host#* }"; done
   {
-    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=Situla lab CA" -keyout ca.key -out ca.crt
-    openssl req -newkey rsa:2048 -nodes -subj "/CN=registry.test" -keyout server.key -out server.csr
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Situla lab CA" -keyout ca.key -out ca.crt
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=registry.test" -keyout server.key -out server.csr
     openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 3650 -out server.crt \
       -extfile <(echo "subjectAltName=${names#,}")
     openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=badcert.test" -addext "subjectAltName=DNS:badcert.test" \

@@ -13,7 +13,7 @@ TEST_CASE("rc of a full configuration") {
   config.labels = {{"b", "two\nlines"}, {"a", "1"}};
   CHECK(make_rc(config, "r/x:1") ==
         "# enroot-provenance: docker://r/x:1\n# b two\n# lines\n# a 1\n\n"
-        "mkdir -p \"/work \\\"dir\\\" \\$HOME\" 2> /dev/null\n"
+        "[ -d \"/work \\\"dir\\\" \\$HOME\" ] || mkdir -p \"/work \\\"dir\\\" \\$HOME\" 2> /dev/null\n"
         "cd \"/work \\\"dir\\\" \\$HOME\" && unset OLDPWD || exit 1\n\n"
         "if [ -s /etc/rc.local ]; then\n    . /etc/rc.local\nfi\n\n"
         "if [ $# -gt 0 ]; then\n    exec '/bin/tool' 'it'\\''s' '$x' \"$@\"\n"

@@ -62,6 +62,34 @@ TEST_CASE("An exit status tells code and signal apart, and has a text") {
   CHECK(signal->text() == "was killed by SIGKILL");
 }
 
+TEST_CASE("A detached program is no child, has the mapped descriptors and a session of its own") {
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  // Field 4 of proc_pid_stat(5) is the parent, field 6 the session.
+  SpawnOptions options = shell("cut -d' ' -f4,6 /proc/$$/stat; echo $$; exec sleep 60");
+  options.new_session = true;
+  options.fds = {{writer.get(), 1}};
+  REQUIRE(spawn_detached(options));
+  writer.reset();
+  std::string text;
+  char byte = 0;
+  for (int lines = 0; lines < 2 && read(reader.get(), &byte, 1) == 1; text += byte) lines += byte == '\n';
+  pid_t parent = 0;
+  pid_t session = 0;
+  pid_t pid = 0;
+  REQUIRE(std::sscanf(text.c_str(), "%d %d %d", &parent, &session, &pid) == 3);
+  CHECK(parent != getpid());
+  CHECK(session == pid);
+  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);
+  CHECK(kill(pid, SIGKILL) == 0);
+  options.program = "/nonexistent/program";
+  const auto lost = spawn_detached(options);
+  REQUIRE_FALSE(lost);
+  CHECK(lost.error().message() == "execute /nonexistent/program: No such file or directory");
+}
+
 TEST_CASE("A failed exec is an error of spawn, with the program's name") {
   SpawnOptions options;
   options.program = "/nonexistent/program";
