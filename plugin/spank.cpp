@@ -182,6 +182,21 @@ Result<void> check_on_client() {
   return {};
 }
 
+/// COMPAT.md 1, "Messages that people grep": said by the first task of a node, the first of them only for a single task.
+struct ImportMessages {
+  std::string before, after;
+};
+
+Result<ImportMessages> import_messages(spank_t spank) {
+  const std::string& image = g_state->spec->image;
+  if (image_kind(image) != ImageKind::registry) return ImportMessages{};
+  TRY_ASSIGN(const int local_id, item<int>(spank, S_TASK_ID, "the task's number on this node"));
+  if (local_id != 0) return ImportMessages{};
+  TRY_ASSIGN(const uint32_t tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
+  const std::string name = printable(image);
+  return ImportMessages{tasks <= 1 ? "importing docker image: " + name : "", "imported docker image: " + name};
+}
+
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
   for (const std::string& name : task.unset) spank_unsetenv(spank, name.c_str());
   for (const auto& [name, value] : task.set.entries()) {
@@ -236,8 +251,11 @@ SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
     if (!g_state->session) return {};
     TRY_ASSIGN(const situla::Environment environment, situla::job_environment(spank));
     situla::SlurmLog log;
+    TRY_ASSIGN(const situla::ImportMessages messages, situla::import_messages(spank));
+    if (!messages.before.empty()) log.info(messages.before);
     TRY_ASSIGN(const situla::JoinedTask task,
                situla::join_container(*g_state->session, *g_state->spec, environment, log));
+    if (!messages.after.empty()) log.info(messages.after);
     return situla::apply_to_task(spank, task);
   });
 }

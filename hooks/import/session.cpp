@@ -43,7 +43,7 @@ ImportSession::ImportSession(const ImportRequest& request, ImageReference refere
 
 Error ImportSession::explain(Error error) const {
   const ErrorKind kind = error.kind();
-  error.with_context("importing " + reference_.text());
+  error.with_context("failed to import docker image: " + reference_.text());
   const bool name_may_be_wrong = kind == ErrorKind::not_found || kind == ErrorKind::denied;
   if (!name_may_be_wrong || request_.hint.empty()) return error;
   // The file that exists is the better guess of the two.

@@ -18,7 +18,7 @@ namespace situla {
 /// One request, resolved: the registry has let this user in and named a manifest.
 class ImportSession {
  public:
-  /// Errors are complete: "importing registry.test/x:1: ...", with the request's hint where it fits.
+  /// Errors are complete: "failed to import docker image: registry.test/x:1: ...", with the request's hint where it fits.
   /// request and progress must outlive the session.
   static Result<std::unique_ptr<ImportSession>> open(const ImportRequest& request, Progress& progress);
 
@@ -31,7 +31,7 @@ class ImportSession {
 
   /// Fetches everything and writes the squashfs file into fd (not synced). `where` names it in errors.
   Result<BuiltImage> write(int fd, const std::string& where, SquashOptions options, Progress& progress);
-  /// Puts "importing REFERENCE" in front of an error, and the request's hint behind it.
+  /// Puts "failed to import docker image: REFERENCE" in front of an error, and the request's hint behind it.
   [[nodiscard]] Error explain(Error error) const;
 
  private:

@@ -194,7 +194,7 @@ void Broker::on_client(Client& client) {
   asked_ = true;
   if (state_ == State::failed) return refuse(client);
   if (state_ == State::ready) return grant(client);
-  for (const Note& note : notes_) (void)send_packet(client.socket.get(), encode(note));
+  for (const Note& note : std::exchange(notes_, {})) (void)send_packet(client.socket.get(), encode(note));
 }
 
 void Broker::drop_lost_clients() {
@@ -227,9 +227,13 @@ void Broker::refuse(Client& client) {
 }
 
 void Broker::note(const Note& note) {
-  if (notes_.size() < kMaxNotes) notes_.push_back(note);
-  for (Client& client : clients_)
-    if (client.waiting) (void)send_packet(client.socket.get(), encode(note));
+  // One task of the node tells the user; before any has asked, the first to come.
+  const auto first =
+      std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
+  if (first != clients_.end())
+    (void)send_packet(first->socket.get(), encode(note));
+  else if (notes_.size() < kMaxNotes)
+    notes_.push_back(note);
 }
 
 void Broker::fail_step(const Error& error) {

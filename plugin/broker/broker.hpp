@@ -85,7 +85,7 @@ class Broker {
   bool asked_ = false;  ///< some task has shown the token
   std::optional<Clock::time_point> deadline_;
   std::vector<Client> clients_;
-  std::vector<Note> notes_;  ///< for tasks that ask later
+  std::vector<Note> notes_;  ///< for the first task that asks
   std::optional<Error> error_;
   bool reported_ = false;
 

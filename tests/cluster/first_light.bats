@@ -20,6 +20,21 @@ pretty='PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"'
   done
 }
 
+@test "the messages that people grep, once per node" {
+  run_and_show srun -n1 --container-image=registry.test/tiny true
+  [ "$output" = "situla: importing docker image: registry.test/tiny
+situla: imported docker image: registry.test/tiny" ]
+  run_and_show srun -n4 --container-image=registry.test/tiny true
+  [ "$output" = "situla: imported docker image: registry.test/tiny" ]
+  run_and_show srun -n4 --container-image=registry.test/nosuchimage true
+  [ "$status" -ne 0 ]
+  [ "$(grep -c "failed to import docker image: registry.test/nosuchimage" <<<"$output")" -eq 1 ]
+  # A file is not imported.
+  situla import -o tiny.sqsh docker://registry.test/tiny
+  run_and_show srun -n1 --container-image=./tiny.sqsh true
+  [ "$output" = "" ]
+}
+
 @test "by digest" {
   local digest
   digest=$(skopeo inspect --format '{{.Digest}}' docker://registry.test/debian:12)
