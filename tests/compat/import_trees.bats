@@ -2,20 +2,7 @@
 # What an image becomes when it is imported, judged by other tools: umoci for the tree, unsquashfs and the kernel for the file.
 bats_require_minimum_version 1.5.0
 
-setup() {
-  export HOME=/root
-  work=$(mktemp -d /tmp/situla-test.XXXXXX)
-  here=$BATS_TEST_DIRNAME
-}
-teardown() { rm -rf "$work"; }
-
-# same_tree REFERENCE LAYOUT:TAG (umoci reads no zstd layers; the same content is in the gzip ones)
-same_tree() {
-  situla import -o "$work/image.sqsh" "docker://registry.test/$1"
-  unsquashfs -s "$work/image.sqsh"
-  "$here/import-vs-umoci" "$work/image.sqsh" "$SITULA_LAB_IMAGES/$2"
-  rm "$work/image.sqsh"
-}
+load import_trees
 
 @test "tiny, with every kind of layer" {
   same_tree tiny:latest tiny:latest
