@@ -16,15 +16,10 @@
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
 #include "hooks/import/http.hpp"
+#include "hooks/import/image_source.hpp"
 #include "hooks/import/registry_client.hpp"
 
 namespace situla {
-
-struct Blob {
-  Digest digest;
-  uint64_t size = 0;
-  std::string name;  ///< "layer 3 of 7 sha256:ab12...", for errors
-};
 
 /// Fetches blobs in the order given, one after the other, each cut into segments that several connections fetch at
 /// once, never further ahead of the reader than `window_bytes`. One big layer so gets as many connections as many small

@@ -47,8 +47,8 @@ std::string double_quoted(std::string_view text) {
 
 }  // namespace
 
-std::string make_rc(const ImageConfig& config, std::string_view source) {
-  std::string rc = comment("enroot-provenance: docker://" + std::string(source));
+std::string make_rc(const ImageConfig& config, std::string_view uri) {
+  std::string rc = comment("enroot-provenance: " + std::string(uri));
   for (const auto& [name, value] : config.labels) rc += comment(name + " " + value);
   rc += "\n";
   const std::string workdir = double_quoted(config.workdir.empty() ? "/" : config.workdir);

@@ -8,8 +8,8 @@
 
 namespace situla {
 
-/// `source`: what stands after "docker://" in the provenance comment.
-std::string make_rc(const ImageConfig& config, std::string_view source);
+/// `uri`: where the image came from, "docker://registry/repository:tag@digest", for the provenance comment.
+std::string make_rc(const ImageConfig& config, std::string_view uri);
 std::string make_fstab(const ImageConfig& config);
 std::string make_environment(const ImageConfig& config);
 /// /etc/rc sources /etc/rc.local. An image's own one is not meant for that (Debian's ends with "exit 0"), so enroot

@@ -35,7 +35,7 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   ImportedImage image;
   image.digest = session->digest();
   image.path = path;
-  image.source = session->source();
+  image.source = session->uri();
   image.fetched_bytes = session->layer_bytes();
   image.unpacked_bytes = built.unpacked_bytes;
   image.image_bytes = built.image_bytes;

@@ -16,7 +16,7 @@ struct ImportedImage {
   Digest digest;                ///< of the manifest
   std::string variant;          ///< of the store file, empty by default
   std::string path;             ///< the squashfs file
-  std::string source;           ///< "registry/repository:tag@sha256:..."
+  std::string source;           ///< "docker://registry/repository:tag@sha256:..."
   bool reused = false;          ///< the store had it: no layer was fetched
   uint64_t fetched_bytes = 0;   ///< compressed layers
   uint64_t unpacked_bytes = 0;  ///< tar streams

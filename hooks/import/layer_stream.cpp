@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kAskEvery{200};
 
 }  // namespace
 
-LayerStream::LayerStream(std::vector<Blob> blobs, BlobSource source, std::function<void()> stop_source,
+LayerStream::LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
                          std::function<bool()> cancelled)
     : blobs_(std::move(blobs)),
       source_(std::move(source)),

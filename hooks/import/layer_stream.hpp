@@ -15,12 +15,9 @@
 #include <vector>
 
 #include "common/base/result.hpp"
-#include "hooks/import/blob_downloader.hpp"
+#include "hooks/import/image_source.hpp"
 
 namespace situla {
-
-/// Bytes of blob i in order; empty at its end. BlobDownloader::read(), or a file in tests.
-using BlobSource = std::function<Result<std::string_view>(size_t blob)>;
 
 /// Delivers the blobs one after the other. A layer's end is reported only when its digest and size were right, so
 /// nothing that was read may be used for good before that.
@@ -28,7 +25,7 @@ class LayerStream {
  public:
   /// source is called from another thread, until this object is gone; stop_source makes a waiting call return.
   /// cancelled, if any, is asked several times a second by a waiting read().
-  LayerStream(std::vector<Blob> blobs, BlobSource source, std::function<void()> stop_source,
+  LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
               std::function<bool()> cancelled = nullptr);
   LayerStream(const LayerStream&) = delete;
   LayerStream& operator=(const LayerStream&) = delete;
@@ -58,7 +55,7 @@ class LayerStream {
   Result<void> push(Chunk chunk);
 
   const std::vector<Blob> blobs_;
-  BlobSource source_;
+  BlobReader source_;
   std::function<void()> stop_source_;
   std::function<bool()> cancelled_;
   std::mutex mutex_;

@@ -47,6 +47,7 @@ Result<Descriptor> parse_descriptor(const Json& json, const std::string& what) {
   if (size == nullptr || !size->is_number_integer() || (size->is_number_integer() && size->get<int64_t>() < 0))
     return fail(ErrorKind::corrupt, "manifest: " + what + ": no size");
   descriptor.size = size->get<uint64_t>();
+  descriptor.urls = texts_of(json, "urls");
   return descriptor;
 }
 

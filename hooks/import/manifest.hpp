@@ -23,6 +23,7 @@ struct Descriptor {
   Digest digest;
   uint64_t size = 0;  ///< bytes
   std::string media_type;
+  std::vector<std::string> urls = {};  ///< where a foreign layer can be had (OCI image-spec, descriptor)
 };
 
 struct Manifest {

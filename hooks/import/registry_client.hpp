@@ -13,15 +13,10 @@
 #include "hooks/import/auth.hpp"
 #include "hooks/import/credentials.hpp"
 #include "hooks/import/http.hpp"
+#include "hooks/import/image_source.hpp"
 #include "hooks/import/manifest.hpp"
 
 namespace situla {
-
-/// An image, resolved: everything about it but its layers' content.
-struct ResolvedImage {
-  Digest digest;  ///< of the platform's manifest, verified
-  Manifest manifest;
-};
 
 class RegistryClient {
  public:

@@ -7,43 +7,20 @@
 namespace situla {
 namespace {
 
-constexpr uint32_t kMostConnections = 8;
-
-RegistryClient::Options client_options(const ImportSettings& settings, const std::function<bool()>& cancelled) {
-  RegistryClient::Options options;
-  options.allow_http = settings.allow_http;
-  options.cancelled = cancelled;
-  options.retries = std::clamp(settings.transfer_retries, kLeastRetries, 100U);
-  return options;
-}
-
 /// "sha256:0123456789ab…": enough to find it.
 std::string short_digest(const Digest& digest) {
   return digest.text().substr(0, 7 + 12) + "…";
 }
 
-/// Owns the downloader behind the stream.
-struct Download {
-  BlobDownloader downloader;
-  Download(HttpTransport& transport, RegistryClient& client, const std::vector<Blob>& blobs,
-           BlobDownloader::Options options)
-      : downloader(transport, client, blobs, options) {}
-};
-
 }  // namespace
 
-ImportSession::ImportSession(const ImportRequest& request, ImageReference reference, Platform platform,
-                             std::unique_ptr<HttpTransport> transport, std::function<bool()> cancelled)
-    : request_(request),
-      cancelled_(std::move(cancelled)),
-      reference_(std::move(reference)),
-      platform_(std::move(platform)),
-      transport_(std::move(transport)),
-      client_(*transport_, reference_, request.credentials, client_options(request.settings, cancelled_)) {}
+ImportSession::ImportSession(const ImportRequest& request, Platform platform, std::unique_ptr<ImageSource> source,
+                             std::function<bool()> cancelled)
+    : request_(request), cancelled_(std::move(cancelled)), platform_(std::move(platform)), source_(std::move(source)) {}
 
 Error ImportSession::explain(Error error) const {
   const ErrorKind kind = error.kind();
-  error.with_context("failed to import docker image: " + reference_.text());
+  error.with_context("failed to import docker image: " + source_->text());
   const bool name_may_be_wrong = kind == ErrorKind::not_found || kind == ErrorKind::denied;
   if (!name_may_be_wrong || request_.hint.empty()) return error;
   // The file that exists is the better guess of the two.
@@ -52,26 +29,18 @@ Error ImportSession::explain(Error error) const {
 }
 
 Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& request, Progress& progress) {
-  TRY_ASSIGN(ImageReference reference, ImageReference::parse(request.image));
   Platform platform = Platform::host();
   if (!request.platform.empty()) {
     TRY_ASSIGN(platform, Platform::parse(request.platform));
   }
-  TRY_ASSIGN(auto transport, make_curl_transport(request.settings));
-  std::unique_ptr<ImportSession> session(new ImportSession(request, std::move(reference), std::move(platform),
-                                                           std::move(transport),
-                                                           [&progress] { return progress.cancelled(); }));
-  progress.phase("resolving " + session->reference_.text());
-  auto resolved = session->client_.resolve(session->platform_);
+  TRY_ASSIGN(auto source, open_source(request, progress));
+  std::unique_ptr<ImportSession> session(
+      new ImportSession(request, std::move(platform), std::move(source), [&progress] { return progress.cancelled(); }));
+  progress.phase("resolving " + session->source_->text());
+  auto resolved = session->source_->resolve(session->platform_);
   if (!resolved) return fail(session->explain(std::move(resolved).error()));
   session->resolved_ = std::move(*resolved);
   return session;
-}
-
-std::string ImportSession::source() const {
-  ImageReference exact = reference_;
-  if (!exact.digest) exact.digest = resolved_.digest;
-  return exact.text();
 }
 
 uint64_t ImportSession::layer_bytes() const {
@@ -86,22 +55,18 @@ std::vector<Blob> ImportSession::blobs() const {
   for (size_t i = 0; i < layers.size(); ++i)
     blobs.push_back({layers[i].digest, layers[i].size,
                      "layer " + std::to_string(i + 1) + " of " + std::to_string(layers.size()) + " " +
-                         short_digest(layers[i].digest)});
+                         short_digest(layers[i].digest),
+                     layers[i].urls});
   return blobs;
 }
 
 Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs) {
-  BlobDownloader::Options options;
-  options.connections = std::clamp(request_.settings.max_connections, 1U, kMostConnections);
-  options.retries = std::clamp(request_.settings.transfer_retries, kLeastRetries, 100U);
-  auto download = std::make_shared<Download>(*transport_, client_, blobs, options);
-  return std::make_unique<LayerStream>(
-      blobs, [download](size_t blob) { return download->downloader.read(blob); },
-      [download] { download->downloader.stop(); }, cancelled_);
+  TRY_ASSIGN(BlobStream stream, source_->open_blobs(blobs));
+  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_);
 }
 
 Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {
-  auto config = client_.fetch_config(resolved_.manifest.config);
+  auto config = source_->fetch_config(resolved_.manifest.config);
   if (!config) return fail(explain(std::move(config).error()));
   auto parsed = parse_image_config(*config);
   if (!parsed) return fail(explain(std::move(parsed).error()));
@@ -115,7 +80,7 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   ImageBuilder builder(fd, where, options, blobs());
   builder.on_progress([&](uint64_t done) { progress.bytes(std::min(done, total), total); });
-  auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, source());
+  auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, uri());
   if (!built) return fail(explain(std::move(built).error()));
   return built;
 }

@@ -1,4 +1,4 @@
-// What do all ways of importing share? The registry's answer to a request, and the pass over its layers.
+// What do all ways of importing share? A source's answer to a request, and the pass over its layers.
 #pragma once
 
 #include <functional>
@@ -8,23 +8,23 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "hooks/import/image_builder.hpp"
+#include "hooks/import/image_source.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/import/progress.hpp"
-#include "hooks/import/registry_client.hpp"
 #include "hooks/import/request.hpp"
 
 namespace situla {
 
-/// One request, resolved: the registry has let this user in and named a manifest.
+/// One request, resolved: the source has let this user in and named a manifest.
 class ImportSession {
  public:
-  /// Errors are complete: "failed to import docker image: registry.test/x:1: ...", with the request's hint where it fits.
-  /// request and progress must outlive the session.
+  /// Errors are complete: "failed to import docker image: registry.test/x:1: ...", with the request's hint where it
+  /// fits. request and progress must outlive the session.
   static Result<std::unique_ptr<ImportSession>> open(const ImportRequest& request, Progress& progress);
 
-  [[nodiscard]] const ImageReference& reference() const { return reference_; }
   [[nodiscard]] const Digest& digest() const { return resolved_.digest; }
-  [[nodiscard]] std::string source() const;
+  /// "docker://registry/repository:tag@sha256:..."
+  [[nodiscard]] std::string uri() const { return source_->uri(resolved_.digest); }
   /// The manifest's platform, from the configuration; only after write().
   [[nodiscard]] const std::string& architecture() const { return config_.architecture; }
   [[nodiscard]] uint64_t layer_bytes() const;
@@ -35,17 +35,15 @@ class ImportSession {
   [[nodiscard]] Error explain(Error error) const;
 
  private:
-  ImportSession(const ImportRequest& request, ImageReference reference, Platform platform,
-                std::unique_ptr<HttpTransport> transport, std::function<bool()> cancelled);
+  ImportSession(const ImportRequest& request, Platform platform, std::unique_ptr<ImageSource> source,
+                std::function<bool()> cancelled);
   [[nodiscard]] std::vector<Blob> blobs() const;
   Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<Blob>& blobs);
 
   const ImportRequest& request_;
   std::function<bool()> cancelled_;
-  ImageReference reference_;
   Platform platform_;
-  std::unique_ptr<HttpTransport> transport_;
-  RegistryClient client_;
+  std::unique_ptr<ImageSource> source_;
   ResolvedImage resolved_;
   ImageConfig config_;
 };

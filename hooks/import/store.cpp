@@ -105,8 +105,9 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   image.digest = digest;
   image.variant = variant;
   image.path = image_path(digest, variant);
-  image.source = session->source();
-  const std::string name = session->reference().registry + "/" + session->reference().repository;
+  image.source = session->uri();
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
+  const std::string name = reference.registry + "/" + reference.repository;
 
   const auto lease = [&]() -> Result<std::optional<Lease>> {
     if (find(digest, variant)) return std::nullopt;

@@ -11,7 +11,7 @@ TEST_CASE("rc of a full configuration") {
   config.command = {"-a", ""};
   config.workdir = "/work \"dir\" $HOME";
   config.labels = {{"b", "two\nlines"}, {"a", "1"}};
-  CHECK(make_rc(config, "r/x:1") ==
+  CHECK(make_rc(config, "docker://r/x:1") ==
         "# enroot-provenance: docker://r/x:1\n# b two\n# lines\n# a 1\n\n"
         "[ -d \"/work \\\"dir\\\" \\$HOME\" ] || mkdir -p \"/work \\\"dir\\\" \\$HOME\" 2> /dev/null\n"
         "cd \"/work \\\"dir\\\" \\$HOME\" && unset OLDPWD || exit 1\n\n"
