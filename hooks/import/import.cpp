@@ -2,19 +2,20 @@
 
 #include <ctime>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 #include "hooks/import/output_file.hpp"
 #include "hooks/import/session.hpp"
 #include "hooks/import/squashfs_writer.hpp"
 
 namespace situla {
+namespace {
 
-Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log) {
-  struct stat status {};
-  if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
+/// The user's ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH.
+Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
   TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
   if (!can_write(options.compressor)) {
     log.warning("ENROOT_SQUASH_OPTIONS: this libsquashfs cannot write the compressor asked for: using zstd level 1");
@@ -23,6 +24,16 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   }
   options.all_time = request.settings.source_date_epoch;
   options.made_time = options.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
+  return options;
+}
+
+}  // namespace
+
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
+                                     LogSink& log) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
+  TRY_ASSIGN(const SquashOptions options, user_options(request, log));
   // Before anything is fetched: a directory that cannot be written to is known at once.
   TRY_ASSIGN(OutputFile output, OutputFile::create(path));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
@@ -41,6 +52,21 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   image.image_bytes = built.image_bytes;
   image.dead_bytes = built.dead_bytes;
   progress.finish("imported " + image.source + " to " + path + ", " + format_size(image.image_bytes));
+  return image;
+}
+
+Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
+                                            Progress& progress, LogSink& log) {
+  TRY_ASSIGN(const SquashOptions options, user_options(request, log));
+  const std::string where = directory + "/image.sqsh";
+  TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
+  TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
+  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress));
+  UnnamedImage image;
+  image.digest = session->digest();
+  // A descriptor that cannot write: whoever serves the image only reads it.
+  TRY_ASSIGN(image.file, open_file("/proc/self/fd/" + std::to_string(output.fd()), O_RDONLY));
+  progress.finish("");
   return image;
 }
 

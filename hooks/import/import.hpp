@@ -6,6 +6,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
@@ -29,6 +30,16 @@ struct ImportedImage {
 /// unless it is whole.
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
                                      LogSink& log);
+
+/// An image in a file without a name, which is gone with its last descriptor.
+struct UnnamedImage {
+  UniqueFd file;  ///< open for reading
+  Digest digest;  ///< of the manifest
+};
+
+/// As import_to_file(), into the directory, for one use. ErrorKind::no_space with the directory's name when it is full.
+Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
+                                            Progress& progress, LogSink& log);
 
 /// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);
