@@ -149,3 +149,41 @@ errors_match() {
   [ "$status" -eq 0 ]
   grep -qx "ENROOT_DATA_PATH=$ENROOT_DATA_PATH" <<<"$output"
 }
+
+# manifest_digest LAYOUT TAG ARCH: the digest of the image's manifest for an architecture, from the OCI layout itself.
+manifest_digest() {
+  python3 - "$SITULA_LAB_IMAGES/$1" "$2" "$3" <<'END'
+import json, sys
+layout, tag, architecture = sys.argv[1:]
+entries = json.load(open(f"{layout}/index.json"))["manifests"]
+entry = next(e for e in entries if e["annotations"]["org.opencontainers.image.ref.name"] == tag)
+document = json.load(open(f"{layout}/blobs/{entry['digest'].replace(':', '/')}"))
+if "manifests" in document:
+    entry = next(e for e in document["manifests"] if e["platform"]["architecture"] == architecture)
+print(entry["digest"])
+END
+}
+
+@test "digest prints what a reference means now" {
+  run --separate-stderr enroot digest docker://registry.test#tiny
+  [ "$status" -eq 0 ]
+  [ "$output" = "$(manifest_digest tiny latest amd64)" ]
+  [ -z "$stderr" ]
+  run --separate-stderr enroot digest "docker://registry.test#tiny@$output"
+  [ "$output" = "$(manifest_digest tiny latest amd64)" ]
+  run --separate-stderr enroot digest -a aarch64 docker://registry.test/multiarch
+  [ "$output" = "$(manifest_digest multiarch latest arm64)" ]
+  run --separate-stderr enroot digest --arch=amd64 docker://registry.test/multiarch
+  [ "$output" = "$(manifest_digest multiarch latest amd64)" ]
+  [ "$(situla digest docker://auth.test#tiny)" = "$(manifest_digest tiny latest amd64)" ]
+}
+
+@test "digest of what cannot be had is an error" {
+  run --separate-stderr enroot digest docker://registry.test#no/such
+  [ "$status" -eq 1 ]
+  [ -z "$output" ]
+  errors_match '^\[ERROR\] .*registry\.test/no/such:latest: .*404' '^hint: '
+  run --separate-stderr enroot digest -a ppc64le docker://registry.test/multiarch
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] .*does not exist for linux/ppc64le' '^hint: it exists for '
+}

@@ -68,7 +68,7 @@ TEST_CASE("usage goes to standard output, and asking for it is no error") {
     const Outcome outcome = user.run(words);
     CHECK(outcome.status == 0);
     CHECK(outcome.err.empty());
-    for (const char* command : {"import", "create", "start", "list", "remove", "info", "version", "doctor"})
+    for (const char* command : {"import", "digest", "create", "start", "list", "remove", "info", "version", "doctor"})
       CHECK_THAT(outcome.out, Catch::Contains(command));
   }
   for (const std::vector<std::string>& words :
@@ -107,6 +107,8 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
            Case{{"remove"}, "NAME is required", "hint: situla remove --help"},
            Case{{"import"}, "URI is required", "hint: situla import --help"},
            Case{{"import", "--arch"}, "--arch", "hint: situla import --help"},
+           Case{{"digest"}, "URI is required", "hint: situla digest --help"},
+           Case{{"digest", "--arch"}, "--arch", "hint: situla digest --help"},
            Case{{"start"}, "NAME", "hint: situla start --help"},
            Case{{"start", "--frob", "x"}, "--frob", "hint: situla start --help"},
        }) {
@@ -123,7 +125,6 @@ TEST_CASE("what comes later says so and fails") {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
                                                 {"export", "x"},
                                                 {"load", "x"},
-                                                {"digest", "x"},
                                                 {"bundle", "x"},
                                                 {"batch", "x"},
                                                 {"list", "-f"},
@@ -295,4 +296,17 @@ TEST_CASE("import says what is wrong before it talks to anybody") {
   const Outcome exists = user.run({"import", "-o", existing, "docker://registry.invalid#x"});
   CHECK(exists.status == 1);
   CHECK_THAT(exists.err, Catch::Contains("File already exists: " + existing));
+}
+
+TEST_CASE("digest says what is wrong before it talks to anybody") {
+  const User user;
+  const Outcome path = user.run({"digest", "./image.sqsh"});
+  CHECK(path.status == 1);
+  CHECK(path.out.empty());
+  CHECK_THAT(path.err, Catch::Contains("digest ./image.sqsh: not the name of an image") &&
+                           Catch::Contains("hint: for a squashfs file: situla inspect FILE"));
+  const Outcome architecture = user.run({"digest", "-a", "vax", "docker://registry.invalid#x"});
+  CHECK(architecture.status == 1);
+  CHECK_THAT(architecture.err, Catch::Contains("unknown architecture 'vax'"));
+  CHECK(user.run({"digest", "docker://UPPER CASE"}).status == 1);
 }
