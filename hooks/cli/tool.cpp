@@ -58,6 +58,7 @@ void add_commands(CLI::App& app, Actions& actions) {
   app.set_help_flag();
   add_import(app, actions);
   add_digest(app, actions);
+  add_inspect(app, actions);
   add_create(app, actions);
   add_start(app, actions);
   add_list(app, actions);

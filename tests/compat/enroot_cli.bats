@@ -187,3 +187,39 @@ END
   [ "$status" -eq 1 ]
   errors_match '^\[ERROR\] .*does not exist for linux/ppc64le' '^hint: it exists for '
 }
+
+@test "inspect shows an image in a registry" {
+  run --separate-stderr situla inspect docker://registry.test#debian:12
+  [ "$status" -eq 0 ]
+  [ -z "$stderr" ]
+  grep -qx "Digest:      $(manifest_digest debian 12 amd64)" <<<"$output"
+  grep -qx 'Platform:    linux/amd64' <<<"$output"
+  grep -Eq '^Layers:      [0-9]+, .* MiB \([0-9]+ bytes\)$' <<<"$output"
+  # The manifest's own bytes, and the same facts for programs.
+  [ "sha256:$(situla inspect --raw docker://registry.test#debian:12 | sha256sum | cut -d' ' -f1)" = "$(manifest_digest debian 12 amd64)" ]
+  situla inspect --json docker://registry.test#debian:12 >json
+  situla inspect --raw docker://registry.test#debian:12 >raw
+  python3 - <<'END'
+import json
+shown, raw = json.load(open("json")), json.load(open("raw"))
+assert [l["digest"] for l in shown["layers"]] == [l["digest"] for l in raw["layers"]]
+assert shown["size"] == sum(l["size"] for l in raw["layers"])
+assert shown["mediaType"] == raw["mediaType"], shown["mediaType"]
+assert shown["platform"]["architecture"] == "amd64"
+assert any(line.startswith("PATH=") for line in shown["config"]["env"]), shown["config"]
+END
+  run --separate-stderr situla inspect --arch=arm64 registry.test/multiarch
+  grep -q '^Platform:    linux/arm64' <<<"$output"
+}
+
+@test "inspect shows squashfs files, ours and mksquashfs's" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  run --separate-stderr situla inspect tiny.sqsh
+  [ "$status" -eq 0 ]
+  grep -qx 'Compressor:  zstd' <<<"$output"
+  grep -Eqx "Provenance:  docker://registry.test/tiny:latest@$(manifest_digest tiny latest amd64)" <<<"$output"
+  mkdir tree
+  mksquashfs tree plain.sqsh -quiet -no-progress >/dev/null
+  situla inspect ./plain.sqsh | grep -q '^Provenance:  none: '
+  situla inspect --json ./plain.sqsh | python3 -c 'import json, sys; assert json.load(sys.stdin)["source"] is None'
+}
