@@ -122,7 +122,9 @@ int run_process(int argc, char** argv, char** envp) {
   name.remove_prefix(name.rfind('/') + 1);
   Invocation invocation{name == "enroot" ? "enroot" : "situla", {}, Environment::from_envp(envp)};
   for (int i = 1; i < argc; ++i) invocation.arguments.emplace_back(argv[i]);
-  return run_tool(invocation, {std::cin, std::cout, std::cerr, isatty(STDERR_FILENO) != 0 ? STDERR_FILENO : -1});
+  const std::string terminal = invocation.environment.get_or("TERM", "");
+  const bool draws = isatty(STDERR_FILENO) != 0 && !terminal.empty() && terminal != "dumb";
+  return run_tool(invocation, {std::cin, std::cout, std::cerr, draws ? STDERR_FILENO : -1});
 }
 
 }  // namespace situla::cli

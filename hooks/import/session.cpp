@@ -83,7 +83,7 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   progress.phase("importing " + std::to_string(count) + (count == 1 ? " layer, " : " layers, ") + format_size(total));
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   ImageBuilder builder(fd, where, options, blobs());
-  builder.on_progress([&](uint64_t done) { progress.bytes(std::min(done, total), total); });
+  builder.report_to(progress);
   auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, uri());
   if (!built) return fail(explain(std::move(built).error()));
   return built;
