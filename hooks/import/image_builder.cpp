@@ -30,6 +30,7 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   BuiltImage built;
   {
     TRY_ASSIGN(const auto stream, open(from_top));
+    stream->on_wait([&] { report(*stream); });
     for (const Blob& blob : from_top) TRY(read_layer(*stream, blob));
     built.unpacked_bytes = stream->unpacked_bytes();
   }
@@ -43,10 +44,24 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   return built;
 }
 
+/// The layer being read, and those that are being decompressed ahead of it.
+void ImageBuilder::report(const LayerStream& stream, bool finished) {
+  if (progress_ == nullptr) return;
+  const size_t layer = table_.layers();
+  const size_t last = finished ? layer : std::min(stream.furthest_blob(), blobs_.size() - 1);
+  for (size_t i = layer; i <= last; ++i) {
+    const Blob& blob = blobs_[blobs_.size() - 1 - i];
+    progress_->layer({i, blob.name, stream.compressed_bytes_of(i), blob.size, finished});
+  }
+  uint64_t total = 0;
+  for (const Blob& blob : blobs_) total += blob.size;
+  progress_->bytes(std::min(stream.compressed_bytes(), total), total);
+}
+
 Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   table_.begin_layer();
   TarReader reader([&] {
-    if (report_) report_(stream.compressed_bytes());
+    report(stream);
     return stream.read();
   });
   const size_t layer = table_.layers();
@@ -61,7 +76,7 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
       return fail(done.error().message().starts_with(blob.name) ? done.error() : done.error().with_context(blob.name));
   }
   TRY(stream.drain());
-  if (report_) report_(stream.compressed_bytes());
+  report(stream, true);
   table_.end_layer();
   if (layer + 1 < blobs_.size()) hidden_.add_layer(table_, layer);
   return {};

@@ -19,6 +19,8 @@ namespace situla {
 struct ResolvedImage {
   Digest digest;  ///< of the platform's manifest, verified
   Manifest manifest;
+  std::string media_type = {};  ///< as served, for `situla inspect`; may be empty
+  std::string bytes = {};       ///< of the manifest, as served; empty where the source has none
 };
 
 /// A layer to be read.

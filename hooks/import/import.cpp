@@ -76,4 +76,13 @@ Result<Digest> resolve_digest(const ImportRequest& request, LogSink&) {
   return session->digest();
 }
 
+Result<ImageDescription> describe_image(const ImportRequest& request, LogSink&) {
+  NullProgress silent;
+  TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
+  const ResolvedImage& resolved = session->resolved();
+  ImageDescription image{resolved.digest, session->uri(), resolved.media_type, resolved.bytes, resolved.manifest, {}};
+  TRY_ASSIGN(image.config, session->fetch_config());
+  return image;
+}
+
 }  // namespace situla

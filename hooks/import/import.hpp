@@ -8,6 +8,7 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
+#include "hooks/import/manifest.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
 
@@ -43,5 +44,17 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
 
 /// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);
+
+/// What is known of an image without its layers. Texts are the image's own: printable() before they are shown.
+struct ImageDescription {
+  Digest digest;
+  std::string source;      ///< as ImportedImage::source
+  std::string media_type;  ///< of the manifest
+  std::string bytes;       ///< of the manifest, as served; empty where the source has none
+  Manifest manifest;
+  ImageConfig config;
+};
+/// `situla inspect`: the requests of resolve_digest(), and one for the configuration.
+Result<ImageDescription> describe_image(const ImportRequest& request, LogSink& log);
 
 }  // namespace situla

@@ -19,6 +19,7 @@ LayerStream::LayerStream(std::vector<Blob> blobs, BlobReader source, std::functi
       source_(std::move(source)),
       stop_source_(std::move(stop_source)),
       cancelled_(std::move(cancelled)),
+      compressed_of_(blobs_.size()),
       thread_([this] { run(); }) {}
 
 LayerStream::~LayerStream() {
@@ -81,6 +82,7 @@ Result<void> LayerStream::check(size_t index, uint64_t size, const Digest& diges
 
 Result<void> LayerStream::run_layer(size_t index) {
   const std::string& name = blobs_[index].name;
+  furthest_ = index;
   Sha256 hash;
   uint64_t size = 0;
   std::unique_ptr<Decompressor> decompressor;
@@ -106,6 +108,7 @@ Result<void> LayerStream::run_layer(size_t index) {
     hash.update(bytes);
     size += bytes.size();
     compressed_ += bytes.size();
+    compressed_of_[index] += bytes.size();
     if (broken) continue;
     if (decompressor) {
       TRY(decompress(bytes));
@@ -137,9 +140,14 @@ Result<std::string_view> LayerStream::read() {
     current_ = Chunk{};
     changed_.notify_all();
   }
-  do {
+  while (true) {
     if (cancelled_ && cancelled_()) return fail(ErrorKind::cancelled, "cancelled");
-  } while (!changed_.wait_for(lock, kAskEvery, [this] { return !full_.empty() || error_; }));
+    if (changed_.wait_for(lock, kAskEvery, [this] { return !full_.empty() || error_; })) break;
+    if (!on_wait_) continue;
+    lock.unlock();
+    on_wait_();
+    lock.lock();
+  }
   if (full_.empty()) return fail(*error_);
   current_ = std::move(full_.front());
   full_.pop_front();

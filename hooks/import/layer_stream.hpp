@@ -37,7 +37,13 @@ class LayerStream {
   /// Reads and drops the rest of the current layer (what follows the end of the archive).
   Result<void> drain();
 
+  /// Called by a read() that has to wait, a few times a second, in the reader's thread.
+  void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
+
   [[nodiscard]] uint64_t compressed_bytes() const { return compressed_; }
+  /// The same for one blob, and the blob that is being decompressed, which is ahead of the reader's.
+  [[nodiscard]] uint64_t compressed_bytes_of(size_t blob) const { return compressed_of_[blob]; }
+  [[nodiscard]] size_t furthest_blob() const { return furthest_; }
   [[nodiscard]] uint64_t unpacked_bytes() const { return unpacked_; }
 
  private:
@@ -67,7 +73,10 @@ class LayerStream {
   bool stopping_ = false;
   Chunk current_;
   bool at_end_ = false;
+  std::function<void()> on_wait_;
   std::atomic<uint64_t> compressed_{0};
+  std::vector<std::atomic<uint64_t>> compressed_of_;
+  std::atomic<size_t> furthest_{0};
   uint64_t unpacked_ = 0;
   std::thread thread_;
 };

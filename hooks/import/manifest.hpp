@@ -53,6 +53,9 @@ struct ImageConfig {
   std::string workdir;
   std::vector<std::string> volumes;                         ///< sorted
   std::vector<std::pair<std::string, std::string>> labels;  ///< in the order of the configuration
+  // For `situla inspect`.
+  std::string os, variant, user;
+  std::string created;  ///< as RFC 3339, unchecked
 };
 Result<ImageConfig> parse_image_config(std::string_view json);
 

@@ -65,12 +65,16 @@ Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vecto
   return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_);
 }
 
-Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {
+Result<ImageConfig> ImportSession::fetch_config() {
   auto config = source_->fetch_config(resolved_.manifest.config);
   if (!config) return fail(explain(std::move(config).error()));
   auto parsed = parse_image_config(*config);
   if (!parsed) return fail(explain(std::move(parsed).error()));
-  config_ = std::move(*parsed);
+  return parsed;
+}
+
+Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {
+  TRY_ASSIGN(config_, fetch_config());
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
     progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
                   " != " + platform_.architecture);
@@ -79,7 +83,7 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   progress.phase("importing " + std::to_string(count) + (count == 1 ? " layer, " : " layers, ") + format_size(total));
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   ImageBuilder builder(fd, where, options, blobs());
-  builder.on_progress([&](uint64_t done) { progress.bytes(std::min(done, total), total); });
+  builder.report_to(progress);
   auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, uri());
   if (!built) return fail(explain(std::move(built).error()));
   return built;
