@@ -210,6 +210,12 @@ class CurlTransport final : public HttpTransport {
       curl_easy_setopt(easy, CURLOPT_RANGE, range.c_str());
     }
     set_redirects(easy);
+    if (!request.form.empty()) {
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.form.size()));
+      curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.form.c_str());
+      // A 307 would have libcurl send the body, which holds a secret, to wherever the redirect leads.
+      curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    }
     set_times(easy);
     set_certificates(transfer);
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());

@@ -22,7 +22,8 @@ struct HttpRequest {
   std::string url;
   std::string accept;         ///< value of Accept; empty: curl's
   std::string authorization;  ///< whole value of Authorization; not sent on to another host by a redirect
-  std::optional<std::pair<uint64_t, uint64_t>> range;  ///< first and last byte
+  std::optional<std::pair<uint64_t, uint64_t>> range = std::nullopt;  ///< first and last byte
+  std::string form;  ///< not empty: POST of this application/x-www-form-urlencoded body; redirects are not followed
 };
 
 struct HttpResponse {

@@ -8,11 +8,12 @@
 
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
+#include "hooks/import/docker_config.hpp"
 
 namespace situla {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMagic = 0x51524953;  // "SIRQ"
 constexpr uint32_t kMaxCredentials = 4096;
 
@@ -158,6 +159,8 @@ Result<std::string> ImportRequest::serialize() const {
     out.text(credential.host);
     out.text(credential.login);
     out.text(credential.password);
+    out.u8(static_cast<uint8_t>(credential.scope));
+    out.u8(credential.identity_token ? 1 : 0);
   }
   std::string bytes = out.take();
   if (bytes.size() > kMaxBytes || credentials.all().size() > kMaxCredentials)
@@ -181,6 +184,8 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
     credential.host = in.text();
     credential.login = in.text();
     credential.password = in.text();
+    credential.scope = in.u8() == 0 ? Credential::Scope::host : Credential::Scope::registry;
+    credential.identity_token = in.u8() != 0;
     request.credentials.add(std::move(credential));
   }
   if (!in.finished()) return fail(ErrorKind::corrupt, "the import request is damaged");
@@ -189,7 +194,7 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
                                           const Environment& environment, LogSink& log, std::string_view platform) {
-  TRY(ImageReference::parse(image));
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   if (!platform.empty()) TRY(Platform::parse(platform));
   ImportRequest request;
   request.image = image;
@@ -197,6 +202,7 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   request.settings = collect_settings(config, environment, log);
   request.hint = file_hint(image, environment);
   TRY_ASSIGN(request.credentials, collect_credentials(config, environment, log));
+  collect_docker_credentials({{reference.registry, reference.repository}}, environment, request.credentials, log);
   return request;
 }
 

@@ -13,6 +13,7 @@ TEST_CASE("round trip, and every cut of it is refused") {
   request.platform = "arm64";
   request.hint = "h";
   request.credentials.add({"a", "b", std::string("c\0\xff", 3)});
+  request.credentials.add({"a:1", "", "t", Credential::Scope::registry, true});
   request.settings.ssl_cert_file = "/x";
   request.settings.allow_http = true;
   request.settings.max_connections = 3;
