@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+
+#include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -94,8 +95,8 @@ std::optional<Credential> ask_helper(const std::string& name, const std::string&
                                      const RegistryPlace& place, const CredentialHelper& helper, LogSink& log) {
   auto answer = helper(name, server);
   if (!answer) {
-    log.warning(where + ": docker-credential-" + printable(name) + " gives no login for " +
-                printable(place.authority) + ": " + answer.error().message());
+    log.warning(where + ": docker-credential-" + printable(name) + " gives no login for " + printable(place.authority) +
+                ": " + answer.error().message());
     return std::nullopt;
   }
   if (!*answer) return std::nullopt;
@@ -155,10 +156,8 @@ std::optional<Credential> find_docker_credential(std::string_view json, const st
 }
 
 CredentialHelper helper_program(const Environment& environment, std::chrono::milliseconds time) {
-  return [&environment, time](const std::string& name,
-                              const std::string& server) -> Result<std::optional<Credential>> {
-    if (name.empty() || name.find('/') != std::string::npos)
-      return fail(ErrorKind::usage, "not the name of a helper");
+  return [&environment, time](const std::string& name, const std::string& server) -> Result<std::optional<Credential>> {
+    if (name.empty() || name.find('/') != std::string::npos) return fail(ErrorKind::usage, "not the name of a helper");
     TRY_ASSIGN(const std::string program, find_program("docker-credential-" + name, environment));
     SpawnOptions options;
     options.program = program;

@@ -14,7 +14,8 @@ constexpr size_t kMaxConfigBytes = size_t{16} << 20U;
 constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
 
 std::string login_hint(const std::string& host) {
-  return "add the line 'machine " + host + " login USER password PASSWORD' to ~/.config/enroot/.credentials, or log in " +
+  return "add the line 'machine " + host +
+         " login USER password PASSWORD' to ~/.config/enroot/.credentials, or log in " +
          "to the registry with docker or podman";
 }
 

@@ -123,8 +123,9 @@ TEST_CASE("a login of Docker's files belongs to the registry, and goes to the to
   const auto answer = [](const HttpRequest& request) {
     if (request.url.starts_with("https://tokens.test/")) {
       const bool known = request.authorization == "Basic am9lOnMzY3JldA==" ||
-                         request.form == "grant_type=refresh_token&client_id=situla&service=s&"
-                                         "scope=repository%3Ax%3Apull&refresh_token=re%2Ffresh";
+                         request.form ==
+                             "grant_type=refresh_token&client_id=situla&service=s&"
+                             "scope=repository%3Ax%3Apull&refresh_token=re%2Ffresh";
       return Answer{known ? 200 : 401, {}, "{\"access_token\":\"full\"}", false};
     }
     if (request.authorization == "Bearer full") return Answer{200, {}, kManifest, false};
