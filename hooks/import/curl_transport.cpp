@@ -13,7 +13,6 @@
 namespace situla {
 namespace {
 
-constexpr long kStallSeconds = 60;
 constexpr long kReceiveBuffer = 256L << 10;
 
 /// "http://proxy", or "" to make libcurl ignore the environment: the settings are the only source.
@@ -249,7 +248,7 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_timeout));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(settings_.transfer_timeout));
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_timeout));
   }
 
   /// What the user names; else the system's directory of CA certificates by hash, of which only the one that is needed

@@ -65,7 +65,8 @@ Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_vie
   request.accept = accept;
   request.authorization = authorization_;
   auto response = get_with_retries(request, limit);
-  if (response && response->status == 401 && authorization_.empty()) {
+  // Also with authorization: a token may have expired while another import of the image was waited for.
+  if (response && response->status == 401) {
     TRY(authorize(*response));
     request.authorization = authorization_;
     response = get_with_retries(request, limit);

@@ -63,6 +63,7 @@ ImportSettings collect_settings(const EnrootConfig& config, const Environment& e
   settings.max_processors = number(config, "ENROOT_MAX_PROCESSORS", settings.max_processors, log);
   settings.connect_timeout = number(config, "ENROOT_CONNECT_TIMEOUT", settings.connect_timeout, log);
   settings.transfer_timeout = number(config, "ENROOT_TRANSFER_TIMEOUT", settings.transfer_timeout, log);
+  settings.stall_timeout = number(config, "ENROOT_STALL_TIMEOUT", settings.stall_timeout, log);
   settings.transfer_retries = number(config, "ENROOT_TRANSFER_RETRIES", settings.transfer_retries, log);
   settings.squash_options = config.get("ENROOT_SQUASH_OPTIONS");
   if (const auto epoch = environment.get("SOURCE_DATE_EPOCH"); epoch && !epoch->empty()) {
@@ -92,7 +93,7 @@ void encode_settings(Encoder& out, const ImportSettings& settings) {
     out.text(*text);
   out.u8(settings.allow_http ? 1 : 0);
   for (const uint32_t value : {settings.max_connections, settings.max_processors, settings.connect_timeout,
-                               settings.transfer_timeout, settings.transfer_retries})
+                               settings.transfer_timeout, settings.stall_timeout, settings.transfer_retries})
     out.u32(value);
   out.u8(settings.source_date_epoch ? 1 : 0);
   out.u32(settings.source_date_epoch.value_or(0));
@@ -105,7 +106,7 @@ ImportSettings decode_settings(Decoder& in) {
     *text = in.text();
   settings.allow_http = in.u8() != 0;
   for (uint32_t* value : {&settings.max_connections, &settings.max_processors, &settings.connect_timeout,
-                          &settings.transfer_timeout, &settings.transfer_retries})
+                          &settings.transfer_timeout, &settings.stall_timeout, &settings.transfer_retries})
     *value = in.u32();
   const bool has_epoch = in.u8() != 0;
   const uint32_t epoch = in.u32();
