@@ -7,6 +7,8 @@
 namespace situla {
 namespace {
 
+constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 std::string percent_encode(std::string_view text) {
   static constexpr std::string_view kDigits = "0123456789ABCDEF";
   static constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
@@ -25,7 +27,6 @@ std::string percent_encode(std::string_view text) {
 }
 
 std::string base64(std::string_view bytes) {
-  static constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
   for (size_t i = 0; i < bytes.size(); i += 3) {
     unsigned group = 0;
@@ -33,7 +34,7 @@ std::string base64(std::string_view bytes) {
       group = group << 8U | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0U);
     for (size_t k = 0; k < 4; ++k) {
       const bool present = i + k <= bytes.size();
-      text += present ? kAlphabet[(group >> (18 - 6 * k)) & 63U] : '=';
+      text += present ? kBase64[(group >> (18 - 6 * k)) & 63U] : '=';
     }
   }
   return text;
@@ -68,7 +69,33 @@ Challenge parse_challenge(std::string_view value) {
   }
 }
 
+/// name=value pairs joined by '&', percent-encoded; empty values are left out.
+struct Query {
+  std::string text;
+  void add(std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    if (!text.empty()) text += '&';
+    text += std::string(name) + "=" + percent_encode(value);
+  }
+};
+
+Result<std::string> usable_realm(const Challenge& challenge, bool allow_http) {
+  std::string realm = challenge.parameter("realm");
+  if (realm.starts_with("https://") || (allow_http && realm.starts_with("http://"))) return realm;
+  return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
+}
+
+std::string scope_of(const Challenge& challenge, std::string_view fallback) {
+  std::string scope = challenge.parameter("scope");
+  return scope.empty() ? std::string(fallback) : scope;
+}
+
 }  // namespace
+
+std::string Challenge::parameter(const std::string& name) const {
+  const auto found = parameters.find(name);
+  return found == parameters.end() ? std::string() : found->second;
+}
 
 std::optional<Challenge> choose_challenge(const std::vector<std::string>& values) {
   std::optional<Challenge> basic;
@@ -87,28 +114,47 @@ std::string basic_authorization(std::string_view login, std::string_view passwor
   return "Basic " + base64(pair);
 }
 
+std::optional<std::string> decode_base64(std::string_view text) {
+  while (text.ends_with('=')) text.remove_suffix(1);
+  std::string bytes;
+  unsigned group = 0;
+  unsigned bits = 0;
+  for (const char c : text) {
+    const size_t value = kBase64.find(c);
+    if (value == std::string_view::npos) return std::nullopt;
+    group = (group << 6U | static_cast<unsigned>(value)) & 0xFFFFU;
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes += static_cast<char>(static_cast<unsigned char>(group >> bits));
+  }
+  if (bits == 6) return std::nullopt;  // one lonely character
+  return bytes;
+}
+
 Result<std::string> token_url(const Challenge& challenge, std::string_view fallback_scope, std::string_view account,
                               bool allow_http) {
-  const auto parameter = [&](const char* name) {
-    const auto found = challenge.parameters.find(name);
-    return found == challenge.parameters.end() ? std::string() : found->second;
-  };
-  const std::string realm = parameter("realm");
-  if (!realm.starts_with("https://") && !(allow_http && realm.starts_with("http://")))
-    return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
-  std::string url = realm;
-  char separator = realm.find('?') == std::string::npos ? '?' : '&';
-  const auto add = [&](std::string_view name, std::string_view value) {
-    if (value.empty()) return;
-    url += separator;
-    url += std::string(name) + "=" + percent_encode(value);
-    separator = '&';
-  };
-  add("service", parameter("service"));
-  const std::string scope = parameter("scope");
-  add("scope", scope.empty() ? fallback_scope : scope);
-  add("account", account);
-  return url;
+  TRY_ASSIGN(std::string url, usable_realm(challenge, allow_http));
+  Query query;
+  query.add("service", challenge.parameter("service"));
+  query.add("scope", scope_of(challenge, fallback_scope));
+  query.add("account", account);
+  if (query.text.empty()) return url;
+  return url + (url.find('?') == std::string::npos ? '?' : '&') + query.text;
+}
+
+Result<TokenPost> token_post(const Challenge& challenge, std::string_view fallback_scope,
+                             std::string_view identity_token, bool allow_http) {
+  TokenPost post;
+  TRY_ASSIGN(post.url, usable_realm(challenge, allow_http));
+  Query query;
+  query.add("grant_type", "refresh_token");
+  query.add("client_id", "situla");
+  query.add("service", challenge.parameter("service"));
+  query.add("scope", scope_of(challenge, fallback_scope));
+  query.add("refresh_token", identity_token);
+  post.body = std::move(query.text);
+  return post;
 }
 
 std::string host_of_url(std::string_view url) {

@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxErrorBody = 65536;
-constexpr unsigned kMaxAuthorizations = 64;  // a long pull outlives several tokens; an endless 401 must end
+constexpr unsigned kMaxRefusals = 2;  // a long pull outlives many tokens; an endless 401 must end
 
 /// "bytes 0-9/100" -> {0, 100}; total 0 when it is '*'.
 std::optional<std::pair<uint64_t, uint64_t>> parse_content_range(std::string_view value) {
@@ -24,6 +24,13 @@ std::optional<std::pair<uint64_t, uint64_t>> parse_content_range(std::string_vie
   return std::pair(*begin, parse_unsigned(parts->second).value_or(0));
 }
 
+/// The manifest chooses these servers: nothing but https, whatever the settings allow for the registry.
+std::vector<Blob> with_usable_urls(std::vector<Blob> blobs) {
+  for (Blob& blob : blobs)
+    std::erase_if(blob.urls, [](const std::string& url) { return !url.starts_with("https://"); });
+  return blobs;
+}
+
 }  // namespace
 
 /// Fills one segment, over as many attempts as it takes; in streaming mode it goes on with the segments that follow.
@@ -34,8 +41,15 @@ class BlobDownloader::Transfer final : public TransferHandler {
 
   Result<void> begin() {
     HttpRequest request;
-    request.url = owner_.client_.blob_url(blob().digest);
-    request.authorization = owner_.client_.authorization();
+    place_ = owner_.places_[segment_->blob];
+    if (place_ == 0) {
+      request.url = owner_.client_.blob_url(blob().digest);
+      request.authorization = owner_.client_.authorization();
+    } else {
+      request.url = blob().urls[place_ - 1];
+    }
+    url_ = request.url;
+    authorization_ = request.authorization;
     skip_ = 0;
     head_ = HttpResponse();
     problem.reset();
@@ -82,10 +96,16 @@ class BlobDownloader::Transfer final : public TransferHandler {
   [[nodiscard]] const Blob& blob() const { return owner_.blobs_[segment_->blob]; }
   [[nodiscard]] uint64_t position() const { return segment_->begin + segment_->filled; }
   [[nodiscard]] const HttpResponse& head() const { return head_; }
+  [[nodiscard]] size_t blob_index() const { return segment_->blob; }
+  [[nodiscard]] size_t place() const { return place_; }
+  [[nodiscard]] const std::string& url() const { return url_; }
+  /// What this attempt said about who asks.
+  [[nodiscard]] const std::string& authorization() const { return authorization_; }
 
   TransferId id = 0;
   bool ended = false, paused = false;
-  unsigned attempts = 0;
+  unsigned attempts = 0;  ///< without progress
+  unsigned refusals = 0;  ///< 401s without progress
   uint64_t attempt_position = 0;
   std::optional<Clock::time_point> restart_at;
   std::optional<Error> problem;  ///< what on_head or on_data found; final
@@ -163,12 +183,19 @@ class BlobDownloader::Transfer final : public TransferHandler {
   std::shared_ptr<Segment> segment_;  ///< shared: the reader drops it as soon as it is full
   bool ranged_, asked_range_ = false, streams_ = false;
   uint64_t skip_ = 0;
+  size_t place_ = 0;  ///< 0: the registry; else a foreign layer's URL, from 1
+  std::string url_, authorization_;
   HttpResponse head_;
 };
 
 BlobDownloader::BlobDownloader(HttpTransport& transport, RegistryClient& client, std::vector<Blob> blobs,
                                Options options)
-    : transport_(transport), client_(client), blobs_(std::move(blobs)), options_(options), thread_([this] { run(); }) {}
+    : transport_(transport),
+      client_(client),
+      blobs_(with_usable_urls(std::move(blobs))),
+      options_(options),
+      places_(blobs_.size(), 0),
+      thread_([this] { run(); }) {}
 
 BlobDownloader::~BlobDownloader() {
   stop();
@@ -261,6 +288,55 @@ bool BlobDownloader::start_next() {
   return true;
 }
 
+/// A 401 in the middle is a token that expired: a new one, unless another transfer has got it already.
+BlobDownloader::Verdict BlobDownloader::renew_authorization(Transfer& transfer) {
+  ++transfer.refusals;
+  if (transfer.authorization() == client_.authorization())
+    if (auto authorized = client_.authorize(transfer.head()); !authorized) return {std::move(authorized).error()};
+  return {std::nullopt, Retry::at_once};
+}
+
+/// A foreign layer may be missing in the registry; then it is at one of its URLs.
+BlobDownloader::Verdict BlobDownloader::try_next_place(Transfer& transfer, Error error) {
+  size_t& place = places_[transfer.blob_index()];
+  if (place == transfer.place()) {
+    if (place == transfer.blob().urls.size()) return {std::move(error)};
+    ++place;
+  }  // else another transfer of this blob has moved on already
+  return {std::nullopt, Retry::at_once};
+}
+
+/// What is to be done about a transfer that ended too early.
+BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
+  if (transfer.problem) return {*transfer.problem};
+  const HttpResponse& head = transfer.head();
+  const bool foreign = transfer.place() > 0;
+  if (!transfer.result) {
+    const bool again = transfer.result.error().kind() == ErrorKind::network;
+    if (foreign && !again) return try_next_place(transfer, transfer.result.error());
+    return {transfer.result.error(), again ? Retry::later : Retry::never};
+  }
+  if (head.status == 401 && !foreign && transfer.refusals < kMaxRefusals) return renew_authorization(transfer);
+  if (head.status == 416)
+    return {
+        Error(ErrorKind::corrupt, "the registry has less than its " + std::to_string(transfer.blob().size) + " bytes")
+            .with_hint("the blob in the registry is damaged: push the image again")};
+  const Retry again = is_transient_status(head.status) ? Retry::later : Retry::never;
+  if (foreign && head.status != 200 && head.status != 206) {
+    Error error(ErrorKind::not_found, "the registry does not have this foreign layer, and " +
+                                          authority_of(transfer.url()) + " answers " + std::to_string(head.status));
+    error.with_hint(
+        "push the layer to the registry (docker: --allow-nondistributable-artifacts), or ask the image's maker");
+    if (again == Retry::never) return try_next_place(transfer, std::move(error));
+    return {std::move(error), again};
+  }
+  if (head.status == 404) return try_next_place(transfer, client_.status_error(head, "fetch"));
+  if (head.status != 200 && head.status != 206) return {client_.status_error(head, "fetch"), again};
+  return {Error(ErrorKind::network, "the connection ended after " + std::to_string(transfer.position()) + " of " +
+                                        std::to_string(transfer.blob().size) + " bytes"),
+          Retry::later};
+}
+
 /// Looks at every transfer that ended since: done, to be tried again, or fatal.
 void BlobDownloader::finish_ended() {
   for (auto it = transfers_.begin(); it != transfers_.end();) {
@@ -269,42 +345,23 @@ void BlobDownloader::finish_ended() {
       ++it;
       continue;
     }
-    const HttpResponse& head = transfer.head();
-    const bool good_status = head.status == 200 || head.status == 206;
+    const bool good_status = transfer.head().status == 200 || transfer.head().status == 206;
     if (!transfer.problem && transfer.complete() && good_status) {
       it = transfers_.erase(it);
       continue;
     }
-    std::optional<Error> error = transfer.problem;
-    bool again = false;
-    bool at_once = false;
-    if (!error && !transfer.result) {
-      error = transfer.result.error();
-      again = error->kind() == ErrorKind::network;
-    } else if (!error && head.status == 401 && ++authorizations_ <= kMaxAuthorizations && transfer.attempts == 0) {
-      auto authorized = client_.authorize(head);
-      again = at_once = authorized.has_value();
-      if (!authorized) error = std::move(authorized).error();
-    } else if (!error && head.status == 416) {
-      error =
-          Error(ErrorKind::corrupt, "the registry has less than its " + std::to_string(transfer.blob().size) + " bytes")
-              .with_hint("the blob in the registry is damaged: push the image again");
-    } else if (!error && !good_status) {
-      error = client_.status_error(head, "fetch");
-      again = is_transient_status(head.status);
-    } else if (!error) {
-      error = Error(ErrorKind::network, "the connection ended after " + std::to_string(transfer.position()) + " of " +
-                                            std::to_string(transfer.blob().size) + " bytes");
-      again = true;
-    }
-    if (transfer.position() != transfer.attempt_position) transfer.attempts = 0;
+    if (transfer.position() != transfer.attempt_position) transfer.attempts = transfer.refusals = 0;
     transfer.attempt_position = transfer.position();
-    if (!again || ++transfer.attempts > options_.retries) {
-      fail_with(std::move(*error).with_context(transfer.blob().name));
+    Verdict verdict = judge(transfer);
+    const bool again =
+        verdict.retry == Retry::at_once || (verdict.retry == Retry::later && ++transfer.attempts <= options_.retries);
+    if (!again) {
+      fail_with(std::move(*verdict.error).with_context(transfer.blob().name));
       return;
     }
-    transfer.restart_at =
-        Clock::now() + (at_once ? std::chrono::milliseconds(0) : retry_delay(transfer.attempts, &head));
+    const auto delay = verdict.retry == Retry::at_once ? std::chrono::milliseconds(0)
+                                                       : retry_delay(transfer.attempts, &transfer.head());
+    transfer.restart_at = Clock::now() + delay;
     ++it;
   }
 }

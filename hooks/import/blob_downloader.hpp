@@ -24,7 +24,7 @@ namespace situla {
 /// Fetches blobs in the order given, one after the other, each cut into segments that several connections fetch at
 /// once, never further ahead of the reader than `window_bytes`. One big layer so gets as many connections as many small
 /// ones, and nothing is ever put on disk. A broken segment is resumed at its last good byte. A registry that ignores
-/// Range is read by one connection.
+/// Range is read by one connection. A foreign layer that the registry lacks comes from its URLs, without credentials.
 class BlobDownloader {
  public:
   struct Options {
@@ -57,6 +57,11 @@ class BlobDownloader {
     std::unique_ptr<char[]> data;
   };
   enum class Ranges { unknown, yes, no };
+  enum class Retry { never, later, at_once };
+  struct Verdict {
+    std::optional<Error> error;  ///< counts when there are no more attempts
+    Retry retry = Retry::never;
+  };
 
   void run();
   bool start_next();
@@ -65,6 +70,9 @@ class BlobDownloader {
     return window_used_ + size <= std::max(options_.window_bytes, size);
   }
   void finish_ended();
+  Verdict judge(Transfer& transfer);
+  Verdict renew_authorization(Transfer& transfer);
+  Verdict try_next_place(Transfer& transfer, Error error);
   void restart_due();
   void fail_with(Error error);
 
@@ -86,8 +94,8 @@ class BlobDownloader {
   size_t next_blob_ = 0;
   uint64_t next_offset_ = 0;
   Ranges ranges_ = Ranges::unknown;
-  bool streaming_ = false;  ///< one transfer delivers the rest of next_blob_
-  unsigned authorizations_ = 0;
+  bool streaming_ = false;      ///< one transfer delivers the rest of next_blob_
+  std::vector<size_t> places_;  ///< of each blob: 0 is the registry, then its URLs
 
   std::thread thread_;
 };

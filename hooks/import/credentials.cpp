@@ -1,22 +1,17 @@
 #include "hooks/import/credentials.hpp"
 
-#include <array>
 #include <chrono>
 
-#include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
-#include "common/sys/socket.hpp"
+#include "hooks/import/user_command.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20U;
-constexpr size_t kMaxPasswordBytes = size_t{64} << 10U;
 constexpr std::chrono::seconds kExpandTime{60};
 
 /// Words of a netrc file: blanks separate, double quotes and $( ) hold blanks together, '#' at the start of a line is a
@@ -88,32 +83,7 @@ class Words {
 /// The program text is constant; the password, which may itself be a secret, comes through a descriptor.
 constexpr const char* kExpander = R"(p=$(cat <&3); eval "printf '%s' \"$p\"")";
 
-Result<std::string> read_until_end(int fd) {
-  const auto deadline = std::chrono::steady_clock::now() + kExpandTime;
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (output.size() <= kMaxPasswordBytes) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd wait{fd, POLLIN, 0};
-    const int ready = left.count() > 0 ? poll(&wait, 1, static_cast<int>(left.count())) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return fail_errno(errno, "wait for the shell");
-    if (ready == 0) return fail(ErrorKind::failure, "the command took more than 60 seconds");
-    const ssize_t size = read(fd, buffer.data(), buffer.size());
-    if (size < 0) return fail_errno(errno, "read from the shell");
-    if (size == 0) return output;
-    output.append(buffer.data(), static_cast<size_t>(size));
-  }
-  return fail(ErrorKind::failure, "the command printed more than 64 KiB");
-}
-
 Result<std::string> expand_with_shell(const std::string& password, const Environment& environment) {
-  TRY_ASSIGN(const UniqueFd data, sealed_memory("password", password));
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
   Environment clean = environment;
   clean.unset("BASH_ENV");
   clean.unset("ENV");
@@ -122,12 +92,9 @@ Result<std::string> expand_with_shell(const std::string& password, const Environ
   options.program = bash ? "/bin/bash" : "/bin/sh";
   options.arguments = {bash ? "bash" : "sh", "-c", kExpander};
   options.environment = clean.strings();
-  options.fds = {{writer.get(), STDOUT_FILENO}, {data.get(), 3}};
-  TRY_ASSIGN(Child shell, spawn(options));
-  writer.reset();
-  TRY_ASSIGN(std::string value, read_until_end(reader.get()));
-  TRY_ASSIGN(const ExitStatus status, shell.wait());
-  if (!status.success()) return fail(ErrorKind::failure, "the command " + status.text());
+  TRY_ASSIGN(CommandOutput output, run_for_output(std::move(options), password, 3, kExpandTime));
+  if (!output.status.success()) return fail(ErrorKind::failure, "the command " + output.status.text());
+  std::string value = std::move(output.text);
   while (value.ends_with('\n')) value.pop_back();
   if (value.empty()) return fail(ErrorKind::failure, "the result is empty");
   return value;
@@ -137,7 +104,17 @@ Result<std::string> expand_with_shell(const std::string& password, const Environ
 
 const Credential* CredentialSet::find(std::string_view host, std::string_view login) const {
   for (const Credential& credential : credentials_)
-    if (credential.host == host && (login.empty() || credential.login == login)) return &credential;
+    if (credential.scope == Credential::Scope::host && credential.host == host &&
+        (login.empty() || credential.login == login))
+      return &credential;
+  return nullptr;
+}
+
+const Credential* CredentialSet::find_registry(std::string_view authority, std::string_view login) const {
+  for (const Credential& credential : credentials_)
+    if (credential.scope == Credential::Scope::registry && credential.host == authority &&
+        (login.empty() || credential.login == login))
+      return &credential;
   return nullptr;
 }
 

@@ -1,7 +1,8 @@
 // Which login and password belong to a host? The `.credentials` file, read as the user it belongs to. COMPAT.md
-// section 3.
+// section 3. docker_config.hpp adds those of other tools.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,9 +17,14 @@
 namespace situla {
 
 struct Credential {
-  std::string host;  ///< without port, as `machine` names it
+  /// Where it may be sent: to a host; or to a registry and the token server that this registry names, as Docker does.
+  enum class Scope : uint8_t { host, registry };
+
+  std::string host;  ///< Scope::host: without port, as `machine` names it; Scope::registry: host or host:port
   std::string login;
   std::string password;
+  Scope scope = Scope::host;
+  bool identity_token = false;  ///< `password` is an OAuth2 refresh token, for the token server only
 
   friend bool operator==(const Credential&, const Credential&) = default;
 };
@@ -31,6 +37,8 @@ class CredentialSet {
   void add(Credential credential) { credentials_.push_back(std::move(credential)); }
   /// First entry of the host; with a login given, the first with that login.
   [[nodiscard]] const Credential* find(std::string_view host, std::string_view login) const;
+  /// The same for a registry's host or host:port, of Scope::registry.
+  [[nodiscard]] const Credential* find_registry(std::string_view authority, std::string_view login) const;
   [[nodiscard]] const std::vector<Credential>& all() const { return credentials_; }
 
  private:

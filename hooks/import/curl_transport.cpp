@@ -13,7 +13,6 @@
 namespace situla {
 namespace {
 
-constexpr long kStallSeconds = 60;
 constexpr long kReceiveBuffer = 256L << 10;
 
 /// "http://proxy", or "" to make libcurl ignore the environment: the settings are the only source.
@@ -210,6 +209,12 @@ class CurlTransport final : public HttpTransport {
       curl_easy_setopt(easy, CURLOPT_RANGE, range.c_str());
     }
     set_redirects(easy);
+    if (!request.form.empty()) {
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.form.size()));
+      curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.form.c_str());
+      // A 307 would have libcurl send the body, which holds a secret, to wherever the redirect leads.
+      curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    }
     set_times(easy);
     set_certificates(transfer);
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
@@ -243,7 +248,7 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_timeout));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(settings_.transfer_timeout));
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_timeout));
   }
 
   /// What the user names; else the system's directory of CA certificates by hash, of which only the one that is needed

@@ -1,6 +1,7 @@
 #include "hooks/import/http.hpp"
 
 #include <algorithm>
+#include <ctime>
 
 #include "common/base/text.hpp"
 
@@ -37,6 +38,24 @@ class Collector final : public TransferHandler {
  private:
   size_t limit_;
 };
+
+/// RFC 9110, 5.6.7; the obsolete forms are not understood.
+std::optional<int64_t> parse_http_date(const std::string& text) {
+  struct tm parts {};
+  const char* end = strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  return timegm(&parts);
+}
+
+/// Seconds that a response asks to wait. A date counts from the server's own clock where it tells it.
+std::optional<uint64_t> retry_after(const HttpResponse& response) {
+  const std::string text = response.header("retry-after").value_or("");
+  if (const auto seconds = parse_unsigned(text)) return seconds;
+  const auto date = parse_http_date(text);
+  if (!date) return std::nullopt;
+  const int64_t now = parse_http_date(response.header("date").value_or("")).value_or(time(nullptr));
+  return *date > now ? static_cast<uint64_t>(*date - now) : 0;
+}
 
 }  // namespace
 
@@ -85,10 +104,9 @@ bool is_transient_status(long status) {
 
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response) {
   constexpr std::chrono::milliseconds kLongest{30000};
-  if (response != nullptr) {
-    const auto seconds = parse_unsigned(response->header("retry-after").value_or(""));
-    if (seconds) return std::min(kLongest, std::chrono::milliseconds(1000 * std::min<uint64_t>(*seconds, 60)));
-  }
+  if (response != nullptr)
+    if (const auto asked = retry_after(*response))
+      return std::min(kLongest, std::chrono::milliseconds(1000 * std::min<uint64_t>(*asked, 60)));
   return std::min(kLongest, std::chrono::milliseconds(250U << std::min(attempt - 1, 10U)));
 }
 

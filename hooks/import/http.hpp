@@ -22,7 +22,8 @@ struct HttpRequest {
   std::string url;
   std::string accept;         ///< value of Accept; empty: curl's
   std::string authorization;  ///< whole value of Authorization; not sent on to another host by a redirect
-  std::optional<std::pair<uint64_t, uint64_t>> range;  ///< first and last byte
+  std::optional<std::pair<uint64_t, uint64_t>> range = std::nullopt;  ///< first and last byte
+  std::string form;  ///< not empty: POST of this application/x-www-form-urlencoded body; redirects are not followed
 };
 
 struct HttpResponse {
@@ -77,8 +78,8 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings&
 std::string authority_of(std::string_view url);
 /// Whether this status may go away by itself: 408, 429, 5xx but 501.
 bool is_transient_status(long status);
-/// How long to wait before the given attempt (1, 2, ...): Retry-After in seconds where the response has one, else 0.25
-/// s doubling; never more than 30 s.
+/// How long to wait before the given attempt (1, 2, ...): Retry-After, seconds or a date, where the response has one,
+/// else 0.25 s doubling; never more than 30 s.
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response);
 
 }  // namespace situla

@@ -14,7 +14,9 @@ constexpr size_t kMaxConfigBytes = size_t{16} << 20U;
 constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
 
 std::string login_hint(const std::string& host) {
-  return "add the line 'machine " + host + " login USER password PASSWORD' to ~/.config/enroot/.credentials";
+  return "add the line 'machine " + host +
+         " login USER password PASSWORD' to ~/.config/enroot/.credentials, or log in " +
+         "to the registry with docker or podman";
 }
 
 }  // namespace
@@ -63,7 +65,8 @@ Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_vie
   request.accept = accept;
   request.authorization = authorization_;
   auto response = get_with_retries(request, limit);
-  if (response && response->status == 401 && authorization_.empty()) {
+  // Also with authorization: a token may have expired while another import of the image was waited for.
+  if (response && response->status == 401) {
     TRY(authorize(*response));
     request.authorization = authorization_;
     response = get_with_retries(request, limit);
@@ -84,7 +87,8 @@ Result<void> RegistryClient::authorize(const HttpResponse& response) {
 Result<void> RegistryClient::authorize_basic() {
   const std::string host = reference_.registry_host();
   const Credential* credential = credentials_.find(host, reference_.user);
-  if (credential == nullptr) {
+  if (credential == nullptr) credential = credentials_.find_registry(reference_.registry, reference_.user);
+  if (credential == nullptr || credential->identity_token) {
     const std::string who = reference_.user.empty() ? "" : " for the user " + printable(reference_.user);
     return fail(
         Error(ErrorKind::denied, reference_.registry + ": login needed, but there are no credentials" + who + " (401)")
@@ -95,26 +99,40 @@ Result<void> RegistryClient::authorize_basic() {
   return {};
 }
 
-Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
+Result<HttpRequest> RegistryClient::token_request(const Challenge& challenge, const Credential* credential) const {
   const std::string scope = "repository:" + reference_.repository + ":pull";
-  const auto realm = challenge.parameters.find("realm");
-  const std::string host = realm == challenge.parameters.end() ? "" : host_of_url(realm->second);
-  // COMPAT.md 3: credentials of the token realm's host, so that a registry cannot send them to a server of its choice.
+  HttpRequest request;
+  if (credential != nullptr && credential->identity_token) {
+    TRY_ASSIGN(TokenPost post, token_post(challenge, scope, credential->password, options_.allow_http));
+    request.url = std::move(post.url);
+    request.form = std::move(post.body);
+    return request;
+  }
+  TRY_ASSIGN(request.url,
+             token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
+  if (credential != nullptr) request.authorization = basic_authorization(credential->login, credential->password);
+  return request;
+}
+
+Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
+  const std::string host = host_of_url(challenge.parameter("realm"));
+  // COMPAT.md 3: from .credentials those of the token realm's host, so that a registry cannot send them to a server of
+  // its choice. Those of Docker's files are meant for the registry and for whatever token server it names.
   const Credential* credential = credentials_.find(host, reference_.user);
+  if (credential == nullptr) credential = credentials_.find_registry(reference_.registry, reference_.user);
   if (credential == nullptr && !reference_.user.empty())
     return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " +
                                              printable(reference_.user) + " at " + printable(host) +
                                              ", its token server")
                     .with_hint(login_hint(printable(host))));
-  HttpRequest request;
-  TRY_ASSIGN(request.url,
-             token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
-  if (credential != nullptr) request.authorization = basic_authorization(credential->login, credential->password);
+  TRY_ASSIGN(const HttpRequest request, token_request(challenge, credential));
   login_ = credential == nullptr ? "" : credential->login;
+  const bool by_identity = credential != nullptr && credential->identity_token;
   TRY_ASSIGN(const HttpResponse response, get_with_retries(request, kMaxTokenBytes));
   const std::string where = "token server " + authority_of(request.url);
   if (response.status == 401 || response.status == 403) {
-    const std::string who = login_.empty() ? "an anonymous user" : "the password of " + printable(login_);
+    std::string who = login_.empty() ? "an anonymous user" : "the password of " + printable(login_);
+    if (by_identity) who = "the identity token";
     return fail(Error(ErrorKind::denied, where + ": refuses " + who + " (" + std::to_string(response.status) + ")")
                     .with_hint(login_hint(printable(host))));
   }

@@ -50,6 +50,7 @@ class RegistryClient {
   Result<std::pair<std::string, std::string>> get_manifest(const std::string& name,
                                                            const std::optional<Digest>& expected);
   Result<void> authorize_basic();
+  [[nodiscard]] Result<HttpRequest> token_request(const Challenge& challenge, const Credential* credential) const;
   Result<void> authorize_bearer(const Challenge& challenge);
   [[nodiscard]] std::string base_url() const { return scheme_ + reference_.registry + "/v2/" + reference_.repository; }
 

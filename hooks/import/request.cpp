@@ -8,11 +8,12 @@
 
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
+#include "hooks/import/docker_config.hpp"
 
 namespace situla {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMagic = 0x51524953;  // "SIRQ"
 constexpr uint32_t kMaxCredentials = 4096;
 
@@ -62,6 +63,7 @@ ImportSettings collect_settings(const EnrootConfig& config, const Environment& e
   settings.max_processors = number(config, "ENROOT_MAX_PROCESSORS", settings.max_processors, log);
   settings.connect_timeout = number(config, "ENROOT_CONNECT_TIMEOUT", settings.connect_timeout, log);
   settings.transfer_timeout = number(config, "ENROOT_TRANSFER_TIMEOUT", settings.transfer_timeout, log);
+  settings.stall_timeout = number(config, "ENROOT_STALL_TIMEOUT", settings.stall_timeout, log);
   settings.transfer_retries = number(config, "ENROOT_TRANSFER_RETRIES", settings.transfer_retries, log);
   settings.squash_options = config.get("ENROOT_SQUASH_OPTIONS");
   if (const auto epoch = environment.get("SOURCE_DATE_EPOCH"); epoch && !epoch->empty()) {
@@ -91,7 +93,7 @@ void encode_settings(Encoder& out, const ImportSettings& settings) {
     out.text(*text);
   out.u8(settings.allow_http ? 1 : 0);
   for (const uint32_t value : {settings.max_connections, settings.max_processors, settings.connect_timeout,
-                               settings.transfer_timeout, settings.transfer_retries})
+                               settings.transfer_timeout, settings.stall_timeout, settings.transfer_retries})
     out.u32(value);
   out.u8(settings.source_date_epoch ? 1 : 0);
   out.u32(settings.source_date_epoch.value_or(0));
@@ -104,7 +106,7 @@ ImportSettings decode_settings(Decoder& in) {
     *text = in.text();
   settings.allow_http = in.u8() != 0;
   for (uint32_t* value : {&settings.max_connections, &settings.max_processors, &settings.connect_timeout,
-                          &settings.transfer_timeout, &settings.transfer_retries})
+                          &settings.transfer_timeout, &settings.stall_timeout, &settings.transfer_retries})
     *value = in.u32();
   const bool has_epoch = in.u8() != 0;
   const uint32_t epoch = in.u32();
@@ -158,6 +160,8 @@ Result<std::string> ImportRequest::serialize() const {
     out.text(credential.host);
     out.text(credential.login);
     out.text(credential.password);
+    out.u8(static_cast<uint8_t>(credential.scope));
+    out.u8(credential.identity_token ? 1 : 0);
   }
   std::string bytes = out.take();
   if (bytes.size() > kMaxBytes || credentials.all().size() > kMaxCredentials)
@@ -181,6 +185,8 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
     credential.host = in.text();
     credential.login = in.text();
     credential.password = in.text();
+    credential.scope = in.u8() == 0 ? Credential::Scope::host : Credential::Scope::registry;
+    credential.identity_token = in.u8() != 0;
     request.credentials.add(std::move(credential));
   }
   if (!in.finished()) return fail(ErrorKind::corrupt, "the import request is damaged");
@@ -189,7 +195,7 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
                                           const Environment& environment, LogSink& log, std::string_view platform) {
-  TRY(ImageReference::parse(image));
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   if (!platform.empty()) TRY(Platform::parse(platform));
   ImportRequest request;
   request.image = image;
@@ -197,6 +203,7 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   request.settings = collect_settings(config, environment, log);
   request.hint = file_hint(image, environment);
   TRY_ASSIGN(request.credentials, collect_credentials(config, environment, log));
+  collect_docker_credentials({{reference.registry, reference.repository}}, environment, request.credentials, log);
   return request;
 }
 

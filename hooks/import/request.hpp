@@ -41,6 +41,7 @@ struct ImportSettings {
   uint32_t max_processors = 0;                ///< ENROOT_MAX_PROCESSORS; 0: as many as this process may use
   uint32_t connect_timeout = 30;              ///< ENROOT_CONNECT_TIMEOUT, seconds
   uint32_t transfer_timeout = 0;              ///< ENROOT_TRANSFER_TIMEOUT, seconds for one request; 0: none
+  uint32_t stall_timeout = 60;                ///< ENROOT_STALL_TIMEOUT, seconds without a byte; then it is tried again
   uint32_t transfer_retries = 0;              ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
   std::string squash_options;                 ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
   std::optional<uint32_t> source_date_epoch;  ///< SOURCE_DATE_EPOCH, for import_to_file() only; seconds

@@ -38,3 +38,12 @@ TEST_CASE("hosts of URLs") {
   CHECK(host_of_url("https://user:pw@auth.test:443/token") == "auth.test");
   CHECK(host_of_url("https://[::1]:443/x") == "::1");
 }
+
+TEST_CASE("base64 is decoded, with and without padding") {
+  CHECK(decode_base64("YTpi") == "a:b");
+  CHECK(decode_base64("QWxhZGRpbjpvcGVuIHNlc2FtZQ==") == "Aladdin:open sesame");
+  CHECK(decode_base64("YWI6Yw") == "ab:c");
+  CHECK(decode_base64("/+8=") == "\xff\xef");
+  CHECK(decode_base64("") == "");
+  for (const char* text : {"a", "a=b=", "YTpi\n", "-_"}) CHECK(decode_base64(text) == std::nullopt);
+}

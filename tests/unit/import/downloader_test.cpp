@@ -16,6 +16,7 @@ namespace {
 
 struct Fixture {
   std::vector<std::string> blobs;
+  std::vector<std::string> urls;  ///< of every blob, without its digest
   CredentialSet credentials;
 
   Fixture() {
@@ -35,7 +36,10 @@ struct Fixture {
   Result<std::vector<std::string>> download(FakeTransport& transport) {
     RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), credentials, {});
     std::vector<Blob> wanted;
-    for (const std::string& blob : blobs) wanted.push_back({digest_of(blob), blob.size(), "B"});
+    for (const std::string& blob : blobs) {
+      wanted.push_back({digest_of(blob), blob.size(), "B"});
+      for (const std::string& url : urls) wanted.back().urls.push_back(url + digest_of(blob).text());
+    }
     BlobDownloader downloader(transport, client, wanted, {4, 3, 4096, 16384});
     std::vector<std::string> read(blobs.size());
     for (size_t i = 0; i < blobs.size(); ++i) {
@@ -106,6 +110,71 @@ TEST_CASE_METHOD(Fixture, "a token that expires on the way is renewed") {
   const auto read = download(transport);
   REQUIRE(read);
   CHECK(*read == blobs);
+}
+
+TEST_CASE_METHOD(Fixture, "tokens that live for three requests only: as many new ones as it takes, and no more") {
+  int serial = 0;
+  int left = 0;
+  int issued = 0;
+  FakeTransport transport([&](const HttpRequest& request) {
+    if (request.url.starts_with("https://tokens.test/")) {
+      ++issued;
+      left = 3;
+      return Answer{200, {}, "{\"token\":\"T" + std::to_string(++serial) + "\"}", false};
+    }
+    if (request.authorization != "Bearer T" + std::to_string(serial) || left-- <= 0)
+      return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/t\""}}, "", false};
+    return test::blob_answer(request, blob_of(request), true);
+  });
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+  CHECK(issued >= 7);  // 22 segments
+  CHECK(issued <= 12);
+}
+
+TEST_CASE_METHOD(Fixture, "foreign layers: the registry first, then their URLs, https only, without credentials") {
+  credentials.add({"registry.test", "u", "p"});
+  urls = {"http://plain.test/", "https://gone.test/", "https://foreign.test/"};
+  const auto answer = [&](const HttpRequest& request) {
+    if (request.url.starts_with("https://foreign.test/")) return test::blob_answer(request, blob_of(request), true);
+    if (request.url.starts_with("https://gone.test/")) return Answer{410, {}, "", false};
+    if (request.authorization.empty()) return Answer{401, {{"www-authenticate", "Basic realm=x"}}, "", false};
+    return Answer{404, {}, "", false};
+  };
+  FakeTransport transport(answer);
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+  CHECK(transport.requests[0].url.starts_with("https://registry.test/"));
+  for (const HttpRequest& request : transport.requests) {
+    CHECK_FALSE(request.url.starts_with("http://"));
+    if (!request.url.starts_with("https://registry.test/")) CHECK(request.authorization.empty());
+  }
+  urls.pop_back();
+  FakeTransport nowhere(answer);
+  CHECK(download(nowhere).error().message() ==
+        "B: the registry does not have this foreign layer, and gone.test answers 410");
+  urls.clear();
+  FakeTransport ordinary(answer);
+  CHECK(download(ordinary).error().message() == "B: fetch: the registry does not have it (404)");
+}
+
+TEST_CASE("Retry-After in seconds and as a date, within reason") {
+  using std::chrono::milliseconds;
+  HttpResponse response;
+  CHECK(retry_delay(1, &response) == milliseconds(250));
+  CHECK(retry_delay(3, &response) == milliseconds(1000));
+  response.headers = {{"retry-after", "7"}};
+  CHECK(retry_delay(1, &response) == milliseconds(7000));
+  response.headers = {{"retry-after", "86400"}};
+  CHECK(retry_delay(1, &response) == milliseconds(30000));
+  response.headers = {{"retry-after", "Wed, 21 Oct 2026 07:28:09 GMT"}, {"date", "Wed, 21 Oct 2026 07:28:00 GMT"}};
+  CHECK(retry_delay(1, &response) == milliseconds(9000));
+  response.headers = {{"retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"}};
+  CHECK(retry_delay(1, &response) == milliseconds(0));
+  response.headers = {{"retry-after", "soon"}};
+  CHECK(retry_delay(1, &response) == milliseconds(250));
 }
 
 TEST_CASE_METHOD(Fixture, "a size that is not the descriptor's is corrupt at once") {

@@ -115,6 +115,49 @@ TEST_CASE("bearer tokens come from the realm, with the realm's credentials") {
   for (const HttpRequest& request : other.requests) CHECK(request.authorization.find("Basic") == std::string::npos);
 }
 
+TEST_CASE("a login of Docker's files belongs to the registry, and goes to the token server it names") {
+  CredentialSet set;
+  Credential credential{"registry.test:5000", "joe", "s3cret"};
+  credential.scope = Credential::Scope::registry;
+  set.add(credential);
+  const auto answer = [](const HttpRequest& request) {
+    if (request.url.starts_with("https://tokens.test/")) {
+      const bool known = request.authorization == "Basic am9lOnMzY3JldA==" ||
+                         request.form ==
+                             "grant_type=refresh_token&client_id=situla&service=s&"
+                             "scope=repository%3Ax%3Apull&refresh_token=re%2Ffresh";
+      return Answer{known ? 200 : 401, {}, "{\"access_token\":\"full\"}", false};
+    }
+    if (request.authorization == "Bearer full") return Answer{200, {}, kManifest, false};
+    return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/t\",service=\"s\""}}, "", false};
+  };
+  FakeTransport transport(answer);
+  CHECK(resolve(transport, "registry.test:5000/x", set));
+  CHECK_FALSE(resolve(transport, "registry.test/x", set));
+  CHECK_FALSE(resolve(transport, "ann@registry.test:5000/x", set));
+  CHECK(resolve(transport, "joe@registry.test:5000/x", set));
+
+  CredentialSet tokens;
+  credential.password = "re/fresh";
+  credential.identity_token = true;
+  tokens.add(credential);
+  FakeTransport oauth(answer);
+  CHECK(resolve(oauth, "registry.test:5000/x", tokens));
+  REQUIRE(oauth.requests.size() == 3);
+  CHECK(oauth.requests[1].url == "https://tokens.test/t");
+  CHECK(oauth.requests[1].authorization.empty());
+  tokens = CredentialSet();
+  credential.password = "stale";
+  tokens.add(credential);
+  const auto refused = resolve(oauth, "registry.test:5000/x", tokens);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message() == "token server tokens.test: refuses the identity token (401)");
+
+  // What the user wrote for the token server's host counts first.
+  tokens.add({"tokens.test", "joe", "s3cret"});
+  CHECK(resolve(oauth, "registry.test:5000/x", tokens));
+}
+
 TEST_CASE("failures are told apart") {
   struct Case {
     Answer answer;
