@@ -78,7 +78,8 @@ ImportSettings collect_settings(const EnrootConfig& config, const Environment& e
 std::string file_hint(std::string_view image, const Environment& environment) {
   const std::string directory = environment.get_or("PWD", "");
   struct stat status {};
-  if (image.find("://") != std::string_view::npos || directory.empty()) return {};
+  if (image_kind(image) != ImageKind::registry || image.find("://") != std::string_view::npos || directory.empty())
+    return {};
   const std::string path = directory + "/" + std::string(image);
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return "the file " + printable(path) + " exists: to use it, write ./" + printable(image);
@@ -189,7 +190,9 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
                                           const Environment& environment, LogSink& log, std::string_view platform) {
-  TRY(ImageReference::parse(image));
+  if (image_kind(image) == ImageKind::path)
+    return fail(ErrorKind::usage, "import " + printable(image) + ": a path names no image to import");
+  TRY(check_image(image));
   if (!platform.empty()) TRY(Platform::parse(platform));
   ImportRequest request;
   request.image = image;
