@@ -73,16 +73,19 @@ Result<void> LayerStream::check(size_t index, uint64_t size, const Digest& diges
   if (size != blob.size)
     return fail(Error(ErrorKind::corrupt,
                       blob.name + ": has " + std::to_string(size) + " bytes instead of " + std::to_string(blob.size))
-                    .with_hint("the blob in the registry is damaged: push the image again"));
+                    .with_hint("the stored blob is damaged: push or save the image again"));
   if (digest != blob.digest)
-    return fail(Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())
-                    .with_hint("the registry, or a proxy on the way, serves damaged data: push the image again"));
+    return fail(
+        Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())
+            .with_hint(
+                "the data was damaged where it is stored, or by a proxy on the way: push or save the image again"));
   return {};
 }
 
 Result<void> LayerStream::run_layer(size_t index) {
   const std::string& name = blobs_[index].name;
   furthest_ = index;
+  const bool of_content = blobs_[index].of_content;
   Sha256 hash;
   uint64_t size = 0;
   std::unique_ptr<Decompressor> decompressor;
@@ -96,6 +99,7 @@ Result<void> LayerStream::run_layer(size_t index) {
         broken = std::move(produced).error();
         return {};
       }
+      if (of_content) hash.update({chunk.data.get() + chunk.size, *produced});
       chunk.size += *produced;
       if (chunk.size < kChunkBytes && bytes.empty()) return {};
       TRY(push(std::move(chunk)));
@@ -105,7 +109,7 @@ Result<void> LayerStream::run_layer(size_t index) {
   while (true) {
     TRY_ASSIGN(const std::string_view bytes, source_(index));
     if (bytes.empty()) break;
-    hash.update(bytes);
+    if (!of_content) hash.update(bytes);
     size += bytes.size();
     compressed_ += bytes.size();
     compressed_of_[index] += bytes.size();
@@ -119,13 +123,14 @@ Result<void> LayerStream::run_layer(size_t index) {
     TRY_ASSIGN(decompressor, make_decompressor(first));
     TRY(decompress(first));
   }
-  TRY(check(index, size, hash.finish()));
+  if (!of_content) TRY(check(index, size, hash.finish()));
   if (!decompressor && !first.empty()) {
     TRY_ASSIGN(decompressor, make_decompressor(first));
     TRY(decompress(first));
   }
   if (decompressor && !broken) TRY_CONTEXT(name, decompressor->finish());
   if (broken) return fail(std::move(*broken).with_context(name));
+  if (of_content) TRY(check(index, size, hash.finish()));
   if (chunk.size > 0) return push(std::move(chunk));
   const std::scoped_lock lock(mutex_);
   spare_.push_back(std::move(chunk));

@@ -62,6 +62,9 @@ Result<Index> parse_index(const Json& manifests) {
       entry.platform.variant = text_of(*platform, "variant");
       entry.platform.os = text_of(*platform, "os");
     }
+    if (const Json* annotations = member(item, "annotations"); annotations != nullptr)
+      for (const std::string_view key : {"org.opencontainers.image.ref.name", "io.containerd.image.name"})
+        if (std::string name = text_of(*annotations, key); !name.empty()) entry.names.push_back(std::move(name));
     index.push_back(std::move(entry));
     if (index.size() > kMaxLayers) return fail(ErrorKind::corrupt, "index: too many entries");
   }

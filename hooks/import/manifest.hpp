@@ -24,6 +24,7 @@ struct Descriptor {
   uint64_t size = 0;  ///< bytes
   std::string media_type;
   std::vector<std::string> urls = {};  ///< where a foreign layer can be had (OCI image-spec, descriptor)
+  bool of_content = false;             ///< the digest is a diff_id: of the layer's tar, not of the (compressed) blob
 };
 
 struct Manifest {
@@ -34,6 +35,7 @@ struct Manifest {
 struct IndexEntry {
   Descriptor manifest;
   Platform platform;
+  std::vector<std::string> names = {};  ///< tags and whole references that annotations give it; in layouts
 };
 using Index = std::vector<IndexEntry>;
 

@@ -33,9 +33,12 @@ Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& 
   if (!request.platform.empty()) {
     TRY_ASSIGN(platform, Platform::parse(request.platform));
   }
-  TRY_ASSIGN(auto source, open_source(request, progress));
-  std::unique_ptr<ImportSession> session(
-      new ImportSession(request, std::move(platform), std::move(source), [&progress] { return progress.cancelled(); }));
+  auto source = open_source(request, progress);
+  if (!source && image_kind(request.image) == ImageKind::registry) return fail(std::move(source).error());
+  if (!source)
+    return fail(std::move(source).error().with_context("failed to import docker image: " + printable(request.image)));
+  std::unique_ptr<ImportSession> session(new ImportSession(request, std::move(platform), std::move(*source),
+                                                           [&progress] { return progress.cancelled(); }));
   progress.phase("resolving " + session->source_->text());
   auto resolved = session->source_->resolve(session->platform_);
   if (!resolved) return fail(session->explain(std::move(resolved).error()));
@@ -56,7 +59,7 @@ std::vector<Blob> ImportSession::blobs() const {
     blobs.push_back({layers[i].digest, layers[i].size,
                      "layer " + std::to_string(i + 1) + " of " + std::to_string(layers.size()) + " " +
                          short_digest(layers[i].digest),
-                     layers[i].urls});
+                     layers[i].urls, layers[i].of_content});
   return blobs;
 }
 
