@@ -12,7 +12,8 @@
 namespace situla {
 
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log) {
+                                     LogSink& log, Trace* trace) {
+  if (trace != nullptr) trace->name_thread("tar");
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
   TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
@@ -25,9 +26,14 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   options.made_time = options.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
   // Before anything is fetched: a directory that cannot be written to is known at once.
   TRY_ASSIGN(OutputFile output, OutputFile::create(path));
-  TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress));
+  auto opened = [&] {
+    const TraceSpan span(trace, "resolve");
+    return ImportSession::open(request, progress);
+  }();
+  TRY_ASSIGN(const auto session, std::move(opened));
+  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, trace));
   progress.phase("syncing " + path);
+  const TraceSpan sync(trace, "sync");
   const mode_t mask = umask(0);
   umask(mask);
   if (auto published = output.publish(0666U & ~mask); !published)

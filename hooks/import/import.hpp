@@ -10,6 +10,7 @@
 #include "hooks/import/manifest.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -28,8 +29,9 @@ struct ImportedImage {
 /// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing
 /// target is ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path`
 /// unless it is whole.
+/// trace: what is to be told where the time goes, also of an import that fails; may be null.
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log);
+                                     LogSink& log, Trace* trace = nullptr);
 
 /// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);
