@@ -3,8 +3,11 @@
 
 #include <memory>
 
+#include <fcntl.h>
+
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/progress_renderer.hpp"
 
@@ -15,6 +18,7 @@ struct Options {
   std::string architecture;
   std::string output;
   std::string image;
+  std::string trace;
 };
 
 /// A bar on a terminal, a log line per phase elsewhere.
@@ -35,7 +39,19 @@ Result<int> import(const Context& context, const Options& options) {
              make_import_request(options.image, context.config, context.invocation.environment, context.log,
                                  options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
-  TRY(import_to_file(request, output, *progress, context.log));
+  if (options.trace.empty()) {
+    TRY(import_to_file(request, output, *progress, context.log));
+    return 0;
+  }
+  // Opened first: a place that cannot be written to is known before anything is fetched.
+  TRY_ASSIGN(const UniqueFd file, open_file(options.trace, O_WRONLY | O_CREAT | O_TRUNC, 0666));
+  Trace trace;
+  const auto imported = import_to_file(request, output, *progress, context.log, &trace);
+  if (trace.dropped() > 0)
+    context.log.warning(options.trace + ": " + std::to_string(trace.dropped()) + " spans did not fit");
+  auto written = write_all(file.get(), trace.json());
+  TRY(imported);
+  TRY_CONTEXT("write " + options.trace, written);
   return 0;
 }
 
@@ -46,6 +62,7 @@ void add_import(CLI::App& app, Actions& actions) {
   auto options = std::make_shared<Options>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
   command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)");
+  command->add_option("--trace", options->trace, "File for a Chrome trace of where the time went");
   command
       ->add_option("URI", options->image,
                    "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "

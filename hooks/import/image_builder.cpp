@@ -25,7 +25,8 @@ ImageBuilder::ImageBuilder(int fd, std::string where, SquashOptions options, std
     : fd_(fd), where_(std::move(where)), options_(options), blobs_(std::move(blobs)) {}
 
 Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConfig& config, const std::string& source) {
-  TRY_ASSIGN(writer_, SquashfsWriter::create(fd_, where_, options_));
+  TRY_ASSIGN(writer_, SquashfsWriter::create(fd_, where_, options_, trace_));
+  turns_ = TraceTurns(trace_, "tar", "compress");
   const std::vector<Blob> from_top(blobs_.rbegin(), blobs_.rend());
   BuiltImage built;
   {
@@ -34,6 +35,7 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
     for (const Blob& blob : from_top) TRY(read_layer(*stream, blob));
     built.unpacked_bytes = stream->unpacked_bytes();
   }
+  const TraceSpan span(trace_, "merge and write inodes");
   RootTree tree(table_);
   for (size_t layer = table_.layers(); layer-- > 0;) TRY_CONTEXT(from_top[layer].name, tree.apply(layer));
   TRY(add_configuration(tree, config, source));
@@ -62,7 +64,13 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   table_.begin_layer();
   TarReader reader([&] {
     report(stream);
-    return stream.read();
+    turns_.cut(blob.name);
+    auto bytes = [&] {
+      const TraceSpan span(trace_, "wait for inflate", blob.name);
+      return stream.read();
+    }();
+    turns_.begin();
+    return bytes;
   });
   const size_t layer = table_.layers();
   while (true) {
@@ -75,6 +83,7 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
     if (auto done = read_entry(reader, **entry, layer); !done)
       return fail(done.error().message().starts_with(blob.name) ? done.error() : done.error().with_context(blob.name));
   }
+  turns_.cut(blob.name);
   TRY(stream.drain());
   report(stream, true);
   table_.end_layer();
@@ -98,9 +107,10 @@ Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry, 
 }
 
 Result<void> ImageBuilder::write_content(TarReader& reader, uint32_t index) {
-  TRY_ASSIGN(table_.entry(index).data, writer_->begin_file(table_.entry(index).size));
-  TRY(reader.read_data([this](std::string_view bytes) { return writer_->append(bytes); }));
-  return writer_->end_file();
+  TRY_ASSIGN(table_.entry(index).data, turns_.second([&] { return writer_->begin_file(table_.entry(index).size); }));
+  TRY(reader.read_data(
+      [this](std::string_view bytes) { return turns_.second([&] { return writer_->append(bytes); }); }));
+  return turns_.second([this] { return writer_->end_file(); });
 }
 
 /// Second look at the layers of files that turned out to be needed. Entries come in the same order as the first time.

@@ -16,6 +16,7 @@
 #include "hooks/import/progress.hpp"
 #include "hooks/import/root_tree.hpp"
 #include "hooks/import/squashfs_writer.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -41,6 +42,8 @@ class ImageBuilder {
 
   /// Told of layers and bytes while build() runs.
   void report_to(Progress& progress) { progress_ = &progress; }
+  /// Tells of the reader's work and of the writer's.
+  void trace_to(Trace* trace) { trace_ = trace; }
   /// source: for /etc/rc.
   Result<BuiltImage> build(const StreamOpener& open, const ImageConfig& config, const std::string& source);
 
@@ -59,6 +62,8 @@ class ImageBuilder {
   SquashOptions options_;
   std::vector<Blob> blobs_;
   Progress* progress_ = nullptr;
+  Trace* trace_ = nullptr;
+  TraceTurns turns_{nullptr, "", ""};
   std::unique_ptr<SquashfsWriter> writer_;
   LayerTable table_;
   HiddenPaths hidden_;

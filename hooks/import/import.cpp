@@ -30,15 +30,21 @@ Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
 }  // namespace
 
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log) {
+                                     LogSink& log, Trace* trace) {
+  if (trace != nullptr) trace->name_thread("tar");
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
   TRY_ASSIGN(const SquashOptions options, user_options(request, log));
   // Before anything is fetched: a directory that cannot be written to is known at once.
   TRY_ASSIGN(OutputFile output, OutputFile::create(path));
-  TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress));
+  auto opened = [&] {
+    const TraceSpan span(trace, "resolve");
+    return ImportSession::open(request, progress);
+  }();
+  TRY_ASSIGN(const auto session, std::move(opened));
+  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, trace));
   progress.phase("syncing " + path);
+  const TraceSpan sync(trace, "sync");
   const mode_t mask = umask(0);
   umask(mask);
   if (auto published = output.publish(0666U & ~mask); !published)

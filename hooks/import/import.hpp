@@ -11,6 +11,7 @@
 #include "hooks/import/manifest.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -29,8 +30,9 @@ struct ImportedImage {
 /// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing
 /// target is ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path`
 /// unless it is whole.
+/// trace: what is to be told where the time goes, also of an import that fails; may be null.
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log);
+                                     LogSink& log, Trace* trace = nullptr);
 
 /// An image in a file without a name, which is gone with its last descriptor.
 struct UnnamedImage {

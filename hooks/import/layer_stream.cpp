@@ -14,11 +14,12 @@ constexpr std::chrono::milliseconds kAskEvery{200};
 }  // namespace
 
 LayerStream::LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
-                         std::function<bool()> cancelled)
+                         std::function<bool()> cancelled, Trace* trace)
     : blobs_(std::move(blobs)),
       source_(std::move(source)),
       stop_source_(std::move(stop_source)),
       cancelled_(std::move(cancelled)),
+      trace_(trace),
       compressed_of_(blobs_.size()),
       thread_([this] { run(); }) {}
 
@@ -33,6 +34,7 @@ LayerStream::~LayerStream() {
 }
 
 void LayerStream::run() {
+  if (trace_ != nullptr) trace_->name_thread("hash and inflate");
   for (size_t i = 0; i < blobs_.size(); ++i) {
     auto done = run_layer(i);
     if (done) done = push(Chunk{});
@@ -94,7 +96,10 @@ Result<void> LayerStream::run_layer(size_t index) {
   std::optional<Error> broken;  // told only if the digest is right: otherwise the digest is the cause
   const auto decompress = [&](std::string_view bytes) -> Result<void> {
     while (true) {
-      auto produced = decompressor->run(bytes, chunk.data.get() + chunk.size, kChunkBytes - chunk.size);
+      auto produced = [&] {
+        const TraceSpan span(trace_, "inflate", name);
+        return decompressor->run(bytes, chunk.data.get() + chunk.size, kChunkBytes - chunk.size);
+      }();
       if (!produced) {
         broken = std::move(produced).error();
         return {};
@@ -103,13 +108,21 @@ Result<void> LayerStream::run_layer(size_t index) {
       chunk.size += *produced;
       if (chunk.size < kChunkBytes && bytes.empty()) return {};
       TRY(push(std::move(chunk)));
+      const TraceSpan span(trace_, "wait for tar", name);
       TRY_ASSIGN(chunk, empty_chunk());
     }
   };
   while (true) {
-    TRY_ASSIGN(const std::string_view bytes, source_(index));
+    auto received = [&] {
+      const TraceSpan span(trace_, "download wait", name);
+      return source_(index);
+    }();
+    TRY_ASSIGN(const std::string_view bytes, std::move(received));
     if (bytes.empty()) break;
-    if (!of_content) hash.update(bytes);
+    if (!of_content) {
+      const TraceSpan span(trace_, "hash", name);
+      hash.update(bytes);
+    }
     size += bytes.size();
     compressed_ += bytes.size();
     compressed_of_[index] += bytes.size();

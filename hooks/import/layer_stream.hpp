@@ -16,6 +16,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/import/image_source.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -26,7 +27,7 @@ class LayerStream {
   /// source is called from another thread, until this object is gone; stop_source makes a waiting call return.
   /// cancelled, if any, is asked several times a second by a waiting read().
   LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
-              std::function<bool()> cancelled = nullptr);
+              std::function<bool()> cancelled = nullptr, Trace* trace = nullptr);
   LayerStream(const LayerStream&) = delete;
   LayerStream& operator=(const LayerStream&) = delete;
   ~LayerStream();
@@ -64,6 +65,7 @@ class LayerStream {
   BlobReader source_;
   std::function<void()> stop_source_;
   std::function<bool()> cancelled_;
+  Trace* trace_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Chunk> full_;

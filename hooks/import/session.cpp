@@ -63,9 +63,9 @@ std::vector<Blob> ImportSession::blobs() const {
   return blobs;
 }
 
-Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs) {
+Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs, Trace* trace) {
   TRY_ASSIGN(BlobStream stream, source_->open_blobs(blobs));
-  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_);
+  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_, trace);
 }
 
 Result<ImageConfig> ImportSession::fetch_config() {
@@ -76,8 +76,12 @@ Result<ImageConfig> ImportSession::fetch_config() {
   return parsed;
 }
 
-Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {
-  TRY_ASSIGN(config_, fetch_config());
+Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress,
+                                        Trace* trace) {
+  {
+    const TraceSpan span(trace, "fetch configuration");
+    TRY_ASSIGN(config_, fetch_config());
+  }
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
     progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
                   " != " + platform_.architecture);
@@ -87,7 +91,9 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   ImageBuilder builder(fd, where, options, blobs());
   builder.report_to(progress);
-  auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, uri());
+  builder.trace_to(trace);
+  auto built = builder.build([this, trace](const std::vector<Blob>& blobs) { return open_stream(blobs, trace); },
+                             config_, uri());
   if (!built) return fail(explain(std::move(built).error()));
   return built;
 }

@@ -223,3 +223,41 @@ END
   situla inspect ./plain.sqsh | grep -q '^Provenance:  none: '
   situla inspect --json ./plain.sqsh | python3 -c 'import json, sys; assert json.load(sys.stdin)["source"] is None'
 }
+
+# check_trace FILE NAME...: valid events, without overlaps in a row but nested ones, and spans of these names.
+check_trace() {
+  python3 - "$@" <<'END'
+import json, sys
+events = json.load(open(sys.argv[1]))
+assert {e["ph"] for e in events} <= {"X", "M"}, events[0]
+spans = [e for e in events if e["ph"] == "X"]
+rows = {e["tid"] for e in events if e["ph"] == "M"}
+ends = {}
+for span in sorted(spans, key=lambda e: (e["tid"], e["ts"], -e["dur"])):
+    assert span["tid"] in rows and span["dur"] >= 0 and span["ts"] >= 0, span
+    stack = ends.setdefault(span["tid"], [])
+    while stack and stack[-1] <= span["ts"] + 0.002:
+        stack.pop()
+    assert not stack or span["ts"] + span["dur"] <= stack[-1] + 0.002, ("overlap", span)
+    stack.append(span["ts"] + span["dur"])
+names = {e["name"] for e in spans}
+missing = set(sys.argv[2:]) - names
+assert not missing, (missing, names)
+layers = {e["args"]["layer"] for e in spans if e["name"] == "inflate"}
+assert all(layer.startswith("layer ") for layer in layers), layers
+END
+}
+
+@test "import --trace shows where the time goes, also when the import fails" {
+  situla import --trace trace.json -o debian.sqsh docker://registry.test#debian:12
+  check_trace trace.json resolve 'fetch configuration' 'download wait' hash inflate 'wait for inflate' tar compress \
+    'compress block' write 'merge and write inodes' sync
+  run --separate-stderr situla import --trace broken.json -o broken.sqsh docker://registry.test/broken:digest
+  [ "$status" -eq 1 ]
+  [ ! -e broken.sqsh ]
+  check_trace broken.json resolve 'download wait' hash
+  run --separate-stderr situla import --trace /nonexistent/trace -o none.sqsh docker://registry.test#tiny
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] create /nonexistent/trace: No such file or directory'
+  [ ! -e none.sqsh ]
+}
