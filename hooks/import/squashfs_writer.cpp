@@ -97,8 +97,8 @@ struct SquashfsWriter::State {
 
   std::array<sqfs_inode_generic_t*, kHarvest> pending{};  ///< libsquashfs writes into these until the next sync
   size_t pending_count = 0;
-  std::vector<FileData> files;
-  std::vector<sqfs_u32> block_sizes;
+  FileTable files;
+  PieceList<sqfs_u32> block_sizes;
   bool file_open = false;
 
   [[nodiscard]] Result<void> check(int code, std::string_view what) {
@@ -179,8 +179,8 @@ void SquashfsWriter::State::keep(const sqfs_inode_generic_t& inode) {
   if (inode.base.type == SQFS_INODE_EXT_FILE) data.sparse = inode.data.file_ext.sparse;
   data.first_block = static_cast<uint32_t>(block_sizes.size());
   data.blocks = inode.payload_bytes_used / static_cast<uint32_t>(sizeof(sqfs_u32));
-  block_sizes.insert(block_sizes.end(), inode.extra, inode.extra + data.blocks);
-  files.push_back(data);
+  for (uint32_t i = 0; i < data.blocks; ++i) block_sizes.push_back(inode.extra[i]);
+  files.add(data);
 }
 
 /// libsquashfs keeps an allocated inode per file and fills it later. Turned into a few bytes each, now and then.
@@ -258,11 +258,13 @@ Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::str
 Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   State& state = *state_;
   TRY(state.harvest(true));
+  // What it remembers of every small file, to find equal ones, is no longer needed.
+  state.processor.reset();
   sqfs_u16 root_id = 0;
   TRY(state.check(sqfs_id_table_id_to_index(state.ids.get(), 0, &root_id), "write"));
   const Owned<sqfs_meta_writer_t> inodes(sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), 0));
-  const Owned<sqfs_meta_writer_t> names(
-      sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), SQFS_META_WRITER_KEEP_IN_MEMORY));
+  WaitingBlocks waiting;
+  const Owned<sqfs_meta_writer_t> names(sqfs_meta_writer_create(&waiting.base, state.inode_compressor(), 0));
   const Owned<sqfs_dir_writer_t> directories(
       names ? sqfs_dir_writer_create(names.get(), SQFS_DIR_WRITER_CREATE_EXPORT_TABLE) : nullptr);
   if (!inodes || !directories) return fail(ErrorKind::no_space, "write " + state.where + ": out of memory");
@@ -275,7 +277,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   TRY(check(sqfs_meta_writer_flush(inodes.get())));
   TRY(check(sqfs_meta_writer_flush(names.get())));
   state.super.directory_table_start = state.file.size;
-  TRY(check(sqfs_meta_write_write_to_file(names.get())));
+  TRY(check(waiting.append_to(state.file)));
   state.super.inode_count = writer.inode_count();
 
   sqfs_compressor_t* compressor = state.inode_compressor();
