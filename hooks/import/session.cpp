@@ -85,6 +85,10 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
     progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
                   " != " + platform_.architecture);
+  else if (const Platform image{config_.architecture, config_.variant, config_.os};
+           needs_newer_processor(image, platform_))
+    progress.note("The image is for " + printable(config_.architecture + "/" + config_.variant) + ", which not every " +
+                  platform_.architecture + " processor can run");
   const uint64_t total = layer_bytes();
   const size_t count = resolved_.manifest.layers.size();
   progress.phase("importing " + std::to_string(count) + (count == 1 ? " layer, " : " layers, ") + format_size(total));

@@ -155,8 +155,8 @@ PYTHON
   cd "$work"
   mkdir tree
   truncate -s 3M tree/hole
-  truncate -s 5G tree/huge
-  printf middle | dd of=tree/huge bs=1 seek=4500000000 conv=notrunc status=none
+  truncate -s 9G tree/huge
+  printf middle | dd of=tree/huge bs=1 seek=9000000000 conv=notrunc status=none
   seq 1000 | dd of=tree/ends bs=1000 seek=2000 status=none
   # So many pieces that GNU's header needs extensions.
   python3 -c 'f = open("tree/comb", "wb"); [(f.seek(i * 65536), f.write(b"%d" % i)) for i in range(200)]; f.truncate(200 * 65536)'
@@ -170,11 +170,11 @@ PYTHON
     mkdir mount
     mount -t squashfs -o loop,ro,nodev,nosuid image.sqsh mount
     run bash -c 'cmp mount/hole tree/hole && cmp mount/ends tree/ends && cmp mount/comb tree/comb &&
-      stat -c %s mount/huge && dd if=mount/huge bs=1 skip=4499999999 count=8 status=none | od -An -c'
+      stat -c %s mount/huge && dd if=mount/huge bs=1 skip=8999999999 count=8 status=none | od -An -c'
     umount mount
     echo "$options: $output"
     [ "$status" = 0 ]
-    [ "${lines[0]}" = 5368709120 ]
+    [ "${lines[0]}" = 9663676416 ]
     [ "$(tr -d ' ' <<<"${lines[1]}")" = '\0middle\0' ]
   done
 }
@@ -272,6 +272,21 @@ PYTHON
     tar -C tree --sort=name -cf "$(printf layer-%03d "$i")" .
   done
   same_as_umoci layer-*
+}
+
+@test "an image of another architecture is imported with a warning" {
+  make_tree
+  "$here/make-layout" --arch riscv64 layout tree.tar
+  run situla import -o image.sqsh oci:layout
+  echo "$output"
+  [ "$status" = 0 ]
+  [ "$(grep -c "Image architecture doesn't match the requested one: riscv64 != $(dpkg --print-architecture)" <<<"$output")" = 1 ]
+  run situla import -a riscv64 -o other.sqsh oci:layout
+  [[ "$output" != *"doesn't match"* ]]
+  "$here/make-layout" --arch "$(dpkg --print-architecture)/v9" newer tree.tar
+  run situla import -o newer.sqsh oci:newer
+  [ "$status" = 0 ]
+  [[ "$output" == *"The image is for $(dpkg --print-architecture)/v9, which not every"* ]]
 }
 
 @test "a hundred thousand files take little memory" { peak_stays_low 100000; }
