@@ -73,6 +73,18 @@ uint32_t usable_processors() {
   return std::clamp(std::thread::hardware_concurrency(), 1U, 64U);
 }
 
+/// One thread inflates and reads the tar; this many compress faster than that as long as compressing is cheap. More of
+/// them cost memory, and time where files are small: libsquashfs wakes all of them for every file.
+constexpr uint32_t kCheapWorkers = 8;
+
+uint32_t workers_of(const SquashOptions& options) {
+  using Compressor = SquashOptions::Compressor;
+  const bool cheap = options.store_data || (options.compressor == Compressor::lz4 && !options.lz4_hc) ||
+                     (options.compressor == Compressor::zstd && options.level.value_or(15) <= 3);
+  const uint32_t most = options.workers != 0 ? options.workers : usable_processors();
+  return cheap ? std::min(most, kCheapWorkers) : most;
+}
+
 }  // namespace
 
 struct SquashfsWriter::State {
@@ -155,7 +167,7 @@ Result<void> SquashfsWriter::State::create_parts() {
   sqfs_block_processor_desc_t wanted{};
   wanted.size = sizeof wanted;
   wanted.max_block_size = options.block_bytes;
-  wanted.num_workers = options.workers != 0 ? options.workers : usable_processors();
+  wanted.num_workers = workers_of(options);
   // Bounded by memory, not by a count: blocks may be 1 MiB.
   wanted.max_backlog =
       std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
