@@ -31,7 +31,7 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   TRY(read_layers(open, built));
   const TraceSpan span(trace_, "merge and write inodes");
   RootTree tree(table_);
-  for (size_t layer = table_.layers(); layer-- > 0;) 
+  for (size_t layer = table_.layers(); layer-- > 0;)
     TRY_CONTEXT(blobs_[blobs_.size() - 1 - layer].name, tree.apply(layer));
   TRY(add_configuration(tree, config, source));
   tree.finish();
@@ -74,8 +74,8 @@ Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& bui
 /// The layer being read, and those that are being decompressed ahead of it.
 void ImageBuilder::report(const LayerStream& stream, bool finished) {
   if (progress_ == nullptr) return;
-  const auto current = static_cast<size_t>(
-      std::lower_bound(streamed_.begin(), streamed_.end(), table_.layers()) - streamed_.begin());
+  const auto current =
+      static_cast<size_t>(std::lower_bound(streamed_.begin(), streamed_.end(), table_.layers()) - streamed_.begin());
   const size_t last = finished ? current : std::min(stream.furthest_blob(), streamed_.size() - 1);
   const auto blob_of = [&](size_t i) -> const Blob& { return blobs_[blobs_.size() - 1 - streamed_[i]]; };
   for (size_t i = current; i <= last; ++i)

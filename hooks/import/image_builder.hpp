@@ -31,7 +31,7 @@ struct BuiltImage {
   uint64_t image_bytes = 0;
   uint64_t unpacked_bytes = 0;  ///< tar streams that were read
   uint64_t reused_bytes = 0;    ///< compressed layers that needed not be fetched
-  uint64_t dead_bytes = 0;  ///< uncompressed bytes of content in the file that no name of the tree leads to
+  uint64_t dead_bytes = 0;      ///< uncompressed bytes of content in the file that no name of the tree leads to
 };
 
 /// Reads the layers from the top down, one after the other. Content goes into blocks as it comes unless an upper layer
@@ -47,8 +47,8 @@ class ImageBuilder {
 
   /// Told of layers and bytes while build() runs.
   void report_to(Progress& progress) { progress_ = &progress; }
-  /// Layers that need not be fetched: one for each blob, bottom first, nullopt for those that must. What one of them lacks
-  /// (a file that is hidden in the image it is taken from, but not in this one) has its layer fetched after all.
+  /// Layers that need not be fetched: one for each blob, bottom first, nullopt for those that must. What one of them
+  /// lacks (a file that is hidden in the image it is taken from, but not in this one) has its layer fetched after all.
   void reuse(std::vector<std::optional<KnownLayer>> known) { known_ = std::move(known); }
   /// Tells of the reader's work and of the writer's.
   void trace_to(Trace* trace) { trace_ = trace; }

@@ -50,7 +50,8 @@ class ImageSource {
   /// Whoever reads checks sizes and digests. One stream at a time; the source must outlive it.
   virtual Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) = 0;
 
-  /// For each blob, whether this user may read it: asked of the source without fetching them. False where it is not sure.
+  /// For each blob, whether this user may read it: asked of the source without fetching them. False where it is not
+  /// sure.
   virtual std::vector<bool> readable(const std::vector<Blob>& blobs) { return std::vector<bool>(blobs.size(), false); }
 
   /// The registry and its repository that were asked; both empty for other sources.
