@@ -8,6 +8,7 @@
 
 #include "common/base/text.hpp"
 #include "hooks/import/docker_archive.hpp"
+#include "hooks/import/engine_source.hpp"
 #include "hooks/import/layout_source.hpp"
 #include "hooks/import/registry_source.hpp"
 
@@ -53,7 +54,7 @@ Result<std::unique_ptr<ImageSource>> open_source(const ImportRequest& request, P
       return fail(ErrorKind::usage, "import " + printable(request.image) + ": a path names no image to import");
     case ImageKind::docker_daemon:
     case ImageKind::podman:
-      return fail(ErrorKind::unsupported, "import from dockerd:// and podman:// is not supported yet");
+      return open_engine_source(request, progress);
     case ImageKind::oci_layout:
     case ImageKind::oci_archive:
     case ImageKind::docker_archive:
