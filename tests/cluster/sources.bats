@@ -132,6 +132,18 @@ refused() {
   refused oci:docker.tar 'Not a directory' 'docker-archive:FILE'
 }
 
+@test "a registry's schema 1 manifest" {
+  refused_by_registry() {
+    run_and_show as_alice "$@"
+    [ "$status" -ne 0 ]
+    grep -Fq 'failed to import docker image: fault.test/schema1:latest: manifest: Docker schema 1 is not supported' <<<"$output"
+    grep -Fq 'skopeo copy --format v2s2' <<<"$output"
+  }
+  refused_by_registry srun --container-image=fault.test/schema1 true
+  refused_by_registry situla import -o /home/alice/x.sqsh docker://fault.test/schema1
+  [ ! -e /home/alice/x.sqsh ]
+}
+
 @test "what is known to be wrong before the job is queued" {
   run_and_show as_alice srun --container-image=oci: true
   [ "$status" -ne 0 ]
