@@ -114,6 +114,17 @@ bool needs_newer_processor(const Platform& image, const Platform& platform) {
          variant_level(platform) > 0;
 }
 
+bool is_schema1(std::string_view content_type) {
+  return content_type.starts_with("application/vnd.docker.distribution.manifest.v1");
+}
+
+Error schema1_error() {
+  return Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
+      .with_hint(
+          "such images are from before 2017: push it again with a current tool, or convert it: skopeo copy "
+          "--format v2s2 docker://OLD docker://NEW");
+}
+
 const std::string_view kManifestTypes =
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
@@ -131,9 +142,7 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
     TRY_ASSIGN(Manifest manifest, parse_image_manifest(json, *layers));
     return manifest;
   }
-  if (member(json, "fsLayers") != nullptr)
-    return fail(Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
-                    .with_hint("push the image again with a current tool"));
+  if (member(json, "fsLayers") != nullptr) return fail(schema1_error());
   std::string type = text_of(json, "mediaType");
   if (type.empty()) type = content_type;
   return fail(

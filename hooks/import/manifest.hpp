@@ -19,6 +19,11 @@ namespace situla {
 /// Value of Accept for every manifest request: a registry may answer 404 for a type that was not asked for.
 extern const std::string_view kManifestTypes;
 
+/// Image manifest version 2, schema 1: no configuration, layers that may be nothing. Its digest leaves out its
+/// signatures.
+bool is_schema1(std::string_view content_type);
+Error schema1_error();
+
 struct Descriptor {
   Digest digest;
   uint64_t size = 0;  ///< bytes

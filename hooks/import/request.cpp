@@ -9,6 +9,7 @@
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/docker_config.hpp"
+#include "hooks/import/engine_source.hpp"
 
 namespace situla {
 namespace {
@@ -208,7 +209,10 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   request.platform = platform;
   request.settings = collect_settings(config, environment, log);
   request.hint = file_hint(image, environment);
-  if (image_kind(image) != ImageKind::registry) return request;
+  const ImageKind kind = image_kind(image);
+  if (kind == ImageKind::docker_daemon || kind == ImageKind::podman)
+    request.engine = collect_engine_settings(kind, config, environment);
+  if (kind != ImageKind::registry) return request;
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   TRY_ASSIGN(request.credentials, collect_credentials(config, environment, log));
   collect_docker_credentials({{reference.registry, reference.repository}}, environment, request.credentials, log);
