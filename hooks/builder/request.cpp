@@ -14,7 +14,10 @@ Result<void> collect_and_write(LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   // The whole environment of the user: XDG_* and HOME say where the credentials are.
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, data.host, log));
+  // Preparation has no PATH of the user's; commands and helpers that know passwords are found by it.
+  Environment environment = data.host;
+  if (const auto path = data.job.get("PATH")) environment.set("PATH", *path);
+  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, environment, log));
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output.get(), bytes);
 }

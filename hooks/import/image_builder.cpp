@@ -43,6 +43,15 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   return built;
 }
 
+/// A damaged stream is reported by the stream, which names the layer; everything else here. An archive that cannot be
+/// read is no news when the layer turns out to have another digest.
+Error ImageBuilder::cause_of(Error error, LayerStream& stream, const Blob& blob) {
+  if (error.message().starts_with(blob.name)) return error;
+  if (error.kind() == ErrorKind::corrupt)
+    if (auto rest = stream.drain(); !rest) return std::move(rest).error();
+  return std::move(error).with_context(blob.name);
+}
+
 Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   table_.begin_layer();
   TarReader reader([&] {
@@ -51,14 +60,11 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   });
   const size_t layer = table_.layers();
   while (true) {
-    // A damaged stream is reported by the stream, which names the layer; everything else by this.
     auto entry = reader.next();
-    if (!entry)
-      return fail(entry.error().message().starts_with(blob.name) ? entry.error()
-                                                                 : entry.error().with_context(blob.name));
+    if (!entry) return fail(cause_of(std::move(entry).error(), stream, blob));
     if (!*entry) break;
     if (auto done = read_entry(reader, **entry, layer); !done)
-      return fail(done.error().message().starts_with(blob.name) ? done.error() : done.error().with_context(blob.name));
+      return fail(cause_of(std::move(done).error(), stream, blob));
   }
   TRY(stream.drain());
   if (report_) report_(stream.compressed_bytes());

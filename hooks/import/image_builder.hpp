@@ -44,6 +44,7 @@ class ImageBuilder {
   Result<BuiltImage> build(const StreamOpener& open, const ImageConfig& config, const std::string& source);
 
  private:
+  static Error cause_of(Error error, LayerStream& stream, const Blob& blob);
   Result<void> read_layer(LayerStream& stream, const Blob& blob);
   Result<void> read_entry(TarReader& reader, const TarEntry& entry, size_t layer);
   Result<void> write_content(TarReader& reader, uint32_t index);

@@ -2,9 +2,10 @@
 
     servers.py LABSTATE        (LABSTATE: build/lab, with tls/ and images/)
 
-Each listens with TLS on port 443 of its own loopback address (see lab_hosts in lib/common.sh).
+Each listens with TLS on port 443 of its own loopback address (see lab_hosts in lib/common.sh), and fault.test also on [::1]:5443.
 """
 
+import socket
 import ssl
 import sys
 import threading
@@ -18,8 +19,9 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address, handler, certificate, key):
-        super().__init__((address, 443), handler)
+    def __init__(self, address, handler, certificate, key, port=443):
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), handler)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(certificate, key)
 
@@ -40,6 +42,8 @@ def main():
         Server("127.0.0.5", TokenServer.configured(tls), tls + "server.crt", tls + "server.key"),
         Server("127.0.0.6", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
         Server("127.0.0.7", FaultRegistry.configured(state), tls + "stranger.crt", tls + "stranger.key"),
+        Server("127.0.0.9", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
+        Server("::1", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key", 5443),
     ]
     for server in servers[1:]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
