@@ -101,7 +101,7 @@ Result<void> check_image(std::string_view value) {
     }
     default:
       return fail(
-          Error(ErrorKind::unsupported, "images of a Docker or Podman engine are not supported yet")
+          Error(ErrorKind::unsupported, "images in files or in an engine are not supported yet")
               .with_hint("push the image to a registry, or pass a squashfs file: --container-image=./image.sqsh"));
   }
 }

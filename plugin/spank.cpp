@@ -135,6 +135,12 @@ Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
   return {};
 }
 
+ImageOrigin image_origin(std::string_view image) {
+  const ImageKind kind = image_kind(image);
+  if (kind == ImageKind::path) return ImageOrigin::file;
+  return kind == ImageKind::registry ? ImageOrigin::registry : ImageOrigin::user;
+}
+
 Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec& spec) {
   StepRequest request;
   request.step_id = step_id;
@@ -145,7 +151,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec&
   int group_count = 0;
   if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count) == ESPANK_SUCCESS && groups != nullptr)
     request.groups.assign(groups, groups + group_count);
-  request.needs_import = image_kind(spec.image) == ImageKind::registry;
+  request.origin = image_origin(spec.image);
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.spec = spec.serialize();
   return request;
@@ -182,14 +188,15 @@ Result<void> check_on_client() {
   return {};
 }
 
-/// COMPAT.md 1, "Messages that people grep": said by the first task of a node, the first of them only for a single task.
+/// COMPAT.md 1, "Messages that people grep": said by the first task of a node, the first of them only for a single
+/// task.
 struct ImportMessages {
   std::string before, after;
 };
 
 Result<ImportMessages> import_messages(spank_t spank) {
   const std::string& image = g_state->spec->image;
-  if (image_kind(image) != ImageKind::registry) return ImportMessages{};
+  if (image_origin(image) == ImageOrigin::file) return ImportMessages{};
   TRY_ASSIGN(const int local_id, item<int>(spank, S_TASK_ID, "the task's number on this node"));
   if (local_id != 0) return ImportMessages{};
   TRY_ASSIGN(const uint32_t tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));

@@ -6,7 +6,7 @@ namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490001;
+constexpr uint32_t kVersion = 0x53490002;
 constexpr size_t kMaxTextBytes = 12288;
 constexpr uint32_t kMaxGroups = 65536;
 
@@ -135,7 +135,7 @@ std::string encode_step_request(const StepRequest& request) {
   out.u32(request.gid);
   out.u32(static_cast<uint32_t>(request.groups.size()));
   for (const uint32_t group : request.groups) out.u32(group);
-  out.u8(request.needs_import ? 1 : 0);
+  out.u8(static_cast<uint8_t>(request.origin));
   out.u8(request.use_squashfuse ? 1 : 0);
   put_token(out, request.token);
   out.text(request.spec);
@@ -152,11 +152,13 @@ Result<StepRequest> decode_step_request(std::string_view bytes) {
   request.gid = in.u32();
   const uint32_t groups = in.u32();
   for (uint32_t i = 0; i < groups && groups <= kMaxGroups && in.ok(); ++i) request.groups.push_back(in.u32());
-  request.needs_import = in.u8() != 0;
+  const uint8_t origin = in.u8();
+  request.origin = static_cast<ImageOrigin>(origin);
   request.use_squashfuse = in.u8() != 0;
   request.token = get_token(in);
   request.spec = in.text();
-  if (!in.finished()) return fail(ErrorKind::corrupt, "step request of a wrong length");
+  if (!in.finished() || origin > static_cast<uint8_t>(ImageOrigin::user))
+    return fail(ErrorKind::corrupt, "step request of a wrong length or kind");
   return request;
 }
 

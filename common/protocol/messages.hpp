@@ -22,6 +22,13 @@ using StepToken = std::array<uint8_t, 16>;
 // --- plugin (slurmstepd) -> broker, once, in a sealed memfd
 // --------------------------------------------------------------
 
+/// Who opens the image of a step.
+enum class ImageOrigin : uint8_t {
+  file,      ///< the tasks bring an open squashfs file
+  registry,  ///< the importer, as the service user, into the node's store
+  user,      ///< an archive, a layout or an engine: imported as the job user, for this step only
+};
+
 /// Everything the broker knows of a step. `spec` is the user's and stays opaque to it.
 struct StepRequest {
   uint32_t job_id = 0;
@@ -29,10 +36,10 @@ struct StepRequest {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::vector<uint32_t> groups;  ///< supplementary groups of the job
-  bool needs_import = false;     ///< the image is a registry reference (else the tasks bring an open file)
-  bool use_squashfuse = false;   ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
-  StepToken token{};             ///< what a task must show
-  std::string spec;              ///< ContainerSpec::serialize()
+  ImageOrigin origin = ImageOrigin::file;
+  bool use_squashfuse = false;  ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
+  StepToken token{};            ///< what a task must show
+  std::string spec;             ///< ContainerSpec::serialize()
 };
 std::string encode_step_request(const StepRequest& request);
 Result<StepRequest> decode_step_request(std::string_view bytes);
@@ -76,7 +83,7 @@ struct Failure {
 struct ImportDone {
   Digest digest;        ///< manifest digest; names the file in the store
   std::string variant;  ///< file name suffix of a non-default squashfs variant: [a-z0-9-]{0,32}
-};
+};                      // from an import as the user, fds: the squashfs file
 
 // --- builder <-> broker
 // ----------------------------------------------------------------------------------------------------

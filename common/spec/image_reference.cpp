@@ -1,6 +1,7 @@
 #include "common/spec/image_reference.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "common/base/text.hpp"
 
@@ -11,6 +12,19 @@ constexpr std::string_view kScheme = "docker://";
 constexpr std::string_view kHub = "registry-1.docker.io";
 constexpr std::string_view kOfficial = "library/";
 
+struct Transport {
+  std::string_view prefix;
+  ImageKind kind;
+};
+constexpr std::array<Transport, 6> kTransports = {{
+    {"dockerd://", ImageKind::docker_daemon},
+    {"podman://", ImageKind::podman},
+    {"oci:", ImageKind::oci_layout},
+    {"oci-archive:", ImageKind::oci_archive},
+    {"docker-archive:", ImageKind::docker_archive},
+    {"dir:", ImageKind::directory},
+}};
+
 constexpr std::string_view kLower = "abcdefghijklmnopqrstuvwxyz0123456789";
 constexpr std::string_view kUpper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -19,6 +33,17 @@ bool made_of(std::string_view text, std::string_view more, bool upper) {
     return kLower.find(c) != std::string_view::npos || more.find(c) != std::string_view::npos ||
            (upper && kUpper.find(c) != std::string_view::npos);
   });
+}
+
+std::string_view prefix_of(ImageKind kind) {
+  const auto* const found = std::find_if(kTransports.begin(), kTransports.end(),
+                                         [kind](const Transport& transport) { return transport.kind == kind; });
+  return found == kTransports.end() ? "" : found->prefix;
+}
+
+bool is_file_kind(ImageKind kind) {
+  return kind == ImageKind::oci_layout || kind == ImageKind::oci_archive || kind == ImageKind::docker_archive ||
+         kind == ImageKind::directory;
 }
 
 bool is_hub(std::string_view registry) {
@@ -161,9 +186,113 @@ std::string ImageReference::default_file_name() const {
 
 ImageKind image_kind(std::string_view text) {
   if (text.starts_with('.') || text.starts_with('/')) return ImageKind::path;
-  if (text.starts_with("dockerd://")) return ImageKind::docker_daemon;
-  if (text.starts_with("podman://")) return ImageKind::podman;
+  for (const Transport& transport : kTransports)
+    if (text.starts_with(transport.prefix)) return transport.kind;
   return ImageKind::registry;
+}
+
+Result<FileReference> FileReference::parse(std::string_view text) {
+  FileReference reference;
+  reference.kind = image_kind(text);
+  if (!is_file_kind(reference.kind)) return fail(invalid(text, "not an image in files"));
+  const std::string_view prefix = prefix_of(reference.kind);
+  const std::string_view rest = text.substr(prefix.size());
+  const auto parts = reference.kind == ImageKind::directory ? std::nullopt : cut(rest, ':');
+  reference.path = parts ? parts->first : rest;
+  reference.name = parts ? parts->second : "";
+  if (reference.path.empty() || rest.find('\0') != std::string_view::npos)
+    return fail(invalid(text, "no path").with_hint("write " + std::string(prefix) + "PATH"));
+  if (!reference.name.starts_with('@')) return reference;
+  reference.index = parse_unsigned(std::string_view(reference.name).substr(1));
+  if (!reference.index)
+    return fail(invalid(text, "'" + printable(reference.name) + "' is not a place: @0 is the first image"));
+  reference.name.clear();
+  return reference;
+}
+
+std::string FileReference::text() const {
+  std::string shown = std::string(prefix_of(kind)) + path;
+  if (index)
+    shown += ":@" + std::to_string(*index);
+  else if (!name.empty())
+    shown += ":" + name;
+  return printable(shown);
+}
+
+std::string FileReference::default_file_name() const {
+  std::string_view base = path;
+  while (base.ends_with('/')) base.remove_suffix(1);
+  if (const size_t slash = base.rfind('/'); slash != std::string_view::npos) base.remove_prefix(slash + 1);
+  const bool archive = kind == ImageKind::oci_archive || kind == ImageKind::docker_archive;
+  if (const size_t dot = base.rfind('.'); archive && dot != std::string_view::npos && dot > 0)
+    base = base.substr(0, dot);
+  if (base.empty() || base == "." || base == "..") base = "image";
+  return std::string(base) + ".sqsh";
+}
+
+Result<EngineReference> EngineReference::parse(std::string_view text) {
+  EngineReference reference;
+  reference.kind = image_kind(text);
+  if (reference.kind != ImageKind::docker_daemon && reference.kind != ImageKind::podman)
+    return fail(invalid(text, "not an image of an engine"));
+  reference.name = text.substr(prefix_of(reference.kind).size());
+  const std::string& name = reference.name;
+  if (name.empty()) return fail(invalid(text, "no image name"));
+  if (name.starts_with('-') || name.size() > 512 || !made_of(name, "._-/:@", true))
+    return fail(invalid(text, "'" + printable(name) + "' is not the name of an image"));
+  return reference;
+}
+
+std::string EngineReference::exact_name() const {
+  const std::string_view last = std::string_view(name).substr(name.rfind('/') + 1);
+  const bool id = name.size() >= 12 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return id || last.find_first_of(":@") != std::string_view::npos ? name : name + ":latest";
+}
+
+std::string EngineReference::text() const {
+  return std::string(prefix_of(kind)) + name;
+}
+
+std::string EngineReference::default_file_name() const {
+  std::string file = name;
+  std::replace_if(
+      file.begin(), file.end(), [](char c) { return c == '/' || c == ':'; }, '+');
+  return file + ".sqsh";
+}
+
+Result<void> check_image(std::string_view text) {
+  switch (image_kind(text)) {
+    case ImageKind::path:
+      return {};
+    case ImageKind::registry:
+      TRY(ImageReference::parse(text));
+      return {};
+    case ImageKind::docker_daemon:
+    case ImageKind::podman:
+      TRY(EngineReference::parse(text));
+      return {};
+    case ImageKind::oci_layout:
+    case ImageKind::oci_archive:
+    case ImageKind::docker_archive:
+    case ImageKind::directory:
+      TRY(FileReference::parse(text));
+      return {};
+  }
+  return {};
+}
+
+Result<std::string> default_file_name(std::string_view text) {
+  const ImageKind kind = image_kind(text);
+  if (is_file_kind(kind)) {
+    TRY_ASSIGN(const FileReference reference, FileReference::parse(text));
+    return reference.default_file_name();
+  }
+  if (kind == ImageKind::docker_daemon || kind == ImageKind::podman) {
+    TRY_ASSIGN(const EngineReference reference, EngineReference::parse(text));
+    return reference.default_file_name();
+  }
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(text));
+  return reference.default_file_name();
 }
 
 }  // namespace situla

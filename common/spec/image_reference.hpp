@@ -34,8 +34,50 @@ struct ImageReference {
   [[nodiscard]] std::string default_file_name() const;
 };
 
-/// Where `--container-image` points to. Decided by the first characters only (COMPAT.md 1): '.' or '/' is a path.
-enum class ImageKind { registry, path, docker_daemon, podman };
+/// Where an image is. Decided by the first characters only (COMPAT.md 1): '.' or '/' is a path.
+enum class ImageKind {
+  registry,
+  path,            ///< a squashfs file
+  docker_daemon,   ///< dockerd://IMAGE
+  podman,          ///< podman://IMAGE
+  oci_layout,      ///< oci:DIR[:TAG]
+  oci_archive,     ///< oci-archive:FILE[:TAG]
+  docker_archive,  ///< docker-archive:FILE[:TAG], written by `docker save`
+  directory,       ///< dir:DIR, written by skopeo
+};
 ImageKind image_kind(std::string_view text);
+
+/// An image in files, as containers-transports(5) writes it: `TRANSPORT:PATH[:NAME]`. The path ends at the first ':';
+/// only `dir:` has no name, so there ':' belongs to the path.
+struct FileReference {
+  ImageKind kind = ImageKind::oci_layout;
+  std::string path;               ///< as typed
+  std::string name;               ///< tag, or whole reference for an archive of Docker's; may be empty
+  std::optional<uint64_t> index;  ///< `@N` instead of a name: the image's place, counted from 0
+
+  /// ErrorKind::usage for other kinds, too.
+  static Result<FileReference> parse(std::string_view text);
+  /// As typed, printable.
+  [[nodiscard]] std::string text() const;
+  /// "ubuntu.sqsh" for docker-archive:/data/ubuntu.tar:22.04.
+  [[nodiscard]] std::string default_file_name() const;
+};
+
+/// An image in the storage of an engine on this machine: `dockerd://IMAGE[:TAG]`, `podman://IMAGE[:TAG]`.
+struct EngineReference {
+  ImageKind kind = ImageKind::docker_daemon;
+  std::string name;  ///< as typed; only characters that image names have, and no '-' in front
+
+  static Result<EngineReference> parse(std::string_view text);
+  /// With ":latest" unless there is a tag, or it is a digest or an image's id: engines take a bare name for all tags.
+  [[nodiscard]] std::string exact_name() const;
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string default_file_name() const;
+};
+
+/// Whether text is well-formed for its kind. ErrorKind::usage.
+Result<void> check_image(std::string_view text);
+/// The file that `import` writes when none is named (COMPAT.md 3). Not for ImageKind::path.
+Result<std::string> default_file_name(std::string_view text);
 
 }  // namespace situla

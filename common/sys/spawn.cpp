@@ -23,14 +23,10 @@ namespace {
 /// What the child was doing when it failed; travels with the errno through the close-on-exec pipe.
 enum class Step : int { fork, parent_died, move_descriptors, open_null, map_descriptors, session, directory, execute };
 
-constexpr std::array<const char*, 8> kStepText = {"fork again",
-                                                  "notice the death of its parent",
-                                                  "move descriptors",
-                                                  "open /dev/null",
-                                                  "map descriptors",
-                                                  "start a new session",
-                                                  "enter directory ",
-                                                  "execute "};
+constexpr std::array<const char*, 8> kStepText = {"fork again",       "notice the death of its parent",
+                                                  "move descriptors", "open /dev/null",
+                                                  "map descriptors",  "start a new session",
+                                                  "enter directory ", "execute "};
 
 struct Failure {
   Step step = Step::execute;

@@ -1,8 +1,12 @@
 #include "hooks/builder/request.hpp"
 
+#include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
+#include "hooks/import/import.hpp"
+#include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
 #include "plugin/broker/contract.hpp"
 
@@ -22,7 +26,34 @@ Result<void> collect_and_write(LogSink& log) {
   return write_all(output.get(), bytes);
 }
 
+class BrokerProgress final : public Progress {
+ public:
+  explicit BrokerProgress(LogSink& log) : log_(log) {}
+  void phase(std::string_view) noexcept override {}
+  void bytes(uint64_t, uint64_t) noexcept override {}
+  void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
+  void finish(std::string_view) noexcept override {}
+
+ private:
+  LogSink& log_;
+};
+
+Result<void> import_and_send(LogSink& log) {
+  TRY_ASSIGN(const BuilderData data, read_builder_data());
+  TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
+  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, data.host, log));
+  BrokerProgress progress(log);
+  TRY_ASSIGN(const UnnamedImage image, import_to_unnamed_file(request, config.temp_path(), progress, log));
+  return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, ""}), {image.file.get()});
+}
+
 }  // namespace
+
+int import_as_user() {
+  BrokerLog log;
+  const auto imported = import_and_send(log);
+  return imported ? 0 : tell_failure(imported.error());
+}
 
 int write_import_request() {
   BrokerLog log;

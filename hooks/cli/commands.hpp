@@ -29,6 +29,8 @@ using Action = std::function<Result<int>(const Context&)>;
 using Actions = std::map<std::string, Action, std::less<>>;
 
 void add_import(CLI::App& app, Actions& actions);
+void add_digest(CLI::App& app, Actions& actions);
+void add_inspect(CLI::App& app, Actions& actions);
 void add_create(CLI::App& app, Actions& actions);
 void add_start(CLI::App& app, Actions& actions);
 void add_list(CLI::App& app, Actions& actions);

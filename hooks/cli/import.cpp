@@ -1,10 +1,13 @@
-// import: an image from a registry becomes a squashfs file of the user.
+// import: an image from a registry, files or an engine becomes a squashfs file of the user.
 #include "hooks/import/import.hpp"
 
 #include <memory>
 
+#include <fcntl.h>
+
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/progress_renderer.hpp"
 
@@ -15,6 +18,7 @@ struct Options {
   std::string architecture;
   std::string output;
   std::string image;
+  std::string trace;
 };
 
 /// A bar on a terminal, a log line per phase elsewhere.
@@ -22,43 +26,48 @@ std::unique_ptr<Progress> progress_of(const Context& context) {
   return make_progress(context.streams.terminal, context.log);
 }
 
-Result<void> check_source(const std::string& image) {
-  switch (image_kind(image)) {
-    case ImageKind::registry:
-      return {};
-    case ImageKind::path:
-      return fail(Error(ErrorKind::usage, "import " + printable(image) + ": not the name of an image in a registry")
-                      .with_hint("a squashfs file is used as it is: create and start take its path"));
-    case ImageKind::docker_daemon:
-    case ImageKind::podman:
-      return fail(ErrorKind::unsupported, "import from dockerd:// and podman:// is not supported yet");
-  }
-  return {};
-}
-
 Result<int> import(const Context& context, const Options& options) {
-  TRY(check_source(options.image));
+  if (image_kind(options.image) == ImageKind::path)
+    return fail(Error(ErrorKind::usage, "import " + printable(options.image) + ": not the name of an image")
+                    .with_hint("a squashfs file is used as it is: create and start take its path; an image in other "
+                               "files is oci:DIR, oci-archive:FILE, docker-archive:FILE or dir:DIR"));
   std::string output = options.output;
   if (output.empty()) {
-    TRY_ASSIGN(const ImageReference reference, ImageReference::parse(options.image));
-    output = reference.default_file_name();
+    TRY_ASSIGN(output, default_file_name(options.image));
   }
   TRY_ASSIGN(const ImportRequest request,
              make_import_request(options.image, context.config, context.invocation.environment, context.log,
                                  options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
-  TRY(import_to_file(request, output, *progress, context.log));
+  if (options.trace.empty()) {
+    TRY(import_to_file(request, output, *progress, context.log));
+    return 0;
+  }
+  // Opened first: a place that cannot be written to is known before anything is fetched.
+  TRY_ASSIGN(const UniqueFd file, open_file(options.trace, O_WRONLY | O_CREAT | O_TRUNC, 0666));
+  Trace trace;
+  const auto imported = import_to_file(request, output, *progress, context.log, &trace);
+  if (trace.dropped() > 0)
+    context.log.warning(options.trace + ": " + std::to_string(trace.dropped()) + " spans did not fit");
+  auto written = write_all(file.get(), trace.json());
+  TRY(imported);
+  TRY_CONTEXT("write " + options.trace, written);
   return 0;
 }
 
 }  // namespace
 
 void add_import(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("import", "Convert an image in a registry to a squashfs file");
+  CLI::App* command = app.add_subcommand("import", "Convert an image to a squashfs file");
   auto options = std::make_shared<Options>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
   command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)");
-  command->add_option("URI", options->image, "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]")->required();
+  command->add_option("--trace", options->trace, "File for a Chrome trace of where the time went");
+  command
+      ->add_option("URI", options->image,
+                   "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
+                   "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR")
+      ->required();
   actions["import"] = [options](const Context& context) { return import(context, *options); };
 }
 

@@ -16,7 +16,7 @@ namespace situla::cli {
 namespace {
 
 /// enroot has these too; they come with later releases and say so instead of being unknown.
-constexpr std::array<std::string_view, 6> kLater = {"batch", "bundle", "digest", "exec", "export", "load"};
+constexpr std::array<std::string_view, 5> kLater = {"batch", "bundle", "exec", "export", "load"};
 
 /// CLI11 throws; its exceptions end here.
 Result<void> parse(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -57,6 +57,8 @@ void add_commands(CLI::App& app, Actions& actions) {
   app.require_subcommand(1);
   app.set_help_flag();
   add_import(app, actions);
+  add_digest(app, actions);
+  add_inspect(app, actions);
   add_create(app, actions);
   add_start(app, actions);
   add_list(app, actions);
@@ -120,7 +122,9 @@ int run_process(int argc, char** argv, char** envp) {
   name.remove_prefix(name.rfind('/') + 1);
   Invocation invocation{name == "enroot" ? "enroot" : "situla", {}, Environment::from_envp(envp)};
   for (int i = 1; i < argc; ++i) invocation.arguments.emplace_back(argv[i]);
-  return run_tool(invocation, {std::cin, std::cout, std::cerr, isatty(STDERR_FILENO) != 0 ? STDERR_FILENO : -1});
+  const std::string terminal = invocation.environment.get_or("TERM", "");
+  const bool draws = isatty(STDERR_FILENO) != 0 && !terminal.empty() && terminal != "dumb";
+  return run_tool(invocation, {std::cin, std::cout, std::cerr, draws ? STDERR_FILENO : -1});
 }
 
 }  // namespace situla::cli

@@ -15,7 +15,7 @@ struct Streams {
   std::istream& in;
   std::ostream& out;
   std::ostream& err;
-  int terminal = -1;  ///< descriptor of err's terminal, for progress bars; -1: none
+  int terminal = -1;  ///< descriptor of err's terminal if it can draw progress bars; -1: none
 };
 
 struct Invocation {

@@ -25,14 +25,17 @@ ImageBuilder::ImageBuilder(int fd, std::string where, SquashOptions options, std
     : fd_(fd), where_(std::move(where)), options_(options), blobs_(std::move(blobs)) {}
 
 Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConfig& config, const std::string& source) {
-  TRY_ASSIGN(writer_, SquashfsWriter::create(fd_, where_, options_));
+  TRY_ASSIGN(writer_, SquashfsWriter::create(fd_, where_, options_, trace_));
+  turns_ = TraceTurns(trace_, "tar", "compress");
   const std::vector<Blob> from_top(blobs_.rbegin(), blobs_.rend());
   BuiltImage built;
   {
     TRY_ASSIGN(const auto stream, open(from_top));
+    stream->on_wait([&] { report(*stream); });
     for (const Blob& blob : from_top) TRY(read_layer(*stream, blob));
     built.unpacked_bytes = stream->unpacked_bytes();
   }
+  const TraceSpan span(trace_, "merge and write inodes");
   RootTree tree(table_);
   for (size_t layer = table_.layers(); layer-- > 0;) TRY_CONTEXT(from_top[layer].name, tree.apply(layer));
   TRY(add_configuration(tree, config, source));
@@ -52,11 +55,31 @@ Error ImageBuilder::cause_of(Error error, LayerStream& stream, const Blob& blob)
   return std::move(error).with_context(blob.name);
 }
 
+/// The layer being read, and those that are being decompressed ahead of it.
+void ImageBuilder::report(const LayerStream& stream, bool finished) {
+  if (progress_ == nullptr) return;
+  const size_t layer = table_.layers();
+  const size_t last = finished ? layer : std::min(stream.furthest_blob(), blobs_.size() - 1);
+  for (size_t i = layer; i <= last; ++i) {
+    const Blob& blob = blobs_[blobs_.size() - 1 - i];
+    progress_->layer({i, blob.name, stream.compressed_bytes_of(i), blob.size, finished});
+  }
+  uint64_t total = 0;
+  for (const Blob& blob : blobs_) total += blob.size;
+  progress_->bytes(std::min(stream.compressed_bytes(), total), total);
+}
+
 Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   table_.begin_layer();
   TarReader reader([&] {
-    if (report_) report_(stream.compressed_bytes());
-    return stream.read();
+    report(stream);
+    turns_.cut(blob.name);
+    auto bytes = [&] {
+      const TraceSpan span(trace_, "wait for inflate", blob.name);
+      return stream.read();
+    }();
+    turns_.begin();
+    return bytes;
   });
   const size_t layer = table_.layers();
   while (true) {
@@ -66,8 +89,9 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
     if (auto done = read_entry(reader, **entry, layer); !done)
       return fail(cause_of(std::move(done).error(), stream, blob));
   }
+  turns_.cut(blob.name);
   TRY(stream.drain());
-  if (report_) report_(stream.compressed_bytes());
+  report(stream, true);
   table_.end_layer();
   if (layer + 1 < blobs_.size()) hidden_.add_layer(table_, layer);
   return {};
@@ -89,9 +113,10 @@ Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry, 
 }
 
 Result<void> ImageBuilder::write_content(TarReader& reader, uint32_t index) {
-  TRY_ASSIGN(table_.entry(index).data, writer_->begin_file(table_.entry(index).size));
-  TRY(reader.read_data([this](std::string_view bytes) { return writer_->append(bytes); }));
-  return writer_->end_file();
+  TRY_ASSIGN(table_.entry(index).data, turns_.second([&] { return writer_->begin_file(table_.entry(index).size); }));
+  TRY(reader.read_data(
+      [this](std::string_view bytes) { return turns_.second([&] { return writer_->append(bytes); }); }));
+  return turns_.second([this] { return writer_->end_file(); });
 }
 
 /// Second look at the layers of files that turned out to be needed. Entries come in the same order as the first time.

@@ -13,8 +13,10 @@
 #include "hooks/import/layer_stream.hpp"
 #include "hooks/import/layer_table.hpp"
 #include "hooks/import/manifest.hpp"
+#include "hooks/import/progress.hpp"
 #include "hooks/import/root_tree.hpp"
 #include "hooks/import/squashfs_writer.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -38,14 +40,17 @@ class ImageBuilder {
   /// blobs: bottom first, as in the manifest. fd, where: as for SquashfsWriter.
   ImageBuilder(int fd, std::string where, SquashOptions options, std::vector<Blob> blobs);
 
-  /// Called with the compressed bytes consumed so far.
-  void on_progress(std::function<void(uint64_t)> report) { report_ = std::move(report); }
+  /// Told of layers and bytes while build() runs.
+  void report_to(Progress& progress) { progress_ = &progress; }
+  /// Tells of the reader's work and of the writer's.
+  void trace_to(Trace* trace) { trace_ = trace; }
   /// source: for /etc/rc.
   Result<BuiltImage> build(const StreamOpener& open, const ImageConfig& config, const std::string& source);
 
  private:
   static Error cause_of(Error error, LayerStream& stream, const Blob& blob);
   Result<void> read_layer(LayerStream& stream, const Blob& blob);
+  void report(const LayerStream& stream, bool finished = false);
   Result<void> read_entry(TarReader& reader, const TarEntry& entry, size_t layer);
   Result<void> write_content(TarReader& reader, uint32_t index);
   Result<void> reread(const StreamOpener& open, const std::vector<uint32_t>& missing);
@@ -57,7 +62,9 @@ class ImageBuilder {
   std::string where_;
   SquashOptions options_;
   std::vector<Blob> blobs_;
-  std::function<void(uint64_t)> report_;
+  Progress* progress_ = nullptr;
+  Trace* trace_ = nullptr;
+  TraceTurns turns_{nullptr, "", ""};
   std::unique_ptr<SquashfsWriter> writer_;
   LayerTable table_;
   HiddenPaths hidden_;

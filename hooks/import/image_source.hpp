@@ -19,6 +19,8 @@ namespace situla {
 struct ResolvedImage {
   Digest digest;  ///< of the platform's manifest, verified
   Manifest manifest;
+  std::string media_type = {};  ///< as served, for `situla inspect`; may be empty
+  std::string bytes = {};       ///< of the manifest, as served; empty where the source has none
 };
 
 /// A layer to be read.
@@ -27,6 +29,7 @@ struct Blob {
   uint64_t size = 0;                   ///< bytes
   std::string name;                    ///< "layer 3 of 7 sha256:ab12...", for errors
   std::vector<std::string> urls = {};  ///< of a foreign layer (OCI image-spec, descriptor "urls"); usually empty
+  bool of_content = false;             ///< the digest is of the uncompressed content; size is the blob's all the same
 };
 
 /// Bytes of blob i in order, each read to its end before the next; empty at its end, valid until the next call.

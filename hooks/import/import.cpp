@@ -2,19 +2,20 @@
 
 #include <ctime>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 #include "hooks/import/output_file.hpp"
 #include "hooks/import/session.hpp"
 #include "hooks/import/squashfs_writer.hpp"
 
 namespace situla {
+namespace {
 
-Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log) {
-  struct stat status {};
-  if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
+/// The user's ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH.
+Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
   TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
   if (!can_write(options.compressor)) {
     log.warning("ENROOT_SQUASH_OPTIONS: this libsquashfs cannot write the compressor asked for: using zstd level 1");
@@ -23,11 +24,27 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   }
   options.all_time = request.settings.source_date_epoch;
   options.made_time = options.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
+  return options;
+}
+
+}  // namespace
+
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
+                                     LogSink& log, Trace* trace) {
+  if (trace != nullptr) trace->name_thread("tar");
+  struct stat status {};
+  if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
+  TRY_ASSIGN(const SquashOptions options, user_options(request, log));
   // Before anything is fetched: a directory that cannot be written to is known at once.
   TRY_ASSIGN(OutputFile output, OutputFile::create(path));
-  TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress));
+  auto opened = [&] {
+    const TraceSpan span(trace, "resolve");
+    return ImportSession::open(request, progress);
+  }();
+  TRY_ASSIGN(const auto session, std::move(opened));
+  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, trace));
   progress.phase("syncing " + path);
+  const TraceSpan sync(trace, "sync");
   const mode_t mask = umask(0);
   umask(mask);
   if (auto published = output.publish(0666U & ~mask); !published)
@@ -44,10 +61,34 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   return image;
 }
 
+Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
+                                            Progress& progress, LogSink& log) {
+  TRY_ASSIGN(const SquashOptions options, user_options(request, log));
+  const std::string where = directory + "/image.sqsh";
+  TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
+  TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
+  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress));
+  UnnamedImage image;
+  image.digest = session->digest();
+  // A descriptor that cannot write: whoever serves the image only reads it.
+  TRY_ASSIGN(image.file, open_file("/proc/self/fd/" + std::to_string(output.fd()), O_RDONLY));
+  progress.finish("");
+  return image;
+}
+
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink&) {
   NullProgress silent;
   TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
   return session->digest();
+}
+
+Result<ImageDescription> describe_image(const ImportRequest& request, LogSink&) {
+  NullProgress silent;
+  TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
+  const ResolvedImage& resolved = session->resolved();
+  ImageDescription image{resolved.digest, session->uri(), resolved.media_type, resolved.bytes, resolved.manifest, {}};
+  TRY_ASSIGN(image.config, session->fetch_config());
+  return image;
 }
 
 }  // namespace situla

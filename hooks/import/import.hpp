@@ -6,9 +6,12 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
+#include "hooks/import/manifest.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -27,10 +30,33 @@ struct ImportedImage {
 /// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing
 /// target is ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path`
 /// unless it is whole.
+/// trace: what is to be told where the time goes, also of an import that fails; may be null.
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log);
+                                     LogSink& log, Trace* trace = nullptr);
+
+/// An image in a file without a name, which is gone with its last descriptor.
+struct UnnamedImage {
+  UniqueFd file;  ///< open for reading
+  Digest digest;  ///< of the manifest
+};
+
+/// As import_to_file(), into the directory, for one use. ErrorKind::no_space with the directory's name when it is full.
+Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
+                                            Progress& progress, LogSink& log);
 
 /// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);
+
+/// What is known of an image without its layers. Texts are the image's own: printable() before they are shown.
+struct ImageDescription {
+  Digest digest;
+  std::string source;      ///< as ImportedImage::source
+  std::string media_type;  ///< of the manifest
+  std::string bytes;       ///< of the manifest, as served; empty where the source has none
+  Manifest manifest;
+  ImageConfig config;
+};
+/// `situla inspect`: the requests of resolve_digest(), and one for the configuration.
+Result<ImageDescription> describe_image(const ImportRequest& request, LogSink& log);
 
 }  // namespace situla

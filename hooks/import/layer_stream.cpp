@@ -14,11 +14,13 @@ constexpr std::chrono::milliseconds kAskEvery{200};
 }  // namespace
 
 LayerStream::LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
-                         std::function<bool()> cancelled)
+                         std::function<bool()> cancelled, Trace* trace)
     : blobs_(std::move(blobs)),
       source_(std::move(source)),
       stop_source_(std::move(stop_source)),
       cancelled_(std::move(cancelled)),
+      trace_(trace),
+      compressed_of_(blobs_.size()),
       thread_([this] { run(); }) {}
 
 LayerStream::~LayerStream() {
@@ -32,6 +34,7 @@ LayerStream::~LayerStream() {
 }
 
 void LayerStream::run() {
+  if (trace_ != nullptr) trace_->name_thread("hash and inflate");
   for (size_t i = 0; i < blobs_.size(); ++i) {
     auto done = run_layer(i);
     if (done) done = push(Chunk{});
@@ -72,15 +75,19 @@ Result<void> LayerStream::check(size_t index, uint64_t size, const Digest& diges
   if (size != blob.size)
     return fail(Error(ErrorKind::corrupt,
                       blob.name + ": has " + std::to_string(size) + " bytes instead of " + std::to_string(blob.size))
-                    .with_hint("the blob in the registry is damaged: push the image again"));
+                    .with_hint("the stored blob is damaged: push or save the image again"));
   if (digest != blob.digest)
-    return fail(Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())
-                    .with_hint("the registry, or a proxy on the way, serves damaged data: push the image again"));
+    return fail(
+        Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())
+            .with_hint(
+                "the data was damaged where it is stored, or by a proxy on the way: push or save the image again"));
   return {};
 }
 
 Result<void> LayerStream::run_layer(size_t index) {
   const std::string& name = blobs_[index].name;
+  furthest_ = index;
+  const bool of_content = blobs_[index].of_content;
   Sha256 hash;
   uint64_t size = 0;
   std::unique_ptr<Decompressor> decompressor;
@@ -89,23 +96,36 @@ Result<void> LayerStream::run_layer(size_t index) {
   std::optional<Error> broken;  // told only if the digest is right: otherwise the digest is the cause
   const auto decompress = [&](std::string_view bytes) -> Result<void> {
     while (true) {
-      auto produced = decompressor->run(bytes, chunk.data.get() + chunk.size, kChunkBytes - chunk.size);
+      auto produced = [&] {
+        const TraceSpan span(trace_, "inflate", name);
+        return decompressor->run(bytes, chunk.data.get() + chunk.size, kChunkBytes - chunk.size);
+      }();
       if (!produced) {
         broken = std::move(produced).error();
         return {};
       }
+      if (of_content) hash.update({chunk.data.get() + chunk.size, *produced});
       chunk.size += *produced;
       if (chunk.size < kChunkBytes && bytes.empty()) return {};
       TRY(push(std::move(chunk)));
+      const TraceSpan span(trace_, "wait for tar", name);
       TRY_ASSIGN(chunk, empty_chunk());
     }
   };
   while (true) {
-    TRY_ASSIGN(const std::string_view bytes, source_(index));
+    auto received = [&] {
+      const TraceSpan span(trace_, "download wait", name);
+      return source_(index);
+    }();
+    TRY_ASSIGN(const std::string_view bytes, std::move(received));
     if (bytes.empty()) break;
-    hash.update(bytes);
+    if (!of_content) {
+      const TraceSpan span(trace_, "hash", name);
+      hash.update(bytes);
+    }
     size += bytes.size();
     compressed_ += bytes.size();
+    compressed_of_[index] += bytes.size();
     if (broken) continue;
     if (decompressor) {
       TRY(decompress(bytes));
@@ -116,13 +136,14 @@ Result<void> LayerStream::run_layer(size_t index) {
     TRY_ASSIGN(decompressor, make_decompressor(first));
     TRY(decompress(first));
   }
-  TRY(check(index, size, hash.finish()));
+  if (!of_content) TRY(check(index, size, hash.finish()));
   if (!decompressor && !first.empty()) {
     TRY_ASSIGN(decompressor, make_decompressor(first));
     TRY(decompress(first));
   }
   if (decompressor && !broken) TRY_CONTEXT(name, decompressor->finish());
   if (broken) return fail(std::move(*broken).with_context(name));
+  if (of_content) TRY(check(index, size, hash.finish()));
   if (chunk.size > 0) return push(std::move(chunk));
   const std::scoped_lock lock(mutex_);
   spare_.push_back(std::move(chunk));
@@ -137,9 +158,14 @@ Result<std::string_view> LayerStream::read() {
     current_ = Chunk{};
     changed_.notify_all();
   }
-  do {
+  while (true) {
     if (cancelled_ && cancelled_()) return fail(ErrorKind::cancelled, "cancelled");
-  } while (!changed_.wait_for(lock, kAskEvery, [this] { return !full_.empty() || error_; }));
+    if (changed_.wait_for(lock, kAskEvery, [this] { return !full_.empty() || error_; })) break;
+    if (!on_wait_) continue;
+    lock.unlock();
+    on_wait_();
+    lock.lock();
+  }
   if (full_.empty()) return fail(*error_);
   current_ = std::move(full_.front());
   full_.pop_front();

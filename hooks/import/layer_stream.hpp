@@ -16,6 +16,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/import/image_source.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -26,7 +27,7 @@ class LayerStream {
   /// source is called from another thread, until this object is gone; stop_source makes a waiting call return.
   /// cancelled, if any, is asked several times a second by a waiting read().
   LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
-              std::function<bool()> cancelled = nullptr);
+              std::function<bool()> cancelled = nullptr, Trace* trace = nullptr);
   LayerStream(const LayerStream&) = delete;
   LayerStream& operator=(const LayerStream&) = delete;
   ~LayerStream();
@@ -37,7 +38,13 @@ class LayerStream {
   /// Reads and drops the rest of the current layer (what follows the end of the archive).
   Result<void> drain();
 
+  /// Called by a read() that has to wait, a few times a second, in the reader's thread.
+  void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
+
   [[nodiscard]] uint64_t compressed_bytes() const { return compressed_; }
+  /// The same for one blob, and the blob that is being decompressed, which is ahead of the reader's.
+  [[nodiscard]] uint64_t compressed_bytes_of(size_t blob) const { return compressed_of_[blob]; }
+  [[nodiscard]] size_t furthest_blob() const { return furthest_; }
   [[nodiscard]] uint64_t unpacked_bytes() const { return unpacked_; }
 
  private:
@@ -58,6 +65,7 @@ class LayerStream {
   BlobReader source_;
   std::function<void()> stop_source_;
   std::function<bool()> cancelled_;
+  Trace* trace_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Chunk> full_;
@@ -67,7 +75,10 @@ class LayerStream {
   bool stopping_ = false;
   Chunk current_;
   bool at_end_ = false;
+  std::function<void()> on_wait_;
   std::atomic<uint64_t> compressed_{0};
+  std::vector<std::atomic<uint64_t>> compressed_of_;
+  std::atomic<size_t> furthest_{0};
   uint64_t unpacked_ = 0;
   std::thread thread_;
 };

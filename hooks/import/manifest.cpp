@@ -62,6 +62,9 @@ Result<Index> parse_index(const Json& manifests) {
       entry.platform.variant = text_of(*platform, "variant");
       entry.platform.os = text_of(*platform, "os");
     }
+    if (const Json* annotations = member(item, "annotations"); annotations != nullptr)
+      for (const std::string_view key : {"org.opencontainers.image.ref.name", "io.containerd.image.name"})
+        if (std::string name = text_of(*annotations, key); !name.empty()) entry.names.push_back(std::move(name));
     index.push_back(std::move(entry));
     if (index.size() > kMaxLayers) return fail(ErrorKind::corrupt, "index: too many entries");
   }
@@ -135,12 +138,16 @@ Result<ImageConfig> parse_image_config(std::string_view text) {
   if (!json.is_object()) return fail(ErrorKind::corrupt, "image configuration: not JSON");
   ImageConfig config;
   config.architecture = text_of(json, "architecture");
+  config.os = text_of(json, "os");
+  config.variant = text_of(json, "variant");
+  config.created = text_of(json, "created");
   const Json* inner = member(json, "config");
   if (inner == nullptr) return config;
   config.environment = texts_of(*inner, "Env");
   config.entrypoint = texts_of(*inner, "Entrypoint");
   config.command = texts_of(*inner, "Cmd");
   config.workdir = text_of(*inner, "WorkingDir");
+  config.user = text_of(*inner, "User");
   if (const Json* volumes = member(*inner, "Volumes"); volumes != nullptr && volumes->is_object())
     for (const auto& [path, value] : volumes->items()) config.volumes.push_back(path);
   std::sort(config.volumes.begin(), config.volumes.end());

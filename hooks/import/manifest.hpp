@@ -24,6 +24,7 @@ struct Descriptor {
   uint64_t size = 0;  ///< bytes
   std::string media_type;
   std::vector<std::string> urls = {};  ///< where a foreign layer can be had (OCI image-spec, descriptor)
+  bool of_content = false;             ///< the digest is a diff_id: of the layer's tar, not of the (compressed) blob
 };
 
 struct Manifest {
@@ -34,6 +35,7 @@ struct Manifest {
 struct IndexEntry {
   Descriptor manifest;
   Platform platform;
+  std::vector<std::string> names = {};  ///< tags and whole references that annotations give it; in layouts
 };
 using Index = std::vector<IndexEntry>;
 
@@ -53,6 +55,9 @@ struct ImageConfig {
   std::string workdir;
   std::vector<std::string> volumes;                         ///< sorted
   std::vector<std::pair<std::string, std::string>> labels;  ///< in the order of the configuration
+  // For `situla inspect`.
+  std::string os, variant, user;
+  std::string created;  ///< as RFC 3339, unchecked
 };
 Result<ImageConfig> parse_image_config(std::string_view json);
 

@@ -1,14 +1,9 @@
 #include "hooks/import/progress_renderer.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdio>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
-
-#include "common/base/text.hpp"
 
 namespace situla {
 namespace {
@@ -16,68 +11,40 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kRedraw{100};
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double now() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-template <typename... Arguments>
-std::string formatted(const char* format, Arguments... arguments) {
-  std::array<char, 128> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), format, arguments...);
-  return buffer.data();
-}
-
-unsigned columns_of(int terminal) {
+ProgressScreen::Window window_of(int terminal) {
   winsize size{};
-  if (ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
+  if (ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
 }
 
 }  // namespace
 
 void LogProgress::end_phase() noexcept {
-  if (phase_.empty()) return;
-  std::string line = phase_ + ": " + formatted("%.1f s", seconds_since(since_));
-  if (done_ > 0) line += ", " + format_size(done_);
-  log_.info(line);
-  phase_.clear();
-  done_ = 0;
+  const std::string summary = screen_.summary(now());
+  if (!summary.empty()) log_.info(summary);
 }
 
 void LogProgress::phase(std::string_view text) noexcept {
   end_phase();
-  phase_ = text;
-  since_ = Clock::now();
+  screen_.begin(text, now());
 }
 
-void LogProgress::bytes(uint64_t done, uint64_t) noexcept {
-  done_ = done;
+void LogProgress::bytes(uint64_t done, uint64_t total) noexcept {
+  screen_.bytes(done, total, now());
 }
+
 void LogProgress::note(std::string_view text) noexcept {
   log_.info(text);
 }
 
 void LogProgress::finish(std::string_view text) noexcept {
   end_phase();
+  screen_.begin("", now());
   if (!text.empty()) log_.info(text);
-}
-
-std::string progress_bar(uint64_t done, uint64_t total, double seconds, unsigned width) {
-  constexpr double kMebi = 1048576.0;
-  const double fraction = total == 0 ? 1.0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-  const double rate = seconds > 0.05 ? static_cast<double>(done) / seconds : 0;
-  std::string tail = formatted(" %.1f/%.1f MiB", static_cast<double>(done) / kMebi, static_cast<double>(total) / kMebi);
-  if (rate > 0) {
-    const auto left = static_cast<unsigned>(std::ceil(static_cast<double>(total - std::min(done, total)) / rate));
-    tail += formatted("  %.1f MiB/s  %u:%02u", rate / kMebi, left / 60, left % 60);
-  }
-  if (width < tail.size() + 12) return tail.substr(0, width);
-  const auto cells = static_cast<size_t>(width) - tail.size() - 3;
-  const auto full = static_cast<size_t>(fraction * static_cast<double>(cells));
-  std::string bar(full, '=');
-  if (full < cells) bar += '>';
-  bar.resize(cells, ' ');
-  return "[" + bar + "]" + tail;
 }
 
 void TerminalProgress::put(std::string_view text) noexcept {
@@ -88,39 +55,57 @@ void TerminalProgress::put(std::string_view text) noexcept {
   }
 }
 
-void TerminalProgress::draw(bool now) noexcept {
-  if (total_ == 0 || (!now && Clock::now() - last_ < kRedraw)) return;
+/// Up over what stands there, which takes more rows than it had if the window has become narrower, and all of it gone.
+std::string TerminalProgress::erased() {
+  if (drawn_.empty()) return {};
+  const unsigned columns = window_of(terminal_).columns;
+  size_t rows = 0;
+  for (const size_t width : drawn_) rows += std::max<size_t>(1, (width + columns - 1) / columns);
+  drawn_.clear();
+  return "\x1b[" + std::to_string(rows) + "A\r\x1b[J";
+}
+
+void TerminalProgress::draw() noexcept {
   last_ = Clock::now();
-  drawn_ = true;
-  put("\r" + progress_bar(done_, total_, seconds_since(since_), columns_of(terminal_) - 1) + "\x1b[K");
+  std::string text;
+  std::vector<size_t> widths;
+  for (const std::string& line : screen_.lines(window_of(terminal_), now())) {
+    text += line + "\x1b[K\n";
+    widths.push_back(columns_of(line));
+  }
+  put(erased() + text);
+  drawn_ = std::move(widths);
+}
+
+void TerminalProgress::end_phase() noexcept {
+  const std::string summary = screen_.summary(now());
+  put(erased() + summary + (summary.empty() ? "" : "\n"));
 }
 
 void TerminalProgress::phase(std::string_view text) noexcept {
-  if (drawn_) {
-    draw(true);
-    put("\n");
-  }
-  phase_ = text;
-  done_ = total_ = 0;
-  drawn_ = false;
-  since_ = Clock::now();
-  put(phase_ + "\n");
+  end_phase();
+  screen_.begin(text, now());
+  draw();
 }
 
 void TerminalProgress::bytes(uint64_t done, uint64_t total) noexcept {
-  done_ = done;
-  total_ = total;
-  draw(done == total);
+  screen_.bytes(done, total, now());
+  if (Clock::now() - last_ >= kRedraw) draw();
+}
+
+void TerminalProgress::layer(const LayerProgress& layer) noexcept {
+  screen_.layer(layer);
 }
 
 void TerminalProgress::note(std::string_view text) noexcept {
-  put((drawn_ ? "\r\x1b[K" : "") + std::string(text) + "\n");
-  if (drawn_) draw(true);
+  const bool was_drawn = !drawn_.empty();
+  put(erased() + std::string(text) + "\n");
+  if (was_drawn) draw();
 }
 
 void TerminalProgress::finish(std::string_view text) noexcept {
-  if (drawn_) put("\n");
-  drawn_ = false;
+  end_phase();
+  screen_.begin("", now());
   if (!text.empty()) put(std::string(text) + "\n");
 }
 

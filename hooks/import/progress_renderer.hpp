@@ -1,4 +1,4 @@
-// How does progress look? A bar on a terminal, one line per phase in a log.
+// How is progress told? Bars on a terminal, one line per phase in a log.
 #pragma once
 
 #include <chrono>
@@ -6,9 +6,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "hooks/import/progress.hpp"
+#include "hooks/import/progress_screen.hpp"
 
 namespace situla {
 
@@ -24,36 +26,34 @@ class LogProgress final : public Progress {
  private:
   void end_phase() noexcept;
   LogSink& log_;
-  std::string phase_;
-  uint64_t done_ = 0;
-  std::chrono::steady_clock::time_point since_{};
+  ProgressScreen screen_;
 };
 
-/// A line that is drawn over itself at most ten times a second: phase, bar, bytes, rate, time to go. Phases and notes
-/// stay above.
+/// Lines that are drawn over themselves at most ten times a second, in the size the window then has. Between two
+/// drawings the cursor stands at the beginning of the line below them and is never hidden: whoever is interrupted, by
+/// whatever signal, leaves the terminal as it has to be. Of every phase one line remains, and notes stay above.
 class TerminalProgress final : public Progress {
  public:
   /// terminal: file descriptor of a terminal, not owned.
   explicit TerminalProgress(int terminal) : terminal_(terminal) {}
   void phase(std::string_view text) noexcept override;
   void bytes(uint64_t done, uint64_t total) noexcept override;
+  void layer(const LayerProgress& layer) noexcept override;
   void note(std::string_view text) noexcept override;
   void finish(std::string_view text) noexcept override;
 
  private:
-  void draw(bool now) noexcept;
+  void draw() noexcept;
+  std::string erased();
+  void end_phase() noexcept;
   void put(std::string_view text) noexcept;
   int terminal_;
-  std::string phase_;
-  uint64_t done_ = 0, total_ = 0;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point since_{}, last_{};
+  ProgressScreen screen_;
+  std::vector<size_t> drawn_;  ///< columns of the lines that stand there
+  std::chrono::steady_clock::time_point last_{};
 };
 
-/// One bar line without colors: "[=====>    ] 120.0/628.1 MiB  105.2 MiB/s  0:04". width: columns of the terminal.
-std::string progress_bar(uint64_t done, uint64_t total, double seconds, unsigned width);
-
-/// The terminal's bar when fd is a terminal, else lines in the log.
+/// Bars when fd is a terminal, else lines in the log.
 std::unique_ptr<Progress> make_progress(int fd, LogSink& log);
 
 }  // namespace situla

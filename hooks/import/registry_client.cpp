@@ -207,7 +207,8 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   }
   Manifest* manifest = std::get_if<Manifest>(&parsed);
   if (manifest == nullptr) return fail(ErrorKind::corrupt, "manifest: an index inside an index");
-  return ResolvedImage{digest_of(answer.first), std::move(*manifest)};
+  const Digest digest = digest_of(answer.first);
+  return ResolvedImage{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first)};
 }
 
 Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {

@@ -80,7 +80,8 @@ ImportSettings collect_settings(const EnrootConfig& config, const Environment& e
 std::string file_hint(std::string_view image, const Environment& environment) {
   const std::string directory = environment.get_or("PWD", "");
   struct stat status {};
-  if (image.find("://") != std::string_view::npos || directory.empty()) return {};
+  if (image_kind(image) != ImageKind::registry || image.find("://") != std::string_view::npos || directory.empty())
+    return {};
   const std::string path = directory + "/" + std::string(image);
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return "the file " + printable(path) + " exists: to use it, write ./" + printable(image);
@@ -195,13 +196,17 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
                                           const Environment& environment, LogSink& log, std::string_view platform) {
-  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
+  if (image_kind(image) == ImageKind::path)
+    return fail(ErrorKind::usage, "import " + printable(image) + ": a path names no image to import");
+  TRY(check_image(image));
   if (!platform.empty()) TRY(Platform::parse(platform));
   ImportRequest request;
   request.image = image;
   request.platform = platform;
   request.settings = collect_settings(config, environment, log);
   request.hint = file_hint(image, environment);
+  if (image_kind(image) != ImageKind::registry) return request;
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   TRY_ASSIGN(request.credentials, collect_credentials(config, environment, log));
   collect_docker_credentials({{reference.registry, reference.repository}}, environment, request.credentials, log);
   return request;

@@ -33,9 +33,12 @@ Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& 
   if (!request.platform.empty()) {
     TRY_ASSIGN(platform, Platform::parse(request.platform));
   }
-  TRY_ASSIGN(auto source, open_source(request, progress));
-  std::unique_ptr<ImportSession> session(
-      new ImportSession(request, std::move(platform), std::move(source), [&progress] { return progress.cancelled(); }));
+  auto source = open_source(request, progress);
+  if (!source && image_kind(request.image) == ImageKind::registry) return fail(std::move(source).error());
+  if (!source)
+    return fail(std::move(source).error().with_context("failed to import docker image: " + printable(request.image)));
+  std::unique_ptr<ImportSession> session(new ImportSession(request, std::move(platform), std::move(*source),
+                                                           [&progress] { return progress.cancelled(); }));
   progress.phase("resolving " + session->source_->text());
   auto resolved = session->source_->resolve(session->platform_);
   if (!resolved) return fail(session->explain(std::move(resolved).error()));
@@ -56,21 +59,29 @@ std::vector<Blob> ImportSession::blobs() const {
     blobs.push_back({layers[i].digest, layers[i].size,
                      "layer " + std::to_string(i + 1) + " of " + std::to_string(layers.size()) + " " +
                          short_digest(layers[i].digest),
-                     layers[i].urls});
+                     layers[i].urls, layers[i].of_content});
   return blobs;
 }
 
-Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs) {
+Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs, Trace* trace) {
   TRY_ASSIGN(BlobStream stream, source_->open_blobs(blobs));
-  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_);
+  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_, trace);
 }
 
-Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress) {
+Result<ImageConfig> ImportSession::fetch_config() {
   auto config = source_->fetch_config(resolved_.manifest.config);
   if (!config) return fail(explain(std::move(config).error()));
   auto parsed = parse_image_config(*config);
   if (!parsed) return fail(explain(std::move(parsed).error()));
-  config_ = std::move(*parsed);
+  return parsed;
+}
+
+Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress,
+                                        Trace* trace) {
+  {
+    const TraceSpan span(trace, "fetch configuration");
+    TRY_ASSIGN(config_, fetch_config());
+  }
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
     progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
                   " != " + platform_.architecture);
@@ -79,8 +90,10 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   progress.phase("importing " + std::to_string(count) + (count == 1 ? " layer, " : " layers, ") + format_size(total));
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   ImageBuilder builder(fd, where, options, blobs());
-  builder.on_progress([&](uint64_t done) { progress.bytes(std::min(done, total), total); });
-  auto built = builder.build([this](const std::vector<Blob>& blobs) { return open_stream(blobs); }, config_, uri());
+  builder.report_to(progress);
+  builder.trace_to(trace);
+  auto built = builder.build([this, trace](const std::vector<Blob>& blobs) { return open_stream(blobs, trace); },
+                             config_, uri());
   if (!built) return fail(explain(std::move(built).error()));
   return built;
 }

@@ -22,6 +22,7 @@ class ImportSession {
   /// fits. request and progress must outlive the session.
   static Result<std::unique_ptr<ImportSession>> open(const ImportRequest& request, Progress& progress);
 
+  [[nodiscard]] const ResolvedImage& resolved() const { return resolved_; }
   [[nodiscard]] const Digest& digest() const { return resolved_.digest; }
   /// "docker://registry/repository:tag@sha256:..."
   [[nodiscard]] std::string uri() const { return source_->uri(resolved_.digest); }
@@ -29,8 +30,11 @@ class ImportSession {
   [[nodiscard]] const std::string& architecture() const { return config_.architecture; }
   [[nodiscard]] uint64_t layer_bytes() const;
 
+  /// The image configuration.
+  Result<ImageConfig> fetch_config();
   /// Fetches everything and writes the squashfs file into fd (not synced). `where` names it in errors.
-  Result<BuiltImage> write(int fd, const std::string& where, SquashOptions options, Progress& progress);
+  Result<BuiltImage> write(int fd, const std::string& where, SquashOptions options, Progress& progress,
+                           Trace* trace = nullptr);
   /// Puts "failed to import docker image: REFERENCE" in front of an error, and the request's hint behind it.
   [[nodiscard]] Error explain(Error error) const;
 
@@ -38,7 +42,7 @@ class ImportSession {
   ImportSession(const ImportRequest& request, Platform platform, std::unique_ptr<ImageSource> source,
                 std::function<bool()> cancelled);
   [[nodiscard]] std::vector<Blob> blobs() const;
-  Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<Blob>& blobs);
+  Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<Blob>& blobs, Trace* trace);
 
   const ImportRequest& request_;
   std::function<bool()> cancelled_;

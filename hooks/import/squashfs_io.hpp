@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <sqfs/compressor.h>
 #include <sqfs/error.h>
 #include <sqfs/io.h>
+
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -20,6 +23,7 @@ struct DescriptorFile {
   sqfs_u64 size = 0;
   sqfs_u64 flushed = 0;
   int errnum = 0;
+  Trace* trace = nullptr;
 
   static DescriptorFile& from(sqfs_file_t* file) { return *reinterpret_cast<DescriptorFile*>(file); }
 
@@ -40,6 +44,7 @@ struct DescriptorFile {
 
   static int write_at(sqfs_file_t* file, sqfs_u64 offset, const void* buffer, size_t size) {
     DescriptorFile& self = from(file);
+    const Trace::Time begin = self.trace == nullptr ? Trace::Time() : Trace::Clock::now();
     const auto* place = static_cast<const char*>(buffer);
     while (size > 0) {
       const ssize_t count = pwrite(self.fd, place, size, static_cast<off_t>(offset));
@@ -54,6 +59,7 @@ struct DescriptorFile {
     }
     self.size = std::max(self.size, offset);
     self.write_behind();
+    if (self.trace != nullptr) self.trace->add_to_row("write", "write", begin, Trace::Clock::now());
     return 0;
   }
 
@@ -96,6 +102,50 @@ struct StoringCompressor {
   StoringCompressor() {
     base.base.destroy = [](sqfs_object_t*) {};
     base.do_block = [](sqfs_compressor_t*, const sqfs_u8*, sqfs_u32, sqfs_u8*, sqfs_u32) -> sqfs_s32 { return 0; };
+  }
+};
+
+/// Tells how long each block takes. libsquashfs copies it for every thread.
+struct TracingCompressor {
+  sqfs_compressor_t base{};
+  sqfs_compressor_t* inner;
+  bool owned = false;
+  bool named = false;
+  Trace* trace;
+
+  static TracingCompressor& from(void* object) { return *static_cast<TracingCompressor*>(object); }
+
+  TracingCompressor(sqfs_compressor_t* real, Trace* told) : inner(real), trace(told) {
+    base.base.copy = [](const sqfs_object_t* object) -> sqfs_object_t* {
+      const auto* self = reinterpret_cast<const TracingCompressor*>(object);
+      auto* copied = static_cast<sqfs_compressor_t*>(sqfs_copy(self->inner));
+      if (copied == nullptr) return nullptr;
+      auto* copy = new TracingCompressor(copied, self->trace);
+      copy->owned = true;
+      return &copy->base.base;
+    };
+    base.base.destroy = [](sqfs_object_t* object) {
+      TracingCompressor& self = from(object);
+      if (!self.owned) return;
+      sqfs_destroy(self.inner);
+      delete &self;
+    };
+    base.get_configuration = [](const sqfs_compressor_t* object, sqfs_compressor_config_t* config) {
+      const sqfs_compressor_t* wrapped = reinterpret_cast<const TracingCompressor*>(object)->inner;
+      wrapped->get_configuration(wrapped, config);
+    };
+    base.write_options = [](sqfs_compressor_t* object, sqfs_file_t* file) {
+      return from(object).inner->write_options(from(object).inner, file);
+    };
+    base.read_options = [](sqfs_compressor_t* object, sqfs_file_t* file) {
+      return from(object).inner->read_options(from(object).inner, file);
+    };
+    base.do_block = [](sqfs_compressor_t* object, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out, sqfs_u32 room) {
+      TracingCompressor& self = from(object);
+      if (self.owned && !std::exchange(self.named, true)) self.trace->name_thread("compress");
+      const TraceSpan span(self.trace, "compress block");
+      return self.inner->do_block(self.inner, in, size, out, room);
+    };
   }
 };
 

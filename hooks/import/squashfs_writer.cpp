@@ -88,6 +88,7 @@ struct SquashfsWriter::State {
   MetadataCompressor metadata;
   sqfs_super_t super{};
   Owned<sqfs_compressor_t> compressor, decompressor;
+  std::unique_ptr<TracingCompressor> traced;
   Owned<sqfs_frag_table_t> fragments;
   Owned<sqfs_id_table_t> ids;
   Owned<sqfs_block_writer_t> blocks;
@@ -158,7 +159,7 @@ Result<void> SquashfsWriter::State::create_parts() {
   // Bounded by memory, not by a count: blocks may be 1 MiB.
   wanted.max_backlog =
       std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
-  wanted.cmp = compressor.get();
+  wanted.cmp = traced ? &traced->base : compressor.get();
   wanted.wr = blocks.get();
   wanted.tbl = fragments.get();
   // Equal small files are compared byte by byte, not by their 32-bit checksums alone.
@@ -206,9 +207,11 @@ SquashfsWriter::SquashfsWriter(std::unique_ptr<State> state) : state_(std::move(
 SquashfsWriter::~SquashfsWriter() = default;
 
 Result<std::unique_ptr<SquashfsWriter>> SquashfsWriter::create(int fd, const std::string& where,
-                                                               const SquashOptions& options) {
+                                                               const SquashOptions& options, Trace* trace) {
   auto state = std::make_unique<State>(fd, where, options);
+  state->file.trace = trace;
   TRY(state->create_compressors());
+  if (trace != nullptr) state->traced = std::make_unique<TracingCompressor>(state->compressor.get(), trace);
   TRY(state->create_parts());
   return std::unique_ptr<SquashfsWriter>(new SquashfsWriter(std::move(state)));
 }

@@ -11,6 +11,7 @@
 #include "common/base/result.hpp"
 #include "hooks/import/root_tree.hpp"
 #include "hooks/import/squash_options.hpp"
+#include "hooks/import/trace.hpp"
 
 namespace situla {
 
@@ -22,7 +23,9 @@ bool can_write(SquashOptions::Compressor compressor);
 class SquashfsWriter {
  public:
   /// fd: an empty file, open for reading and writing, not owned. `where` names it in errors.
-  static Result<std::unique_ptr<SquashfsWriter>> create(int fd, const std::string& where, const SquashOptions& options);
+  /// trace: told of the threads that compress, and of what is written; may be null.
+  static Result<std::unique_ptr<SquashfsWriter>> create(int fd, const std::string& where, const SquashOptions& options,
+                                                        Trace* trace = nullptr);
   SquashfsWriter(const SquashfsWriter&) = delete;
   SquashfsWriter& operator=(const SquashfsWriter&) = delete;
   ~SquashfsWriter();

@@ -98,6 +98,10 @@ Result<StoreRecord> ImageStore::read_record(const Digest& digest, const std::str
 
 Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std::string& variant, Progress& progress,
                                          LogSink& log) {
+  // This runs as the service user: it must not open a file or a socket because somebody else named it.
+  if (image_kind(request.image) != ImageKind::registry)
+    return fail(Error(ErrorKind::denied, "import " + printable(request.image) + ": only images of a registry go here")
+                    .with_hint("images in files and engines are imported by their user: 'situla import'"));
   TRY_ASSIGN(const SquashOptions options, options_of(variant));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
   const Digest digest = session->digest();

@@ -66,6 +66,7 @@ void read_xattrs(archive_entry* entry, TarEntry& result) {
 
 struct TarReader::State {
   Source source;
+  Skip skip;
   archive* reader = archive_read_new();
   archive_entry* entry = nullptr;
   uint64_t size = 0;
@@ -86,6 +87,10 @@ struct TarReader::State {
     return static_cast<la_ssize_t>(bytes->size());
   }
 
+  static la_int64_t pass_over(archive*, void* user, la_int64_t count) {
+    return static_cast<la_int64_t>(static_cast<State*>(user)->skip(static_cast<uint64_t>(count)));
+  }
+
   [[nodiscard]] Error error() const {
     if (source_error) return *source_error;
     const char* text = archive_error_string(reader);
@@ -94,11 +99,13 @@ struct TarReader::State {
   }
 };
 
-TarReader::TarReader(Source source) : state_(std::make_unique<State>()) {
+TarReader::TarReader(Source source, Skip skip) : state_(std::make_unique<State>()) {
   state_->source = std::move(source);
+  state_->skip = std::move(skip);
   archive_read_support_format_tar(state_->reader);
   archive_read_support_format_empty(state_->reader);
-  archive_read_open(state_->reader, state_.get(), nullptr, State::read, nullptr);
+  archive_read_open2(state_->reader, state_.get(), nullptr, State::read, state_->skip ? State::pass_over : nullptr,
+                     nullptr);
 }
 
 TarReader::~TarReader() = default;
@@ -121,6 +128,8 @@ Result<std::optional<TarEntry>> TarReader::next() {
   if (result.kind == EntryKind::file)
     result.size = static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)));
   state.size = result.size;
+  result.offset = static_cast<uint64_t>(archive_filter_bytes(state.reader, 0));
+  result.sparse = archive_entry_sparse_count(entry) > 0;
   if (result.kind == EntryKind::hardlink || result.kind == EntryKind::symlink) {
     const char* target = archive_entry_symlink(entry);
     if (target == nullptr) target = archive_entry_hardlink(entry);

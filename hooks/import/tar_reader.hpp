@@ -19,20 +19,24 @@ enum class EntryKind : uint8_t { directory, file, symlink, hardlink, fifo, devic
 struct TarEntry {
   std::string path;  ///< raw bytes, as in the archive
   EntryKind kind = EntryKind::file;
-  uint16_t mode = 0;   ///< permission bits, octal 07777
-  int64_t mtime = 0;   ///< seconds since the epoch
-  uint64_t size = 0;   ///< of a file
-  std::string target;  ///< of a symlink or hardlink; raw bytes
+  uint16_t mode = 0;    ///< permission bits, octal 07777
+  int64_t mtime = 0;    ///< seconds since the epoch
+  uint64_t size = 0;    ///< of a file
+  uint64_t offset = 0;  ///< of its content, in the bytes that the source gave
+  bool sparse = false;  ///< the content is stored without its holes
+  std::string target;   ///< of a symlink or hardlink; raw bytes
   std::vector<std::pair<std::string, std::string>> xattrs;
 };
 
 class TarReader {
  public:
   using Source = std::function<Result<std::string_view>()>;
+  /// Passes over at most so many bytes of the source; returns how many.
+  using Skip = std::function<uint64_t(uint64_t)>;
   using Sink = std::function<Result<void>(std::string_view)>;
 
   /// source gives the next bytes, valid until the next call, empty at the end.
-  explicit TarReader(Source source);
+  explicit TarReader(Source source, Skip skip = nullptr);
   TarReader(const TarReader&) = delete;
   TarReader& operator=(const TarReader&) = delete;
   ~TarReader();

@@ -60,7 +60,7 @@ void Broker::start() {
     TRY_ASSIGN(spec_, sealed_memory("situla-spec", input_.request.spec));
     TRY_ASSIGN(mounts_, ImageMounts::open(SITULA_RUNTIME_DIR));
     TRY(make_directories(kStageMount, 0755));
-    return input_.request.needs_import ? begin_import() : Result<void>();
+    return input_.request.origin == ImageOrigin::registry ? begin_import() : Result<void>();
   };
   if (const auto prepared = prepare(); !prepared) return fail_step(prepared.error());
   // While the importer works; should it fail, the attempt that needs it says so.
@@ -138,6 +138,10 @@ void Broker::end_import() {
   if (!import_) return;
   import_->importer.socket.reset();
   import_->request_writer = Helper{};
+  if (input_.request.origin == ImageOrigin::user) {
+    import_.reset();  // kills it; its file has no name
+    return;
+  }
   const auto status = import_->importer.process.wait_for(kUnwindLimit);
   const bool unwound = status && *status && (*status)->signal == 0;
   import_.reset();
@@ -181,7 +185,7 @@ void Broker::on_client(Client& client) {
   auto packet = receive_packet(client.socket.get(), kMaxMessageBytes);
   const auto message = packet && *packet ? decode((*packet)->bytes) : fail(ErrorKind::cancelled, "closed");
   const Join* join = message ? std::get_if<Join>(&*message) : nullptr;
-  const size_t wanted = input_.request.needs_import ? 1 : 2;
+  const size_t wanted = input_.request.origin == ImageOrigin::file ? 2 : 1;
   if (join == nullptr || client.waiting || !same_token(join->token, input_.request.token) ||
       (*packet)->fds.size() != wanted) {
     client.socket.reset();
@@ -274,6 +278,22 @@ Result<void> Broker::begin_import() {
   return {};
 }
 
+/// When a task has asked, because relative paths begin in its directory.
+Result<void> Broker::begin_user_import(const Client& client) {
+  UserImport input;
+  input.user = user_;
+  input.directory = client.directory;
+  input.task_proc = client.proc.get();
+  input.spec_fd = spec_.get();
+  input.environment_fd = input_.environment.get();
+  auto helper = start_user_import(input);
+  if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
+  import_ = ImportHelpers{std::move(*helper), Helper{}};
+  state_ = State::importing;
+  set_deadline(config_.import_timeout);
+  return {};
+}
+
 void Broker::on_importer() {
   auto packet = receive_packet(import_->importer.socket.get(), kMaxMessageBytes);
   if (!packet || !*packet) return fail_step(ended_early("the importer", import_->importer.process));
@@ -284,7 +304,7 @@ void Broker::on_importer() {
     return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
   const auto* done = std::get_if<ImportDone>(&*message);
   if (done == nullptr) return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
-  if (const auto used = use_imported(*done); !used) return fail_step(used.error());
+  if (const auto used = use_imported(*done, std::move((*packet)->fds)); !used) return fail_step(used.error());
 }
 
 void Broker::on_request_writer() {
@@ -303,7 +323,16 @@ void Broker::on_request_writer() {
     fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
 }
 
-Result<void> Broker::use_imported(const ImportDone& done) {
+Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> fds) {
+  if (input_.request.origin == ImageOrigin::user) {
+    if (fds.size() != 1) return fail(ErrorKind::corrupt, "the import sent no image");
+    // The user's own file from here on, like one that a task brings.
+    TRY_ASSIGN(image_, make_image(std::move(fds[0]), ""));
+    import_->importer.socket.reset();
+    deadline_.reset();
+    state_ = State::needs_task;
+    return {};
+  }
   if (!is_variant(done.variant)) return fail(ErrorKind::corrupt, "the importer named an image variant that cannot be");
   auto file = open_store_image(config_.store_path, done.digest, done.variant, config_.service_user);
   if (!file) return fail(std::move(file).error().with_context(phrase(RootOperation::open_store_image)));
@@ -364,11 +393,13 @@ void Broker::build_if_possible() {
   const auto first =
       std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
   if (first == clients_.end()) return;
-  if (const auto begun = begin_build(*first); !begun) fail_step(begun.error());
+  const bool import_first = input_.request.origin == ImageOrigin::user && !image_.file && !image_.mount;
+  const auto begun = import_first ? begin_user_import(*first) : begin_build(*first);
+  if (!begun) fail_step(begun.error());
 }
 
 Result<void> Broker::begin_build(Client& client) {
-  if (!input_.request.needs_import) {
+  if (input_.request.origin == ImageOrigin::file) {
     TRY_ASSIGN(image_, make_image(std::move(client.image), ""));
   }
   BuilderInput input;

@@ -57,7 +57,8 @@ class Broker {
   void on_deadline();
 
   Result<void> begin_import();
-  Result<void> use_imported(const ImportDone& done);
+  Result<void> begin_user_import(const Client& client);
+  Result<void> use_imported(const ImportDone& done, std::vector<UniqueFd> fds);
   Result<BuilderImage> make_image(UniqueFd file, const std::string& store_name);
   Result<BuilderImage> mount_for_user(int file, const std::string& store_name);
   Result<int> mapping_namespace();

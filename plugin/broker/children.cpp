@@ -92,18 +92,30 @@ Result<void> stage_root(const BuilderInput& input, const BuilderImage& image) {
   return DetachedMount(std::move(mount)).attach(place.get());
 }
 
+/// In a forked child, at the end of what it does as root; returns only with an error.
+Error execute_as(const Identity& user, const std::string& directory, const SpawnOptions& options) {
+  if (auto done = become(user); !done) return std::move(done).error();
+  SpawnOptions as_user = options;
+  // As the user: a directory that only the user may enter (NFS with root squash) works, one that is not the user's does
+  // not.
+  if (chdir(directory.c_str()) == 0) as_user.directory = directory;
+  return execute(as_user);
+}
+
+/// Runs in the forked child; returns only with an error.
+Error run_user_import(const UserImport& input, const SpawnOptions& options) {
+  (void)move_to_cgroups_of(getpid(), input.task_proc);
+  if (auto entered = enter_mount_namespace_of(input.task_proc); !entered) return std::move(entered).error();
+  return execute_as(input.user, input.directory, options);
+}
+
 /// Runs in the forked child; returns only with an error.
 Error run_builder(const BuilderInput& input, const BuilderImage& image, const SpawnOptions& options) {
   // Best effort: a hierarchy that refuses costs accounting, not safety.
   (void)move_to_cgroups_of(getpid(), input.task_proc.get());
   if (auto staged = stage_root(input, image); !staged)
     return std::move(staged).error().with_context(phrase(RootOperation::stage_root));
-  if (auto done = become(input.user); !done) return std::move(done).error();
-  SpawnOptions as_user = options;
-  // As the user: a directory that only the user may enter (NFS with root squash) works, one that is not the user's does
-  // not.
-  if (chdir(input.directory.c_str()) == 0) as_user.directory = input.directory;
-  return execute(as_user);
+  return execute_as(input.user, input.directory, options);
 }
 
 }  // namespace
@@ -131,6 +143,17 @@ Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& use
   helpers.importer.socket = std::move(sockets.first);
   helpers.request_writer.socket = std::move(user_sockets.first);
   return helpers;
+}
+
+Result<Helper> start_user_import(const UserImport& input) {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  SpawnOptions options = program("situla-builder", {"import"});
+  options.fds = {{sockets.second.get(), builder_fd::kBroker},
+                 {input.spec_fd, builder_fd::kSpec},
+                 {input.environment_fd, builder_fd::kEnvironment}};
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) exit_with(run_user_import(input, options), {sockets.second.get(), builder_fd::kBroker});
+  return Helper{std::move(child), std::move(sockets.first)};
 }
 
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image) {

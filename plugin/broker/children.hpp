@@ -26,6 +26,17 @@ struct ImportHelpers {
 };
 Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd);
 
+/// What only the job user may read is imported as that user, in the asking task's mount namespace, cgroups and
+/// directory.
+struct UserImport {
+  Identity user;
+  std::string directory;
+  int task_proc = -1;  ///< /proc/<asking task>
+  int spec_fd = -1;
+  int environment_fd = -1;
+};
+Result<Helper> start_user_import(const UserImport& input);
+
 /// How the image reaches the builder.
 struct BuilderImage {
   UniqueFd mount;         ///< id-mapped detached mount to attach (kernel tier), or none

@@ -149,3 +149,115 @@ errors_match() {
   [ "$status" -eq 0 ]
   grep -qx "ENROOT_DATA_PATH=$ENROOT_DATA_PATH" <<<"$output"
 }
+
+# manifest_digest LAYOUT TAG ARCH: the digest of the image's manifest for an architecture, from the OCI layout itself.
+manifest_digest() {
+  python3 - "$SITULA_LAB_IMAGES/$1" "$2" "$3" <<'END'
+import json, sys
+layout, tag, architecture = sys.argv[1:]
+entries = json.load(open(f"{layout}/index.json"))["manifests"]
+entry = next(e for e in entries if e["annotations"]["org.opencontainers.image.ref.name"] == tag)
+document = json.load(open(f"{layout}/blobs/{entry['digest'].replace(':', '/')}"))
+if "manifests" in document:
+    entry = next(e for e in document["manifests"] if e["platform"]["architecture"] == architecture)
+print(entry["digest"])
+END
+}
+
+@test "digest prints what a reference means now" {
+  run --separate-stderr enroot digest docker://registry.test#tiny
+  [ "$status" -eq 0 ]
+  [ "$output" = "$(manifest_digest tiny latest amd64)" ]
+  [ -z "$stderr" ]
+  run --separate-stderr enroot digest "docker://registry.test#tiny@$output"
+  [ "$output" = "$(manifest_digest tiny latest amd64)" ]
+  run --separate-stderr enroot digest -a aarch64 docker://registry.test/multiarch
+  [ "$output" = "$(manifest_digest multiarch latest arm64)" ]
+  run --separate-stderr enroot digest --arch=amd64 docker://registry.test/multiarch
+  [ "$output" = "$(manifest_digest multiarch latest amd64)" ]
+  [ "$(situla digest docker://auth.test#tiny)" = "$(manifest_digest tiny latest amd64)" ]
+}
+
+@test "digest of what cannot be had is an error" {
+  run --separate-stderr enroot digest docker://registry.test#no/such
+  [ "$status" -eq 1 ]
+  [ -z "$output" ]
+  errors_match '^\[ERROR\] .*registry\.test/no/such:latest: .*404' '^hint: '
+  run --separate-stderr enroot digest -a ppc64le docker://registry.test/multiarch
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] .*does not exist for linux/ppc64le' '^hint: it exists for '
+}
+
+@test "inspect shows an image in a registry" {
+  run --separate-stderr situla inspect docker://registry.test#debian:12
+  [ "$status" -eq 0 ]
+  [ -z "$stderr" ]
+  grep -qx "Digest:      $(manifest_digest debian 12 amd64)" <<<"$output"
+  grep -qx 'Platform:    linux/amd64' <<<"$output"
+  grep -Eq '^Layers:      [0-9]+, .* MiB \([0-9]+ bytes\)$' <<<"$output"
+  # The manifest's own bytes, and the same facts for programs.
+  [ "sha256:$(situla inspect --raw docker://registry.test#debian:12 | sha256sum | cut -d' ' -f1)" = "$(manifest_digest debian 12 amd64)" ]
+  situla inspect --json docker://registry.test#debian:12 >json
+  situla inspect --raw docker://registry.test#debian:12 >raw
+  python3 - <<'END'
+import json
+shown, raw = json.load(open("json")), json.load(open("raw"))
+assert [l["digest"] for l in shown["layers"]] == [l["digest"] for l in raw["layers"]]
+assert shown["size"] == sum(l["size"] for l in raw["layers"])
+assert shown["mediaType"] == raw["mediaType"], shown["mediaType"]
+assert shown["platform"]["architecture"] == "amd64"
+assert any(line.startswith("PATH=") for line in shown["config"]["env"]), shown["config"]
+END
+  run --separate-stderr situla inspect --arch=arm64 registry.test/multiarch
+  grep -q '^Platform:    linux/arm64' <<<"$output"
+}
+
+@test "inspect shows squashfs files, ours and mksquashfs's" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  run --separate-stderr situla inspect tiny.sqsh
+  [ "$status" -eq 0 ]
+  grep -qx 'Compressor:  zstd' <<<"$output"
+  grep -Eqx "Provenance:  docker://registry.test/tiny:latest@$(manifest_digest tiny latest amd64)" <<<"$output"
+  mkdir tree
+  mksquashfs tree plain.sqsh -quiet -no-progress >/dev/null
+  situla inspect ./plain.sqsh | grep -q '^Provenance:  none: '
+  situla inspect --json ./plain.sqsh | python3 -c 'import json, sys; assert json.load(sys.stdin)["source"] is None'
+}
+
+# check_trace FILE NAME...: valid events, without overlaps in a row but nested ones, and spans of these names.
+check_trace() {
+  python3 - "$@" <<'END'
+import json, sys
+events = json.load(open(sys.argv[1]))
+assert {e["ph"] for e in events} <= {"X", "M"}, events[0]
+spans = [e for e in events if e["ph"] == "X"]
+rows = {e["tid"] for e in events if e["ph"] == "M"}
+ends = {}
+for span in sorted(spans, key=lambda e: (e["tid"], e["ts"], -e["dur"])):
+    assert span["tid"] in rows and span["dur"] >= 0 and span["ts"] >= 0, span
+    stack = ends.setdefault(span["tid"], [])
+    while stack and stack[-1] <= span["ts"] + 0.002:
+        stack.pop()
+    assert not stack or span["ts"] + span["dur"] <= stack[-1] + 0.002, ("overlap", span)
+    stack.append(span["ts"] + span["dur"])
+names = {e["name"] for e in spans}
+missing = set(sys.argv[2:]) - names
+assert not missing, (missing, names)
+layers = {e["args"]["layer"] for e in spans if e["name"] == "inflate"}
+assert all(layer.startswith("layer ") for layer in layers), layers
+END
+}
+
+@test "import --trace shows where the time goes, also when the import fails" {
+  situla import --trace trace.json -o debian.sqsh docker://registry.test#debian:12
+  check_trace trace.json resolve 'fetch configuration' 'download wait' hash inflate 'wait for inflate' tar compress \
+    'compress block' write 'merge and write inodes' sync
+  run --separate-stderr situla import --trace broken.json -o broken.sqsh docker://registry.test/broken:digest
+  [ "$status" -eq 1 ]
+  [ ! -e broken.sqsh ]
+  check_trace broken.json resolve 'download wait' hash
+  run --separate-stderr situla import --trace /nonexistent/trace -o none.sqsh docker://registry.test#tiny
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] create /nonexistent/trace: No such file or directory'
+  [ ! -e none.sqsh ]
+}

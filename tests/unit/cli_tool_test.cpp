@@ -68,7 +68,8 @@ TEST_CASE("usage goes to standard output, and asking for it is no error") {
     const Outcome outcome = user.run(words);
     CHECK(outcome.status == 0);
     CHECK(outcome.err.empty());
-    for (const char* command : {"import", "create", "start", "list", "remove", "info", "version", "doctor"})
+    for (const char* command :
+         {"import", "digest", "inspect", "create", "start", "list", "remove", "info", "version", "doctor"})
       CHECK_THAT(outcome.out, Catch::Contains(command));
   }
   for (const std::vector<std::string>& words :
@@ -107,6 +108,8 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
            Case{{"remove"}, "NAME is required", "hint: situla remove --help"},
            Case{{"import"}, "URI is required", "hint: situla import --help"},
            Case{{"import", "--arch"}, "--arch", "hint: situla import --help"},
+           Case{{"digest"}, "URI is required", "hint: situla digest --help"},
+           Case{{"digest", "--arch"}, "--arch", "hint: situla digest --help"},
            Case{{"start"}, "NAME", "hint: situla start --help"},
            Case{{"start", "--frob", "x"}, "--frob", "hint: situla start --help"},
        }) {
@@ -123,7 +126,6 @@ TEST_CASE("what comes later says so and fails") {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
                                                 {"export", "x"},
                                                 {"load", "x"},
-                                                {"digest", "x"},
                                                 {"bundle", "x"},
                                                 {"batch", "x"},
                                                 {"list", "-f"},
@@ -289,10 +291,70 @@ TEST_CASE("import says what is wrong before it talks to anybody") {
   const User user;
   const Outcome path = user.run({"import", "./image.sqsh"});
   CHECK(path.status == 1);
-  CHECK_THAT(path.err, Catch::Contains("not the name of an image in a registry") && Catch::Contains("hint: "));
+  CHECK_THAT(path.err, Catch::Contains("not the name of an image") && Catch::Contains("hint: "));
   CHECK(user.run({"import", "docker://UPPER CASE"}).status == 1);
   const std::string existing = user.dir.write("have.sqsh", "");
   const Outcome exists = user.run({"import", "-o", existing, "docker://registry.invalid#x"});
   CHECK(exists.status == 1);
   CHECK_THAT(exists.err, Catch::Contains("File already exists: " + existing));
+}
+
+TEST_CASE("digest says what is wrong before it talks to anybody") {
+  const User user;
+  const Outcome path = user.run({"digest", "./image.sqsh"});
+  CHECK(path.status == 1);
+  CHECK(path.out.empty());
+  CHECK_THAT(path.err, Catch::Contains("digest ./image.sqsh: not the name of an image") &&
+                           Catch::Contains("hint: for a squashfs file: situla inspect FILE"));
+  const Outcome architecture = user.run({"digest", "-a", "vax", "docker://registry.invalid#x"});
+  CHECK(architecture.status == 1);
+  CHECK_THAT(architecture.err, Catch::Contains("unknown architecture 'vax'"));
+  CHECK(user.run({"digest", "docker://UPPER CASE"}).status == 1);
+}
+
+TEST_CASE("inspect shows what a squashfs file is and where it is from") {
+  const User user;
+  user.dir.write("tree/etc/rc",
+                 "# enroot-provenance: docker://registry.test/x:1\n# title A \x1b[2Jtitle\n\n# not a label\ncd /\n");
+  user.dir.write("tree/etc/environment", "PATH=/bin\n\nA=1\n");
+  user.dir.write("tree/etc/fstab", "# nothing\n${ENROOT_ROOTFS}/data /data none x-create=dir,bind\n");
+  const std::string image = user.image("i.sqsh", "hello");
+  const Outcome outcome = user.run({"inspect", image});
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out,
+             Catch::StartsWith("File:        " + image + "\nCompressor:  gzip\nBlock size:  128.0 KiB\n") &&
+                 Catch::Contains("\nProvenance:  docker://registry.test/x:1\n") &&
+                 Catch::Contains("\nLabels:      title A \\x1b[2Jtitle\n") &&
+                 Catch::Contains("\nEnv:         PATH=/bin\n             A=1\n") &&
+                 Catch::Contains("\nMounts:      ${ENROOT_ROOTFS}/data /data none"));
+  CHECK_THAT(outcome.out, !Catch::Contains("not a label") && !Catch::Contains("\x1b"));
+  const Outcome json = user.run({"inspect", "--json", image});
+  CHECK(json.status == 0);
+  CHECK_THAT(json.out, Catch::StartsWith("{\n") && Catch::Contains("\"source\": \"docker://registry.test/x:1\"") &&
+                           Catch::Contains("\"title A \\u001b[2Jtitle\"") && Catch::Contains("\"blockSize\": 131072"));
+}
+
+TEST_CASE("inspect says so when a file does not tell where it is from") {
+  const User user;
+  const std::string image = user.image("i.sqsh", "hello");
+  CHECK_THAT(user.run({"inspect", image}).out, Catch::Contains("\nProvenance:  none: "));
+  CHECK_THAT(user.run({"inspect", "--json", image}).out, Catch::Contains("\"source\": null"));
+}
+
+TEST_CASE("inspect refuses what it cannot show") {
+  const User user;
+  const std::string missing = user.dir / "missing.sqsh";
+  const Outcome none = user.run({"inspect", missing});
+  CHECK(none.status == 1);
+  CHECK(none.err == "[ERROR] No such file or directory: " + missing + "\n");
+  const std::string garbage = user.dir.write("garbage.sqsh", std::string(8192, 'x'));
+  const Outcome bad = user.run({"inspect", garbage});
+  CHECK(bad.status == 1);
+  CHECK(bad.out.empty());
+  CHECK_THAT(bad.err, Catch::Contains("[ERROR] inspect " + garbage + ": ") && Catch::Contains("not a squashfs file"));
+  CHECK_THAT(user.run({"inspect", "--raw", garbage}).err,
+             Catch::Contains("--raw and --arch are about images in regist"));
+  CHECK_THAT(user.run({"inspect", "--raw", "--json", "x"}).err, Catch::Contains("exclude each other"));
+  CHECK(user.run({"inspect", user.dir.path()}).status == 1);
 }

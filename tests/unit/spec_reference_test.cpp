@@ -116,6 +116,61 @@ TEST_CASE("image kinds are told by the first characters") {
   CHECK(image_kind("a.sqsh") == ImageKind::registry);
   CHECK(image_kind("dockerd://x") == ImageKind::docker_daemon);
   CHECK(image_kind("podman://x") == ImageKind::podman);
+  CHECK(image_kind("oci:x") == ImageKind::oci_layout);
+  CHECK(image_kind("oci-archive:x") == ImageKind::oci_archive);
+  CHECK(image_kind("docker-archive:x") == ImageKind::docker_archive);
+  CHECK(image_kind("dir:x") == ImageKind::directory);
+  CHECK(image_kind("docker://oci:5000/x") == ImageKind::registry);
+}
+
+TEST_CASE("images in files: the path ends at the first colon, but for dir:") {
+  const auto parse = [](const char* text) { return FileReference::parse(text).value(); };
+  CHECK(parse("oci:/a/b").path == "/a/b");
+  CHECK(parse("oci:/a/b").name.empty());
+  CHECK(parse("oci:/a/b:registry.test/x:1").path == "/a/b");
+  CHECK(parse("oci:/a/b:registry.test/x:1").name == "registry.test/x:1");
+  CHECK(parse("docker-archive:x.tar:ubuntu:22.04").name == "ubuntu:22.04");
+  CHECK(parse("oci-archive:x.tar:@3").index == 3U);
+  CHECK(parse("oci-archive:x.tar:@3").name.empty());
+  CHECK(parse("oci-archive:x.tar:@3").text() == "oci-archive:x.tar:@3");
+  CHECK(parse("dir:/a:b").path == "/a:b");
+  CHECK(parse("oci:a\nb:c").text() == "oci:a\\x0ab:c");
+  for (const auto* text : {"oci:", "oci::x", "dir:", "oci-archive:x:@", "oci-archive:x:@-1", "ubuntu", "./oci:x"})
+    CHECK_FALSE(FileReference::parse(text));
+  CHECK_FALSE(FileReference::parse(std::string_view("oci:a\0b", 7)));
+}
+
+TEST_CASE("images of engines") {
+  const auto exact = [](const char* text) { return EngineReference::parse(text).value().exact_name(); };
+  CHECK(exact("dockerd://ubuntu") == "ubuntu:latest");
+  CHECK(exact("dockerd://ubuntu:22.04") == "ubuntu:22.04");
+  CHECK(exact("podman://localhost:5000/a/b") == "localhost:5000/a/b:latest");
+  CHECK(exact("podman://0123456789ab") == "0123456789ab");
+  CHECK(exact(("dockerd://sha256:" + kHex).c_str()) == "sha256:" + kHex);
+  CHECK(exact(("dockerd://x@sha256:" + kHex).c_str()) == "x@sha256:" + kHex);
+  for (const auto* text : {"dockerd://", "podman://-o/x", "dockerd://a b", "dockerd://a?b", "dockerd://a%2e", "x"})
+    CHECK_FALSE(EngineReference::parse(text));
+}
+
+TEST_CASE("default file names of all kinds") {
+  const auto name = [](const char* text) { return default_file_name(text).value(); };
+  CHECK(name("docker://ubuntu") == "ubuntu+latest.sqsh");
+  CHECK(name("dockerd://ubuntu") == "ubuntu.sqsh");
+  CHECK(name("podman://quay.io/a/b:1") == "quay.io+a+b+1.sqsh");
+  CHECK(name("oci-archive:/data/debian.tar:12") == "debian.sqsh");
+  CHECK(name("docker-archive:a.b.tar") == "a.b.sqsh");
+  CHECK(name("docker-archive:.tar") == ".tar.sqsh");
+  CHECK(name("oci:/data/debian-12.5/:x") == "debian-12.5.sqsh");
+  CHECK(name("dir:..") == "image.sqsh");
+}
+
+TEST_CASE("every kind is checked") {
+  for (const auto* text :
+       {"./x", "ubuntu", "dockerd://x", "podman://x", "oci:x:1", "oci-archive:x", "docker-archive:x", "dir:x"})
+    CHECK(check_image(text));
+  for (const auto* text :
+       {"", "Ubuntu", "dockerd://", "podman://-", "oci:", "oci-archive::x", "docker-archive:", "dir:"})
+    CHECK_FALSE(check_image(text));
 }
 
 TEST_CASE("digests round-trip") {

@@ -1,16 +1,88 @@
-// Is progress told in lines for a log and as a bar for a terminal?
+// Is progress told in lines for a log and as bars for a terminal?
+#include <array>
+#include <string>
+
+#include <pty.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
+#include "common/base/unique_fd.hpp"
 #include "hooks/import/progress_renderer.hpp"
 #include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;
 
-TEST_CASE("the bar fits its width and counts right") {
-  CHECK(progress_bar(0, 100 << 20, 0, 60) == "[>" + std::string(42, ' ') + "] 0.0/100.0 MiB");
-  CHECK(progress_bar(50 << 20, 100 << 20, 2, 60).find("50.0/100.0 MiB  25.0 MiB/s  0:02") != std::string::npos);
-  for (const unsigned width : {5U, 20U, 40U, 79U, 200U}) CHECK(progress_bar(7, 9, 1, width).size() <= width);
-  CHECK(progress_bar(9, 9, 1, 80).find('>') == std::string::npos);
+namespace {
+
+constexpr uint64_t kMebi = 1U << 20U;
+
+/// Three layers of 100 MiB, the first done, the second half read, the third begun; 25 MiB/s for four seconds.
+ProgressScreen half_way() {
+  ProgressScreen screen;
+  screen.begin("importing 3 layers, 300.0 MiB", 10);
+  screen.layer({0, "layer 3 of 3 sha256:aa…", 0, 100 * kMebi});
+  for (unsigned i = 0; i <= 40; ++i) screen.bytes(50 * kMebi + i * (5 * kMebi / 2), 300 * kMebi, 10 + i * 0.1);
+  screen.layer({0, "layer 3 of 3 sha256:aa…", 100 * kMebi, 100 * kMebi, true});
+  screen.layer({1, "layer 2 of 3 sha256:bb…", 50 * kMebi, 100 * kMebi});
+  screen.layer({2, "layer 1 of 3 sha256:cc…", 0, 100 * kMebi});
+  return screen;
+}
+
+}  // namespace
+
+TEST_CASE("a bar per active layer and one for the total, with rate and time to go") {
+  const ProgressScreen screen = half_way();
+  const auto lines = screen.lines({73, 24}, 14);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "importing 3 layers, 300.0 MiB");
+  CHECK(lines[1] ==
+        "layer 2 of 3 sha256:bb… [" + std::string(15, '=') + ">" + std::string(15, ' ') + "] 50.0/100.0 MiB");
+  CHECK(lines[2] == "layer 1 of 3 sha256:cc… [>" + std::string(31, ' ') + "] 0.0/100.0 MiB");
+  CHECK_THAT(lines[3], Catch::StartsWith("total [===") && Catch::EndsWith("] 150.0/300.0 MiB  25.0 MiB/s  0:06"));
+}
+
+TEST_CASE("lines never fill the window, however small it is") {
+  const ProgressScreen screen = half_way();
+  for (const unsigned columns : {1U, 2U, 5U, 12U, 20U, 40U, 80U, 300U})
+    for (const unsigned rows : {1U, 4U, 5U, 24U}) {
+      const auto lines = screen.lines({columns, rows}, 14);
+      CHECK(lines.size() <= std::max(2U, rows));
+      for (const std::string& line : lines) CHECK(columns_of(line) <= std::max(1U, columns - 1));
+    }
+}
+
+TEST_CASE("a stall is told, and the rate is that of the last seconds") {
+  ProgressScreen screen = half_way();
+  for (unsigned i = 0; i <= 100; ++i) screen.bytes(150 * kMebi, 300 * kMebi, 14 + i * 0.1);
+  CHECK_THAT(screen.lines({80, 24}, 24).back(), Catch::EndsWith("150.0/300.0 MiB  0.0 MiB/s  -:--"));
+  for (unsigned i = 0; i <= 60; ++i) screen.bytes(150 * kMebi + i * kMebi / 100, 300 * kMebi, 24 + i * 0.1);
+  CHECK_THAT(screen.lines({80, 24}, 30).back(), Catch::Contains("  0.1 MiB/s  "));
+}
+
+TEST_CASE("many active layers do not push the total out of the window") {
+  ProgressScreen screen;
+  screen.begin("importing", 0);
+  screen.bytes(0, 127 * kMebi, 0);
+  for (size_t i = 0; i < 127; ++i) screen.layer({i, "layer", 0, kMebi});
+  CHECK(screen.lines({80, 24}, 1).size() == 10);
+  CHECK(screen.lines({80, 8}, 1).size() == 6);
+  CHECK_THAT(screen.lines({80, 8}, 1).back(), Catch::StartsWith("total ["));
+}
+
+TEST_CASE("a phase without bytes is its text, and what remains of it has the time") {
+  ProgressScreen screen;
+  CHECK(screen.summary(1).empty());
+  screen.begin("resolving x", 1);
+  CHECK(screen.lines({80, 24}, 2) == std::vector<std::string>{"resolving x"});
+  CHECK(screen.summary(2.25) == "resolving x: 1.2 s");
+}
+
+TEST_CASE("bars count right") {
+  CHECK(progress_bar("", 0, 100 * kMebi, "", 60) == "[>" + std::string(43, ' ') + "] 0.0/100.0 MiB");
+  CHECK(progress_bar("x", 9, 9, "", 80).find('>') == std::string::npos);
+  CHECK(progress_bar("x", 0, 0, "", 80).find('>') == std::string::npos);
+  CHECK(progress_bar("a long name that is cut", 0, kMebi, "", 30) == "a long name tha 0.0/1.0 MiB");
 }
 
 TEST_CASE("one line per phase in a log") {
@@ -19,8 +91,39 @@ TEST_CASE("one line per phase in a log") {
   progress.phase("resolving x");
   progress.phase("importing 2 layers");
   progress.bytes(5, 10);
+  progress.layer({0, "layer", 5, 10});
   progress.bytes(10, 10);
   progress.note("a note");
   progress.finish("done");
   CHECK(log.text == "resolving x: 0.0 s\na note\nimporting 2 layers: 0.0 s, 10 B\ndone\n");
+}
+
+TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and its cursor is always below") {
+  int controller = -1;
+  int terminal = -1;
+  const winsize size{24, 60, 0, 0};
+  REQUIRE(openpty(&controller, &terminal, nullptr, nullptr, &size) == 0);
+  const UniqueFd controller_fd(controller);
+  const UniqueFd terminal_fd(terminal);
+  test::MemoryLog log;
+  const auto progress = make_progress(terminal, log);
+  const auto shown = [&] {
+    std::array<char, 8192> buffer{};
+    const ssize_t count = read(controller, buffer.data(), buffer.size());
+    return std::string(buffer.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  };
+  progress->phase("importing 1 layer");
+  CHECK(shown() == "importing 1 layer\x1b[K\r\n");
+  progress->layer({0, "layer 1 of 1", kMebi, 2 * kMebi});
+  usleep(110000);
+  progress->bytes(kMebi, 2 * kMebi);
+  const std::string bars = shown();
+  CHECK_THAT(bars, Catch::StartsWith("\x1b[1A\r\x1b[J") && Catch::Contains("\nlayer 1 of 1 [==") &&
+                       Catch::Contains("\ntotal [==") && Catch::EndsWith("\x1b[K\r\n"));
+  progress->finish("done");
+  const std::string end = shown();
+  CHECK_THAT(end, Catch::StartsWith("\x1b[3A\r\x1b[J"
+                                    "importing 1 layer: 0.1 s, 1.0 MiB\r\n") &&
+                      Catch::EndsWith("done\r\n"));
+  CHECK(log.text.empty());
 }

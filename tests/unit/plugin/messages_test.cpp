@@ -87,7 +87,7 @@ TEST_CASE("a step request arrives as it was sent") {
   request.uid = 1001;
   request.gid = 1002;
   request.groups = {10, 20, 30};
-  request.needs_import = true;
+  request.origin = ImageOrigin::user;
   request.use_squashfuse = true;
   request.token[3] = 9;
   request.spec = std::string("a\0b", 3);
@@ -98,7 +98,7 @@ TEST_CASE("a step request arrives as it was sent") {
   CHECK(decoded->uid == 1001);
   CHECK(decoded->gid == 1002);
   CHECK(decoded->groups == request.groups);
-  CHECK(decoded->needs_import);
+  CHECK(decoded->origin == ImageOrigin::user);
   CHECK(decoded->use_squashfuse);
   CHECK(decoded->token == request.token);
   CHECK(decoded->spec == request.spec);

@@ -1,0 +1,40 @@
+// digest: what a reference means now, as the digest of the manifest.
+#include <memory>
+#include <ostream>
+
+#include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/import/import.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  std::string architecture;
+  std::string image;
+};
+
+Result<int> digest(const Context& context, const Options& options) {
+  if (image_kind(options.image) == ImageKind::path)
+    return fail(Error(ErrorKind::usage, "digest " + printable(options.image) + ": not the name of an image")
+                    .with_hint("for a squashfs file: " + context.invocation.program + " inspect FILE"));
+  TRY_ASSIGN(const ImportRequest request,
+             make_import_request(options.image, context.config, context.invocation.environment, context.log,
+                                 options.architecture));
+  TRY_ASSIGN(const Digest digest, resolve_digest(request, context.log));
+  context.streams.out << digest.text() << '\n';
+  return 0;
+}
+
+}  // namespace
+
+void add_digest(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand("digest", "Print the digest of an image's manifest");
+  auto options = std::make_shared<Options>();
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
+  command->add_option("URI", options->image, "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]")->required();
+  actions["digest"] = [options](const Context& context) { return digest(context, *options); };
+}
+
+}  // namespace situla::cli

@@ -1,0 +1,44 @@
+// What do all images in files share? Blobs by digest, read where they are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/import/image_files.hpp"
+#include "hooks/import/image_source.hpp"
+
+namespace situla {
+
+constexpr size_t kMaxManifestFile = size_t{4} << 20U;
+constexpr size_t kMaxConfigFile = size_t{16} << 20U;
+
+class FileSource : public ImageSource {
+ public:
+  Result<std::string> fetch_config(const Descriptor& config) override;
+  /// Files that are missing or of another size are found here, before anything is read.
+  Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) override;
+  [[nodiscard]] std::string text() const override { return text_; }
+  [[nodiscard]] std::string uri(const Digest&) const override { return text_; }
+
+ protected:
+  /// text: what the user typed, printable.
+  FileSource(std::unique_ptr<ImageFiles> files, std::string text) : files_(std::move(files)), text_(std::move(text)) {}
+
+  /// The file that holds a blob.
+  [[nodiscard]] virtual std::string file_of(const Digest& digest) const = 0;
+  /// A small blob, whole; its size and digest are right. what: "the manifest".
+  Result<std::string> read_blob(const Descriptor& descriptor, const std::string& file, size_t limit,
+                                const std::string& what);
+
+  [[nodiscard]] ImageFiles& files() { return *files_; }
+
+ private:
+  Result<FileRange> open_blob(const std::string& file, uint64_t size, const std::string& what);
+
+  std::unique_ptr<ImageFiles> files_;
+  std::string text_;
+};
+
+}  // namespace situla
