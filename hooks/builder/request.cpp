@@ -13,15 +13,21 @@
 namespace situla {
 namespace {
 
+/// XDG_* and HOME say where the credentials are; commands and credential helpers that know passwords are found by the
+/// job's PATH, which the preparation of a container does without. They run as the user, who could run them as well:
+/// nothing privileged is near, and every descriptor of ours is closed in them.
+Environment credentials_environment(const BuilderData& data) {
+  Environment environment = data.host;
+  if (const auto path = data.job.get("PATH")) environment.set("PATH", *path);
+  return environment;
+}
+
 Result<void> collect_and_write(LogSink& log) {
   const UniqueFd output(builder_fd::kOutput);
   TRY_ASSIGN(const BuilderData data, read_builder_data());
-  // The whole environment of the user: XDG_* and HOME say where the credentials are.
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  // Preparation has no PATH of the user's; commands and helpers that know passwords are found by it.
-  Environment environment = data.host;
-  if (const auto path = data.job.get("PATH")) environment.set("PATH", *path);
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, environment, log));
+  TRY_ASSIGN(const ImportRequest request,
+             make_import_request(data.spec.image, config, credentials_environment(data), log));
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output.get(), bytes);
 }
@@ -41,7 +47,7 @@ class BrokerProgress final : public Progress {
 Result<void> import_and_send(LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, data.host, log));
+  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data), log));
   BrokerProgress progress(log);
   TRY_ASSIGN(const UnnamedImage image, import_to_unnamed_file(request, config.temp_path(), progress, log));
   return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, ""}), {image.file.get()});
