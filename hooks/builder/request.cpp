@@ -7,6 +7,7 @@
 #include "hooks/builder/input.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/import/progress.hpp"
+#include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
 #include "plugin/broker/contract.hpp"
 
@@ -26,8 +27,9 @@ Result<void> collect_and_write(LogSink& log) {
   const UniqueFd output(builder_fd::kOutput);
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
+  // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
   TRY_ASSIGN(const ImportRequest request,
-             make_import_request(data.spec.image, config, credentials_environment(data), log));
+             make_import_request(data.spec.image, config, credentials_environment(data), RuleFiles::of_node(), log));
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output.get(), bytes);
 }
@@ -47,7 +49,8 @@ class BrokerProgress final : public Progress {
 Result<void> import_and_send(LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data), log));
+  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
+                                                              RuleFiles::of_user(data.host), log));
   BrokerProgress progress(log);
   TRY_ASSIGN(const UnnamedImage image, import_to_unnamed_file(request, config.temp_path(), progress, log));
   return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, ""}), {image.file.get()});

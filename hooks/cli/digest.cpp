@@ -6,6 +6,7 @@
 #include "common/spec/image_reference.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/import.hpp"
+#include "hooks/import/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
@@ -19,9 +20,10 @@ Result<int> digest(const Context& context, const Options& options) {
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "digest " + printable(options.image) + ": not the name of an image")
                     .with_hint("for a squashfs file: " + context.invocation.program + " inspect FILE"));
-  TRY_ASSIGN(const ImportRequest request,
-             make_import_request(options.image, context.config, context.invocation.environment, context.log,
-                                 options.architecture));
+  TRY_ASSIGN(
+      const ImportRequest request,
+      make_import_request(options.image, context.config, context.invocation.environment,
+                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   TRY_ASSIGN(const Digest digest, resolve_digest(request, context.log));
   context.streams.out << digest.text() << '\n';
   return 0;

@@ -10,6 +10,7 @@
 #include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/progress_renderer.hpp"
+#include "hooks/import/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
@@ -35,9 +36,10 @@ Result<int> import(const Context& context, const Options& options) {
   if (output.empty()) {
     TRY_ASSIGN(output, default_file_name(options.image));
   }
-  TRY_ASSIGN(const ImportRequest request,
-             make_import_request(options.image, context.config, context.invocation.environment, context.log,
-                                 options.architecture));
+  TRY_ASSIGN(
+      const ImportRequest request,
+      make_import_request(options.image, context.config, context.invocation.environment,
+                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
   if (options.trace.empty()) {
     TRY(import_to_file(request, output, *progress, context.log));

@@ -1,4 +1,5 @@
 // The only file that includes curl/curl.h.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -208,7 +209,7 @@ class CurlTransport final : public HttpTransport {
       const std::string range = std::to_string(request.range->first) + "-" + std::to_string(request.range->second);
       curl_easy_setopt(easy, CURLOPT_RANGE, range.c_str());
     }
-    set_redirects(easy);
+    set_redirects(easy, request.insecure);
     if (!request.form.empty()) {
       curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.form.size()));
       curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.form.c_str());
@@ -216,7 +217,14 @@ class CurlTransport final : public HttpTransport {
       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     }
     set_times(easy);
+    if (request.connect_timeout != 0)
+      curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
+                       static_cast<long>(std::min(request.connect_timeout, settings_.connect_timeout)));
     set_certificates(transfer);
+    if (request.insecure) {
+      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
     curl_easy_setopt(easy, CURLOPT_NOPROXY, settings_.no_proxy.c_str());
     // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's
@@ -236,8 +244,8 @@ class CurlTransport final : public HttpTransport {
     if (curl_slist* longer = curl_slist_append(transfer.headers, line.c_str())) transfer.headers = longer;
   }
 
-  void set_redirects(CURL* easy) const {
-    const char* protocols = settings_.allow_http ? "http,https" : "https";
+  void set_redirects(CURL* easy, bool insecure) const {
+    const char* protocols = settings_.allow_http || insecure ? "http,https" : "https";
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
     curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);

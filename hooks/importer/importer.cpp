@@ -20,6 +20,7 @@
 #include "common/sys/socket.hpp"
 #include "hooks/import/lease.hpp"
 #include "hooks/import/progress.hpp"
+#include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
 #include "hooks/import/store.hpp"
 
@@ -129,7 +130,9 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
 Result<ImportedImage> import(const std::vector<std::string>& words, int input, Reporter& reporter) {
   TRY_ASSIGN(const Arguments arguments, parse_arguments(words));
   TRY_ASSIGN(const std::string bytes, read_all(input, ImportRequest::kMaxBytes));
-  TRY_ASSIGN(const ImportRequest request, ImportRequest::deserialize(bytes));
+  TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
+  // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
+  TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
   TRY_ASSIGN(ImageStore store, ImageStore::open(arguments.store));
   return store.import(request, arguments.variant, reporter, reporter);
 }

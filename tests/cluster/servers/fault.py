@@ -32,6 +32,7 @@ Faults that go away, for clients that try again; these understand Range:
   redirect-login      needs alice's credentials; blobs are redirected to https://content.test
   expiring, expiring-large   needs a token of https://fault.test/token, which any user gets; each is good for three requests
   oauth               needs a token that is given only for the identity token "refresh-me"
+  greedy/...          sends clients to token.test's token server, and would like to see the token
   foreign             the layers are not here; their descriptors name https://content.test
 
 GET /stats/NAME says what was asked for: {"requests": N, "served": bytes of the layer, "size": its size, "tokens": N,
@@ -139,6 +140,8 @@ class FaultRegistry(BaseHTTPRequestHandler):
                 stats.uses[token] = stats.uses.get(token, 0) - 1
                 good = stats.uses[token] >= 0
             return good, f'Bearer realm="https://fault.test/token",service="fault.test",scope="repository:{fault}:pull"'
+        if fault.startswith("greedy"):
+            return False, 'Bearer realm="https://auth-token.test/token",service="token.test",scope="repository:tiny:pull"'
         return True, ""
 
     def do_GET(self):
@@ -194,7 +197,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
         content = json.dumps(document).encode()
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         if fault.startswith("status-"):
-            return self.error(int(fault[7:]), "FAULT", body)
+            return self.error(int(fault[7:10]), "FAULT", body)
         if fault == "bad-manifest-digest":
             digest = "sha256:" + "0" * 64
         if fault in ("garbage-manifest", "empty-manifest"):
