@@ -28,7 +28,7 @@ Faults that go away, for clients that try again; these understand Range:
   stall-once          the first answer stops in the middle, the connection stays open
   busy                the first request of each thing is answered 429, with Retry-After: 1, for the layer with a date 2 seconds away
   twice-500           the first two requests of each manifest and blob are answered 500
-  slow-N              the layer comes in N seconds
+  slow-N, slow-N-large  the layer comes in N seconds
   redirect-login      needs alice's credentials; blobs are redirected to https://content.test
   expiring, expiring-large   needs a token of https://fault.test/token, which any user gets; each is good for three requests
   oauth               needs a token that is given only for the identity token "refresh-me"
@@ -36,7 +36,8 @@ Faults that go away, for clients that try again; these understand Range:
   foreign             the layers are not here; their descriptors name https://content.test
 
 GET /stats/NAME says what was asked for: {"requests": N, "served": bytes of the layer, "size": its size, "tokens": N,
-"ranges": [first bytes], "logins": {host: [whether Authorization was there]}, "retries": [seconds between requests of one thing]}.
+"ranges": [first bytes], "logins": {host: [whether Authorization was there]}, "retries": [seconds between requests of one thing],
+"connections": N, "peak": requests for the layer that were under way at once}.
 """
 
 import base64
@@ -65,11 +66,12 @@ class Stats:
         self.requests, self.served, self.size, self.tokens, self.ranges, self.logins = 0, 0, 0, 0, [], {}
         self.asked = {}  # path: times
         self.uses = {}  # token: requests it is still good for
+        self.connections, self.now, self.peak = set(), 0, 0
 
     def document(self):
         gaps = [round(b - a, 2) for times in self.asked.values() for a, b in zip(times, times[1:])]
         return {"requests": self.requests, "served": self.served, "size": self.size, "tokens": self.tokens, "ranges": self.ranges,
-                "logins": self.logins, "retries": gaps}
+                "logins": self.logins, "retries": gaps, "connections": len(self.connections), "peak": self.peak}
 
 
 class FaultRegistry(BaseHTTPRequestHandler):
@@ -166,6 +168,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
         stats = self.statistics(fault)
         with self.seen_lock:
             stats.requests += 1
+            stats.connections.add(self.client_address)
             stats.logins.setdefault(self.headers.get("Host"), []).append("Authorization" in self.headers)
             times = stats.asked.setdefault(path, [])
             times.append(time.monotonic())
@@ -251,6 +254,8 @@ class FaultRegistry(BaseHTTPRequestHandler):
         first, last = (int(asked[1]), int(asked[2])) if asked and fault != "cut-norange" else (0, len(content) - 1)
         part = content[first:last + 1]
         with self.seen_lock:
+            stats.now += 1
+            stats.peak = max(stats.peak, stats.now)
             stats.size = len(content)
             stats.ranges.append(first)
             again = len(stats.ranges) > 1
@@ -261,14 +266,17 @@ class FaultRegistry(BaseHTTPRequestHandler):
             limit = len(part) // 2
         more = {"Content-Range": f"bytes {first}-{last}/{len(content)}"} if len(part) < len(content) else {}
         self.headers_for(206 if more else 200, len(part), "application/octet-stream", more)
-        step = 1 << 16
-        for start in range(0, min(limit, len(part)), step):
-            piece = part[start:min(start + step, limit)]
-            self.wfile.write(piece)
+        seconds = int(fault.split("-")[1]) if fault.startswith("slow-") else 0
+        try:
+            for start in range(0, min(limit, len(part)), 1 << 16):
+                piece = part[start:min(start + (1 << 16), limit)]
+                self.wfile.write(piece)
+                with self.seen_lock:
+                    stats.served += len(piece)
+                time.sleep(seconds * len(piece) / len(content))
+        finally:
             with self.seen_lock:
-                stats.served += len(piece)
-            if fault.startswith("slow-"):
-                time.sleep(int(fault[5:]) * len(piece) / len(content))
+                stats.now -= 1
         if limit < len(part):
             self.close_connection = True
             if fault == "stall-once":
