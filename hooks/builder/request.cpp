@@ -2,6 +2,7 @@
 
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
@@ -59,12 +60,14 @@ Result<void> import_and_send(LogSink& log) {
 }  // namespace
 
 int import_as_user() {
+  const KeepSecrets secrets;
   BrokerLog log;
   const auto imported = import_and_send(log);
   return imported ? 0 : tell_failure(imported.error());
 }
 
 int write_import_request() {
+  const KeepSecrets secrets;
   BrokerLog log;
   const auto written = collect_and_write(log);
   return written ? 0 : tell_failure(written.error());

@@ -4,6 +4,7 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/import/registries_conf.hpp"
@@ -17,6 +18,7 @@ struct Options {
 };
 
 Result<int> digest(const Context& context, const Options& options) {
+  const KeepSecrets secrets;
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "digest " + printable(options.image) + ": not the name of an image")
                     .with_hint("for a squashfs file: " + context.invocation.program + " inspect FILE"));

@@ -8,6 +8,7 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/progress_renderer.hpp"
 #include "hooks/import/registries_conf.hpp"
@@ -28,6 +29,7 @@ std::unique_ptr<Progress> progress_of(const Context& context) {
 }
 
 Result<int> import(const Context& context, const Options& options) {
+  const KeepSecrets secrets;
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "import " + printable(options.image) + ": not the name of an image")
                     .with_hint("a squashfs file is used as it is: create and start take its path; an image in other "

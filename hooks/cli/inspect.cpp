@@ -8,6 +8,7 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/inspect_report.hpp"
 #include "hooks/import/registries_conf.hpp"
@@ -69,6 +70,7 @@ Result<int> inspect_file(const Context& context, const Options& options) {
 Result<int> inspect(const Context& context, const Options& options) {
   if (options.raw && options.json) return fail(ErrorKind::usage, "inspect: --raw and --json exclude each other");
   if (names_file(options.image)) return inspect_file(context, options);
+  const KeepSecrets secrets;
   TRY_ASSIGN(
       const ImportRequest request,
       make_import_request(options.image, context.config, context.invocation.environment,

@@ -71,7 +71,7 @@ struct ImportRequest {
 
 /// Run as the user: checks the reference, collects credentials and settings. `environment`: the job's or the caller's;
 /// its PWD is where a file of the image's name is looked for. Logins are collected for every place that the rules let
-/// be asked; a blocked registry is ErrorKind::denied.
+/// be asked; a blocked registry is ErrorKind::denied. The caller holds a KeepSecrets (common/sys/secrecy.hpp).
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
                                           const Environment& environment, const RuleFiles& rule_files, LogSink& log,
                                           std::string_view platform = {});

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/import/lease.hpp"
 #include "hooks/import/progress.hpp"
@@ -140,9 +140,7 @@ Result<ImportedImage> import(const std::vector<std::string>& words, int input, R
 }  // namespace
 
 int run_importer(const std::vector<std::string>& words, int input, int socket) {
-  // Core dumps would hold the user's passwords.
-  const rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);
+  const KeepSecrets secrets;
   signal(SIGPIPE, SIG_IGN);  // NOLINT: a closed connection is an error of the write, not the end of the process
   if (const auto arguments = parse_arguments(words); arguments && arguments->sweep) {
     sweep_dead_leases(arguments->store + "/images/sha256");

@@ -30,6 +30,7 @@ Faults that go away, for clients that try again; these understand Range:
   twice-500           the first two requests of each manifest and blob are answered 500
   slow-N, slow-N-large  the layer comes in N seconds
   redirect-login      needs alice's credentials; blobs are redirected to https://content.test
+  vault               needs a login whose password begins with xyzzy-; the layer comes in 4 seconds
   expiring, expiring-large   needs a token of https://fault.test/token, which any user gets; each is good for three requests
   oauth               needs a token that is given only for the identity token "refresh-me"
   greedy/...          sends clients to token.test's token server, and would like to see the token
@@ -142,6 +143,10 @@ class FaultRegistry(BaseHTTPRequestHandler):
                 stats.uses[token] = stats.uses.get(token, 0) - 1
                 good = stats.uses[token] >= 0
             return good, f'Bearer realm="https://fault.test/token",service="fault.test",scope="repository:{fault}:pull"'
+        if fault == "vault":
+            kind, _, value = (given or "").partition(" ")
+            good = kind == "Basic" and base64.b64decode(value).decode().partition(":")[2].startswith("xyzzy-")
+            return good, 'Basic realm="fault.test"'
         if fault.startswith("greedy"):
             return False, 'Bearer realm="https://auth-token.test/token",service="token.test",scope="repository:tiny:pull"'
         return True, ""
@@ -231,7 +236,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
             return self.reply(307, b"", "text/plain", body, {"Location": f"https://content.test/v2/{fault}/blobs/{digest}"})
         if fault == "foreign" and digest in [layer["digest"] for layer in json.loads(manifest)["layers"]]:
             return self.error(404, "BLOB_UNKNOWN", body)
-        if digest == victim and body and re.match("cut|reset-once|stall-once|slow-|expiring", fault):
+        if digest == victim and body and re.match("cut|reset-once|stall-once|slow-|expiring|vault", fault):
             return self.tampered(fault, content)
         if digest != victim or not body:
             return self.reply(200, content, "application/octet-stream", body)
@@ -266,7 +271,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
             limit = len(part) // 2
         more = {"Content-Range": f"bytes {first}-{last}/{len(content)}"} if len(part) < len(content) else {}
         self.headers_for(206 if more else 200, len(part), "application/octet-stream", more)
-        seconds = int(fault.split("-")[1]) if fault.startswith("slow-") else 0
+        seconds = int(fault.split("-")[1]) if fault.startswith("slow-") else 4 if fault == "vault" else 0
         try:
             for start in range(0, min(limit, len(part)), 1 << 16):
                 piece = part[start:min(start + (1 << 16), limit)]
