@@ -72,6 +72,11 @@ void add_import(CLI::App& app, Actions& actions) {
                    "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
                    "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR")
       ->required();
+  command->footer(
+      "Logins are looked for in this order: $ENROOT_CONFIG_PATH/.credentials (lines 'machine HOST login USER password "
+      "PASSWORD'), $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, "
+      "$DOCKER_CONFIG/config.json (each with its credential helpers); then the registry is asked without one. Mirrors "
+      "and blocked registries are those of situla.toml and registries.conf(5).");
   actions["import"] = [options](const Context& context) { return import(context, *options); };
 }
 

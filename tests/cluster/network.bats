@@ -97,7 +97,7 @@ since() { tail -n "+$((marked + 1))" "$SITULA_LAB/logs/$1.log"; }
   arrives docker://registry.test/debian:12 ENROOT_MAX_CONNECTIONS=3
   since registry.test >"$BATS_TEST_TMPDIR/log"
   [ "$(grep -c '"GET /v2/debian/.* HTTP/2.0"' "$BATS_TEST_TMPDIR/log")" -ge 10 ]
-  ! grep -q 'HTTP/1' "$BATS_TEST_TMPDIR/log"
+  if grep 'HTTP/1' "$BATS_TEST_TMPDIR/log"; then return 1; fi
   grep -o 'http.request.remoteaddr="[^"]*"' "$BATS_TEST_TMPDIR/log" | sort | uniq -c | tee "$BATS_TEST_TMPDIR/connections"
   [ "$(wc -l <"$BATS_TEST_TMPDIR/connections")" -le 3 ]
 }

@@ -55,8 +55,8 @@ watched() {
   cat "$BATS_TEST_TMPDIR/seen"
   [ ! -s "$BATS_TEST_TMPDIR/shown" ] || { cat "$BATS_TEST_TMPDIR/shown"; return 1; }
   for form in "$(cat "$BATS_TEST_TMPDIR/password")" "$({ printf alice:; cat "$BATS_TEST_TMPDIR/password"; } | base64 | tr -d =)"; do
-    [[ "$output" != *"$form"* ]]
-    ! grep -rlF -- "$form" "$SITULA_LAB/logs" /var/lib/situla /run/situla /var/log/slurm /var/spool/slurmd* 2>/dev/null
+    [[ "$output" != *"$form"* ]] || return 1
+    if grep -rlF -- "$form" "$SITULA_LAB/logs" /var/lib/situla /run/situla /var/log/slurm /var/spool/slurmd* 2>/dev/null; then return 1; fi
   done
 }
 
@@ -68,9 +68,9 @@ import() {
 
 
 @test "control: the watch sees a password in an argument and in an environment" {
-  ! watched sh -c 'sleep 1' "$(cat "$BATS_TEST_TMPDIR/password")"
+  if watched sh -c 'sleep 1' "$(cat "$BATS_TEST_TMPDIR/password")"; then return 1; fi
   grep -q cmdline "$BATS_TEST_TMPDIR/shown"
-  ! watched env SOMETHING="$(cat "$BATS_TEST_TMPDIR/password")" sleep 1
+  if watched env SOMETHING="$(cat "$BATS_TEST_TMPDIR/password")" sleep 1; then return 1; fi
   grep -q environ "$BATS_TEST_TMPDIR/shown"
 }
 @test "a job's password in .credentials" {
@@ -85,8 +85,7 @@ import() {
   [ "$status" -eq 0 ]
   grep -q situla "$BATS_TEST_TMPDIR/seen"
   grep -q bash "$BATS_TEST_TMPDIR/seen"
-  strings -a "$BATS_TEST_TMPDIR/image.sqsh" | grep -q xyzzy- && return 1
-  true
+  if strings -a "$BATS_TEST_TMPDIR/image.sqsh" | grep -q xyzzy-; then return 1; fi
 }
 @test "docker's login, in a job that fails" {
   mkdir "$BATS_TEST_TMPDIR/docker"
