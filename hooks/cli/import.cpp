@@ -43,14 +43,15 @@ Result<int> import(const Context& context, const Options& options) {
       make_import_request(options.image, context.config, context.invocation.environment,
                           RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
+  const std::string cache = context.config.cache_path() + "/situla-layers";
   if (options.trace.empty()) {
-    TRY(import_to_file(request, output, *progress, context.log));
+    TRY(import_to_file(request, output, cache, *progress, context.log));
     return 0;
   }
   // Opened first: a place that cannot be written to is known before anything is fetched.
   TRY_ASSIGN(const UniqueFd file, open_file(options.trace, O_WRONLY | O_CREAT | O_TRUNC, 0666));
   Trace trace;
-  const auto imported = import_to_file(request, output, *progress, context.log, &trace);
+  const auto imported = import_to_file(request, output, cache, *progress, context.log, &trace);
   if (trace.dropped() > 0)
     context.log.warning(options.trace + ": " + std::to_string(trace.dropped()) + " spans did not fit");
   auto written = write_all(file.get(), trace.json());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
+#include "hooks/import/blob_access.hpp"
 #include "hooks/import/blob_downloader.hpp"
 #include "hooks/import/http.hpp"
 #include "hooks/import/mirrors.hpp"
@@ -61,6 +62,11 @@ class RegistrySource final : public ImageSource {
     return BlobStream{[downloader](size_t blob) { return downloader->read(blob); },
                       [downloader] { downloader->stop(); }};
   }
+
+  std::vector<bool> readable(const std::vector<Blob>& blobs) override {
+    return probe_blobs(*transport_, *clients_.front(), blobs, [this] { return progress_.cancelled(); });
+  }
+  [[nodiscard]] Origin origin() const override { return {reference_.registry, reference_.repository}; }
 
   [[nodiscard]] std::string text() const override { return reference_.text(); }
   [[nodiscard]] std::string uri(const Digest& digest) const override {

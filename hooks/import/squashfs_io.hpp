@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include <fcntl.h>
@@ -12,9 +13,34 @@
 #include <sqfs/error.h>
 #include <sqfs/io.h>
 
+#include "hooks/import/squash_options.hpp"
 #include "hooks/import/trace.hpp"
 
 namespace situla {
+
+template <typename T>
+struct Destroy {
+  void operator()(T* object) const { sqfs_destroy(object); }
+};
+/// Objects of libsquashfs.
+template <typename T>
+using Owned = std::unique_ptr<T, Destroy<T>>;
+
+inline SQFS_COMPRESSOR compressor_id(SquashOptions::Compressor compressor) {
+  switch (compressor) {
+    case SquashOptions::Compressor::gzip:
+      return SQFS_COMP_GZIP;
+    case SquashOptions::Compressor::lzo:
+      return SQFS_COMP_LZO;
+    case SquashOptions::Compressor::lz4:
+      return SQFS_COMP_LZ4;
+    case SquashOptions::Compressor::xz:
+      return SQFS_COMP_XZ;
+    case SquashOptions::Compressor::zstd:
+      break;
+  }
+  return SQFS_COMP_ZSTD;
+}
 
 /// sqfs_file_t upon a descriptor that somebody else owns. Remembers the errno that libsquashfs turns into "I/O error".
 struct DescriptorFile {

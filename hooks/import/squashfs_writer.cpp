@@ -18,6 +18,7 @@
 #include <sqfs/xattr.h>
 #include <sqfs/xattr_writer.h>
 
+#include "hooks/import/squashfs_adopt.hpp"
 #include "hooks/import/squashfs_io.hpp"
 #include "hooks/import/squashfs_tree.hpp"
 
@@ -27,13 +28,6 @@ namespace {
 constexpr size_t kPadding = 4096;  // a loop device sees whole sectors only
 constexpr size_t kHarvest = 8192;  // files between two collections of what libsquashfs knows of them
 constexpr uint32_t kBacklogPerWorker = 16;
-
-template <typename T>
-struct Destroy {
-  void operator()(T* object) const { sqfs_destroy(object); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Destroy<T>>;
 
 const char* describe(int code) {
   switch (code) {
@@ -50,22 +44,6 @@ const char* describe(int code) {
     default:
       return "libsquashfs failed";
   }
-}
-
-SQFS_COMPRESSOR compressor_id(SquashOptions::Compressor compressor) {
-  switch (compressor) {
-    case SquashOptions::Compressor::gzip:
-      return SQFS_COMP_GZIP;
-    case SquashOptions::Compressor::lzo:
-      return SQFS_COMP_LZO;
-    case SquashOptions::Compressor::lz4:
-      return SQFS_COMP_LZ4;
-    case SquashOptions::Compressor::xz:
-      return SQFS_COMP_XZ;
-    case SquashOptions::Compressor::zstd:
-      break;
-  }
-  return SQFS_COMP_ZSTD;
 }
 
 uint32_t usable_processors() {
@@ -100,16 +78,18 @@ struct SquashfsWriter::State {
   std::vector<FileData> files;
   std::vector<sqfs_u32> block_sizes;
   bool file_open = false;
+  std::map<const SquashfsDonor*, Adoption> adoptions;
 
+  [[nodiscard]] Error write_error(int errnum) const {
+    Error error = Error::from_errno(errnum, "write " + where);
+    if (errnum == ENOSPC || errnum == EDQUOT)
+      error.with_hint("make room on that file system, or choose another place");
+    if (errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
+    return error;
+  }
   [[nodiscard]] Result<void> check(int code, std::string_view what) {
     if (code == 0) return {};
-    if (file.errnum != 0) {
-      Error error = Error::from_errno(file.errnum, "write " + where);
-      if (file.errnum == ENOSPC || file.errnum == EDQUOT)
-        error.with_hint("make room on that file system, or choose another place");
-      if (file.errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
-      return fail(std::move(error));
-    }
+    if (file.errnum != 0) return fail(write_error(file.errnum));
     return fail(code == SQFS_ERROR_ALLOC ? ErrorKind::no_space : ErrorKind::failure,
                 std::string(what) + " " + where + ": " + describe(code));
   }
@@ -118,6 +98,7 @@ struct SquashfsWriter::State {
   Result<void> create_parts();
   Result<void> harvest(bool last);
   void keep(const sqfs_inode_generic_t& inode);
+  uint32_t keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment);
   sqfs_compressor_t* inode_compressor() { return options.store_inodes ? &storing.base : &metadata.base; }
   [[nodiscard]] sqfs_u32 time_of(const LayerEntry& entry) const { return options.all_time.value_or(entry.mtime); }
 };
@@ -183,6 +164,20 @@ void SquashfsWriter::State::keep(const sqfs_inode_generic_t& inode) {
   files.push_back(data);
 }
 
+uint32_t SquashfsWriter::State::keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment) {
+  FileData data;
+  data.size = stored.size;
+  data.start = start;
+  data.sparse = stored.sparse;
+  data.fragment = fragment;
+  if (fragment != kNone) data.fragment_offset = stored.fragment_offset;
+  data.first_block = static_cast<uint32_t>(block_sizes.size());
+  data.blocks = static_cast<uint32_t>(stored.blocks.size());
+  block_sizes.insert(block_sizes.end(), stored.blocks.begin(), stored.blocks.end());
+  files.push_back(data);
+  return static_cast<uint32_t>(files.size() - 1);
+}
+
 /// libsquashfs keeps an allocated inode per file and fills it later. Turned into a few bytes each, now and then.
 Result<void> SquashfsWriter::State::harvest(bool last) {
   TRY(check(last ? sqfs_block_processor_finish(processor.get()) : sqfs_block_processor_sync(processor.get()), "write"));
@@ -239,6 +234,53 @@ Result<void> SquashfsWriter::append(std::string_view bytes) {
 Result<void> SquashfsWriter::end_file() {
   state_->file_open = false;
   return state_->check(sqfs_block_processor_end_file(state_->processor.get()), "write");
+}
+
+Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, std::span<const StoredFile> files) {
+  State& state = *state_;
+  // libsquashfs writes in this thread, at the end of the file; between two files it has nothing in flight.
+  TRY(state.harvest(false));
+  Adoption& taken = state.adoptions.try_emplace(&donor, donor).first->second;
+  const uint32_t block_bytes = state.options.block_bytes;
+  std::unordered_map<uint32_t, uint64_t> wanted;  // bytes of each fragment
+  for (const StoredFile& file : files)
+    if (file.fragment != StoredFile::kNoFragment) wanted[file.fragment] += file.size - block_bytes * file.blocks.size();
+  const auto repacked = [&](const StoredFile& file) {
+    return file.fragment != StoredFile::kNoFragment && file.blocks.empty() && !taken.has_fragment(file.fragment) &&
+           wanted[file.fragment] < block_bytes / 2;
+  };
+  std::vector<uint32_t> numbers(files.size(), kNone);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const StoredFile& file = files[i];
+    if (repacked(file)) continue;
+    TRY_ASSIGN(const sqfs_u64 start, taken.take(file.start, file.stored_bytes(), state.file));
+    sqfs_u32 fragment = kNone;
+    if (file.fragment != StoredFile::kNoFragment) {
+      TRY_ASSIGN(fragment, taken.take_fragment(file.fragment, state.file, state.fragments.get()));
+    }
+    numbers[i] = state.keep(file, start, fragment);
+  }
+  if (auto copied = taken.flush(state.file); !copied)
+    return fail(copied.error().errnum() != 0 ? state.write_error(copied.error().errnum()) : copied.error());
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (numbers[i] != kNone) continue;
+    TRY_ASSIGN(const std::string_view content,
+               taken.read_fragment(files[i].fragment, state.decompressor.get(), block_bytes));
+    if (files[i].fragment_offset > content.size() || files[i].size > content.size() - files[i].fragment_offset)
+      return fail(ErrorKind::corrupt, donor.where() + ": a file lies outside of its fragment");
+    TRY_ASSIGN(numbers[i], begin_file(files[i].size));
+    TRY(append(content.substr(files[i].fragment_offset, files[i].size)));
+    TRY(end_file());
+  }
+  return numbers;
+}
+
+StoredFile SquashfsWriter::stored(uint32_t data) const {
+  const FileData& file = state_->files[data];
+  StoredFile stored{file.start, file.size, file.sparse, file.fragment, file.fragment_offset, {}};
+  const auto first = state_->block_sizes.begin() + file.first_block;
+  stored.blocks.assign(first, first + file.blocks);
+  return stored;
 }
 
 Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs) {

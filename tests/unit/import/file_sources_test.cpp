@@ -398,5 +398,5 @@ TEST_CASE("the store of the service user takes only images of a registry") {
     CHECK(imported.error().kind() == ErrorKind::denied);
     CHECK_THAT(imported.error().message(), Catch::Contains("only images of a registry"));
   }
-  CHECK(import_to_file(Directory::request("oci:" + layout), directory.path / "out.sqsh", progress, log));
+  CHECK(import_to_file(Directory::request("oci:" + layout), directory.path / "out.sqsh", "", progress, log));
 }
