@@ -8,12 +8,12 @@ setup() {
   snapshot
 }
 
-# pull NAME [VAR=VALUE...]: as alice.
+# pull NAME [VAR=VALUE...]: as alice, who has no layer of it yet.
 pull() {
   local name=$1
   shift
   rm -f "$BATS_TEST_TMPDIR/image.sqsh"
-  run_and_show as_alice env "$@" timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" "docker://fault.test#$name"
+  run_and_show as_alice env ENROOT_CACHE_PATH="$(mktemp -d -p "$BATS_TEST_TMPDIR")/none" "$@" timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" "docker://fault.test#$name"
   [ "$status" -ne 124 ]
 }
 
@@ -104,7 +104,7 @@ stat_of() {
 @test "a token that expires in the middle is renewed, by docker-registry and a real token server" {
   skopeo copy -q "docker://registry.test/debian:12" "docker://token.test/brief/debian:12" --dest-creds alice:secret
   # The proxy holds the first layer back for longer than a token lives; nothing else is slow.
-  run_and_show as_alice env ENROOT_MAX_CONNECTIONS=1 https_proxy=http://hold-3:x@proxy.test:3128 no_proxy=auth-token.test \
+  run_and_show as_alice env ENROOT_CACHE_PATH="$BATS_TEST_TMPDIR/none" ENROOT_MAX_CONNECTIONS=1 https_proxy=http://hold-3:x@proxy.test:3128 no_proxy=auth-token.test \
     timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" docker://token.test/brief/debian:12
   [ "$status" -eq 0 ]
   [ "$(grep -c 'scope=repository%3Abrief%2Fdebian%3Apull' "$SITULA_LAB/logs/servers.log")" -ge 2 ]

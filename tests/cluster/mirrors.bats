@@ -14,10 +14,10 @@ rules() {
   cat >/home/alice/.config/containers/registries.conf
 }
 
-# import REFERENCE: as alice.
+# import REFERENCE: as alice, who has no layer of it yet.
 import() {
   rm -f "$BATS_TEST_TMPDIR/image.sqsh"
-  run_and_show as_alice timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" "$1"
+  run_and_show as_alice env ENROOT_CACHE_PATH="$(mktemp -d -p "$BATS_TEST_TMPDIR")/none" timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" "$1"
   [ "$status" -ne 124 ]
 }
 

@@ -8,10 +8,10 @@ setup() {
   stranger=$(dirname "$SITULA_LAB_IMAGES")/tls/stranger.crt
 }
 
-# import REFERENCE [VAR=VALUE...]: as alice.
+# import REFERENCE [VAR=VALUE...]: as alice, who has no layer of it yet.
 import() {
   rm -f "$BATS_TEST_TMPDIR/image.sqsh"
-  run_and_show as_alice env "${@:2}" timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" "$1"
+  run_and_show as_alice env ENROOT_CACHE_PATH="$(mktemp -d -p "$BATS_TEST_TMPDIR")/none" "${@:2}" timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" "$1"
   [ "$status" -ne 124 ]
 }
 arrives() {

@@ -63,7 +63,7 @@ watched() {
 job() { as_alice env ENROOT_CONFIG_PATH="$BATS_TEST_TMPDIR/config" "$@" srun --container-image=fault.test/vault true; }
 import() {
   rm -f "$BATS_TEST_TMPDIR/image.sqsh"
-  as_alice env ENROOT_CONFIG_PATH="$BATS_TEST_TMPDIR/config" "$@" situla import -o "$BATS_TEST_TMPDIR/image.sqsh" docker://fault.test/vault
+  as_alice env ENROOT_CONFIG_PATH="$BATS_TEST_TMPDIR/config" ENROOT_CACHE_PATH="$BATS_TEST_TMPDIR/none" "$@" situla import -o "$BATS_TEST_TMPDIR/image.sqsh" docker://fault.test/vault
 }
 
 
@@ -138,7 +138,7 @@ def dumps(command, ready):
         os.setgroups([])
         os.setresgid(60801, 60801, 60801)
         os.setresuid(60801, 60801, 60801)
-    environment = dict(os.environ, HOME="/home/alice", ENROOT_CONFIG_PATH=folder + "/config")
+    environment = dict(os.environ, HOME="/home/alice", ENROOT_CONFIG_PATH=folder + "/config", ENROOT_CACHE_PATH=folder + "/none")
     child = subprocess.Popen(command, preexec_fn=become, cwd=folder + "/cores", env=environment)
     while not ready():
         assert child.poll() is None, "it has ended too early"
