@@ -8,11 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
 #include "common/base/text.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/spec/registry_tables.hpp"
 
 namespace situla {
 namespace {
@@ -153,10 +151,15 @@ Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& w
   for (const auto& [name, value] : table.table()) {
     const std::string line = at(where, value.source());
     const std::string_view written = name.str();
+    if (written == "registry") {
+      TRY_ASSIGN(config.registries, read_registry_tables(value, where, UnknownKeys::refused));
+      continue;
+    }
     const auto* key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == written; });
     if (key == known.end()) {
       std::vector<std::string> names;
       for (const Key& k : known) names.emplace_back(k.name);
+      names.emplace_back("registry");
       return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(written) + "\"")
                       .with_hint("known keys: " + join(names, ", ")));
     }

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.hpp"
+#include "common/spec/registry_rule.hpp"
 
 namespace situla {
 
@@ -24,6 +26,7 @@ struct SiteConfig {
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
   std::chrono::seconds import_timeout{3600};  ///< import_timeout
   std::chrono::seconds build_timeout{120};    ///< build_timeout; namespaces, hooks and rc of one container
+  std::vector<RegistryRule> registries;       ///< [[registry]]; mirrors, blocked registries; no two with one prefix
 
   /// Reads the file; a missing file gives the defaults. Refuses one that is not owned by root or is writable by others.
   static Result<SiteConfig> load(const std::string& path);

@@ -4,23 +4,35 @@
 
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/import/progress.hpp"
+#include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
 #include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {
 
+/// XDG_* and HOME say where the credentials are; commands and credential helpers that know passwords are found by the
+/// job's PATH, which the preparation of a container does without. They run as the user, who could run them as well:
+/// nothing privileged is near, and every descriptor of ours is closed in them.
+Environment credentials_environment(const BuilderData& data) {
+  Environment environment = data.host;
+  if (const auto path = data.job.get("PATH")) environment.set("PATH", *path);
+  return environment;
+}
+
 Result<void> collect_and_write(LogSink& log) {
   const UniqueFd output(builder_fd::kOutput);
   TRY_ASSIGN(const BuilderData data, read_builder_data());
-  // The whole environment of the user: XDG_* and HOME say where the credentials are.
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, data.host, log));
+  // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
+  TRY_ASSIGN(const ImportRequest request,
+             make_import_request(data.spec.image, config, credentials_environment(data), RuleFiles::of_node(), log));
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output.get(), bytes);
 }
@@ -45,7 +57,8 @@ class BrokerProgress final : public Progress {
 Result<void> import_and_send(LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, data.host, log));
+  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
+                                                              RuleFiles::of_user(data.host), log));
   BrokerProgress progress(log);
   TRY_ASSIGN(const UnnamedImage image, import_to_unnamed_file(request, config.temp_path(), progress, log));
   return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, ""}), {image.file.get()});
@@ -54,12 +67,14 @@ Result<void> import_and_send(LogSink& log) {
 }  // namespace
 
 int import_as_user() {
+  const KeepSecrets secrets;
   BrokerLog log;
   const auto imported = import_and_send(log);
   return imported ? 0 : tell_failure(imported.error());
 }
 
 int write_import_request() {
+  const KeepSecrets secrets;
   BrokerLog log;
   const auto written = collect_and_write(log);
   return written ? 0 : tell_failure(written.error());

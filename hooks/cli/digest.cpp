@@ -4,8 +4,10 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/import.hpp"
+#include "hooks/import/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
@@ -16,12 +18,14 @@ struct Options {
 };
 
 Result<int> digest(const Context& context, const Options& options) {
+  const KeepSecrets secrets;
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "digest " + printable(options.image) + ": not the name of an image")
                     .with_hint("for a squashfs file: " + context.invocation.program + " inspect FILE"));
-  TRY_ASSIGN(const ImportRequest request,
-             make_import_request(options.image, context.config, context.invocation.environment, context.log,
-                                 options.architecture));
+  TRY_ASSIGN(
+      const ImportRequest request,
+      make_import_request(options.image, context.config, context.invocation.environment,
+                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   TRY_ASSIGN(const Digest digest, resolve_digest(request, context.log));
   context.streams.out << digest.text() << '\n';
   return 0;

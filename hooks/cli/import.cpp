@@ -11,9 +11,11 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/output_file.hpp"
 #include "hooks/import/progress_renderer.hpp"
+#include "hooks/import/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
@@ -59,6 +61,7 @@ Result<void> write_trace(const std::string& path, const std::string& text) {
 }
 
 Result<int> import(const Context& context, const Options& options) {
+  const KeepSecrets secrets;
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "import " + printable(options.image) + ": not the name of an image")
                     .with_hint("a squashfs file is used as it is: create and start take its path; an image in other "
@@ -67,9 +70,10 @@ Result<int> import(const Context& context, const Options& options) {
   if (output.empty()) {
     TRY_ASSIGN(output, default_file_name(options.image));
   }
-  TRY_ASSIGN(const ImportRequest request,
-             make_import_request(options.image, context.config, context.invocation.environment, context.log,
-                                 options.architecture));
+  TRY_ASSIGN(
+      const ImportRequest request,
+      make_import_request(options.image, context.config, context.invocation.environment,
+                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
   const std::string cache = context.config.cache_path() + "/situla-layers";
   if (options.trace.empty()) {
@@ -100,6 +104,11 @@ void add_import(CLI::App& app, Actions& actions) {
                    "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
                    "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR")
       ->required();
+  command->footer(
+      "Logins are looked for in this order: $ENROOT_CONFIG_PATH/.credentials (lines 'machine HOST login USER password "
+      "PASSWORD'), $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, "
+      "$DOCKER_CONFIG/config.json (each with its credential helpers); then the registry is asked without one. Mirrors "
+      "and blocked registries are those of situla.toml and registries.conf(5).");
   actions["import"] = [options](const Context& context) { return import(context, *options); };
 }
 

@@ -8,8 +8,10 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/inspect_report.hpp"
+#include "hooks/import/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
@@ -68,9 +70,11 @@ Result<int> inspect_file(const Context& context, const Options& options) {
 Result<int> inspect(const Context& context, const Options& options) {
   if (options.raw && options.json) return fail(ErrorKind::usage, "inspect: --raw and --json exclude each other");
   if (names_file(options.image)) return inspect_file(context, options);
-  TRY_ASSIGN(const ImportRequest request,
-             make_import_request(options.image, context.config, context.invocation.environment, context.log,
-                                 options.architecture));
+  const KeepSecrets secrets;
+  TRY_ASSIGN(
+      const ImportRequest request,
+      make_import_request(options.image, context.config, context.invocation.environment,
+                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   TRY_ASSIGN(const ImageDescription image, describe_image(request, context.log));
   if (options.raw && image.bytes.empty())
     return fail(ErrorKind::unsupported, "inspect " + printable(options.image) + ": its source has no manifest to show");

@@ -38,9 +38,7 @@ std::vector<bool> probe_blobs(HttpTransport& transport, const RegistryClient& cl
   };
   while (!broken && (started < blobs.size() || running() > 0)) {
     while (started < blobs.size() && running() < kAtOnce) {
-      HttpRequest request;
-      request.url = client.blob_url(blobs[started].digest);
-      request.authorization = client.authorization();
+      HttpRequest request = client.blob_request(blobs[started].digest);
       request.range = {0, 0};
       Probe& probe = probes[started++];
       const auto id = transport.start(request, probe);

@@ -42,11 +42,11 @@ class BlobDownloader::Transfer final : public TransferHandler {
   Result<void> begin() {
     HttpRequest request;
     place_ = owner_.places_[segment_->blob];
-    if (place_ == 0) {
-      request.url = owner_.client_.blob_url(blob().digest);
-      request.authorization = owner_.client_.authorization();
+    if (RegistryClient* asked = registry()) {
+      TRY(asked->choose_scheme());
+      request = asked->blob_request(blob().digest);
     } else {
-      request.url = blob().urls[place_ - 1];
+      request.url = blob().urls[place_ - owner_.registries_.size()];
     }
     url_ = request.url;
     authorization_ = request.authorization;
@@ -98,6 +98,10 @@ class BlobDownloader::Transfer final : public TransferHandler {
   [[nodiscard]] const HttpResponse& head() const { return head_; }
   [[nodiscard]] size_t blob_index() const { return segment_->blob; }
   [[nodiscard]] size_t place() const { return place_; }
+  /// Whom this attempt asks; null: the URL of a foreign layer.
+  [[nodiscard]] RegistryClient* registry() const {
+    return place_ < owner_.registries_.size() ? owner_.registries_[place_] : nullptr;
+  }
   [[nodiscard]] const std::string& url() const { return url_; }
   /// What this attempt said about who asks.
   [[nodiscard]] const std::string& authorization() const { return authorization_; }
@@ -183,18 +187,19 @@ class BlobDownloader::Transfer final : public TransferHandler {
   std::shared_ptr<Segment> segment_;  ///< shared: the reader drops it as soon as it is full
   bool ranged_, asked_range_ = false, streams_ = false;
   uint64_t skip_ = 0;
-  size_t place_ = 0;  ///< 0: the registry; else a foreign layer's URL, from 1
+  size_t place_ = 0;  ///< as in BlobDownloader::places_
   std::string url_, authorization_;
   HttpResponse head_;
 };
 
-BlobDownloader::BlobDownloader(HttpTransport& transport, RegistryClient& client, std::vector<Blob> blobs,
-                               Options options)
+BlobDownloader::BlobDownloader(HttpTransport& transport, std::vector<RegistryClient*> registries,
+                               std::vector<Blob> blobs, Options options)
     : transport_(transport),
-      client_(client),
+      registries_(std::move(registries)),
       blobs_(with_usable_urls(std::move(blobs))),
       options_(options),
       places_(blobs_.size(), 0),
+      failures_(blobs_.size()),
       thread_([this] { run(); }) {}
 
 BlobDownloader::~BlobDownloader() {
@@ -291,17 +296,31 @@ bool BlobDownloader::start_next() {
 /// A 401 in the middle is a token that expired: a new one, unless another transfer has got it already.
 BlobDownloader::Verdict BlobDownloader::renew_authorization(Transfer& transfer) {
   ++transfer.refusals;
-  if (transfer.authorization() == client_.authorization())
-    if (auto authorized = client_.authorize(transfer.head()); !authorized) return {std::move(authorized).error()};
+  RegistryClient& registry = *transfer.registry();
+  if (transfer.authorization() == registry.authorization())
+    if (auto authorized = registry.authorize(transfer.head()); !authorized)
+      return try_next_place(transfer, std::move(authorized).error());
   return {std::nullopt, Retry::at_once};
 }
 
-/// A foreign layer may be missing in the registry; then it is at one of its URLs.
+/// Another registry may have what a mirror lacks; a foreign layer is at one of its URLs.
 BlobDownloader::Verdict BlobDownloader::try_next_place(Transfer& transfer, Error error) {
+  transfer.attempts = transfer.refusals = 0;
   size_t& place = places_[transfer.blob_index()];
+  std::string& before = failures_[transfer.blob_index()];
   if (place == transfer.place()) {
-    if (place == transfer.blob().urls.size()) return {std::move(error)};
+    if (place + 1 == registries_.size() + transfer.blob().urls.size()) {
+      if (before.empty()) return {std::move(error)};
+      return {Error(error.kind(), error.message() + "; before that" + before).with_hint(error.hint())};
+    }
     ++place;
+    if (place < registries_.size()) {
+      before += (before.empty() ? " " : "; ") + authority_of(transfer.url()) + ": " + error.message();
+      // A place that does not work, other than one that lacks this blob, is not asked for the next ones.
+      const bool broken = error.kind() != ErrorKind::not_found && error.kind() != ErrorKind::denied;
+      for (size_t later = transfer.blob_index() + 1; broken && later < places_.size(); ++later)
+        places_[later] = std::max(places_[later], place);
+    }
   }  // else another transfer of this blob has moved on already
   return {std::nullopt, Retry::at_once};
 }
@@ -310,17 +329,17 @@ BlobDownloader::Verdict BlobDownloader::try_next_place(Transfer& transfer, Error
 BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
   if (transfer.problem) return {*transfer.problem};
   const HttpResponse& head = transfer.head();
-  const bool foreign = transfer.place() > 0;
+  const bool foreign = transfer.registry() == nullptr;
   if (!transfer.result) {
     const bool again = transfer.result.error().kind() == ErrorKind::network;
-    if (foreign && !again) return try_next_place(transfer, transfer.result.error());
-    return {transfer.result.error(), again ? Retry::later : Retry::never};
+    if (!again) return try_next_place(transfer, transfer.result.error());
+    return {transfer.result.error(), Retry::later};
   }
   if (head.status == 401 && !foreign && transfer.refusals < kMaxRefusals) return renew_authorization(transfer);
   if (head.status == 416)
-    return {
-        Error(ErrorKind::corrupt, "the registry has less than its " + std::to_string(transfer.blob().size) + " bytes")
-            .with_hint("the blob in the registry is damaged: push the image again")};
+    return try_next_place(transfer, Error(ErrorKind::corrupt, "the registry has less than its " +
+                                                                  std::to_string(transfer.blob().size) + " bytes")
+                                        .with_hint("the blob in the registry is damaged: push the image again"));
   const Retry again = is_transient_status(head.status) ? Retry::later : Retry::never;
   if (foreign && head.status != 200 && head.status != 206) {
     Error error(ErrorKind::not_found, "the registry does not have this foreign layer, and " +
@@ -330,8 +349,11 @@ BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
     if (again == Retry::never) return try_next_place(transfer, std::move(error));
     return {std::move(error), again};
   }
-  if (head.status == 404) return try_next_place(transfer, client_.status_error(head, "fetch"));
-  if (head.status != 200 && head.status != 206) return {client_.status_error(head, "fetch"), again};
+  if (head.status != 200 && head.status != 206) {
+    Error error = transfer.registry()->status_error(head, "fetch");
+    if (again == Retry::never) return try_next_place(transfer, std::move(error));
+    return {std::move(error), again};
+  }
   return {Error(ErrorKind::network, "the connection ended after " + std::to_string(transfer.position()) + " of " +
                                         std::to_string(transfer.blob().size) + " bytes"),
           Retry::later};
@@ -353,9 +375,9 @@ void BlobDownloader::finish_ended() {
     if (transfer.position() != transfer.attempt_position) transfer.attempts = transfer.refusals = 0;
     transfer.attempt_position = transfer.position();
     Verdict verdict = judge(transfer);
-    const bool again =
-        verdict.retry == Retry::at_once || (verdict.retry == Retry::later && ++transfer.attempts <= options_.retries);
-    if (!again) {
+    if (verdict.retry == Retry::later && ++transfer.attempts > options_.retries)
+      verdict = try_next_place(transfer, std::move(*verdict.error));
+    if (verdict.retry == Retry::never) {
       fail_with(std::move(*verdict.error).with_context(transfer.blob().name));
       return;
     }

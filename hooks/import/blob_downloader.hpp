@@ -24,7 +24,9 @@ namespace situla {
 /// Fetches blobs in the order given, one after the other, each cut into segments that several connections fetch at
 /// once, never further ahead of the reader than `window_bytes`. One big layer so gets as many connections as many small
 /// ones, and nothing is ever put on disk. A broken segment is resumed at its last good byte. A registry that ignores
-/// Range is read by one connection. A foreign layer that the registry lacks comes from its URLs, without credentials.
+/// Range is read by one connection. What the first registry lacks or fails to deliver comes from the next one (they are
+/// a mirror's successors), from the last good byte on; a foreign layer that none has from its URLs, without
+/// credentials.
 class BlobDownloader {
  public:
   struct Options {
@@ -34,8 +36,10 @@ class BlobDownloader {
     size_t window_bytes = size_t{48} << 20U;
   };
 
-  /// transport and client must outlive this object and are not to be used by others until it is gone.
-  BlobDownloader(HttpTransport& transport, RegistryClient& client, std::vector<Blob> blobs, Options options);
+  /// transport and registries (at least one) must outlive this object and are not to be used by others until it is
+  /// gone.
+  BlobDownloader(HttpTransport& transport, std::vector<RegistryClient*> registries, std::vector<Blob> blobs,
+                 Options options);
   BlobDownloader(const BlobDownloader&) = delete;
   BlobDownloader& operator=(const BlobDownloader&) = delete;
   ~BlobDownloader();
@@ -77,7 +81,7 @@ class BlobDownloader {
   void fail_with(Error error);
 
   HttpTransport& transport_;
-  RegistryClient& client_;
+  const std::vector<RegistryClient*> registries_;
   const std::vector<Blob> blobs_;
   const Options options_;
 
@@ -94,8 +98,9 @@ class BlobDownloader {
   size_t next_blob_ = 0;
   uint64_t next_offset_ = 0;
   Ranges ranges_ = Ranges::unknown;
-  bool streaming_ = false;      ///< one transfer delivers the rest of next_blob_
-  std::vector<size_t> places_;  ///< of each blob: 0 is the registry, then its URLs
+  bool streaming_ = false;             ///< one transfer delivers the rest of next_blob_
+  std::vector<size_t> places_;         ///< of each blob: the registries by their index, then its URLs
+  std::vector<std::string> failures_;  ///< of each blob: what was wrong with the registries asked before
 
   std::thread thread_;
 };

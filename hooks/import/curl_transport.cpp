@@ -1,9 +1,11 @@
 // The only file that includes curl/curl.h.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include <curl/curl.h>
 
@@ -68,14 +70,44 @@ size_t write_callback(char* data, size_t size, size_t count, void* user) {
   return 0;
 }
 
+/// "Failed to connect to HOST port PORT after 0 ms: ..." -> HOST:PORT, when HOST is not the one that was to be reached.
+std::optional<std::string> proxy_in(std::string_view detail, const std::string& where) {
+  constexpr std::string_view kStart = "Failed to connect to ";
+  if (!detail.starts_with(kStart)) return std::nullopt;
+  const auto words = split_words(detail.substr(kStart.size()));
+  if (words.size() < 3 || words[1] != "port" || where == words[0] || where.starts_with(std::string(words[0]) + ":") ||
+      where.starts_with("[" + std::string(words[0]) + "]"))
+    return std::nullopt;
+  return printable(words[0]) + ":" + printable(words[2]);
+}
+
 Error connect_error(const Transfer& transfer, const std::string& where) {
+  const auto proxy = proxy_in(transfer.detail.data(), where);
+  const std::string what = proxy ? "connect to the proxy " + *proxy + " for " + where : "connect to " + where;
   long errnum = 0;
   curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &errnum);
-  Error error = errnum != 0
-                    ? Error::from_errno(static_cast<int>(errnum), "connect to " + where)
-                    : Error(ErrorKind::failure, "connect to " + where + ": " + printable(transfer.detail.data()));
+  const Error error = errnum != 0 ? Error::from_errno(static_cast<int>(errnum), what)
+                                  : Error(ErrorKind::failure, what + ": " + printable(transfer.detail.data()));
   return Error(ErrorKind::failure, error.message())
-      .with_hint("check the registry's name and port, and that it can be reached from this node");
+      .with_hint(proxy ? "check https_proxy and no_proxy"
+                       : "check the registry's name and port, and that it can be reached from this node");
+}
+
+/// What a proxy answered to CONNECT; 0: nothing, or there is none.
+long refused_tunnel(const Transfer& transfer) {
+  long status = 0;
+  curl_easy_getinfo(transfer.easy, CURLINFO_HTTP_CONNECTCODE, &status);
+  return status >= 300 ? status : 0;
+}
+
+Error tunnel_error(long status, const std::string& where) {
+  const std::string message = "connect to " + where + ": the proxy refuses (" + std::to_string(status) + ")";
+  if (status >= 500)
+    return Error(ErrorKind::network, message)
+        .with_hint("the proxy may not reach it: ask its operators, or see no_proxy");
+  return Error(ErrorKind::denied, message)
+      .with_hint(status == 407 ? "https_proxy must hold a login: http://USER:PASSWORD@HOST:PORT"
+                               : "ask the operators of the proxy, or add the host to no_proxy");
 }
 
 Error certificate_error(const Transfer& transfer, const std::string& where) {
@@ -97,9 +129,12 @@ Error describe_local(CURLcode code, const Transfer& transfer, const std::string&
 
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
-  const std::string& where = transfer.where;
   const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
   if (transfer.local) return describe_local(code, transfer, detail);
+  const char* last = nullptr;  // where redirects led
+  curl_easy_getinfo(transfer.easy, CURLINFO_EFFECTIVE_URL, &last);
+  const std::string where = authority_of(last != nullptr && *last != '\0' ? last : transfer.url.c_str());
+  if (const long status = refused_tunnel(transfer); status != 0) return tunnel_error(status, where);
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
       return Error(ErrorKind::not_found, "resolve host " + where + ": unknown host")
@@ -222,7 +257,7 @@ class CurlTransport final : public HttpTransport {
       const std::string range = std::to_string(request.range->first) + "-" + std::to_string(request.range->second);
       curl_easy_setopt(easy, CURLOPT_RANGE, range.c_str());
     }
-    set_redirects(easy);
+    set_redirects(easy, request.insecure);
     if (!request.form.empty()) {
       curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.form.size()));
       curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.form.c_str());
@@ -230,7 +265,14 @@ class CurlTransport final : public HttpTransport {
       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     }
     set_times(easy);
+    if (request.connect_timeout != 0)
+      curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
+                       static_cast<long>(std::min(request.connect_timeout, settings_.connect_timeout)));
     set_certificates(transfer);
+    if (request.insecure) {
+      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+      curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
     curl_easy_setopt(easy, CURLOPT_NOPROXY, settings_.no_proxy.c_str());
     // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's
@@ -263,8 +305,8 @@ class CurlTransport final : public HttpTransport {
     if (curl_slist* longer = curl_slist_append(transfer.headers, line.c_str())) transfer.headers = longer;
   }
 
-  void set_redirects(CURL* easy) const {
-    const char* protocols = settings_.allow_http ? "http,https" : "https";
+  void set_redirects(CURL* easy, bool insecure) const {
+    const char* protocols = settings_.allow_http || insecure ? "http,https" : "https";
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
     curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);

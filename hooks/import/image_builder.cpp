@@ -71,6 +71,15 @@ Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& bui
   return {};
 }
 
+/// A damaged stream is reported by the stream, which names the layer; everything else here. An archive that cannot be
+/// read is no news when the layer turns out to have another digest.
+Error ImageBuilder::cause_of(Error error, LayerStream& stream, const Blob& blob) {
+  if (error.message().starts_with(blob.name)) return error;
+  if (error.kind() == ErrorKind::corrupt)
+    if (auto rest = stream.drain(); !rest) return std::move(rest).error();
+  return std::move(error).with_context(blob.name);
+}
+
 /// The layer being read, and those that are being decompressed ahead of it.
 void ImageBuilder::report(const LayerStream& stream, bool finished) {
   if (progress_ == nullptr) return;
@@ -98,14 +107,10 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
     return bytes;
   });
   while (true) {
-    // A damaged stream is reported by the stream, which names the layer; everything else by this.
     auto entry = reader.next();
-    if (!entry)
-      return fail(entry.error().message().starts_with(blob.name) ? entry.error()
-                                                                 : entry.error().with_context(blob.name));
+    if (!entry) return fail(cause_of(std::move(entry).error(), stream, blob));
     if (!*entry) break;
-    if (auto done = read_entry(reader, **entry); !done)
-      return fail(done.error().message().starts_with(blob.name) ? done.error() : done.error().with_context(blob.name));
+    if (auto done = read_entry(reader, **entry); !done) return fail(cause_of(std::move(done).error(), stream, blob));
   }
   turns_.cut(blob.name);
   TRY(stream.drain());

@@ -32,15 +32,26 @@ RegistryClient::RegistryClient(HttpTransport& transport, ImageReference referenc
   };
 }
 
-std::string RegistryClient::blob_url(const Digest& digest) const {
-  return base_url() + "/blobs/" + digest.text();
+HttpRequest RegistryClient::request_to(std::string url) const {
+  HttpRequest request;
+  // A token server need not be the registry: nothing was said about its certificate.
+  request.insecure = options_.insecure && authority_of(url) == printable(reference_.registry);
+  request.url = std::move(url);
+  request.connect_timeout = options_.connect_timeout;
+  return request;
+}
+
+HttpRequest RegistryClient::blob_request(const Digest& digest) const {
+  HttpRequest request = request_to(base_url() + "/blobs/" + digest.text());
+  request.authorization = authorization_;
+  return request;
 }
 
 /// With ENROOT_ALLOW_HTTP a registry may be without TLS: found out once, before anything secret is sent.
 Result<void> RegistryClient::choose_scheme() {
-  if (!options_.allow_http) return {};
-  HttpRequest request;
-  request.url = "https://" + reference_.registry + "/v2/";
+  if (!options_.allow_http || scheme_chosen_) return {};
+  scheme_chosen_ = true;
+  const HttpRequest request = request_to("https://" + reference_.registry + "/v2/");
   auto response = fetch(transport_, request, kMaxManifestBytes, options_.cancelled);
   if (response) return {};
   const ErrorKind kind = response.error().kind();
@@ -60,8 +71,7 @@ Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request
 
 Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_view accept, const std::string& what,
                                          size_t limit) {
-  HttpRequest request;
-  request.url = url;
+  HttpRequest request = request_to(url);
   request.accept = accept;
   request.authorization = authorization_;
   auto response = get_with_retries(request, limit);
@@ -101,25 +111,31 @@ Result<void> RegistryClient::authorize_basic() {
 
 Result<HttpRequest> RegistryClient::token_request(const Challenge& challenge, const Credential* credential) const {
   const std::string scope = "repository:" + reference_.repository + ":pull";
-  HttpRequest request;
   if (credential != nullptr && credential->identity_token) {
     TRY_ASSIGN(TokenPost post, token_post(challenge, scope, credential->password, options_.allow_http));
-    request.url = std::move(post.url);
+    HttpRequest request = request_to(std::move(post.url));
     request.form = std::move(post.body);
     return request;
   }
-  TRY_ASSIGN(request.url,
+  TRY_ASSIGN(std::string url,
              token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
+  HttpRequest request = request_to(std::move(url));
   if (credential != nullptr) request.authorization = basic_authorization(credential->login, credential->password);
   return request;
 }
 
+/// COMPAT.md 3: from .credentials those of the token realm's host, so that a registry cannot send them to a server of
+/// its choice. Those of Docker's files are meant for the registry and for whatever token server it names. A mirror that
+/// names the origin's token server would get a token of this user's for the origin: it has to do with its own login.
+const Credential* RegistryClient::credential_for(const std::string& realm_host) const {
+  const Credential* credential =
+      credentials_.find(options_.stands_in ? reference_.registry_host() : realm_host, reference_.user);
+  return credential != nullptr ? credential : credentials_.find_registry(reference_.registry, reference_.user);
+}
+
 Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
   const std::string host = host_of_url(challenge.parameter("realm"));
-  // COMPAT.md 3: from .credentials those of the token realm's host, so that a registry cannot send them to a server of
-  // its choice. Those of Docker's files are meant for the registry and for whatever token server it names.
-  const Credential* credential = credentials_.find(host, reference_.user);
-  if (credential == nullptr) credential = credentials_.find_registry(reference_.registry, reference_.user);
+  const Credential* credential = credential_for(host);
   if (credential == nullptr && !reference_.user.empty())
     return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " +
                                              printable(reference_.user) + " at " + printable(host) +
@@ -215,7 +231,8 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
 
 Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {
   const std::string what = "configuration " + config.digest.text();
-  TRY_ASSIGN(HttpResponse response, get(blob_url(config.digest), "", what, kMaxConfigBytes));
+  TRY(choose_scheme());
+  TRY_ASSIGN(HttpResponse response, get(blob_request(config.digest).url, "", what, kMaxConfigBytes));
   if (digest_of(response.body) != config.digest)
     return fail(Error(ErrorKind::corrupt, what + ": its content has the digest " + digest_of(response.body).text())
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));

@@ -23,6 +23,9 @@ class RegistryClient {
   struct Options {
     bool allow_http = false;
     unsigned retries = kLeastRetries;
+    bool insecure = false;                                 ///< the certificate is not verified
+    bool stands_in = false;                                ///< RegistryEndpoint::stands_in
+    uint32_t connect_timeout = 0;                          ///< seconds; 0: what the settings say
     std::function<bool()> cancelled;                       ///< asked while waiting; may be empty
     std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
   };
@@ -32,10 +35,14 @@ class RegistryClient {
 
   /// One or two manifest requests and, if the registry wants it, one for a token.
   Result<ResolvedImage> resolve(const Platform& platform);
+  /// Finds out whether the registry speaks TLS, where it may be without; once. Part of what follows.
+  Result<void> choose_scheme();
   /// The configuration's bytes, verified against its digest.
   Result<std::string> fetch_config(const Descriptor& config);
 
-  [[nodiscard]] std::string blob_url(const Digest& digest) const;
+  /// A request for a blob, with what is known now about who asks.
+  [[nodiscard]] HttpRequest blob_request(const Digest& digest) const;
+  [[nodiscard]] const ImageReference& reference() const { return reference_; }
   /// Value of the Authorization header for requests now; empty when none is needed. A secret.
   [[nodiscard]] const std::string& authorization() const { return authorization_; }
   /// Gets new authorization after a 401; the error says what to do. May be called while blobs are being fetched.
@@ -46,12 +53,13 @@ class RegistryClient {
  private:
   Result<HttpResponse> get(const std::string& url, std::string_view accept, const std::string& what, size_t limit);
   Result<HttpResponse> get_with_retries(const HttpRequest& request, size_t limit);
-  Result<void> choose_scheme();
   Result<std::pair<std::string, std::string>> get_manifest(const std::string& name,
                                                            const std::optional<Digest>& expected);
   Result<void> authorize_basic();
   [[nodiscard]] Result<HttpRequest> token_request(const Challenge& challenge, const Credential* credential) const;
   Result<void> authorize_bearer(const Challenge& challenge);
+  [[nodiscard]] HttpRequest request_to(std::string url) const;
+  [[nodiscard]] const Credential* credential_for(const std::string& realm_host) const;
   [[nodiscard]] std::string base_url() const { return scheme_ + reference_.registry + "/v2/" + reference_.repository; }
 
   HttpTransport& transport_;
@@ -59,6 +67,7 @@ class RegistryClient {
   const CredentialSet& credentials_;
   Options options_;
   std::string scheme_ = "https://";
+  bool scheme_chosen_ = false;
   std::string authorization_;
   std::string login_;  ///< who authorization_ speaks for; empty: anonymous
 };

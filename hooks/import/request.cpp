@@ -10,6 +10,7 @@
 #include "common/base/text.hpp"
 #include "hooks/import/docker_config.hpp"
 #include "hooks/import/engine_source.hpp"
+#include "hooks/import/mirrors.hpp"
 
 namespace situla {
 namespace {
@@ -199,7 +200,8 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
 }
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
-                                          const Environment& environment, LogSink& log, std::string_view platform) {
+                                          const Environment& environment, const RuleFiles& rule_files, LogSink& log,
+                                          std::string_view platform) {
   if (image_kind(image) == ImageKind::path)
     return fail(ErrorKind::usage, "import " + printable(image) + ": a path names no image to import");
   TRY(check_image(image));
@@ -214,8 +216,15 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
     request.engine = collect_engine_settings(kind, config, environment);
   if (kind != ImageKind::registry) return request;
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
+  TRY_ASSIGN(request.rules, load_registry_rules(rule_files));
+  const auto endpoints = endpoints_of(reference, request.rules);
+  if (!endpoints)
+    return fail(Error(endpoints.error()).with_context("failed to import docker image: " + reference.text()));
+  std::vector<RegistryPlace> places;
+  for (const RegistryEndpoint& endpoint : *endpoints)
+    places.push_back({endpoint.reference.registry, endpoint.reference.repository});
   TRY_ASSIGN(request.credentials, collect_credentials(config, environment, log));
-  collect_docker_credentials({{reference.registry, reference.repository}}, environment, request.credentials, log);
+  collect_docker_credentials(places, environment, request.credentials, log);
   return request;
 }
 

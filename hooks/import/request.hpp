@@ -12,7 +12,9 @@
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/registry_rule.hpp"
 #include "hooks/import/credentials.hpp"
+#include "hooks/import/registries_conf.hpp"
 #include "hooks/run/enroot_config.hpp"
 
 namespace situla {
@@ -65,6 +67,9 @@ struct ImportRequest {
   EngineSettings engine;  ///< for dockerd:// and podman:// only
   std::string
       hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
+  /// Mirrors and blocked registries. Not serialized: the importer, whose images are everybody's, reads the
+  /// administrator's rules itself.
+  std::vector<RegistryRule> rules;
 
   static constexpr size_t kMaxBytes = size_t{1} << 20U;
   /// A versioned byte string; at most kMaxBytes (ErrorKind::usage beyond).
@@ -74,8 +79,10 @@ struct ImportRequest {
 };
 
 /// Run as the user: checks the reference, collects credentials and settings. `environment`: the job's or the caller's;
-/// its PWD is where a file of the image's name is looked for.
+/// its PWD is where a file of the image's name is looked for. Logins are collected for every place that the rules let
+/// be asked; a blocked registry is ErrorKind::denied. The caller holds a KeepSecrets (common/sys/secrecy.hpp).
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
-                                          const Environment& environment, LogSink& log, std::string_view platform = {});
+                                          const Environment& environment, const RuleFiles& rule_files, LogSink& log,
+                                          std::string_view platform = {});
 
 }  // namespace situla

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -17,9 +16,11 @@
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/import/lease.hpp"
 #include "hooks/import/progress.hpp"
+#include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
 #include "hooks/import/store.hpp"
 
@@ -129,7 +130,9 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
 Result<ImportedImage> import(const std::vector<std::string>& words, int input, Reporter& reporter) {
   TRY_ASSIGN(const Arguments arguments, parse_arguments(words));
   TRY_ASSIGN(const std::string bytes, read_all(input, ImportRequest::kMaxBytes));
-  TRY_ASSIGN(const ImportRequest request, ImportRequest::deserialize(bytes));
+  TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
+  // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
+  TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
   TRY_ASSIGN(ImageStore store, ImageStore::open(arguments.store));
   return store.import(request, arguments.variant, reporter, reporter);
 }
@@ -137,9 +140,7 @@ Result<ImportedImage> import(const std::vector<std::string>& words, int input, R
 }  // namespace
 
 int run_importer(const std::vector<std::string>& words, int input, int socket) {
-  // Core dumps would hold the user's passwords.
-  const rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);
+  const KeepSecrets secrets;
   signal(SIGPIPE, SIG_IGN);  // NOLINT: a closed connection is an error of the write, not the end of the process
   if (const auto arguments = parse_arguments(words); arguments && arguments->sweep) {
     sweep_dead_leases(arguments->store + "/images/sha256");

@@ -109,6 +109,38 @@ TEST_CASE("a situla.toml that belongs to another user is refused") {
   REQUIRE_FALSE(SiteConfig::load(path));
 }
 
+TEST_CASE("registries have mirrors, and mistakes have lines") {
+  const auto config = SiteConfig::parse(R"(
+mount = "auto"
+[[registry]]
+prefix = "Docker.io/library"
+[[registry.mirror]]
+location = "cache.test:5000/hub"
+pull-from-mirror = "digest-only"
+[[registry]]
+location = "bad.test"
+blocked = true
+)",
+                                        "t");
+  REQUIRE(config);
+  REQUIRE(config->registries.size() == 2);
+  CHECK(config->registries[0] == RegistryRule{"docker.io/library",
+                                              "",
+                                              false,
+                                              false,
+                                              {{"cache.test:5000/hub", false, RegistryMirror::Pull::digest_only}},
+                                              "t:3"});
+  CHECK(config->registries[1].blocked);
+  const auto message = [](const char* text) { return SiteConfig::parse(text, "t").error().text(); };
+  CHECK(message("[[registry]]\nprefix = \"a\"\nmirrors = []\n") ==
+        "t:3: unknown key \"mirrors\"\nhint: known keys here: prefix, location, insecure, blocked, "
+        "mirror-by-digest-only, mirror");
+  CHECK(message("[[registry]]\nprefix = \"a\"\n[[registry]]\nprefix = \"a\"\n") ==
+        "t:3: a second table for \"a\", the first one is at t:1");
+  CHECK(message("[registry]\nprefix = \"a\"\n") == "t:1: registry must be tables, written [[registry]]");
+  CHECK(message("registries = 1\n").find("build_timeout, registry") != std::string::npos);
+}
+
 TEST_CASE("the sample configuration that is installed is valid and changes nothing") {
   const std::string sample = test::slurp(SITULA_SOURCE_DIR "/conf/situla.toml");
   const auto as_shipped = SiteConfig::parse(sample, "conf/situla.toml");

@@ -15,6 +15,9 @@ lab_hosts=(
   "127.0.0.6 fault.test"
   "127.0.0.7 badcert.test"
   "127.0.0.8 refused.test"
+  "127.0.0.9 content.test"
+  "127.0.0.10 proxy.test"
+  "127.0.0.11 plain.test"
   "127.0.1.0 ctl"
 )
 lab_registry_user=alice

@@ -35,18 +35,18 @@ prepare_images() {
 prepare_certificates() (
   flock 9
   cd "$lab_state/tls" || exit 1
-  [ ! -e made ] || exit 0
-  local host names=""
+  local host names="IP:::1"
   for host in "${lab_hosts[@]}"; do names+=",DNS:${host#* }"; done
+  [ "$(cat made 2>/dev/null)" != "$names" ] || exit 0
   {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Situla lab CA" -keyout ca.key -out ca.crt
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=registry.test" -keyout server.key -out server.csr
     openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 3650 -out server.crt \
-      -extfile <(echo "subjectAltName=${names#,}")
+      -extfile <(echo "subjectAltName=$names")
     openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=badcert.test" -addext "subjectAltName=DNS:badcert.test" \
       -keyout stranger.key -out stranger.crt
     openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=token signer" -keyout token.key -out token.crt
     htpasswd -Bbn "$lab_registry_user" "$lab_registry_password" >htpasswd
   } >openssl.log 2>&1 || { cat openssl.log >&2; die "making the lab's certificates failed"; }
-  touch made
+  echo "$names" >made
 ) 9>"$lab_state/tls.lock"

@@ -119,7 +119,7 @@ CONF
 
 registries_answer() {
   local number
-  for number in 2 3 4 5 6 7; do
+  for number in 2 3 4 5 6 7 9; do
     (exec 3<>"/dev/tcp/127.0.0.$number/443") || return 1
   done
 }

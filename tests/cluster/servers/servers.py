@@ -1,16 +1,20 @@
-"""The lab's small servers: the token server of token.test, a registry that misbehaves on demand, and one with a stranger's certificate.
+"""The lab's small servers: the token server of token.test, a registry that misbehaves on demand, the same without TLS and with a
+stranger's certificate, and a proxy that counts.
 
     servers.py LABSTATE        (LABSTATE: build/lab, with tls/ and images/)
 
-Each listens with TLS on port 443 of its own loopback address (see lab_hosts in lib/common.sh).
+Each listens with TLS on port 443 of its own loopback address (see lab_hosts in lib/common.sh), and fault.test also on [::1]:5443;
+plain.test is without TLS on port 80, proxy.test on port 3128.
 """
 
+import socket
 import ssl
 import sys
 import threading
 from http.server import ThreadingHTTPServer
 
 from fault import FaultRegistry
+from proxy import Proxy, ProxyServer
 from token_server import TokenServer
 
 
@@ -18,14 +22,19 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address, handler, certificate, key):
-        super().__init__((address, 443), handler)
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(certificate, key)
+    def __init__(self, address, handler, certificate=None, key=None, port=443):
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), handler)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
+        if certificate:
+            self.context.load_cert_chain(certificate, key)
 
     def finish_request(self, request, client_address):
         # The handshake happens in the connection's own thread: a client that stalls must not stop the others.
         request.settimeout(60)
+        if not self.context:
+            self.RequestHandlerClass(request, client_address, self)
+            return
         try:
             with self.context.wrap_socket(request, server_side=True) as connection:
                 self.RequestHandlerClass(connection, client_address, self)
@@ -40,6 +49,10 @@ def main():
         Server("127.0.0.5", TokenServer.configured(tls), tls + "server.crt", tls + "server.key"),
         Server("127.0.0.6", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
         Server("127.0.0.7", FaultRegistry.configured(state), tls + "stranger.crt", tls + "stranger.key"),
+        Server("127.0.0.9", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
+        Server("::1", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key", 5443),
+        Server("127.0.0.11", FaultRegistry.configured(state), port=80),
+        ProxyServer(("127.0.0.10", 3128), Proxy),
     ]
     for server in servers[1:]:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -17,6 +17,7 @@ namespace {
 struct Fixture {
   std::vector<std::string> blobs;
   std::vector<std::string> urls;  ///< of every blob, without its digest
+  bool mirrored = false;          ///< mirror.test is asked before registry.test
   CredentialSet credentials;
 
   Fixture() {
@@ -34,13 +35,16 @@ struct Fixture {
   }
   /// Everything, or the first error.
   Result<std::vector<std::string>> download(FakeTransport& transport) {
+    RegistryClient mirror(transport, ImageReference::parse("mirror.test/x").value(), credentials, {});
     RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), credentials, {});
+    std::vector<RegistryClient*> registries = {&client};
+    if (mirrored) registries.insert(registries.begin(), &mirror);
     std::vector<Blob> wanted;
     for (const std::string& blob : blobs) {
       wanted.push_back({digest_of(blob), blob.size(), "B"});
       for (const std::string& url : urls) wanted.back().urls.push_back(url + digest_of(blob).text());
     }
-    BlobDownloader downloader(transport, client, wanted, {4, 3, 4096, 16384});
+    BlobDownloader downloader(transport, registries, wanted, {4, 3, 4096, 16384});
     std::vector<std::string> read(blobs.size());
     for (size_t i = 0; i < blobs.size(); ++i) {
       while (true) {
@@ -198,4 +202,69 @@ TEST_CASE_METHOD(Fixture, "not found and forbidden are not tried again") {
     for (size_t i = 1; i < transport.requests.size(); ++i)
       CHECK(transport.requests[i].url != transport.requests[0].url);
   }
+}
+
+TEST_CASE_METHOD(Fixture, "what a mirror lacks comes from the registry") {
+  mirrored = true;
+  uint64_t from_registry = 0;
+  FakeTransport transport([&](const HttpRequest& request) {
+    const bool mirror = request.url.starts_with("https://mirror.test/");
+    if (mirror && blob_of(request).size() == 4096) return Answer{404, {}, "", false};
+    if (!mirror) from_registry += blob_of(request).size();
+    return test::blob_answer(request, blob_of(request), true);
+  });
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+  CHECK(from_registry == 4096);
+}
+
+TEST_CASE_METHOD(Fixture, "when a mirror breaks off for good the registry goes on at the last good byte") {
+  mirrored = true;
+  blobs = {std::string(4000, 'x')};
+  std::string position;
+  FakeTransport transport([&](const HttpRequest& request) {
+    if (!request.url.starts_with("https://mirror.test/")) {
+      position = request.range ? std::to_string(request.range->first) : "none";
+      return test::blob_answer(request, blobs[0], true);
+    }
+    Answer answer = test::blob_answer(request, blobs[0], true);
+    answer.body.resize(request.range ? 0 : 2500);
+    answer.breaks = true;
+    return answer;
+  });
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+  CHECK(position == "2500");
+}
+
+TEST_CASE_METHOD(Fixture, "an error names every registry that was asked") {
+  mirrored = true;
+  FakeTransport transport([&](const HttpRequest& request) {
+    return Answer{request.url.starts_with("https://mirror.test/") ? 403 : 404, {}, "", false};
+  });
+  const auto read = download(transport);
+  REQUIRE_FALSE(read);
+  CHECK(read.error().message() ==
+        "B: fetch: the registry does not have it (404); before that mirror.test: fetch: access is forbidden (403)");
+}
+
+TEST_CASE_METHOD(Fixture, "each registry has a login of its own") {
+  mirrored = true;
+  credentials.add({"mirror.test", "mirror", "m"});
+  credentials.add({"registry.test", "origin", "o"});
+  const std::string mirror = basic_authorization("mirror", "m"), origin = basic_authorization("origin", "o");
+  bool mixed = false;
+  FakeTransport transport([&](const HttpRequest& request) {
+    const bool at_mirror = request.url.starts_with("https://mirror.test/");
+    mixed = mixed || request.authorization == (at_mirror ? origin : mirror);
+    if (request.authorization.empty()) return Answer{401, {{"www-authenticate", "Basic realm=\"x\""}}, "", false};
+    if (at_mirror) return Answer{403, {}, "", false};
+    return test::blob_answer(request, blob_of(request), true);
+  });
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+  CHECK_FALSE(mixed);
 }

@@ -203,3 +203,44 @@ TEST_CASE("failures are told apart") {
     CHECK(transport.requests.size() == (transient ? 1 + kLeastRetries : 1));
   }
 }
+
+TEST_CASE("a mirror that names somebody's token server gets no token of his login there") {
+  const auto answer = [](const HttpRequest& request) {
+    if (request.url.starts_with("https://tokens.test/"))
+      return Answer{200,
+                    {},
+                    R"({"token":"for )" + (request.authorization.empty() ? "all" : request.authorization) + "\"}",
+                    false};
+    if (request.authorization == "Bearer for all") return Answer{200, {}, kManifest, false};
+    return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/\""}}, "", false};
+  };
+  RegistryClient::Options options;
+  options.sleep = [](std::chrono::milliseconds) {};
+  options.stands_in = true;
+  const auto ask = [&](FakeTransport& transport, const CredentialSet& credentials) {
+    RegistryClient client(transport, ImageReference::parse("mirror.test/x").value(), credentials, options);
+    return client.resolve(Platform::parse("arm64").value());
+  };
+  FakeTransport transport(answer);
+  CHECK(ask(transport, credentials_of("tokens.test")));
+  // Its own login it does get, whatever the server that it names.
+  FakeTransport own(answer);
+  CHECK_FALSE(ask(own, credentials_of("mirror.test")));
+  CHECK(own.requests.back().authorization == "Bearer for " + basic_authorization("joe", "s3cret"));
+}
+
+TEST_CASE("insecure is one registry, not its token server") {
+  FakeTransport transport([](const HttpRequest& request) {
+    if (request.url.starts_with("https://tokens.test/")) return Answer{200, {}, R"({"token":"t"})", false};
+    if (request.authorization == "Bearer t") return Answer{200, {}, kManifest, false};
+    return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/\""}}, "", false};
+  });
+  RegistryClient::Options options;
+  options.insecure = true;
+  const CredentialSet none;
+  RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), none, options);
+  CHECK(client.resolve(Platform::parse("arm64").value()));
+  REQUIRE(transport.requests.size() == 3);
+  for (const HttpRequest& request : transport.requests)
+    CHECK(request.insecure == request.url.starts_with("https://registry.test/"));
+}

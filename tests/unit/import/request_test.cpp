@@ -62,13 +62,13 @@ TEST_CASE("settings and the hint about a file of that name") {
   test::MemoryLog log;
   const auto config = EnrootConfig::load(environment, log);
   REQUIRE(config);
-  const auto request = make_import_request("passwd", *config, environment, log);
+  const auto request = make_import_request("passwd", *config, environment, {}, log);
   REQUIRE(request);
   CHECK(request->hint.find("./passwd") != std::string::npos);
   CHECK(request->settings.https_proxy == "http://proxy:1");
   CHECK(request->settings.source_date_epoch == 123U);
   CHECK(request->settings.max_connections == 10);
   CHECK(log.text.find("ENROOT_MAX_CONNECTIONS=many") != std::string::npos);
-  CHECK_FALSE(make_import_request("Bad", *config, environment, log));
-  CHECK_FALSE(make_import_request("x", *config, environment, log, "vax"));
+  CHECK_FALSE(make_import_request("Bad", *config, environment, {}, log));
+  CHECK_FALSE(make_import_request("x", *config, environment, {}, log, "vax"));
 }
