@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace situla {
@@ -23,7 +24,8 @@ class Encoder {
     u32(static_cast<uint32_t>(value.size()));
     bytes_ += value;
   }
-  [[nodiscard]] std::string take() { return std::move(bytes_); }
+  /// What was put in since the last time.
+  [[nodiscard]] std::string take() { return std::exchange(bytes_, {}); }
 
  private:
   std::string bytes_;
@@ -65,6 +67,8 @@ class Decoder {
   }
 
   [[nodiscard]] bool ok() const { return ok_; }
+  /// Bytes that were not read yet.
+  [[nodiscard]] size_t left() const { return bytes_.size(); }
   /// Everything was read, and nothing is left over.
   [[nodiscard]] bool finished() const { return ok_ && bytes_.empty(); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <memory>
 #include <thread>
 
 #include <fcntl.h>
@@ -66,6 +67,52 @@ Result<void> write_all(int fd, std::string_view bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return fail_errno(errno, "write");
     bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return {};
+}
+
+namespace {
+
+/// The long way of copy_range(). Returns how much was copied: a piece of it.
+Result<uint64_t> copy_piece(int from, off_t from_offset, int to, off_t to_offset, uint64_t size) {
+  constexpr size_t kPiece = size_t{256} << 10U;
+  const auto buffer = std::make_unique<char[]>(kPiece);
+  const ssize_t count = pread(from, buffer.get(), std::min<uint64_t>(size, kPiece), from_offset);
+  if (count < 0) return fail_errno(errno, "read");
+  for (ssize_t done = 0; done < count;) {
+    const ssize_t written = pwrite(to, buffer.get() + done, static_cast<size_t>(count - done), to_offset + done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return fail_errno(errno, "write");
+    done += written;
+  }
+  return static_cast<uint64_t>(count);
+}
+
+}  // namespace
+
+Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size) {
+  constexpr uint64_t kMost = uint64_t{1} << 30U;
+  bool in_kernel = true;
+  while (size > 0) {
+    auto read_at = static_cast<off_t>(from_offset);
+    auto write_at = static_cast<off_t>(to_offset);
+    uint64_t count = 0;
+    if (in_kernel) {
+      const ssize_t copied = copy_file_range(from, &read_at, to, &write_at, std::min(size, kMost), 0);
+      if (copied < 0 && errno == EINTR) continue;
+      const bool cannot = copied < 0 && (errno == EXDEV || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL);
+      if (copied < 0 && !cannot) return fail_errno(errno, "copy");
+      // 0 is the end, or a file system that only pretends to copy.
+      in_kernel = copied > 0;
+      if (!in_kernel) continue;
+      count = static_cast<uint64_t>(copied);
+    } else {
+      TRY_ASSIGN(count, copy_piece(from, read_at, to, write_at, size));
+    }
+    if (count == 0) return fail(ErrorKind::corrupt, "copy: the file ends too early");
+    from_offset += count;
+    to_offset += count;
+    size -= count;
   }
   return {};
 }

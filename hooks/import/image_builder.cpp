@@ -27,17 +27,12 @@ ImageBuilder::ImageBuilder(int fd, std::string where, SquashOptions options, std
 Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConfig& config, const std::string& source) {
   TRY_ASSIGN(writer_, SquashfsWriter::create(fd_, where_, options_, trace_));
   turns_ = TraceTurns(trace_, "tar", "compress");
-  const std::vector<Blob> from_top(blobs_.rbegin(), blobs_.rend());
   BuiltImage built;
-  {
-    TRY_ASSIGN(const auto stream, open(from_top));
-    stream->on_wait([&] { report(*stream); });
-    for (const Blob& blob : from_top) TRY(read_layer(*stream, blob));
-    built.unpacked_bytes = stream->unpacked_bytes();
-  }
+  TRY(read_layers(open, built));
   const TraceSpan span(trace_, "merge and write inodes");
   RootTree tree(table_);
-  for (size_t layer = table_.layers(); layer-- > 0;) TRY_CONTEXT(from_top[layer].name, tree.apply(layer));
+  for (size_t layer = table_.layers(); layer-- > 0;)
+    TRY_CONTEXT(blobs_[blobs_.size() - 1 - layer].name, tree.apply(layer));
   TRY(add_configuration(tree, config, source));
   tree.finish();
   if (const auto missing = tree.files_without_data(); !missing.empty()) TRY(reread(open, missing));
@@ -46,17 +41,47 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   return built;
 }
 
+Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& built) {
+  known_.resize(blobs_.size());
+  std::vector<Blob> fetched;
+  for (size_t layer = 0; layer < blobs_.size(); ++layer) {
+    const size_t place = blobs_.size() - 1 - layer;
+    if (known_[place]) continue;
+    streamed_.push_back(layer);
+    fetched.push_back(blobs_[place]);
+  }
+  std::unique_ptr<LayerStream> stream;
+  if (!fetched.empty()) {
+    TRY_ASSIGN(stream, open(fetched));
+    stream->on_wait([&] { report(*stream); });
+  }
+  for (size_t place = blobs_.size(); place-- > 0;) {
+    if (!known_[place]) {
+      TRY(read_layer(*stream, blobs_[place]));
+      continue;
+    }
+    built.reused_bytes += blobs_[place].size;
+    if (auto done = replay_layer(*known_[place]); !done) {
+      reuse_failed_ = true;
+      return fail(std::move(done).error().with_context(blobs_[place].name));
+    }
+    known_[place]->index = LayerIndex();  // a million entries are not kept twice
+  }
+  if (stream) built.unpacked_bytes = stream->unpacked_bytes();
+  return {};
+}
+
 /// The layer being read, and those that are being decompressed ahead of it.
 void ImageBuilder::report(const LayerStream& stream, bool finished) {
   if (progress_ == nullptr) return;
-  const size_t layer = table_.layers();
-  const size_t last = finished ? layer : std::min(stream.furthest_blob(), blobs_.size() - 1);
-  for (size_t i = layer; i <= last; ++i) {
-    const Blob& blob = blobs_[blobs_.size() - 1 - i];
-    progress_->layer({i, blob.name, stream.compressed_bytes_of(i), blob.size, finished});
-  }
+  const auto current =
+      static_cast<size_t>(std::lower_bound(streamed_.begin(), streamed_.end(), table_.layers()) - streamed_.begin());
+  const size_t last = finished ? current : std::min(stream.furthest_blob(), streamed_.size() - 1);
+  const auto blob_of = [&](size_t i) -> const Blob& { return blobs_[blobs_.size() - 1 - streamed_[i]]; };
+  for (size_t i = current; i <= last; ++i)
+    progress_->layer({streamed_[i], blob_of(i).name, stream.compressed_bytes_of(i), blob_of(i).size, finished});
   uint64_t total = 0;
-  for (const Blob& blob : blobs_) total += blob.size;
+  for (size_t i = 0; i < streamed_.size(); ++i) total += blob_of(i).size;
   progress_->bytes(std::min(stream.compressed_bytes(), total), total);
 }
 
@@ -72,7 +97,6 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
     turns_.begin();
     return bytes;
   });
-  const size_t layer = table_.layers();
   while (true) {
     // A damaged stream is reported by the stream, which names the layer; everything else by this.
     auto entry = reader.next();
@@ -80,30 +104,73 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
       return fail(entry.error().message().starts_with(blob.name) ? entry.error()
                                                                  : entry.error().with_context(blob.name));
     if (!*entry) break;
-    if (auto done = read_entry(reader, **entry, layer); !done)
+    if (auto done = read_entry(reader, **entry); !done)
       return fail(done.error().message().starts_with(blob.name) ? done.error() : done.error().with_context(blob.name));
   }
   turns_.cut(blob.name);
   TRY(stream.drain());
   report(stream, true);
-  table_.end_layer();
-  if (layer + 1 < blobs_.size()) hidden_.add_layer(table_, layer);
+  end_layer();
   return {};
 }
 
-Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry, size_t) {
+void ImageBuilder::end_layer() {
+  const size_t layer = table_.layers();
+  table_.end_layer();
+  if (layer + 1 < blobs_.size()) hidden_.add_layer(table_, layer);
+}
+
+Result<void> ImageBuilder::replay_layer(const KnownLayer& known) {
+  constexpr size_t kAtOnce = 16384;
+  const TraceSpan span(trace_, "reuse", known.donor->where());
+  table_.begin_layer();
+  std::vector<uint32_t> entries;
+  std::vector<StoredFile> files;
+  TRY(known.index.for_each([&](IndexedEntry& indexed) -> Result<void> {
+    TRY_ASSIGN(const uint32_t index, add_entry(indexed.entry));
+    if (!indexed.stored || !needs_content(index)) return {};
+    entries.push_back(index);
+    files.push_back(std::move(indexed.content));
+    return files.size() < kAtOnce ? Result<void>() : adopt(*known.donor, entries, files);
+  }));
+  TRY(adopt(*known.donor, entries, files));
+  end_layer();
+  return {};
+}
+
+Result<void> ImageBuilder::adopt(const SquashfsDonor& donor, std::vector<uint32_t>& entries,
+                                 std::vector<StoredFile>& files) {
+  TRY_ASSIGN(const std::vector<uint32_t> numbers, writer_->adopt(donor, files));
+  for (size_t i = 0; i < entries.size(); ++i) table_.entry(entries[i]).data = numbers[i];
+  entries.clear();
+  files.clear();
+  return {};
+}
+
+Result<uint32_t> ImageBuilder::add_entry(const TarEntry& entry) {
   TRY_ASSIGN(const uint32_t index, table_.add(entry));
-  const std::string_view directory = table_.directory(table_.entry(index).directory);
-  const std::string_view name = table_.text(table_.entry(index).name);
   std::vector<std::pair<std::string, std::string>> kept;
   for (const auto& xattr : entry.xattrs)
     if (keeps_xattr(xattr.first)) kept.push_back(xattr);
   if (!kept.empty() && entry.kind != EntryKind::hardlink) {
-    TRY_ASSIGN(table_.entry(index).xattrs, writer_->add_xattrs(kept));
+    TRY_ASSIGN(const uint32_t number, writer_->add_xattrs(kept));
+    if (number != kNone) xattrs_.try_emplace(number, std::move(kept));
+    table_.entry(index).xattrs = number;
   }
-  if (entry.kind != EntryKind::file || entry.size == 0 || name.starts_with(kWhiteoutPrefix)) return {};
-  if (beneath_dev(directory) || hidden_.hides(directory, name)) return {};
-  return write_content(reader, index);
+  return index;
+}
+
+bool ImageBuilder::needs_content(uint32_t index) const {
+  const LayerEntry& entry = table_.entry(index);
+  const std::string_view directory = table_.directory(entry.directory);
+  const std::string_view name = table_.text(entry.name);
+  if (entry.kind != EntryKind::file || entry.size == 0 || name.starts_with(kWhiteoutPrefix)) return false;
+  return !beneath_dev(directory) && !hidden_.hides(directory, name);
+}
+
+Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry) {
+  TRY_ASSIGN(const uint32_t index, add_entry(entry));
+  return needs_content(index) ? write_content(reader, index) : Result<void>();
 }
 
 Result<void> ImageBuilder::write_content(TarReader& reader, uint32_t index) {
@@ -111,6 +178,36 @@ Result<void> ImageBuilder::write_content(TarReader& reader, uint32_t index) {
   TRY(reader.read_data(
       [this](std::string_view bytes) { return turns_.second([&] { return writer_->append(bytes); }); }));
   return turns_.second([this] { return writer_->end_file(); });
+}
+
+uint64_t ImageBuilder::stored_bytes(size_t layer) const {
+  const size_t from_top = blobs_.size() - 1 - layer;
+  uint64_t bytes = 0;
+  for (uint32_t i = table_.begin_of(from_top); i < table_.end_of(from_top); ++i) {
+    const LayerEntry& entry = table_.entry(i);
+    if (entry.kind == EntryKind::file && entry.data != kNone) bytes += entry.size;
+  }
+  return bytes;
+}
+
+Result<void> ImageBuilder::describe_layer(size_t layer, LayerIndexWriter& index) const {
+  const size_t from_top = blobs_.size() - 1 - layer;
+  for (uint32_t i = table_.begin_of(from_top); i < table_.end_of(from_top); ++i) {
+    const LayerEntry& entry = table_.entry(i);
+    IndexedEntry indexed;
+    indexed.entry.path = table_.path(entry);
+    indexed.entry.kind = entry.kind;
+    indexed.entry.mode = entry.mode;
+    indexed.entry.mtime = entry.mtime;
+    indexed.entry.size = entry.size;
+    if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink)
+      indexed.entry.target = table_.text(entry.data);
+    if (const auto set = xattrs_.find(entry.xattrs); set != xattrs_.end()) indexed.entry.xattrs = set->second;
+    indexed.stored = entry.kind == EntryKind::file && entry.data != kNone;
+    if (indexed.stored) indexed.content = writer_->stored(entry.data);
+    TRY(index.add(indexed));
+  }
+  return {};
 }
 
 /// Second look at the layers of files that turned out to be needed. Entries come in the same order as the first time.

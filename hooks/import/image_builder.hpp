@@ -3,13 +3,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.hpp"
 #include "hooks/import/enroot_files.hpp"
 #include "hooks/import/hidden_paths.hpp"
+#include "hooks/import/layer_cache.hpp"
 #include "hooks/import/layer_stream.hpp"
 #include "hooks/import/layer_table.hpp"
 #include "hooks/import/manifest.hpp"
@@ -25,8 +29,9 @@ using StreamOpener = std::function<Result<std::unique_ptr<LayerStream>>(const st
 
 struct BuiltImage {
   uint64_t image_bytes = 0;
-  uint64_t unpacked_bytes = 0;
-  uint64_t dead_bytes = 0;  ///< uncompressed bytes of content in the file that no name of the tree leads to
+  uint64_t unpacked_bytes = 0;  ///< tar streams that were read
+  uint64_t reused_bytes = 0;    ///< compressed layers that needed not be fetched
+  uint64_t dead_bytes = 0;      ///< uncompressed bytes of content in the file that no name of the tree leads to
 };
 
 /// Reads the layers from the top down, one after the other. Content goes into blocks as it comes unless an upper layer
@@ -42,15 +47,30 @@ class ImageBuilder {
 
   /// Told of layers and bytes while build() runs.
   void report_to(Progress& progress) { progress_ = &progress; }
+  /// Layers that need not be fetched: one for each blob, bottom first, nullopt for those that must. What one of them
+  /// lacks (a file that is hidden in the image it is taken from, but not in this one) has its layer fetched after all.
+  void reuse(std::vector<std::optional<KnownLayer>> known) { known_ = std::move(known); }
   /// Tells of the reader's work and of the writer's.
   void trace_to(Trace* trace) { trace_ = trace; }
   /// source: for /etc/rc.
   Result<BuiltImage> build(const StreamOpener& open, const ImageConfig& config, const std::string& source);
+  /// Everything about a layer (0 is the bottom) of the image that was built, for those that build on it.
+  Result<void> describe_layer(size_t layer, LayerIndexWriter& index) const;
+  /// Bytes of files of a layer whose content is in the image.
+  [[nodiscard]] uint64_t stored_bytes(size_t layer) const;
+  /// Whether build() failed over a layer that was to be reused: without them it may succeed.
+  [[nodiscard]] bool reuse_failed() const { return reuse_failed_; }
 
  private:
+  Result<void> read_layers(const StreamOpener& open, BuiltImage& built);
   Result<void> read_layer(LayerStream& stream, const Blob& blob);
+  Result<void> replay_layer(const KnownLayer& known);
+  Result<void> adopt(const SquashfsDonor& donor, std::vector<uint32_t>& entries, std::vector<StoredFile>& files);
+  void end_layer();
+  Result<uint32_t> add_entry(const TarEntry& entry);
+  [[nodiscard]] bool needs_content(uint32_t index) const;
   void report(const LayerStream& stream, bool finished = false);
-  Result<void> read_entry(TarReader& reader, const TarEntry& entry, size_t layer);
+  Result<void> read_entry(TarReader& reader, const TarEntry& entry);
   Result<void> write_content(TarReader& reader, uint32_t index);
   Result<void> reread(const StreamOpener& open, const std::vector<uint32_t>& missing);
   Result<void> add_configuration(RootTree& tree, const ImageConfig& config, const std::string& source);
@@ -61,12 +81,16 @@ class ImageBuilder {
   std::string where_;
   SquashOptions options_;
   std::vector<Blob> blobs_;
+  std::vector<std::optional<KnownLayer>> known_;
+  bool reuse_failed_ = false;
+  std::vector<size_t> streamed_;  ///< the layers (0 is the top) that are read from the stream, in its order
   Progress* progress_ = nullptr;
   Trace* trace_ = nullptr;
   TraceTurns turns_{nullptr, "", ""};
   std::unique_ptr<SquashfsWriter> writer_;
   LayerTable table_;
   HiddenPaths hidden_;
+  std::map<uint32_t, std::vector<std::pair<std::string, std::string>>> xattrs_;  ///< by the writer's number
 };
 
 }  // namespace situla

@@ -1,12 +1,14 @@
 #include "hooks/import/import.hpp"
 
 #include <ctime>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/import/layer_cache.hpp"
 #include "hooks/import/output_file.hpp"
 #include "hooks/import/session.hpp"
 #include "hooks/import/squashfs_writer.hpp"
@@ -29,8 +31,8 @@ Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
 
 }  // namespace
 
-Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log, Trace* trace) {
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path,
+                                     const std::string& layer_cache, Progress& progress, LogSink& log, Trace* trace) {
   if (trace != nullptr) trace->name_thread("tar");
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
@@ -42,18 +44,22 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
     return ImportSession::open(request, progress);
   }();
   TRY_ASSIGN(const auto session, std::move(opened));
-  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, trace));
+  const bool reuses = !layer_cache.empty() && !options.all_time;
+  LayerCache cache(layer_cache, options);
+  const ImportSession::Reuse reuse{reuses ? &cache : nullptr, ImportSession::Owner::user};
+  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, reuse, trace));
   progress.phase("syncing " + path);
   const TraceSpan sync(trace, "sync");
   const mode_t mask = umask(0);
   umask(mask);
   if (auto published = output.publish(0666U & ~mask); !published)
     return fail(session->explain(std::move(published).error()));
+  if (reuses) session->remember(cache, std::filesystem::absolute(path), log);
   ImportedImage image;
   image.digest = session->digest();
   image.path = path;
   image.source = session->uri();
-  image.fetched_bytes = session->layer_bytes();
+  image.fetched_bytes = session->layer_bytes() - built.reused_bytes;
   image.unpacked_bytes = built.unpacked_bytes;
   image.image_bytes = built.image_bytes;
   image.dead_bytes = built.dead_bytes;
@@ -67,7 +73,7 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   const std::string where = directory + "/image.sqsh";
   TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress));
+  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress, {}));
   UnnamedImage image;
   image.digest = session->digest();
   // A descriptor that cannot write: whoever serves the image only reads it.

@@ -21,7 +21,7 @@ struct ImportedImage {
   std::string path;             ///< the squashfs file
   std::string source;           ///< "docker://registry/repository:tag@sha256:..."
   bool reused = false;          ///< the store had it: no layer was fetched
-  uint64_t fetched_bytes = 0;   ///< compressed layers
+  uint64_t fetched_bytes = 0;   ///< compressed layers that an earlier import did not have
   uint64_t unpacked_bytes = 0;  ///< tar streams
   uint64_t image_bytes = 0;     ///< size of the squashfs file
   uint64_t dead_bytes = 0;      ///< uncompressed bytes of files in it that a later entry of the same layer replaced
@@ -30,9 +30,12 @@ struct ImportedImage {
 /// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing
 /// target is ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path`
 /// unless it is whole.
-/// trace: what is to be told where the time goes, also of an import that fails; may be null.
-Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path, Progress& progress,
-                                     LogSink& log, Trace* trace = nullptr);
+/// layer_cache: directory in which the user's imports know of each other's layers; empty: every layer is fetched. Not
+/// used with SOURCE_DATE_EPOCH, which asks for a file that depends on the image alone. trace: what is to be told where
+/// the time goes, also of an import that fails; may be null.
+Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path,
+                                     const std::string& layer_cache, Progress& progress, LogSink& log,
+                                     Trace* trace = nullptr);
 
 /// An image in a file without a name, which is gone with its last descriptor.
 struct UnnamedImage {

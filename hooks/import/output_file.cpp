@@ -69,15 +69,30 @@ OutputFile::~OutputFile() {
   if (directory_ && !part_.empty()) unlinkat(directory_.get(), part_.c_str(), 0);
 }
 
-Result<void> OutputFile::publish(unsigned mode) {
+/// A name that exists makes it fail.
+int OutputFile::link() const {
   const std::string name = split_path(path_).second;
+  if (!part_.empty()) return linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
+  // Through /proc, because linkat(AT_EMPTY_PATH) needs CAP_DAC_READ_SEARCH.
+  const std::string self = "/proc/self/fd/" + std::to_string(fd_.get());
+  return linkat(AT_FDCWD, self.c_str(), directory_.get(), name.c_str(), AT_SYMLINK_FOLLOW);
+}
+
+Result<void> OutputFile::replace(unsigned mode) {
+  constexpr int kAttempts = 3;
+  if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (link() == 0) return {};
+    if (errno != EEXIST) break;
+    unlinkat(directory_.get(), split_path(path_).second.c_str(), 0);
+  }
+  return fail_errno(errno, "name the finished file " + path_);
+}
+
+Result<void> OutputFile::publish(unsigned mode) {
   if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
   if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
-  // Through /proc, because linkat(AT_EMPTY_PATH) needs CAP_DAC_READ_SEARCH. A name that exists makes either form fail.
-  const std::string self = "/proc/self/fd/" + std::to_string(fd_.get());
-  const int code = part_.empty() ? linkat(AT_FDCWD, self.c_str(), directory_.get(), name.c_str(), AT_SYMLINK_FOLLOW)
-                                 : linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
-  if (code != 0) {
+  if (link() != 0) {
     const int errnum = errno;
     if (errnum == EEXIST) return fail(ErrorKind::exists, "File already exists: " + path_);
     return fail_errno(errnum, "name the finished file " + path_);

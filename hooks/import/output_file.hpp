@@ -23,10 +23,13 @@ class OutputFile {
   /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is
   /// synced too.
   Result<void> publish(unsigned mode);
+  /// Takes the place of a file of that name, and syncs nothing: for what can be made again and is checked when read.
+  Result<void> replace(unsigned mode);
 
  private:
   OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)
       : path_(std::move(path)), directory_(std::move(directory)), fd_(std::move(fd)), part_(std::move(part)) {}
+  [[nodiscard]] int link() const;
 
   std::string path_;
   UniqueFd directory_, fd_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hooks/import/blob_access.hpp"
 #include "hooks/import/blob_downloader.hpp"
 #include "hooks/import/http.hpp"
 #include "hooks/import/registry_client.hpp"
@@ -26,7 +27,8 @@ class RegistrySource final : public ImageSource {
       : settings_(request.settings),
         reference_(std::move(reference)),
         transport_(std::move(transport)),
-        client_(*transport_, reference_, request.credentials, client_options(settings_, cancelled)) {}
+        client_(*transport_, reference_, request.credentials, client_options(settings_, cancelled)),
+        cancelled_(cancelled) {}
 
   Result<ResolvedImage> resolve(const Platform& platform) override { return client_.resolve(platform); }
   Result<std::string> fetch_config(const Descriptor& config) override { return client_.fetch_config(config); }
@@ -40,6 +42,11 @@ class RegistrySource final : public ImageSource {
                       [downloader] { downloader->stop(); }};
   }
 
+  std::vector<bool> readable(const std::vector<Blob>& blobs) override {
+    return probe_blobs(*transport_, client_, blobs, cancelled_);
+  }
+  [[nodiscard]] Origin origin() const override { return {reference_.registry, reference_.repository}; }
+
   [[nodiscard]] std::string text() const override { return reference_.text(); }
   [[nodiscard]] std::string uri(const Digest& digest) const override {
     ImageReference exact = reference_;
@@ -52,6 +59,7 @@ class RegistrySource final : public ImageSource {
   ImageReference reference_;
   std::unique_ptr<HttpTransport> transport_;
   RegistryClient client_;
+  std::function<bool()> cancelled_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr uint32_t kMaxCredentials = 4096;
 struct Architecture {
   std::string_view spelling, oci, variant;
 };
-constexpr std::array<Architecture, 9> kArchitectures = {{
+constexpr std::array<Architecture, 12> kArchitectures = {{
     {"x86_64", "amd64", ""},
     {"amd64", "amd64", ""},
     {"aarch64", "arm64", "v8"},
@@ -31,6 +31,9 @@ constexpr std::array<Architecture, 9> kArchitectures = {{
     {"s390x", "s390x", ""},
     {"riscv64", "riscv64", ""},
     {"i386", "386", ""},
+    {"armv7l", "arm", "v7"},
+    {"armhf", "arm", "v7"},
+    {"armv6l", "arm", "v6"},
 }};
 
 uint32_t number(const EnrootConfig& config, std::string_view name, uint32_t fallback, LogSink& log) {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 
 namespace situla {
 namespace {
@@ -10,6 +14,23 @@ namespace {
 /// "sha256:0123456789ab…": enough to find it.
 std::string short_digest(const Digest& digest) {
   return digest.text().substr(0, 7 + 12) + "…";
+}
+
+std::string counted_layers(size_t count) {
+  return std::to_string(count) + (count == 1 ? " layer" : " layers");
+}
+
+/// "importing 7 layers, 812 MiB", "importing 2 of 7 layers, 12 MiB; 800 MiB are here already".
+std::string what_is_imported(const std::vector<Blob>& blobs, const std::vector<std::optional<KnownLayer>>& known) {
+  uint64_t fetched = 0, here = 0;
+  size_t count = 0;
+  for (size_t i = 0; i < blobs.size(); ++i) {
+    (known[i] ? here : fetched) += blobs[i].size;
+    if (!known[i]) ++count;
+  }
+  if (count == blobs.size()) return "importing " + counted_layers(count) + ", " + format_size(fetched);
+  return "importing " + std::to_string(count) + " of " + counted_layers(blobs.size()) + ", " + format_size(fetched) +
+         "; " + format_size(here) + " are here already";
 }
 
 }  // namespace
@@ -76,8 +97,44 @@ Result<ImageConfig> ImportSession::fetch_config() {
   return parsed;
 }
 
-Result<BuiltImage> ImportSession::write(int fd, const std::string& where, SquashOptions options, Progress& progress,
+std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::vector<Blob>& blobs, Reuse reuse) {
+  std::vector<std::optional<KnownLayer>> known(blobs.size());
+  if (reuse.cache == nullptr) return known;
+  const ImageSource::Origin origin = source_->origin();
+  std::vector<size_t> asked;
+  std::vector<Blob> asked_blobs;
+  for (size_t i = 0; i < blobs.size(); ++i) {
+    known[i] = reuse.cache->find(blobs[i].digest);
+    if (!known[i] || reuse.owner == Owner::user) continue;
+    const LayerIndexHead& head = known[i]->index.head();
+    if (head.registry != origin.registry || origin.registry.empty()) {
+      known[i].reset();
+    } else if (std::find(head.repositories.begin(), head.repositories.end(), origin.repository) ==
+               head.repositories.end()) {
+      asked.push_back(i);
+      asked_blobs.push_back(blobs[i]);
+    }
+  }
+  if (asked.empty()) return known;
+  const std::vector<bool> readable = source_->readable(asked_blobs);
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (!readable[i]) known[asked[i]].reset();
+  return known;
+}
+
+Result<BuiltImage> ImportSession::build(int fd, const std::string& where, const SquashOptions& options,
+                                        Progress& progress, std::vector<std::optional<KnownLayer>> known,
                                         Trace* trace) {
+  builder_ = std::make_unique<ImageBuilder>(fd, where, options, blobs());
+  builder_->reuse(std::move(known));
+  builder_->report_to(progress);
+  builder_->trace_to(trace);
+  return builder_->build([this, trace](const std::vector<Blob>& wanted) { return open_stream(wanted, trace); }, config_,
+                         uri());
+}
+
+Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const SquashOptions& wanted,
+                                        Progress& progress, Reuse reuse, Trace* trace) {
   {
     const TraceSpan span(trace, "fetch configuration");
     TRY_ASSIGN(config_, fetch_config());
@@ -85,17 +142,43 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, Squash
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
     progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
                   " != " + platform_.architecture);
-  const uint64_t total = layer_bytes();
-  const size_t count = resolved_.manifest.layers.size();
-  progress.phase("importing " + std::to_string(count) + (count == 1 ? " layer, " : " layers, ") + format_size(total));
+  else if (const Platform image{config_.architecture, config_.variant, config_.os};
+           needs_newer_processor(image, platform_))
+    progress.note("The image is for " + printable(config_.architecture + "/" + config_.variant) + ", which not every " +
+                  platform_.architecture + " processor can run");
+  const std::vector<Blob> blobs = this->blobs();
+  auto known = known_layers(blobs, reuse);
+  progress.phase(what_is_imported(blobs, known));
+  SquashOptions options = wanted;
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
-  ImageBuilder builder(fd, where, options, blobs());
-  builder.report_to(progress);
-  builder.trace_to(trace);
-  auto built = builder.build([this, trace](const std::vector<Blob>& blobs) { return open_stream(blobs, trace); },
-                             config_, uri());
+  auto built = build(fd, where, options, progress, std::move(known), trace);
+  if (!built && builder_->reuse_failed() && built.error().kind() == ErrorKind::corrupt && ftruncate(fd, 0) == 0) {
+    progress.note(built.error().message() + ": fetching every layer instead");
+    built = build(fd, where, options, progress, {}, trace);
+  }
   if (!built) return fail(explain(std::move(built).error()));
   return built;
+}
+
+void ImportSession::remember(LayerCache& cache, const std::string& path, LogSink& log) const {
+  const auto kept = [&]() -> Result<void> {
+    LayerIndexHead head;
+    TRY_ASSIGN(const UniqueFd file, open_file(path, O_RDONLY));
+    TRY_ASSIGN(head.identity, FileIdentity::of(file.get()));
+    head.donor = path;
+    const ImageSource::Origin origin = source_->origin();
+    head.registry = origin.registry;
+    const std::vector<Descriptor>& layers = resolved_.manifest.layers;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      head.layer = layers[i].digest;
+      head.stored_bytes = builder_->stored_bytes(i);
+      head.repositories = {origin.repository};
+      TRY(cache.put(head, [&](LayerIndexWriter& index) { return builder_->describe_layer(i, index); }));
+    }
+    cache.trim();
+    return {};
+  }();
+  if (!kept) log.debug("the layers are not kept for other images: " + kept.error().message());
 }
 
 }  // namespace situla

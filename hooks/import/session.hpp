@@ -3,13 +3,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "hooks/import/image_builder.hpp"
 #include "hooks/import/image_source.hpp"
 #include "hooks/import/import.hpp"
+#include "hooks/import/layer_cache.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
 
@@ -32,9 +35,18 @@ class ImportSession {
 
   /// The image configuration.
   Result<ImageConfig> fetch_config();
-  /// Fetches everything and writes the squashfs file into fd (not synced). `where` names it in errors.
-  Result<BuiltImage> write(int fd, const std::string& where, SquashOptions options, Progress& progress,
-                           Trace* trace = nullptr);
+  /// Whose layers are in a LayerCache. In a shared one, a layer is only for those whom its own registry lets read it:
+  /// because they were let in to a repository from which somebody fetched it, or because it says so when asked.
+  enum class Owner { user, everybody };
+  struct Reuse {
+    LayerCache* cache = nullptr;  ///< null: every layer is fetched
+    Owner owner = Owner::user;
+  };
+  /// Fetches what the cache has not, and writes the squashfs file into fd (not synced). `where` names it in errors.
+  Result<BuiltImage> write(int fd, const std::string& where, const SquashOptions& options, Progress& progress,
+                           Reuse reuse, Trace* trace = nullptr);
+  /// After write(), when the file has its name: the layers are in this file. What cannot be kept is not.
+  void remember(LayerCache& cache, const std::string& path, LogSink& log) const;
   /// Puts "failed to import docker image: REFERENCE" in front of an error, and the request's hint behind it.
   [[nodiscard]] Error explain(Error error) const;
 
@@ -42,6 +54,9 @@ class ImportSession {
   ImportSession(const ImportRequest& request, Platform platform, std::unique_ptr<ImageSource> source,
                 std::function<bool()> cancelled);
   [[nodiscard]] std::vector<Blob> blobs() const;
+  std::vector<std::optional<KnownLayer>> known_layers(const std::vector<Blob>& blobs, Reuse reuse);
+  Result<BuiltImage> build(int fd, const std::string& where, const SquashOptions& options, Progress& progress,
+                           std::vector<std::optional<KnownLayer>> known, Trace* trace);
   Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<Blob>& blobs, Trace* trace);
 
   const ImportRequest& request_;
@@ -50,6 +65,7 @@ class ImportSession {
   std::unique_ptr<ImageSource> source_;
   ResolvedImage resolved_;
   ImageConfig config_;
+  std::unique_ptr<ImageBuilder> builder_;
 };
 
 }  // namespace situla

@@ -18,6 +18,7 @@
 #include <sqfs/xattr.h>
 #include <sqfs/xattr_writer.h>
 
+#include "hooks/import/squashfs_adopt.hpp"
 #include "hooks/import/squashfs_io.hpp"
 #include "hooks/import/squashfs_tree.hpp"
 
@@ -27,13 +28,6 @@ namespace {
 constexpr size_t kPadding = 4096;  // a loop device sees whole sectors only
 constexpr size_t kHarvest = 8192;  // files between two collections of what libsquashfs knows of them
 constexpr uint32_t kBacklogPerWorker = 16;
-
-template <typename T>
-struct Destroy {
-  void operator()(T* object) const { sqfs_destroy(object); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Destroy<T>>;
 
 const char* describe(int code) {
   switch (code) {
@@ -52,25 +46,21 @@ const char* describe(int code) {
   }
 }
 
-SQFS_COMPRESSOR compressor_id(SquashOptions::Compressor compressor) {
-  switch (compressor) {
-    case SquashOptions::Compressor::gzip:
-      return SQFS_COMP_GZIP;
-    case SquashOptions::Compressor::lzo:
-      return SQFS_COMP_LZO;
-    case SquashOptions::Compressor::lz4:
-      return SQFS_COMP_LZ4;
-    case SquashOptions::Compressor::xz:
-      return SQFS_COMP_XZ;
-    case SquashOptions::Compressor::zstd:
-      break;
-  }
-  return SQFS_COMP_ZSTD;
-}
-
 uint32_t usable_processors() {
   // Of the affinity mask, which is how Slurm limits a job to its processors.
   return std::clamp(std::thread::hardware_concurrency(), 1U, 64U);
+}
+
+/// One thread inflates and reads the tar; this many compress faster than that as long as compressing is cheap. More of
+/// them cost memory, and time where files are small: libsquashfs wakes all of them for every file.
+constexpr uint32_t kCheapWorkers = 8;
+
+uint32_t workers_of(const SquashOptions& options) {
+  using Compressor = SquashOptions::Compressor;
+  const bool cheap = options.store_data || (options.compressor == Compressor::lz4 && !options.lz4_hc) ||
+                     (options.compressor == Compressor::zstd && options.level.value_or(15) <= 3);
+  const uint32_t most = options.workers != 0 ? options.workers : usable_processors();
+  return cheap ? std::min(most, kCheapWorkers) : most;
 }
 
 }  // namespace
@@ -97,19 +87,20 @@ struct SquashfsWriter::State {
 
   std::array<sqfs_inode_generic_t*, kHarvest> pending{};  ///< libsquashfs writes into these until the next sync
   size_t pending_count = 0;
-  std::vector<FileData> files;
-  std::vector<sqfs_u32> block_sizes;
+  FileTable files;
+  PieceList<sqfs_u32> block_sizes;
   bool file_open = false;
+  std::map<const SquashfsDonor*, Adoption> adoptions;
 
+  [[nodiscard]] Error write_error(int errnum) const {
+    Error error = Error::from_errno(errnum, "write " + where);
+    if (errnum == ENOSPC || errnum == EDQUOT) error.with_hint("make room on that file system, or choose another place");
+    if (errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
+    return error;
+  }
   [[nodiscard]] Result<void> check(int code, std::string_view what) {
     if (code == 0) return {};
-    if (file.errnum != 0) {
-      Error error = Error::from_errno(file.errnum, "write " + where);
-      if (file.errnum == ENOSPC || file.errnum == EDQUOT)
-        error.with_hint("make room on that file system, or choose another place");
-      if (file.errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
-      return fail(std::move(error));
-    }
+    if (file.errnum != 0) return fail(write_error(file.errnum));
     return fail(code == SQFS_ERROR_ALLOC ? ErrorKind::no_space : ErrorKind::failure,
                 std::string(what) + " " + where + ": " + describe(code));
   }
@@ -118,6 +109,7 @@ struct SquashfsWriter::State {
   Result<void> create_parts();
   Result<void> harvest(bool last);
   void keep(const sqfs_inode_generic_t& inode);
+  uint32_t keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment);
   sqfs_compressor_t* inode_compressor() { return options.store_inodes ? &storing.base : &metadata.base; }
   [[nodiscard]] sqfs_u32 time_of(const LayerEntry& entry) const { return options.all_time.value_or(entry.mtime); }
 };
@@ -155,7 +147,7 @@ Result<void> SquashfsWriter::State::create_parts() {
   sqfs_block_processor_desc_t wanted{};
   wanted.size = sizeof wanted;
   wanted.max_block_size = options.block_bytes;
-  wanted.num_workers = options.workers != 0 ? options.workers : usable_processors();
+  wanted.num_workers = workers_of(options);
   // Bounded by memory, not by a count: blocks may be 1 MiB.
   wanted.max_backlog =
       std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
@@ -179,8 +171,22 @@ void SquashfsWriter::State::keep(const sqfs_inode_generic_t& inode) {
   if (inode.base.type == SQFS_INODE_EXT_FILE) data.sparse = inode.data.file_ext.sparse;
   data.first_block = static_cast<uint32_t>(block_sizes.size());
   data.blocks = inode.payload_bytes_used / static_cast<uint32_t>(sizeof(sqfs_u32));
-  block_sizes.insert(block_sizes.end(), inode.extra, inode.extra + data.blocks);
-  files.push_back(data);
+  for (uint32_t i = 0; i < data.blocks; ++i) block_sizes.push_back(inode.extra[i]);
+  files.add(data);
+}
+
+uint32_t SquashfsWriter::State::keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment) {
+  FileData data;
+  data.size = stored.size;
+  data.start = start;
+  data.sparse = stored.sparse;
+  data.fragment = fragment;
+  if (fragment != kNone) data.fragment_offset = stored.fragment_offset;
+  data.first_block = static_cast<uint32_t>(block_sizes.size());
+  data.blocks = static_cast<uint32_t>(stored.blocks.size());
+  for (const uint32_t block : stored.blocks) block_sizes.push_back(block);
+  files.add(data);
+  return static_cast<uint32_t>(files.size() - 1);
 }
 
 /// libsquashfs keeps an allocated inode per file and fills it later. Turned into a few bytes each, now and then.
@@ -241,6 +247,52 @@ Result<void> SquashfsWriter::end_file() {
   return state_->check(sqfs_block_processor_end_file(state_->processor.get()), "write");
 }
 
+Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, std::span<const StoredFile> files) {
+  State& state = *state_;
+  // libsquashfs writes in this thread, at the end of the file; between two files it has nothing in flight.
+  TRY(state.harvest(false));
+  Adoption& taken = state.adoptions.try_emplace(&donor, donor).first->second;
+  const uint32_t block_bytes = state.options.block_bytes;
+  std::unordered_map<uint32_t, uint64_t> wanted;  // bytes of each fragment
+  for (const StoredFile& file : files)
+    if (file.fragment != StoredFile::kNoFragment) wanted[file.fragment] += file.size - block_bytes * file.blocks.size();
+  const auto repacked = [&](const StoredFile& file) {
+    return file.fragment != StoredFile::kNoFragment && file.blocks.empty() && !taken.has_fragment(file.fragment) &&
+           wanted[file.fragment] < block_bytes / 2;
+  };
+  std::vector<uint32_t> numbers(files.size(), kNone);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const StoredFile& file = files[i];
+    if (repacked(file)) continue;
+    TRY_ASSIGN(const sqfs_u64 start, taken.take(file.start, file.stored_bytes(), state.file));
+    sqfs_u32 fragment = kNone;
+    if (file.fragment != StoredFile::kNoFragment) {
+      TRY_ASSIGN(fragment, taken.take_fragment(file.fragment, state.file, state.fragments.get()));
+    }
+    numbers[i] = state.keep(file, start, fragment);
+  }
+  if (auto copied = taken.flush(state.file); !copied)
+    return fail(copied.error().errnum() != 0 ? state.write_error(copied.error().errnum()) : copied.error());
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (numbers[i] != kNone) continue;
+    TRY_ASSIGN(const std::string_view content,
+               taken.read_fragment(files[i].fragment, state.decompressor.get(), block_bytes));
+    if (files[i].fragment_offset > content.size() || files[i].size > content.size() - files[i].fragment_offset)
+      return fail(ErrorKind::corrupt, donor.where() + ": a file lies outside of its fragment");
+    TRY_ASSIGN(numbers[i], begin_file(files[i].size));
+    TRY(append(content.substr(files[i].fragment_offset, files[i].size)));
+    TRY(end_file());
+  }
+  return numbers;
+}
+
+StoredFile SquashfsWriter::stored(uint32_t data) const {
+  const FileData file = state_->files[data];
+  StoredFile stored{file.start, file.size, file.sparse, file.fragment, file.fragment_offset, {}};
+  for (uint32_t i = 0; i < file.blocks; ++i) stored.blocks.push_back(state_->block_sizes[file.first_block + i]);
+  return stored;
+}
+
 Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs) {
   State& state = *state_;
   uint32_t index = kNone;
@@ -258,11 +310,13 @@ Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::str
 Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   State& state = *state_;
   TRY(state.harvest(true));
+  // What it remembers of every small file, to find equal ones, is no longer needed.
+  state.processor.reset();
   sqfs_u16 root_id = 0;
   TRY(state.check(sqfs_id_table_id_to_index(state.ids.get(), 0, &root_id), "write"));
   const Owned<sqfs_meta_writer_t> inodes(sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), 0));
-  const Owned<sqfs_meta_writer_t> names(
-      sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), SQFS_META_WRITER_KEEP_IN_MEMORY));
+  WaitingBlocks waiting;
+  const Owned<sqfs_meta_writer_t> names(sqfs_meta_writer_create(&waiting.base, state.inode_compressor(), 0));
   const Owned<sqfs_dir_writer_t> directories(
       names ? sqfs_dir_writer_create(names.get(), SQFS_DIR_WRITER_CREATE_EXPORT_TABLE) : nullptr);
   if (!inodes || !directories) return fail(ErrorKind::no_space, "write " + state.where + ": out of memory");
@@ -275,7 +329,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   TRY(check(sqfs_meta_writer_flush(inodes.get())));
   TRY(check(sqfs_meta_writer_flush(names.get())));
   state.super.directory_table_start = state.file.size;
-  TRY(check(sqfs_meta_write_write_to_file(names.get())));
+  TRY(check(waiting.append_to(state.file)));
   state.super.inode_count = writer.inode_count();
 
   sqfs_compressor_t* compressor = state.inode_compressor();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "common/base/result.hpp"
 #include "hooks/import/root_tree.hpp"
 #include "hooks/import/squash_options.hpp"
+#include "hooks/import/squashfs_donor.hpp"
 #include "hooks/import/trace.hpp"
 
 namespace situla {
@@ -34,6 +36,12 @@ class SquashfsWriter {
   Result<uint32_t> begin_file(uint64_t size);
   Result<void> append(std::string_view bytes);
   Result<void> end_file();
+  /// Takes files over from another squashfs file, which fits(): whole blocks are copied as they are stored, and so are
+  /// fragments of which at least half is taken; small files in other fragments are packed anew. One number for each
+  /// file, as of begin_file(). The donor must live as long as the writer.
+  Result<std::vector<uint32_t>> adopt(const SquashfsDonor& donor, std::span<const StoredFile> files);
+  /// Where the content of a file lies. After finish() only.
+  [[nodiscard]] StoredFile stored(uint32_t data) const;
   /// Number to be put into LayerEntry::xattrs. Names that squashfs cannot hold are left out; kNone if nothing remains.
   Result<uint32_t> add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs);
   /// Writes the metadata; the file is then complete and padded to 4 KiB, but not synced. Returns its size in bytes.

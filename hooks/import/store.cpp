@@ -131,12 +131,15 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   if (!find(digest, variant)) {
     auto output = OutputFile::create(image.path);
     if (!output) return fail(session->explain(std::move(output).error()));
-    TRY_ASSIGN(const BuiltImage built, session->write(output->fd(), image.path, options, progress));
+    LayerCache cache(directory_ + "/layers", options);
+    const ImportSession::Reuse reuse{&cache, ImportSession::Owner::everybody};
+    TRY_ASSIGN(const BuiltImage built, session->write(output->fd(), image.path, options, progress, reuse));
     progress.phase("syncing the image");
     auto published = output->publish(kImageMode);
     if (!published && published.error().kind() != ErrorKind::exists)
       return fail(session->explain(std::move(published).error()));
-    image.fetched_bytes = session->layer_bytes();
+    session->remember(cache, image.path, log);
+    image.fetched_bytes = session->layer_bytes() - built.reused_bytes;
     image.unpacked_bytes = built.unpacked_bytes;
     image.image_bytes = built.image_bytes;
     image.dead_bytes = built.dead_bytes;

@@ -2,9 +2,14 @@
 
 lab_tests=${BATS_TEST_DIRNAME}
 
-# The whole output on failure: bats prints what a failing test printed.
+bats_require_minimum_version 1.5.0
+
+# What came on stderr, then what came on stdout: srun forwards the two in no order. The whole of it on failure: bats prints
+# what a failing test printed.
 run_and_show() {
-  run "$@"
+  run --separate-stderr "$@"
+  output=${stderr:+$stderr${output:+$'\n'}}$output
+  mapfile -t lines <<<"$output"
   echo "status=$status"
   echo "$output"
 }

@@ -1,0 +1,54 @@
+// Which layers of a new image are in squashfs files that were imported before?
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
+#include "hooks/import/layer_index.hpp"
+#include "hooks/import/squash_options.hpp"
+#include "hooks/import/squashfs_donor.hpp"
+
+namespace situla {
+
+/// A layer that need not be fetched.
+struct KnownLayer {
+  LayerIndex index;
+  std::shared_ptr<const SquashfsDonor> donor;  ///< open, so that its file may lose its name now
+};
+
+/// A directory of layer indexes, `<64 hex>.<compressor>-<block size>`, each of which points into an imported squashfs
+/// file. No content is kept twice: what is reused are the compressed blocks of that file, and with the file the layer
+/// is forgotten. Nothing here must be there: what is damaged, replaced or gone is fetched from its source again.
+class LayerCache {
+ public:
+  /// directory: made when something is put in. options: of the files to be written.
+  LayerCache(std::string directory, const SquashOptions& options);
+
+  [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer);
+  /// Replaces what is known of head.layer, unless another file holds more of it.
+  Result<void> put(LayerIndexHead head, const std::function<Result<void>(LayerIndexWriter&)>& write_entries);
+
+  /// Oldest indexes go when there are too many.
+  void trim() const;
+  static constexpr size_t kMostIndexes = 4096;
+  static constexpr uint64_t kMostBytes = uint64_t{512} << 20U;
+
+ private:
+  [[nodiscard]] std::string path_of(const Digest& layer) const;
+  std::shared_ptr<const SquashfsDonor> open_donor(const LayerIndexHead& head);
+
+  struct Opened {
+    FileIdentity identity;
+    std::shared_ptr<const SquashfsDonor> donor;  ///< null: of no use
+  };
+  std::string directory_;
+  SquashOptions options_;
+  std::map<std::string, Opened> donors_;  ///< by path
+};
+
+}  // namespace situla

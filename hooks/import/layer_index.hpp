@@ -1,0 +1,82 @@
+// What did a layer consist of, and where does the content of its files lie now? So that it need not be fetched again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/codec.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
+#include "hooks/import/sha256.hpp"
+#include "hooks/import/squashfs_donor.hpp"
+#include "hooks/import/tar_reader.hpp"
+
+namespace situla {
+
+/// The file as it was when the index was written. A file that has been replaced is another one.
+struct FileIdentity {
+  uint64_t inode = 0, size = 0;
+  int64_t seconds = 0, nanoseconds = 0;  ///< of its modification
+
+  static Result<FileIdentity> of(int fd);
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+/// What stands in front of the entries.
+struct LayerIndexHead {
+  Digest layer;
+  std::string donor;  ///< path of the squashfs file
+  FileIdentity identity;
+  std::string registry;                   ///< where the layer came from: "registry.test"; empty: not from one
+  std::vector<std::string> repositories;  ///< in it, through which somebody was let in to the layer
+  uint64_t stored_bytes = 0;              ///< of files whose content the donor holds
+};
+
+/// One entry: what the tar reader said, and the place of a file's content if the donor holds it.
+struct IndexedEntry {
+  TarEntry entry;  ///< path cleaned; only the attributes that are kept
+  bool stored = false;
+  StoredFile content;
+};
+
+/// Writes an index: a head, entries in the order of the layer, and a digest of all that. In pieces, for a million
+/// entries.
+class LayerIndexWriter {
+ public:
+  using Sink = std::function<Result<void>(std::string_view)>;
+  LayerIndexWriter(const LayerIndexHead& head, Sink sink);
+  Result<void> add(const IndexedEntry& entry);
+  Result<void> finish();
+
+ private:
+  Result<void> flush();
+  Sink sink_;
+  Encoder out_;
+  size_t waiting_ = 0;  ///< entries
+  std::string directory_;
+  Sha256 hash_;
+};
+
+/// Reads what a LayerIndexWriter wrote.
+class LayerIndex {
+ public:
+  /// ErrorKind::corrupt for what is damaged, or of another version.
+  LayerIndex() = default;  ///< of nothing
+  static Result<LayerIndex> parse(std::string bytes);
+  static Result<LayerIndex> read(const std::string& path);
+
+  [[nodiscard]] const LayerIndexHead& head() const { return head_; }
+  /// From the first entry to the last.
+  Result<void> for_each(const std::function<Result<void>(IndexedEntry&)>& call) const;
+
+ private:
+  std::string bytes_;
+  size_t entries_begin_ = 0, entries_end_ = 0;
+  LayerIndexHead head_;
+};
+
+}  // namespace situla

@@ -1,0 +1,271 @@
+// Does an image made of layers that an earlier import had equal the one made of fetched layers, and is nothing trusted
+// that changed meanwhile?
+#include "hooks/import/layer_cache.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/sys/file.hpp"
+#include "hooks/import/import.hpp"
+#include "hooks/import/sha256.hpp"
+#include "tests/unit/import/tar.hpp"
+
+using namespace situla;
+using test::Tar;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string noise(size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string text(size, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+struct Fixture {
+  /// Hundreds of files are synced here, which need not wait for a disk.
+  fs::path path = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) /
+                  ("situla-reuse-" + std::to_string(getpid()));
+  NullProgress progress;
+  NullLog log;
+  std::string squash_options;
+
+  Fixture() { fs::create_directories(path); }
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
+  ~Fixture() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+
+  static std::string descriptor(const std::string& bytes) {
+    return "{\"digest\":\"" + digest_of(bytes).text() + "\",\"size\":" + std::to_string(bytes.size()) + "}";
+  }
+  void write(const fs::path& file, const std::string& content) const {
+    fs::create_directories((path / file).parent_path());
+    std::ofstream(path / file, std::ios::binary) << content;
+  }
+  /// Imports an image of these layers, bottom first, into NAME.sqsh. lost: layers whose blob is not there.
+  Result<ImportedImage> import(const std::string& name, const std::vector<std::string>& layers, bool with_cache = true,
+                               const std::vector<size_t>& lost = {}) {
+    const std::string config = R"({"architecture":"amd64"})";
+    std::string list;
+    for (const std::string& layer : layers) list += (list.empty() ? "" : ",") + descriptor(layer);
+    fs::remove_all(path / "image");
+    write("image/version", "Directory Transport Version: 1.1\n");
+    write("image/manifest.json",
+          "{\"schemaVersion\":2,\"config\":" + descriptor(config) + ",\"layers\":[" + list + "]}");
+    write("image/" + digest_of(config).hex(), config);
+    for (const std::string& layer : layers) write("image/" + digest_of(layer).hex(), layer);
+    for (const size_t i : lost) fs::remove(path / "image" / digest_of(layers[i]).hex());
+    ImportRequest request;
+    request.image = "dir:" + (path / "image").string();
+    request.platform = "amd64";
+    request.settings.squash_options = squash_options;
+    fs::remove(path / (name + ".sqsh"));
+    return import_to_file(request, path / (name + ".sqsh"), with_cache ? path / "cache" : "", progress, log);
+  }
+  [[nodiscard]] fs::path unpack(const std::string& name) const {
+    const fs::path target = path / (name + ".d");
+    fs::remove_all(target);
+    const std::string command = "unsquashfs -no-progress -no-xattrs -d '" + target.string() + "' '" +
+                                (path / name).string() + ".sqsh' >/dev/null 2>&1";
+    REQUIRE(std::system(command.c_str()) == 0);
+    return target;
+  }
+  /// Content, links, modes, times: by the system's own tools.
+  void same_tree(const std::string& one, const std::string& other) const {
+    const auto listing = [&](const std::string& name) {
+      const fs::path root = unpack(name);
+      const std::string file = path / (name + ".list");
+      const std::string command =
+          "cd '" + root.string() +
+          "' && { find . ! -path './etc/*' -printf '%p %y %m %n %s %T@ %l\\n' | grep -v ' d .* ' | sort; "
+          "find . -type f ! -path ./etc/rc -print0 | sort -z | xargs -0r sha256sum; } >'" +
+          file + "'";
+      REQUIRE(std::system(command.c_str()) == 0);
+      return file;
+    };
+    CHECK(std::system(("diff '" + listing(one) + "' '" + listing(other) + "' >&2").c_str()) == 0);
+  }
+  /// Imports B with what A left, and without; both must be equal.
+  ImportedImage both(const std::vector<std::string>& first, const std::vector<std::string>& second,
+                     const std::vector<size_t>& lost = {}) {
+    REQUIRE(import("first", first));
+    const auto reused = import("reused", second, true, lost);
+    if (!reused) FAIL(reused.error().message());
+    REQUIRE(import("fetched", second, false));
+    same_tree("reused", "fetched");
+    return *reused;
+  }
+};
+
+std::string base_layer() {
+  Tar tar;
+  tar.directory("usr").directory("usr/lib");
+  for (unsigned i = 0; i < 400; ++i) tar.file("usr/lib/small" + std::to_string(i), noise(i * 37 % 5000, i % 90));
+  for (unsigned i = 0; i < 12; ++i) tar.file("usr/lib/big" + std::to_string(i), noise(300000 + i * 7001, i));
+  tar.file("usr/lib/twin", noise(300000, 0)).file("usr/lib/zeros", std::string(500000, '\0'));
+  tar.file("usr/lib/half", noise(200000, 3) + std::string(600000, '\0') + noise(999, 4));
+  tar.hardlink("usr/lib/hard", "usr/lib/big3").symlink("lib", "usr/lib").directory("closed", 0);
+  return tar.bytes();
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "layers of an earlier import are neither fetched nor compressed again") {
+  const std::string base = base_layer();
+  const std::string middle = Tar().file("usr/lib/big1", "changed").file(".wh.closed", "").bytes();
+  const std::string top = Tar().directory("app").file("app/new", noise(200000, 77)).bytes();
+  const std::string old_top = Tar().directory("app").file("app/old", noise(100000, 78)).bytes();
+  const ImportedImage image = both({base, middle, old_top}, {base, middle, top}, {0, 1});
+  CHECK(image.fetched_bytes == top.size());
+  CHECK(image.unpacked_bytes == top.size());
+  CHECK(fs::file_size(path / "reused.sqsh") < fs::file_size(path / "fetched.sqsh") * 102 / 100);
+}
+
+TEST_CASE_METHOD(Fixture, "with every compressor, and by its own file only") {
+  const std::string base = base_layer();
+  const std::string top = Tar().file("top", "x").bytes();
+  for (const char* words : {"-comp gzip", "-comp lz4", "-comp xz -b 64K", "-comp zstd -b 1M", "-noI -noD -noF -noX",
+                            "-no-fragments -no-duplicates"}) {
+    INFO(words);
+    squash_options = words;
+    CHECK(both({base}, {base, top}, {0}).fetched_bytes == top.size());
+  }
+  squash_options = "-comp gzip -b 32K";
+  CHECK_FALSE(import("other", {base, top}, true, {0}));
+  CHECK(import("other", {base, top}));
+}
+
+TEST_CASE_METHOD(Fixture, "a file that the earlier image hides has its layer fetched, one that both hide does not") {
+  const std::string base = base_layer();
+  const std::string hides = Tar().file("usr/lib/big2", "short").bytes();
+  const std::string other = Tar().file("else", "x").bytes();
+  CHECK(both({base, hides}, {base, hides, other}, {0, 1}).fetched_bytes == other.size());
+  REQUIRE(import("first", {base, hides}));
+  fs::remove_all(path / "cache");
+  REQUIRE(import("first", {base, hides}));
+  const auto without = import("reused", {base, other}, true, {0});
+  REQUIRE_FALSE(without);
+  CHECK(without.error().kind() == ErrorKind::not_found);
+  both({base, hides}, {base, other});
+}
+
+TEST_CASE_METHOD(Fixture, "few small files are packed anew, so that no dead fragments come along") {
+  Tar tar, hide;
+  for (unsigned i = 0; i < 3000; ++i) tar.file("f" + std::to_string(i), noise(2000, i));
+  for (unsigned i = 0; i < 3000; ++i)
+    if (i % 100 != 0) hide.file("f" + std::to_string(i), "");
+  const ImportedImage image = both({tar.bytes()}, {tar.bytes(), hide.bytes()}, {0});
+  CHECK(image.image_bytes < 30 * 2000 * 2 + 100000);
+}
+
+TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not used") {
+  const std::string base = base_layer();
+  const std::string top = Tar().file("top", "x").bytes();
+  REQUIRE(import("first", {base}));
+  const std::string index = path / "cache" / (digest_of(base).hex() + ".zstd-131072");
+  REQUIRE(fs::exists(index));
+
+  SECTION("the squashfs file is gone") {
+    fs::remove(path / "first.sqsh");
+  }
+  SECTION("the squashfs file was written to") {
+    std::fstream file(path / "first.sqsh", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(5000).write("damage", 6);
+  }
+  SECTION("the squashfs file is another one") {
+    fs::copy_file(path / "first.sqsh", path / "copy");
+    fs::rename(path / "copy", path / "first.sqsh");
+  }
+  SECTION("the index is damaged") {
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(200).write("damage", 6);
+  }
+  SECTION("the index is cut off") {
+    fs::resize_file(index, fs::file_size(index) / 2);
+  }
+  SECTION("the index is that of another layer") {
+    REQUIRE(import("other", {top}));
+    fs::copy_file(path / "cache" / (digest_of(top).hex() + ".zstd-131072"), index,
+                  fs::copy_options::overwrite_existing);
+  }
+  CHECK_FALSE(import("reused", {base, top}, true, {0}));
+  REQUIRE(import("reused", {base, top}));
+  REQUIRE(import("fetched", {base, top}, false));
+  same_tree("reused", "fetched");
+}
+
+TEST_CASE_METHOD(Fixture, "damage that nobody could know of is found, and the layers are fetched instead") {
+  const std::string base = base_layer();
+  const std::string top = Tar().file("top", "x").bytes();
+  REQUIRE(import("first", {base}));
+  // The file ends in the middle, with the size and time it had: as after a disk error.
+  const auto time = fs::last_write_time(path / "first.sqsh");
+  const auto size = fs::file_size(path / "first.sqsh");
+  const std::string whole = read_file(path / "first.sqsh", size_t{1} << 30U).value();
+  std::fstream file(path / "first.sqsh", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(whole.size() / 2))
+      .write(std::string(size - whole.size() / 2, '\0').data(), static_cast<std::streamoff>(size - whole.size() / 2));
+  file.close();
+  fs::last_write_time(path / "first.sqsh", time);
+  REQUIRE(import("reused", {base, top}));
+  REQUIRE(import("fetched", {base, top}, false));
+  same_tree("reused", "fetched");
+}
+
+TEST_CASE_METHOD(Fixture, "random images upon each other's layers") {
+  const unsigned seed = std::random_device()();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto name = [&] { return std::string(1, static_cast<char>('a' + random() % 5)); };
+  const auto some_path = [&] {
+    std::string text = name();
+    while (random() % 3 != 0) text += "/" + name();
+    return text;
+  };
+  const auto random_layer = [&] {
+    Tar tar;
+    for (size_t i = 0, n = random() % 30; i < n; ++i) {
+      const std::string at = some_path();
+      switch (random() % 7) {
+        case 0:
+          tar.directory(at, random() % 3 == 0 ? 0500 : 0755);
+          break;
+        case 1:
+          tar.symlink(at, random() % 2 == 0 ? "/" + some_path() : some_path());
+          break;
+        case 2: {
+          const size_t slash = at.rfind('/');
+          tar.file(slash == std::string::npos ? ".wh." + at : at.substr(0, slash) + "/.wh." + at.substr(slash + 1), "");
+          break;
+        }
+        case 3:
+          tar.add(at, "", {'6', 0600, {}, {}});
+          break;
+        default:
+          tar.file(at, noise(random() % (random() % 5 == 0 ? 400000 : 3000), static_cast<unsigned>(random() % 20)));
+      }
+    }
+    return tar.bytes();
+  };
+  std::vector<std::string> pool;
+  for (int i = 0; i < 6; ++i) pool.push_back(random_layer());
+  for (int round = 0; round < 12; ++round) {
+    std::vector<std::string> layers;
+    for (size_t i = 0, n = 1 + random() % 5; i < n; ++i) layers.push_back(pool[random() % pool.size()]);
+    const std::string target = "i" + std::to_string(round);
+    const auto reused = import(target, layers);
+    const auto fetched = import("fetched", layers, false);
+    REQUIRE(reused.has_value() == fetched.has_value());
+    if (reused) same_tree(target, "fetched");
+  }
+}
