@@ -183,3 +183,31 @@ print("died of", -child.wait(timeout=10))' "$1" env "${@:2}" situla import -o "$
   [[ "$output" == *"failed to import docker image: podman://nosuch: no such image"*"hint: 'podman images' on node1"* ]]
   chmod 600 "$podman_socket"
 }
+
+@test "scancel while an engine does not answer" {
+  local server srun_pid deadline=$((SECONDS + 20))
+  python3 -c '
+import os, socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+listener.listen()
+peer = listener.accept()
+open(sys.argv[1] + ".asked", "w").close()
+time.sleep(100)' "$BATS_FILE_TMPDIR/deaf.sock" 3>&- &
+  server=$!
+  runuser -u alice -- env HOME=/home/alice CONTAINER_HOST="unix://$BATS_FILE_TMPDIR/deaf.sock" srun --chdir=/home/alice \
+    --container-image=podman://debian:12 true >"$work/out" 2>&1 3>&- &
+  srun_pid=$!
+  until [ -e "$BATS_FILE_TMPDIR/deaf.sock.asked" ] || [ $SECONDS -ge $deadline ]; do sleep 0.1; done
+  pgrep -u alice -f 'situla-builder import'
+  runuser -u alice -- scancel -u alice
+  while kill -0 "$srun_pid" 2>/dev/null && [ $SECONDS -lt $deadline ]; do sleep 0.1; done
+  kill "$server"
+  status=0
+  wait "$srun_pid" || status=$?
+  cat "$work/out"
+  [ "$status" -ne 0 ]
+  run pgrep -u alice -f 'situla-builder'
+  [ -z "$output" ]
+}

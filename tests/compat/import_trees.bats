@@ -20,6 +20,7 @@ load import_trees
 # 200 of them: tests/cluster/run --user root -- env SITULA_RANDOM_IMAGES=200 bats -f random tests/compat/import_trees.bats
 @test "random images, from a registry, a layout and an archive" {
   run "$here/import-random" --images "${SITULA_RANDOM_IMAGES:-30}"
+  echo "$output"
   # The seed is worth knowing, whatever came out.
   sed 's/^/# /' <<<"$output" >&3
   [ "$status" -eq 0 ]

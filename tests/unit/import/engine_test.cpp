@@ -171,6 +171,39 @@ TEST_CASE("an engine's API: the paths of docker and of podman") {
   }
 }
 
+TEST_CASE("Docker 25 and later write an OCI layout, and manifest.json beside it") {
+  const Place place;
+  const Saved image;
+  const auto blob = [](const std::string& bytes) { return "blobs/sha256/" + digest_of(bytes).hex(); };
+  const auto named = [](const std::string& bytes) {
+    return R"({"digest":")" + digest_of(bytes).text() + R"(","size":)" + std::to_string(bytes.size()) + "}";
+  };
+  const std::string manifest =
+      R"({"schemaVersion":2,"config":)" + named(image.config) + R"(,"layers":[)" + named(image.layer) + "]}";
+  const auto layout = [&] {
+    return Tar()
+        .directory("blobs/")
+        .directory("blobs/sha256/")
+        .file(blob(image.config), image.config)
+        .file(blob(image.layer), image.layer)
+        .file(blob(manifest), manifest)
+        .file("index.json", R"({"schemaVersion":2,"manifests":[)" + named(manifest) + "]}")
+        .file("oci-layout", R"({"imageLayoutVersion":"1.0.0"})");
+  };
+  const std::string list = R"([{"Config":")" + blob(image.config) + R"(","RepoTags":["x:latest"],"Layers":[")" +
+                           blob(image.layer) + R"("]}])";
+  const std::string socket = place.path / "engine.sock";
+  for (const bool beside : {true, false}) {
+    INFO(beside);
+    const std::string tar = beside ? layout().file("manifest.json", list).bytes() : layout().bytes();
+    const FakeApi api(socket, {{"/images/x:latest/json", kFound}, {"/images/x:latest/get", http("200 OK", tar)}});
+    const auto pulled = pull(request(place, "dockerd://x", {socket}));
+    REQUIRE(pulled);
+    CHECK(pulled->first == digest_of(beside ? image.config : manifest));
+    CHECK(pulled->second == image.layer);
+  }
+}
+
 TEST_CASE("what an engine's API may answer instead of an image") {
   const Place place;
   const Saved image;
