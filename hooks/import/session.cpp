@@ -73,6 +73,16 @@ uint64_t ImportSession::layer_bytes() const {
   return bytes;
 }
 
+std::string ImportSession::registry() const {
+  const std::string name = source_->origin().registry;
+  return name.empty() ? name : name + request_.settings.trust();
+}
+
+bool ImportSession::may_read_layers() {
+  const std::vector<bool> readable = source_->readable(blobs());
+  return std::find(readable.begin(), readable.end(), false) == readable.end();
+}
+
 std::vector<Blob> ImportSession::blobs() const {
   const std::vector<Descriptor>& layers = resolved_.manifest.layers;
   std::vector<Blob> blobs;
@@ -100,16 +110,17 @@ Result<ImageConfig> ImportSession::fetch_config() {
 std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::vector<Blob>& blobs, Reuse reuse) {
   std::vector<std::optional<KnownLayer>> known(blobs.size());
   if (reuse.cache == nullptr) return known;
-  const ImageSource::Origin origin = source_->origin();
+  const std::string registry = this->registry();
+  const std::string repository = source_->origin().repository;
   std::vector<size_t> asked;
   std::vector<Blob> asked_blobs;
   for (size_t i = 0; i < blobs.size(); ++i) {
     known[i] = reuse.cache->find(blobs[i].digest);
     if (!known[i] || reuse.owner == Owner::user) continue;
     const LayerIndexHead& head = known[i]->index.head();
-    if (head.registry != origin.registry || origin.registry.empty()) {
+    if (head.registry != registry || registry.empty()) {
       known[i].reset();
-    } else if (std::find(head.repositories.begin(), head.repositories.end(), origin.repository) ==
+    } else if (std::find(head.repositories.begin(), head.repositories.end(), repository) ==
                head.repositories.end()) {
       asked.push_back(i);
       asked_blobs.push_back(blobs[i]);
@@ -166,13 +177,12 @@ void ImportSession::remember(LayerCache& cache, const std::string& path, LogSink
     TRY_ASSIGN(const UniqueFd file, open_file(path, O_RDONLY));
     TRY_ASSIGN(head.identity, FileIdentity::of(file.get()));
     head.donor = path;
-    const ImageSource::Origin origin = source_->origin();
-    head.registry = origin.registry;
+    head.registry = registry();
     const std::vector<Descriptor>& layers = resolved_.manifest.layers;
     for (size_t i = 0; i < layers.size(); ++i) {
       head.layer = layers[i].digest;
       head.stored_bytes = builder_->stored_bytes(i);
-      head.repositories = {origin.repository};
+      head.repositories = {source_->origin().repository};
       TRY(cache.put(head, [&](LayerIndexWriter& index) { return builder_->describe_layer(i, index); }));
     }
     cache.trim();

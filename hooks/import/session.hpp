@@ -32,6 +32,10 @@ class ImportSession {
   /// The manifest's platform, from the configuration; only after write().
   [[nodiscard]] const std::string& architecture() const { return config_.architecture; }
   [[nodiscard]] uint64_t layer_bytes() const;
+  /// The registry that was asked, and how it was known to be that one: "registry.test". Empty for other sources.
+  [[nodiscard]] std::string registry() const;
+  /// Whether the registry gives every layer to this user; none is fetched.
+  [[nodiscard]] bool may_read_layers();
 
   /// The image configuration.
   Result<ImageConfig> fetch_config();

@@ -96,13 +96,54 @@ Result<StoreRecord> ImageStore::read_record(const Digest& digest, const std::str
   }
 }
 
+Result<void> ImageStore::add(ImportSession& session, ImportedImage& image, StoreRecord& record, Progress& progress,
+                             LogSink& log) const {
+  TRY_ASSIGN(const SquashOptions options, options_of(image.variant));
+  auto output = OutputFile::create(image.path);
+  if (!output) return fail(session.explain(std::move(output).error()));
+  LayerCache cache = layer_cache(options);
+  TRY_ASSIGN(const BuiltImage built, session.write(output->fd(), image.path, options, progress,
+                                                   {&cache, ImportSession::Owner::everybody}));
+  progress.phase("syncing the image");
+  auto published = output->publish(kImageMode);
+  if (!published && published.error().kind() != ErrorKind::exists)
+    return fail(session.explain(std::move(published).error()));
+  session.remember(cache, image.path, log);
+  image.fetched_bytes = session.layer_bytes() - built.reused_bytes;
+  image.unpacked_bytes = built.unpacked_bytes;
+  image.image_bytes = built.image_bytes;
+  image.dead_bytes = built.dead_bytes;
+  record = {image.digest,      image.variant,       {},                session.architecture(),
+            image.image_bytes, image.fetched_bytes, std::time(nullptr)};
+  return {};
+}
+
+Result<void> ImageStore::check_access(ImportSession& session, const ImportedImage& image, const StoreRecord& record,
+                                      const std::string& repository, Progress& progress) const {
+  const std::string registry = session.registry() + "/";
+  bool same_registry = false;
+  for (const std::string& source : record.sources) {
+    if (source == registry + repository) return {};
+    same_registry = same_registry || source.starts_with(registry);
+  }
+  if (same_registry && session.may_read_layers()) return {};
+  // Only the layers themselves prove it, and only their digests count: what is written is dropped.
+  progress.note("this image was imported from another registry before: fetching it from here once");
+  TRY_ASSIGN(const SquashOptions options, options_of(image.variant));
+  auto output = OutputFile::create(image.path);
+  if (!output) return fail(session.explain(std::move(output).error()));
+  LayerCache cache = layer_cache(options);
+  TRY(session.write(output->fd(), image.path, options, progress, {&cache, ImportSession::Owner::everybody}));
+  return {};
+}
+
 Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std::string& variant, Progress& progress,
                                          LogSink& log) {
   // This runs as the service user: it must not open a file or a socket because somebody else named it.
   if (image_kind(request.image) != ImageKind::registry)
     return fail(Error(ErrorKind::denied, "import " + printable(request.image) + ": only images of a registry go here")
                     .with_hint("images in files and engines are imported by their user: 'situla import'"));
-  TRY_ASSIGN(const SquashOptions options, options_of(variant));
+  TRY(options_of(variant));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
   const Digest digest = session->digest();
   ImportedImage image;
@@ -111,7 +152,7 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   image.path = image_path(digest, variant);
   image.source = session->uri();
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
-  const std::string name = reference.registry + "/" + reference.repository;
+  const std::string name = session->registry() + "/" + reference.repository;
 
   const auto lease = [&]() -> Result<std::optional<Lease>> {
     if (find(digest, variant)) return std::nullopt;
@@ -129,21 +170,7 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
 
   StoreRecord record;
   if (!find(digest, variant)) {
-    auto output = OutputFile::create(image.path);
-    if (!output) return fail(session->explain(std::move(output).error()));
-    LayerCache cache(directory_ + "/layers", options);
-    const ImportSession::Reuse reuse{&cache, ImportSession::Owner::everybody};
-    TRY_ASSIGN(const BuiltImage built, session->write(output->fd(), image.path, options, progress, reuse));
-    progress.phase("syncing the image");
-    auto published = output->publish(kImageMode);
-    if (!published && published.error().kind() != ErrorKind::exists)
-      return fail(session->explain(std::move(published).error()));
-    session->remember(cache, image.path, log);
-    image.fetched_bytes = session->layer_bytes() - built.reused_bytes;
-    image.unpacked_bytes = built.unpacked_bytes;
-    image.image_bytes = built.image_bytes;
-    image.dead_bytes = built.dead_bytes;
-    record = {digest, variant, {}, session->architecture(), image.image_bytes, image.fetched_bytes, std::time(nullptr)};
+    TRY(add(*session, image, record, progress, log));
   } else {
     image.reused = true;
     struct stat status {};
@@ -152,10 +179,11 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
     record.digest = digest;
     record.variant = variant;
     record.image_bytes = image.image_bytes;
+    TRY(check_access(*session, image, record, reference.repository, progress));
   }
   if (std::find(record.sources.begin(), record.sources.end(), name) == record.sources.end()) {
     record.sources.push_back(name);
-    // A record is for people and for cleaning up; the image is good without it.
+    // The image is good without it; it will be looked at more closely next time.
     if (auto written = write_record(record_path(digest, variant), record); !written)
       log.warning(written.error().message());
   }

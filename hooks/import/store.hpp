@@ -11,6 +11,7 @@
 #include "common/spec/digest.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/import/import.hpp"
+#include "hooks/import/session.hpp"
 
 namespace situla {
 
@@ -18,7 +19,7 @@ namespace situla {
 struct StoreRecord {
   Digest digest;
   std::string variant;
-  std::vector<std::string> sources;  ///< "registry/repository" through which somebody was let in
+  std::vector<std::string> sources;  ///< ImportSession::registry() + "/" + repository through which somebody was let in
   std::string architecture;
   uint64_t image_bytes = 0;
   uint64_t fetched_bytes = 0;
@@ -27,7 +28,9 @@ struct StoreRecord {
 
 /// `<store>/images/sha256/<manifest digest>[.<variant>].sqsh`, mode 0444, and `.json` beside it. All of it belongs to
 /// the service user. Having a file here opens nothing to anybody: the importer asks the registry for the manifest, with
-/// the user's own credentials, every time, and only its answer names a digest.
+/// the user's own credentials, every time. An answer that names a digest of the store is enough where the record knows
+/// the registry and repository. Elsewhere (anybody can run a registry that serves a manifest he has seen) the registry
+/// must show that it has the layers and gives them to this user.
 class ImageStore {
  public:
   /// Makes the directories that are missing. ErrorKind::denied when they cannot be written.
@@ -47,6 +50,16 @@ class ImageStore {
   [[nodiscard]] Result<StoreRecord> read_record(const Digest& digest, const std::string& variant) const;
 
  private:
+  /// Fetches the image and gives it its name. record: filled.
+  Result<void> add(ImportSession& session, ImportedImage& image, StoreRecord& record, Progress& progress,
+                   LogSink& log) const;
+  /// An image that is here: may this user have it?
+  Result<void> check_access(ImportSession& session, const ImportedImage& image, const StoreRecord& record,
+                            const std::string& repository, Progress& progress) const;
+  [[nodiscard]] LayerCache layer_cache(const SquashOptions& options) const {
+    return LayerCache(directory_ + "/layers", options);
+  }
+
   explicit ImageStore(std::string directory) : directory_(std::move(directory)) {}
   std::string directory_;
 };

@@ -1,9 +1,10 @@
 # lab: --user root
-# Images of engines on this machine: a real podman by its API and by its command, Docker's API as podman speaks it, and a real
-# dockerd where one is installed. Everything of theirs is in the test's own directory.
+# Images of engines on this machine: a real podman by its API and by its command, and Docker's API as podman speaks it.
+# Everything of theirs is in the test's own directory. A real dockerd: import_dockerd_large.bats.
 bats_require_minimum_version 1.5.0
 
 load import_trees
+load import_engines
 
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 
@@ -23,55 +24,14 @@ setup_file() {
 }
 
 teardown_file() {
-  local file
-  for file in "$BATS_FILE_TMPDIR"/{pid,dockerd.pid}; do
-    [ -s "$file" ] || continue
-    kill "$(<"$file")" 2>/dev/null || true
-    tail --pid="$(<"$file")" -f /dev/null
-  done
+  stop_engine "$BATS_FILE_TMPDIR/pid"
   # podman keeps its run root mounted onto itself.
   awk -v dir="$BATS_FILE_TMPDIR/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | sort -r | xargs -r umount
-}
-
-wait_for() {
-  local deadline=$((SECONDS + 20))
-  until curl -s -o /dev/null --unix-socket "$1" http://localhost/_ping; do
-    [ $SECONDS -lt $deadline ] || { echo "nobody listens on $1"; return 1; }
-    sleep 0.1
-  done
 }
 
 api() { env CONTAINER_HOST="unix://$podman_socket" DOCKER_HOST="unix://$podman_socket" ENROOT_TEMP_PATH="$work" "$@"; }
 # Without a service: podman's own command.
 command_only() { env -u CONTAINER_HOST XDG_RUNTIME_DIR="$work" ENROOT_TEMP_PATH="$work" "$@"; }
-
-# same_as LAYOUT:TAG HOW REFERENCE...: the imported tree is umoci's, and the image is all that there is afterwards.
-same_as() {
-  local layout=$1 how=$2 reference
-  shift 2
-  for reference; do
-    "$how" situla import -o "$work/image.sqsh" "$reference"
-    "$here/import-vs-umoci" "$work/image.sqsh" "$SITULA_LAB_IMAGES/$layout"
-    rm "$work/image.sqsh"
-    [ -z "$(ls -A "$work")" ]
-  done
-}
-
-# fails_with PATTERN... -- CMD...: one error, and nothing left.
-fails_with() {
-  local patterns=() pattern
-  while [ "$1" != -- ]; do patterns+=("$1"); shift; done
-  shift
-  run "$@"
-  echo "status=$status"
-  echo "$output"
-  [ "$status" -eq 1 ]
-  for pattern in 'failed to import docker image: ' 'hint: ' "${patterns[@]}"; do
-    [[ "$output" == *"$pattern"* ]] || { echo "no line has: $pattern"; return 1; }
-  done
-  [ "$(grep -c ERROR <<<"$output")" -eq 1 ]
-  [ -z "$(ls -A "$work")" ]
-}
 
 @test "podman:// by its API: by short name, full name, id and digest" {
   local id digest
@@ -89,27 +49,6 @@ fails_with() {
 @test "dockerd:// by Docker's API, as podman speaks it" {
   same_as tiny:latest api dockerd://localhost/tiny
   same_as debian:12 api dockerd://debian:12
-}
-
-@test "dockerd:// from a real dockerd, by its API and by its command" {
-  command -v dockerd >/dev/null || skip "dockerd is not installed; Docker's API was tested with podman"
-  local docker=$BATS_FILE_TMPDIR/docker
-  mkdir "$docker"
-  dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver vfs --data-root "$docker/data" --exec-root "$docker/exec" \
-    -p "$docker/pid" -H "unix://$docker/docker.sock" >"$docker/log" 2>&1 3>&- &
-  echo $! >"$BATS_FILE_TMPDIR/dockerd.pid"
-  wait_for "$docker/docker.sock" || { cat "$docker/log"; return 1; }
-  export DOCKER_HOST=unix://$docker/docker.sock DOCKER_CONFIG=$docker/config ENROOT_TEMP_PATH=$work
-  docker load -q -i "$BATS_FILE_TMPDIR/tiny.tar"
-  docker load -q -i "$BATS_FILE_TMPDIR/debian.tar"
-  same_as tiny:latest env dockerd://localhost/tiny dockerd://localhost/tiny:latest
-  same_as debian:12 env dockerd://debian:12 "dockerd://$(docker image inspect --format '{{.Id}}' debian:12)"
-  fails_with 'no such image: docker has no nosuch:1' -- situla import -o "$work/x.sqsh" dockerd://nosuch:1
-  unset DOCKER_HOST
-  docker context create here --docker "host=unix://$docker/docker.sock"
-  export DOCKER_CONTEXT=here
-  same_as debian:12 env dockerd://debian:12
-  fails_with 'no such image: docker has no nosuch:1' "$(command -v docker)" -- situla import -o "$work/x.sqsh" dockerd://nosuch:1
 }
 
 @test "another architecture: a warning, as from other sources" {

@@ -18,6 +18,8 @@ fault.test/NAME:      what happens
   stall               a layer stops for good in the middle, the connection stays open
   garbage-manifest    the manifest is not JSON
   empty-manifest      the manifest is {}
+  layers-403          the layers are refused, the configuration is not
+  borrowed            the same, and the manifest is byte for byte that of tiny:latest, as anybody could serve it who has seen it
   schema1             the manifest is a signed one of Docker's schema 1, whose digest leaves out the signatures
   huge-manifest       the manifest does not end (16 MiB of it, then the connection closes)
   redirect            blobs are redirected to another host (https://registry.test), as content networks do
@@ -200,6 +202,9 @@ class FaultRegistry(BaseHTTPRequestHandler):
 
     def manifest(self, fault, body):
         document = json.loads(self.image(fault)[0])
+        if fault == "borrowed":
+            content = self.image(fault)[0]
+            return self.reply(200, content, MANIFEST, body, {})
         document["annotations"] = {"test.situla.repository": fault}
         if fault == "foreign":
             for layer in document["layers"]:
@@ -215,7 +220,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
             digest = "sha256:" + hashlib.sha256(content).hexdigest()
         if fault == "schema1":
             payload = {"schemaVersion": 1, "name": "schema1", "tag": "latest", "architecture": "amd64",
-                       "fsLayers": [{"blobSum": self.tiny()[1]}], "history": [{"v1Compatibility": "{}"}]}
+                       "fsLayers": [{"blobSum": self.image(fault)[1]}], "history": [{"v1Compatibility": "{}"}]}
             digest = "sha256:" + hashlib.sha256(json.dumps(payload).encode()).hexdigest()
             content = json.dumps({**payload, "signatures": [{"header": {}, "signature": "x", "protected": "y"}]}).encode()
             return self.reply(200, content, SCHEMA1, body, {"Docker-Content-Digest": digest})
@@ -232,6 +237,8 @@ class FaultRegistry(BaseHTTPRequestHandler):
         manifest, victim = self.image(fault)
         if fault.startswith("blob-status-"):
             return self.error(int(fault[12:]), "FAULT", body)
+        if fault in ("layers-403", "borrowed") and digest in [layer["digest"] for layer in json.loads(manifest)["layers"]]:
+            return self.error(403, "DENIED", body)
         if fault == "redirect":
             return self.reply(307, b"", "text/plain", body, {"Location": f"https://registry.test/v2/tiny/blobs/{digest}"})
         if fault == "flaky":

@@ -1,0 +1,115 @@
+# lab: --user root
+# Layers that the node has already are not fetched again, and nobody gets an image or a layer in this way that the registry
+# would not give him.
+load helpers
+
+store=/var/lib/situla
+
+setup() {
+  chmod 777 "$BATS_TEST_TMPDIR"
+  chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
+}
+
+start() { run_and_show as_alice srun -n1 --container-image="$1" "${@:2}"; }
+stat_of() { curl -s "https://fault.test/stats/$1" | tee "$BATS_TEST_TMPDIR/stats" | jq -e "$2" >/dev/null || { cat "$BATS_TEST_TMPDIR/stats"; return 1; }; }
+record_of() { echo "$store/images/sha256/$(skopeo inspect "docker://$1" | jq -r '.Digest | ltrimstr("sha256:")').json"; }
+forget() { rm -rf "$store"/images/sha256/* "$store"/layers; }
+
+# push_derived NAME: debian:12 and one more layer with /opt/NAME.
+push_derived() {
+  local layout=$BATS_TEST_TMPDIR/$1
+  cp -a "$SITULA_LAB_IMAGES/debian" "$layout"
+  echo "content of $1" >"$BATS_TEST_TMPDIR/$1.txt"
+  umoci insert --image "$layout:12" --tag new "$BATS_TEST_TMPDIR/$1.txt" "/opt/$1"
+  skopeo copy -q "oci:$layout:new" "docker://registry.test/$1"
+}
+
+@test "an image upon one that the node has: only the new layer comes" {
+  forget
+  push_derived derived
+  start registry.test/debian:12 true
+  [ "$status" -eq 0 ]
+  start registry.test/derived cat /opt/derived /etc/os-release
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"content of derived"*'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"'* ]]
+  run_and_show jq -e '.fetched_bytes < 10000 and .image_bytes > 30000000' "$(record_of registry.test/derived)"
+  [ "$status" -eq 0 ]
+  # The other way round: nothing at all comes.
+  rm "$(record_of registry.test/debian:12)" "$(record_of registry.test/debian:12 | sed 's/json$/sqsh/')"
+  start registry.test/debian:12 true
+  [ "$status" -eq 0 ]
+  run_and_show jq -e '.fetched_bytes == 0' "$(record_of registry.test/debian:12)"
+  [ "$status" -eq 0 ]
+}
+
+@test "the tree is that of an import without anything to reuse" {
+  local how
+  push_derived twin
+  for how in first reused; do
+    as_alice env ENROOT_CACHE_PATH="$BATS_TEST_TMPDIR/cache" ENROOT_SQUASH_OPTIONS="-comp zstd -Xcompression-level 1" \
+      situla import -o "$BATS_TEST_TMPDIR/$how.sqsh" "docker://registry.test/$([ $how = first ] && echo debian:12 || echo twin)"
+  done
+  as_alice env SOURCE_DATE_EPOCH=1 ENROOT_CACHE_PATH="$BATS_TEST_TMPDIR/cache" situla import -o "$BATS_TEST_TMPDIR/plain.sqsh" docker://registry.test/twin
+  for how in reused plain; do
+    unsquashfs -q -n -d "$BATS_TEST_TMPDIR/$how" "$BATS_TEST_TMPDIR/$how.sqsh"
+    rm -r "$BATS_TEST_TMPDIR/$how/etc/rc"
+  done
+  diff -r --no-dereference "$BATS_TEST_TMPDIR/reused" "$BATS_TEST_TMPDIR/plain"
+}
+
+@test "another repository of the same registry is asked whether it gives the layers, and does not send them" {
+  forget
+  start fault.test/good true
+  [ "$status" -eq 0 ]
+  start fault.test/slow-20 true
+  [ "$status" -eq 0 ]
+  stat_of slow-20 '.served < 10 and .requests >= 3'
+}
+
+@test "a repository that refuses its layers gives no image, also when the node has every one of them" {
+  forget
+  start fault.test/good true
+  [ "$status" -eq 0 ]
+  start fault.test/layers-403 true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"layer 1 of 2"*"access is forbidden (403)"* ]]
+  # By a name of the user's own choice for the same registry, too.
+  cp /etc/ssl/certs/ca-certificates.crt "$BATS_TEST_TMPDIR/own.crt"
+  run_and_show as_alice env SSL_CERT_FILE="$BATS_TEST_TMPDIR/own.crt" srun -n1 --container-image=fault.test/layers-403 true
+  [ "$status" -ne 0 ]
+}
+
+@test "whoever serves a manifest that he has seen does not get the image" {
+  forget
+  start registry.test/tiny true
+  [ "$status" -eq 0 ]
+  [ "$(skopeo inspect docker://fault.test/borrowed --format '{{.Digest}}')" = "$(skopeo inspect docker://registry.test/tiny --format '{{.Digest}}')" ]
+  start fault.test/borrowed true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"access is forbidden (403)"* ]]
+  run_and_show jq -r '.sources[]' "$(record_of registry.test/tiny)"
+  [ "$output" = registry.test/tiny ]
+}
+
+@test "a registry that has the image of another one is believed when it has shown the layers, once" {
+  forget
+  start registry.test/tiny true
+  start auth.test/tiny true
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"imported from another registry before"* ]]
+  start auth.test/tiny true
+  [ "$status" -eq 0 ]
+  [[ "$output" != *"imported from another registry before"* ]]
+  run_and_show jq -c '.sources' "$(record_of registry.test/tiny)"
+  [ "$output" = '["registry.test/tiny","auth.test/tiny"]' ]
+}
+
+@test "a registry known by the user's own certificates is another one" {
+  forget
+  start registry.test/tiny true
+  cp /etc/ssl/certs/ca-certificates.crt "$BATS_TEST_TMPDIR/own.crt"
+  run_and_show as_alice env SSL_CERT_FILE="$BATS_TEST_TMPDIR/own.crt" srun -n1 --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  run_and_show jq -c '.sources' "$(record_of registry.test/tiny)"
+  [ "$output" = '["registry.test/tiny","registry.test SSL_CERT_FILE='"$BATS_TEST_TMPDIR"'/own.crt/tiny"]' ]
+}
