@@ -138,6 +138,16 @@ PYTHON
   same_content chunked.zst
 }
 
+@test "zstd:chunked as skopeo makes it, from a registry" {
+  cd "$work"
+  local image
+  for image in weird:latest debian:12; do
+    skopeo copy -q --dest-compress --dest-compress-format zstd:chunked "oci:$SITULA_LAB_IMAGES/$image" "docker://registry.test/chunked/$image"
+    skopeo inspect --raw "docker://registry.test/chunked/$image" | grep -q zstd-chunked.manifest-position
+    same_tree "chunked/$image" "$image"
+  done
+}
+
 @test "tar: ustar, v7, GNU and pax, with long names and links" {
   make_tree
   local format
