@@ -50,10 +50,14 @@ class ImageSource {
   /// Whoever reads checks sizes and digests. One stream at a time; the source must outlive it.
   virtual Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) = 0;
 
-  /// For each blob, whether this user may read it: asked of the source without fetching them. False where it is not sure.
+  /// For each blob, whether this user may read it: asked of the source without fetching them. False where it is not
+  /// sure.
   virtual std::vector<bool> readable(const std::vector<Blob>& blobs) { return std::vector<bool>(blobs.size(), false); }
 
-  /// The registry and its repository that were asked; both empty for other sources.
+  /// The registry and its repository that let this user in, as the store knows them; both empty for other sources. The
+  /// registry's name is only as good as what vouched for it: where the user chose the certificates to be trusted, or
+  /// there was nothing to verify, that is part of the name ("registry.test as /home/me/ca.pem says"). So nobody who
+  /// stands up a registry of somebody else's name gets what that one let others have.
   struct Origin {
     std::string registry, repository;
   };

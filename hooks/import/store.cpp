@@ -110,17 +110,24 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   image.variant = variant;
   image.path = image_path(digest, variant);
   image.source = session->uri();
-  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
-  const std::string name = reference.registry + "/" + reference.repository;
+  const std::string name = session->origin().registry + "/" + session->origin().repository;
+  // A registry that serves a manifest need not have its layers: whoever has seen the manifest of somebody else's image
+  // could serve it from a registry of his own. So the image counts as being here for those only whose registry and
+  // repository delivered all of it once; for others it is imported again, and by that this name becomes known, too.
+  const auto is_here = [&] {
+    if (!find(digest, variant)) return false;
+    const auto known = read_record(digest, variant);
+    return known && std::find(known->sources.begin(), known->sources.end(), name) != known->sources.end();
+  };
 
   const auto lease = [&]() -> Result<std::optional<Lease>> {
-    if (find(digest, variant)) return std::nullopt;
+    if (is_here()) return std::nullopt;
     return Lease::acquire(
         image.path + ".lease", Lease::Options(),
         [&](const std::string& owner) {
           progress.note("waiting for another import of the same image (" + printable(owner) + ")");
         },
-        [&] { return progress.cancelled() || find(digest, variant).has_value(); });
+        [&] { return progress.cancelled() || is_here(); });
   };
   auto held = lease();
   if (!held) return fail(session->explain(std::move(held).error()));
@@ -128,7 +135,7 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   if (progress.cancelled()) return fail(session->explain({ErrorKind::cancelled, "cancelled"}));
 
   StoreRecord record;
-  if (!find(digest, variant)) {
+  if (!is_here()) {
     auto output = OutputFile::create(image.path);
     if (!output) return fail(session->explain(std::move(output).error()));
     LayerCache cache(directory_ + "/layers", options);
@@ -138,24 +145,22 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
     auto published = output->publish(kImageMode);
     if (!published && published.error().kind() != ErrorKind::exists)
       return fail(session->explain(std::move(published).error()));
-    session->remember(cache, image.path, log);
+    if (published) session->remember(cache, image.path, log);
     image.fetched_bytes = session->layer_bytes() - built.reused_bytes;
     image.unpacked_bytes = built.unpacked_bytes;
     image.image_bytes = built.image_bytes;
     image.dead_bytes = built.dead_bytes;
     record = {digest, variant, {}, session->architecture(), image.image_bytes, image.fetched_bytes, std::time(nullptr)};
+    if (!published)
+      if (auto known = read_record(digest, variant)) record = std::move(*known);
   } else {
     image.reused = true;
     struct stat status {};
     if (stat(image.path.c_str(), &status) == 0) image.image_bytes = static_cast<uint64_t>(status.st_size);
-    if (auto known = read_record(digest, variant)) record = std::move(*known);
-    record.digest = digest;
-    record.variant = variant;
-    record.image_bytes = image.image_bytes;
   }
-  if (std::find(record.sources.begin(), record.sources.end(), name) == record.sources.end()) {
+  if (!image.reused && std::find(record.sources.begin(), record.sources.end(), name) == record.sources.end()) {
     record.sources.push_back(name);
-    // A record is for people and for cleaning up; the image is good without it.
+    // Without a record the image is good, but imported again by the next who wants it.
     if (auto written = write_record(record_path(digest, variant), record); !written)
       log.warning(written.error().message());
   }

@@ -18,7 +18,7 @@ namespace situla {
 struct StoreRecord {
   Digest digest;
   std::string variant;
-  std::vector<std::string> sources;  ///< "registry/repository" through which somebody was let in
+  std::vector<std::string> sources;  ///< "registry/repository" that delivered all of it; ImageSource::origin()
   std::string architecture;
   uint64_t image_bytes = 0;
   uint64_t fetched_bytes = 0;
@@ -27,7 +27,8 @@ struct StoreRecord {
 
 /// `<store>/images/sha256/<manifest digest>[.<variant>].sqsh`, mode 0444, and `.json` beside it. All of it belongs to
 /// the service user. Having a file here opens nothing to anybody: the importer asks the registry for the manifest, with
-/// the user's own credentials, every time, and only its answer names a digest.
+/// the user's own credentials, every time, and only its answer names a digest; and only a registry and repository that
+/// once delivered the whole image answers for it.
 class ImageStore {
  public:
   /// Makes the directories that are missing. ErrorKind::denied when they cannot be written.
@@ -38,9 +39,9 @@ class ImageStore {
   /// Path of a complete image, if the store has it.
   [[nodiscard]] std::optional<std::string> find(const Digest& digest, const std::string& variant) const;
 
-  /// Asks the registry what the reference means; imports the image unless it is here. One import at a time per image:
-  /// others wait and say so. `variant`: "" (zstd level 1) or "lz4". The user's squashfs options do not count here: the
-  /// file is everybody's.
+  /// Asks the registry what the reference means; imports the image unless it is here for this registry and repository.
+  /// One import at a time per image: others wait and say so. `variant`: "" (zstd level 1) or "lz4". The user's squashfs
+  /// options do not count here: the file is everybody's.
   Result<ImportedImage> import(const ImportRequest& request, const std::string& variant, Progress& progress,
                                LogSink& log);
 
