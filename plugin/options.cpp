@@ -12,8 +12,9 @@ namespace {
 // COMPAT.md section 1. Order is the order of --help.
 constexpr std::array kTable = {
     OptionInfo{
-        OptionId::image, "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH",
-        "[situla] image to run the tasks in: from a registry, or a squashfs file on the node if it begins with . or /"},
+        OptionId::image, "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH|KIND:WHERE",
+        "[situla] image to run the tasks in: from a registry; a squashfs file on the node if it begins with . or /; "
+        "dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR"},
     OptionInfo{OptionId::mounts, "container-mounts", "SRC[:DST[:FLAGS]][,SRC:DST...]",
                "[situla] bind mounts; SRC may be tmpfs or umount; FLAGS are joined by +, for example ro+rslave"},
     OptionInfo{OptionId::workdir, "container-workdir", "PATH",
@@ -89,21 +90,6 @@ bool accumulates(OptionId id) {
 bool unsupported(OptionId id) {
   return id == OptionId::name || id == OptionId::save || id == OptionId::entrypoint || id == OptionId::entrypoint_log ||
          id == OptionId::unshare;
-}
-
-Result<void> check_image(std::string_view value) {
-  switch (image_kind(value)) {
-    case ImageKind::path:
-      return {};
-    case ImageKind::registry: {
-      TRY_ASSIGN(const ImageReference reference, ImageReference::parse(value));
-      return {};
-    }
-    default:
-      return fail(
-          Error(ErrorKind::unsupported, "images in files or in an engine are not supported yet")
-              .with_hint("push the image to a registry, or pass a squashfs file: --container-image=./image.sqsh"));
-  }
 }
 
 Result<void> check_value(OptionId id, std::string_view value) {

@@ -238,7 +238,12 @@ Result<EngineReference> EngineReference::parse(std::string_view text) {
   reference.name = text.substr(prefix_of(reference.kind).size());
   const std::string& name = reference.name;
   if (name.empty()) return fail(invalid(text, "no image name"));
-  if (name.starts_with('-') || name.size() > 512 || !made_of(name, "._-/:@", true))
+  // The name becomes part of a URL's path and an argument.
+  const auto components = split(name, '/');
+  const bool leads_away = std::any_of(components.begin(), components.end(), [](std::string_view component) {
+    return component.empty() || component == "." || component == "..";
+  });
+  if (name.starts_with('-') || name.size() > 512 || !made_of(name, "._-/:@", true) || leads_away)
     return fail(invalid(text, "'" + printable(name) + "' is not the name of an image"));
   return reference;
 }

@@ -19,8 +19,8 @@ Result<std::string> read_all(int fd, size_t limit);
 /// Reads a file of at most limit bytes (ErrorKind::corrupt beyond).
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);
 Result<void> write_all(int fd, std::string_view bytes);
-/// Copies size bytes between files at the given offsets, inside the kernel where it can (copy_file_range(2)), and sharing
-/// them where the file system can. ErrorKind::corrupt when `from` ends before.
+/// Copies size bytes between files at the given offsets, inside the kernel where it can (copy_file_range(2)), and
+/// sharing them where the file system can. ErrorKind::corrupt when `from` ends before.
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size);
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode);

@@ -1,5 +1,7 @@
 #include "hooks/builder/request.hpp"
 
+#include <poll.h>
+
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/secrecy.hpp"
@@ -41,6 +43,11 @@ class BrokerProgress final : public Progress {
   void bytes(uint64_t, uint64_t) noexcept override {}
   void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
   void finish(std::string_view) noexcept override {}
+  /// The broker closes its end when nobody waits any more; a moment later it kills.
+  [[nodiscard]] bool cancelled() const noexcept override {
+    pollfd broker{builder_fd::kBroker, 0, 0};
+    return poll(&broker, 1, 0) > 0 && (broker.revents & POLLHUP) != 0;
+  }
 
  private:
   LogSink& log_;

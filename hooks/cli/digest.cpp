@@ -37,7 +37,10 @@ void add_digest(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("digest", "Print the digest of an image's manifest");
   auto options = std::make_shared<Options>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
-  command->add_option("URI", options->image, "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]")->required();
+  command
+      ->add_option("URI", options->image,
+                   "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], or any other image that import takes")
+      ->required();
   actions["digest"] = [options](const Context& context) { return digest(context, *options); };
 }
 

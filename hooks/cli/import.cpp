@@ -1,15 +1,19 @@
 // import: an image from a registry, files or an engine becomes a squashfs file of the user.
 #include "hooks/import/import.hpp"
 
+#include <cerrno>
 #include <memory>
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/import/output_file.hpp"
 #include "hooks/import/progress_renderer.hpp"
 #include "hooks/import/registries_conf.hpp"
 
@@ -26,6 +30,34 @@ struct Options {
 /// A bar on a terminal, a log line per phase elsewhere.
 std::unique_ptr<Progress> progress_of(const Context& context) {
   return make_progress(context.streams.terminal, context.log);
+}
+
+bool is_something_else_than_a_file(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+/// A place that cannot be written to is known before anything is fetched.
+Result<void> check_trace_file(const std::string& path) {
+  if (is_something_else_than_a_file(path)) {
+    if (access(path.c_str(), W_OK) != 0) return fail_errno(errno, "open " + path);
+    return {};
+  }
+  const std::string directory = split_path(path).first;
+  if (access(directory.c_str(), W_OK | X_OK) != 0) return fail_errno(errno, "create " + path);
+  return {};
+}
+
+/// A file is replaced when all of it is there; a terminal, a pipe or the like is written to.
+Result<void> write_trace(const std::string& path, const std::string& text) {
+  if (!is_something_else_than_a_file(path)) {
+    const mode_t mask = umask(0);
+    umask(mask);
+    return write_file_atomically(path, text, 0666U & ~mask);
+  }
+  TRY_ASSIGN(const UniqueFd stream, open_file(path, O_WRONLY));
+  TRY_CONTEXT("write " + path, write_all(stream.get(), text));
+  return {};
 }
 
 Result<int> import(const Context& context, const Options& options) {
@@ -48,15 +80,14 @@ Result<int> import(const Context& context, const Options& options) {
     TRY(import_to_file(request, output, cache, *progress, context.log));
     return 0;
   }
-  // Opened first: a place that cannot be written to is known before anything is fetched.
-  TRY_ASSIGN(const UniqueFd file, open_file(options.trace, O_WRONLY | O_CREAT | O_TRUNC, 0666));
+  TRY(check_trace_file(options.trace));
   Trace trace;
   const auto imported = import_to_file(request, output, cache, *progress, context.log, &trace);
   if (trace.dropped() > 0)
     context.log.warning(options.trace + ": " + std::to_string(trace.dropped()) + " spans did not fit");
-  auto written = write_all(file.get(), trace.json());
+  auto written = write_trace(options.trace, trace.json());
   TRY(imported);
-  TRY_CONTEXT("write " + options.trace, written);
+  TRY(written);
   return 0;
 }
 

@@ -28,7 +28,8 @@ struct Transfer {
   curl_slist* headers = nullptr;
   TransferHandler* handler = nullptr;
   HttpResponse head;
-  std::string url;
+  std::string url, where;  ///< where: for messages
+  bool local = false;      ///< over a socket of this machine
   std::array<char, CURL_ERROR_SIZE> detail{};
   bool head_told = false, stopped = false, by_hash = false;
 
@@ -117,13 +118,23 @@ Error certificate_error(const Transfer& transfer, const std::string& where) {
       .with_hint("install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
 }
 
+/// The errno's kind is kept: whoever asked knows what the socket is.
+Error describe_local(CURLcode code, const Transfer& transfer, const std::string& detail) {
+  long errnum = 0;
+  curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &errnum);
+  if (code == CURLE_COULDNT_CONNECT && errnum != 0)
+    return Error::from_errno(static_cast<int>(errnum), "connect to " + transfer.where);
+  return {ErrorKind::failure, "talk to " + transfer.where + ": " + detail};
+}
+
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
+  const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
+  if (transfer.local) return describe_local(code, transfer, detail);
   const char* last = nullptr;  // where redirects led
   curl_easy_getinfo(transfer.easy, CURLINFO_EFFECTIVE_URL, &last);
   const std::string where = authority_of(last != nullptr && *last != '\0' ? last : transfer.url.c_str());
   if (const long status = refused_tunnel(transfer); status != 0) return tunnel_error(status, where);
-  const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
       return Error(ErrorKind::not_found, "resolve host " + where + ": unknown host")
@@ -193,6 +204,8 @@ class CurlTransport final : public HttpTransport {
     auto transfer = std::make_unique<Transfer>();
     transfer->handler = &handler;
     transfer->url = request.url;
+    transfer->local = !request.unix_socket.empty();
+    transfer->where = transfer->local ? printable(request.unix_socket) : authority_of(request.url);
     transfer->easy = curl_easy_init();
     if (transfer->easy == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
     const TransferId id = ++last_id_;
@@ -238,6 +251,7 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "situla");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBuffer);
+    if (transfer.local) return configure_local(transfer, request);
     if (request.head) curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     if (request.range) {
       const std::string range = std::to_string(request.range->first) + "-" + std::to_string(request.range->second);
@@ -267,11 +281,24 @@ class CurlTransport final : public HttpTransport {
     if (!request.accept.empty()) add_header(transfer, "Accept: " + request.accept);
     if (!request.authorization.empty()) add_header(transfer, "Authorization: " + request.authorization);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, header_callback);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, &transfer);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, write_callback);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, &transfer);
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer.detail.data());
+    set_callbacks(transfer);
+  }
+
+  /// A server of this machine may think for minutes before its first byte.
+  static void configure_local(Transfer& transfer, const HttpRequest& request) {
+    CURL* easy = transfer.easy;
+    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request.unix_socket.c_str());
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http");
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    set_callbacks(transfer);
+  }
+
+  static void set_callbacks(Transfer& transfer) {
+    curl_easy_setopt(transfer.easy, CURLOPT_HEADERFUNCTION, header_callback);
+    curl_easy_setopt(transfer.easy, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(transfer.easy, CURLOPT_WRITEFUNCTION, write_callback);
+    curl_easy_setopt(transfer.easy, CURLOPT_WRITEDATA, &transfer);
+    curl_easy_setopt(transfer.easy, CURLOPT_ERRORBUFFER, transfer.detail.data());
   }
 
   static void add_header(Transfer& transfer, const std::string& line) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <isa-l/igzip_lib.h>
 
@@ -13,6 +14,14 @@ namespace {
 
 Error damaged(const std::string& how) {
   return Error(ErrorKind::corrupt, how).with_hint("the layer was not written correctly: push the image again");
+}
+
+/// libzstd takes windows of up to 128 MiB unless told otherwise, as zstd(1) does: it is memory that must be there.
+Error zstd_error(size_t code) {
+  if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
+    return Error(ErrorKind::unsupported, "decompress zstd: it needs a window of more than 128 MiB")
+        .with_hint("compress the layer with a smaller window (zstd --long=27 at most) and push the image again");
+  return damaged(std::string("decompress zstd: ") + ZSTD_getErrorName(code));
 }
 
 class Plain final : public Decompressor {
@@ -97,7 +106,7 @@ class Zstd final : public Decompressor {
     ZSTD_outBuffer out{output, capacity, 0};
     while (out.pos < out.size && (in.pos < in.size || pending_output_)) {
       const size_t code = ZSTD_decompressStream(context_.get(), &out, &in);
-      if (ZSTD_isError(code) != 0U) return fail(damaged(std::string("decompress zstd: ") + ZSTD_getErrorName(code)));
+      if (ZSTD_isError(code) != 0U) return fail(zstd_error(code));
       open_ = code != 0;
       pending_output_ = out.pos == out.size && open_;
     }

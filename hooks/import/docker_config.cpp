@@ -106,15 +106,6 @@ std::optional<Credential> ask_helper(const std::string& name, const std::string&
   return credential;
 }
 
-Result<std::string> find_program(const std::string& name, const Environment& environment) {
-  const std::string path = environment.get_or("PATH", "/usr/local/bin:/usr/bin:/bin");
-  for (const std::string_view directory : split_nonempty(path, ':')) {
-    std::string program = std::string(directory) + "/" + name;
-    if (directory.starts_with('/') && access(program.c_str(), X_OK) == 0) return program;
-  }
-  return fail(ErrorKind::not_found, "no such program in PATH");
-}
-
 /// What docker-credential-helpers print: {"ServerURL":..,"Username":..,"Secret":..}.
 Result<std::optional<Credential>> parse_helper_answer(const CommandOutput& output) {
   if (!output.status.success()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace situla {
 namespace {
@@ -20,6 +21,18 @@ void sort_unique(std::vector<uint64_t>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
+/// Both sorted; what `more` has is in `values` afterwards.
+void merge(std::vector<uint64_t>& values, std::vector<uint64_t>&& more) {
+  if (values.empty()) {
+    values = std::move(more);
+    return;
+  }
+  const auto middle = static_cast<std::ptrdiff_t>(values.size());
+  values.insert(values.end(), more.begin(), more.end());
+  std::inplace_merge(values.begin(), values.begin() + middle, values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
 std::string joined(std::string_view directory, std::string_view name) {
   std::string path(directory);
   if (!path.empty()) path += '/';
@@ -31,6 +44,7 @@ std::string joined(std::string_view directory, std::string_view name) {
 
 void HiddenPaths::add_layer(const LayerTable& table, size_t layer) {
   std::vector<uint64_t> own;
+  own.reserve(table.end_of(layer) - table.begin_of(layer));
   for (uint32_t i = table.begin_of(layer); i < table.end_of(layer); ++i) {
     const LayerEntry& entry = table.entry(i);
     const std::string_view directory = table.directory(entry.directory);
@@ -49,8 +63,7 @@ void HiddenPaths::add_layer(const LayerTable& table, size_t layer) {
     const uint64_t target = hash_of(clean_path(table.text(entry.data)));
     if (!contains(own, target)) wanted_.push_back(target);
   }
-  covered_.insert(covered_.end(), own.begin(), own.end());
-  sort_unique(covered_);
+  merge(covered_, std::move(own));
   sort_unique(opaque_);
   sort_unique(wanted_);
 }

@@ -30,9 +30,9 @@ struct ImportedImage {
 /// Writes the image to `path` as the calling user, with their ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH. An existing
 /// target is ErrorKind::exists, "File already exists: PATH", before anything is fetched. Nothing appears under `path`
 /// unless it is whole.
-/// layer_cache: directory in which the user's imports know of each other's layers; empty: every layer is fetched. Not used
-/// with SOURCE_DATE_EPOCH, which asks for a file that depends on the image alone.
-/// trace: what is to be told where the time goes, also of an import that fails; may be null.
+/// layer_cache: directory in which the user's imports know of each other's layers; empty: every layer is fetched. Not
+/// used with SOURCE_DATE_EPOCH, which asks for a file that depends on the image alone. trace: what is to be told where
+/// the time goes, also of an import that fails; may be null.
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path,
                                      const std::string& layer_cache, Progress& progress, LogSink& log,
                                      Trace* trace = nullptr);

@@ -64,14 +64,13 @@ std::optional<KnownLayer> LayerCache::find(const Digest& layer) {
   return KnownLayer{std::move(*index), std::move(donor)};
 }
 
-Result<void> LayerCache::put(LayerIndexHead head,
-                             const std::function<Result<void>(LayerIndexWriter&)>& write_entries) {
+Result<void> LayerCache::put(LayerIndexHead head, const std::function<Result<void>(LayerIndexWriter&)>& write_entries) {
   if (const auto other = find(head.layer)) {
     const LayerIndexHead& known = other->index.head();
     if (known.stored_bytes > head.stored_bytes) return {};
     for (const std::string& repository : known.repositories)
-      if (known.registry == head.registry && std::find(head.repositories.begin(), head.repositories.end(),
-                                                       repository) == head.repositories.end())
+      if (known.registry == head.registry &&
+          std::find(head.repositories.begin(), head.repositories.end(), repository) == head.repositories.end())
         head.repositories.push_back(repository);
   }
   TRY(make_directories(directory_, kDirectoryMode));

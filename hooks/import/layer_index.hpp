@@ -38,7 +38,7 @@ struct LayerIndexHead {
 
 /// One entry: what the tar reader said, and the place of a file's content if the donor holds it.
 struct IndexedEntry {
-  TarEntry entry;        ///< path cleaned; only the attributes that are kept
+  TarEntry entry;  ///< path cleaned; only the attributes that are kept
   bool stored = false;
   StoredFile content;
 };

@@ -17,8 +17,13 @@ Error bad_entry(const TarEntry& entry, const std::string& why) {
 
 Result<void> check_names(const TarEntry& entry, std::string_view cleaned) {
   if (cleaned.size() > kMaxPath) return fail(bad_entry(entry, "the path is longer than 4095 bytes"));
-  for (const std::string_view name : split(cleaned, '/'))
-    if (name.size() > kMaxName) return fail(bad_entry(entry, "a name is longer than 255 bytes"));
+  // A whiteout never becomes a file: what counts is the name of what it hides.
+  const size_t last = cleaned.rfind('/') + 1;
+  for (const std::string_view name : split(cleaned, '/')) {
+    const bool whiteout = name.data() == cleaned.data() + last && name.starts_with(kWhiteoutPrefix);
+    if (name.size() > kMaxName + (whiteout ? kWhiteoutPrefix.size() : 0))
+      return fail(bad_entry(entry, "a name is longer than 255 bytes"));
+  }
   if (entry.target.size() > kMaxPath) return fail(bad_entry(entry, "the link target is longer than 4095 bytes"));
   return {};
 }
@@ -65,7 +70,8 @@ Result<uint32_t> LayerTable::add(const TarEntry& entry) {
   record.name =
       texts_.add(slash == std::string::npos ? std::string_view(cleaned) : std::string_view(cleaned).substr(slash + 1));
   record.kind = entry.kind;
-  record.mode = entry.mode;
+  // Archives have all sorts of modes for symlinks; a file system made from them has only this one.
+  record.mode = entry.kind == EntryKind::symlink ? uint16_t{0777} : entry.mode;
   record.mtime = static_cast<uint32_t>(std::clamp<int64_t>(entry.mtime, 0, UINT32_MAX));
   record.size = entry.size;
   if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink) record.data = texts_.add(entry.target);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/import/piece_list.hpp"
 #include "hooks/import/tar_reader.hpp"
 #include "hooks/import/text_arena.hpp"
 
@@ -56,7 +57,7 @@ class LayerTable {
   TextArena::Ref add_text(std::string_view text) { return texts_.add(text); }
 
  private:
-  std::vector<LayerEntry> entries_;
+  PieceList<LayerEntry> entries_;
   std::vector<uint32_t> begins_, ends_;
   TextArena texts_;
   std::deque<std::string> directories_;

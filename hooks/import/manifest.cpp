@@ -89,7 +89,41 @@ std::string platform_text(const Platform& platform) {
   return printable(text);
 }
 
+/// N of the variant "vN"; 0 for any other word. Without one it is what containerd takes it for.
+unsigned variant_level(const Platform& platform) {
+  std::string_view variant = platform.variant;
+  if (variant.empty()) variant = platform.architecture == "arm64" ? "v8" : platform.architecture == "arm" ? "v7" : "v1";
+  if (!variant.starts_with('v')) return 0;
+  return static_cast<unsigned>(std::min<uint64_t>(parse_unsigned(variant.substr(1)).value_or(0), 99));
+}
+
+/// How well an image for `offered` does where `wanted` was asked for, which has the same architecture: the same variant
+/// is best, then the highest below it, which every such processor runs, then what nobody knows, then the lowest above.
+unsigned suitability(const Platform& offered, const Platform& wanted) {
+  const unsigned level = variant_level(offered);
+  const unsigned most = variant_level(wanted);
+  if (offered.variant == wanted.variant || (level == most && level > 0)) return 400;
+  if (level == 0) return 200;
+  return level < most ? 300 + level : 100 - level;
+}
+
 }  // namespace
+
+bool needs_newer_processor(const Platform& image, const Platform& platform) {
+  return image.architecture == platform.architecture && variant_level(image) > variant_level(platform) &&
+         variant_level(platform) > 0;
+}
+
+bool is_schema1(std::string_view content_type) {
+  return content_type.starts_with("application/vnd.docker.distribution.manifest.v1");
+}
+
+Error schema1_error() {
+  return Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
+      .with_hint(
+          "such images are from before 2017: push it again with a current tool, or convert it: skopeo copy "
+          "--format v2s2 docker://OLD docker://NEW");
+}
 
 const std::string_view kManifestTypes =
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
@@ -108,9 +142,7 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
     TRY_ASSIGN(Manifest manifest, parse_image_manifest(json, *layers));
     return manifest;
   }
-  if (member(json, "fsLayers") != nullptr)
-    return fail(Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
-                    .with_hint("push the image again with a current tool"));
+  if (member(json, "fsLayers") != nullptr) return fail(schema1_error());
   std::string type = text_of(json, "mediaType");
   if (type.empty()) type = content_type;
   return fail(
@@ -125,8 +157,7 @@ Result<Descriptor> choose_platform(const Index& index, const Platform& platform)
     if (entry.platform.os == "unknown") continue;  // attestations of buildkit
     known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
     if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
-    const bool exact = entry.platform.variant == platform.variant;
-    if (best == nullptr || (exact && best->platform.variant != platform.variant)) best = &entry;
+    if (best == nullptr || suitability(entry.platform, platform) > suitability(best->platform, platform)) best = &entry;
   }
   if (best != nullptr) return best->manifest;
   return fail(Error(ErrorKind::not_found, "the image does not exist for " + platform_text(platform))

@@ -19,6 +19,11 @@ namespace situla {
 /// Value of Accept for every manifest request: a registry may answer 404 for a type that was not asked for.
 extern const std::string_view kManifestTypes;
 
+/// Image manifest version 2, schema 1: no configuration, layers that may be nothing. Its digest leaves out its
+/// signatures.
+bool is_schema1(std::string_view content_type);
+Error schema1_error();
+
 struct Descriptor {
   Digest digest;
   uint64_t size = 0;  ///< bytes
@@ -42,9 +47,12 @@ using Index = std::vector<IndexEntry>;
 /// Told apart by mediaType, by the Content-Type given, else by their fields. Schema 1 is ErrorKind::unsupported.
 Result<std::variant<Manifest, Index>> parse_manifest(std::string_view json, std::string_view content_type);
 
-/// The entry for a platform: the exact variant if there is one, else any of the architecture. ErrorKind::not_found,
-/// with the platforms that exist in the hint.
+/// The entry for a platform: of its architecture the same variant, else the highest variant below, else the lowest
+/// above. No variant is v8 for arm64, v7 for arm, v1 elsewhere. ErrorKind::not_found, with the platforms that exist in
+/// the hint.
 Result<Descriptor> choose_platform(const Index& index, const Platform& platform);
+/// The image's variant of the same architecture is above the platform's.
+bool needs_newer_processor(const Platform& image, const Platform& platform);
 
 /// The parts of an image configuration that become /etc/rc, /etc/fstab and /etc/environment.
 struct ImageConfig {

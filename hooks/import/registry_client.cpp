@@ -202,6 +202,8 @@ Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const s
                                                                          const std::optional<Digest>& expected) {
   TRY_ASSIGN(HttpResponse response,
              get(base_url() + "/manifests/" + name, kManifestTypes, "manifest", kMaxManifestBytes));
+  std::string type = response.header("content-type").value_or("");
+  if (is_schema1(type)) return fail(schema1_error());
   const Digest actual = digest_of(response.body);
   std::string wanted = expected ? expected->text() : response.header("docker-content-digest").value_or("");
   if (!wanted.starts_with("sha256:")) wanted = actual.text();
@@ -209,7 +211,7 @@ Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const s
     return fail(Error(ErrorKind::corrupt,
                       "manifest: its content has the digest " + actual.text() + " instead of " + printable(wanted))
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));
-  return std::pair(std::move(response.body), response.header("content-type").value_or(""));
+  return std::pair(std::move(response.body), std::move(type));
 }
 
 Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {

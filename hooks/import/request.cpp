@@ -9,6 +9,7 @@
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/docker_config.hpp"
+#include "hooks/import/engine_source.hpp"
 #include "hooks/import/mirrors.hpp"
 
 namespace situla {
@@ -21,7 +22,7 @@ constexpr uint32_t kMaxCredentials = 4096;
 struct Architecture {
   std::string_view spelling, oci, variant;
 };
-constexpr std::array<Architecture, 9> kArchitectures = {{
+constexpr std::array<Architecture, 12> kArchitectures = {{
     {"x86_64", "amd64", ""},
     {"amd64", "amd64", ""},
     {"aarch64", "arm64", "v8"},
@@ -31,6 +32,9 @@ constexpr std::array<Architecture, 9> kArchitectures = {{
     {"s390x", "s390x", ""},
     {"riscv64", "riscv64", ""},
     {"i386", "386", ""},
+    {"armv7l", "arm", "v7"},
+    {"armhf", "arm", "v7"},
+    {"armv6l", "arm", "v6"},
 }};
 
 uint32_t number(const EnrootConfig& config, std::string_view name, uint32_t fallback, LogSink& log) {
@@ -207,7 +211,10 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   request.platform = platform;
   request.settings = collect_settings(config, environment, log);
   request.hint = file_hint(image, environment);
-  if (image_kind(image) != ImageKind::registry) return request;
+  const ImageKind kind = image_kind(image);
+  if (kind == ImageKind::docker_daemon || kind == ImageKind::podman)
+    request.engine = collect_engine_settings(kind, config, environment);
+  if (kind != ImageKind::registry) return request;
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   TRY_ASSIGN(request.rules, load_registry_rules(rule_files));
   const auto endpoints = endpoints_of(reference, request.rules);

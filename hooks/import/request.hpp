@@ -51,11 +51,20 @@ struct ImportSettings {
 };
 constexpr uint32_t kLeastRetries = 3;
 
+/// How an engine on this machine can be asked. Only processes of the user do that: none of it is ever serialized.
+struct EngineSettings {
+  std::vector<std::string> sockets;      ///< of its API, to be tried in this order
+  std::string program;                   ///< absolute path of its command, for when no socket serves; or empty
+  std::vector<std::string> environment;  ///< for the program, "NAME=VALUE"
+  std::string temp_directory;            ///< ENROOT_TEMP_PATH
+};
+
 struct ImportRequest {
   std::string image;     ///< as typed, a reference that ImageReference::parse() accepts
   std::string platform;  ///< as for Platform::parse(); empty: the importer's own machine
   CredentialSet credentials;
   ImportSettings settings;
+  EngineSettings engine;  ///< for dockerd:// and podman:// only
   std::string
       hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
   /// Mirrors and blocked registries. Not serialized: the importer, whose images are everybody's, reads the

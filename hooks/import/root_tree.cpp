@@ -297,7 +297,8 @@ Result<void> RootTree::make_directories(std::string_view path) {
 void RootTree::finish() {
   const uint32_t dev = lookup(kRoot, "dev");
   if (dev != kNone) nodes_[dev].first_child = kNone;
-  for (Node& node : nodes_) {
+  for (uint32_t index = 0; index < nodes_.size(); ++index) {
+    Node& node = nodes_[index];
     if (node.inode == kNone) continue;
     LayerEntry& entry = table_.entry(node.inode);
     if (entry.kind == EntryKind::device) node.inode = kNone;

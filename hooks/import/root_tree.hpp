@@ -7,6 +7,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/import/layer_table.hpp"
+#include "hooks/import/piece_list.hpp"
 
 namespace situla {
 
@@ -75,7 +76,7 @@ class RootTree {
   [[nodiscard]] size_t slot_of(uint32_t parent, std::string_view name) const;
 
   LayerTable& table_;
-  std::vector<Node> nodes_;
+  PieceList<Node> nodes_;
   std::vector<uint32_t> slots_;  ///< open addressing by (parent, name)
   size_t used_slots_ = 0;
   uint32_t layer_ = 0;

@@ -142,6 +142,10 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
     progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
                   " != " + platform_.architecture);
+  else if (const Platform image{config_.architecture, config_.variant, config_.os};
+           needs_newer_processor(image, platform_))
+    progress.note("The image is for " + printable(config_.architecture + "/" + config_.variant) + ", which not every " +
+                  platform_.architecture + " processor can run");
   const std::vector<Blob> blobs = this->blobs();
   auto known = known_layers(blobs, reuse);
   progress.phase(what_is_imported(blobs, known));

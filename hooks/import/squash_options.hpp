@@ -24,7 +24,7 @@ struct SquashOptions {
   bool store_xattrs = false;         ///< -noX
   bool fragments = true;             ///< -no-fragments: no packing of small files
   bool deduplicate = true;           ///< -no-duplicates
-  uint32_t workers = 0;              ///< compressing threads; 0: one for each processor this process may use
+  uint32_t workers = 0;              ///< compressing threads at most; 0: one for each processor this process may use
   std::optional<uint32_t> all_time;  ///< modification time of everything, seconds (SOURCE_DATE_EPOCH)
   uint32_t made_time = 0;            ///< of the file system and of what no layer has, seconds
 

@@ -1,5 +1,5 @@
-// How do compressed blocks get from one squashfs file into another without being decompressed? Part of the adapter; only
-// squashfs_writer.cpp includes it.
+// How do compressed blocks get from one squashfs file into another without being decompressed? Part of the adapter;
+// only squashfs_writer.cpp includes it.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +66,7 @@ class Adoption {
     TRY_ASSIGN(const StoredFragment stored, donor_.fragment(index));
     TRY_ASSIGN(const sqfs_u64 at, take(stored.start, stored_size(stored.size), file));
     sqfs_u32 number = 0;
-    if (sqfs_frag_table_append(table, at, stored.size, &number) != 0)
-      return fail(ErrorKind::no_space, "out of memory");
+    if (sqfs_frag_table_append(table, at, stored.size, &number) != 0) return fail(ErrorKind::no_space, "out of memory");
     fragments_.emplace(index, number);
     return number;
   }
@@ -85,10 +84,9 @@ class Adoption {
     content_ = std::move(raw);
     if ((stored.size & kStoredAsItIs) != 0) return std::string_view(content_);
     std::string unpacked(block_bytes, '\0');
-    const sqfs_s32 size =
-        decompressor->do_block(decompressor, reinterpret_cast<const sqfs_u8*>(content_.data()),
-                               static_cast<sqfs_u32>(content_.size()), reinterpret_cast<sqfs_u8*>(unpacked.data()),
-                               static_cast<sqfs_u32>(unpacked.size()));
+    const sqfs_s32 size = decompressor->do_block(
+        decompressor, reinterpret_cast<const sqfs_u8*>(content_.data()), static_cast<sqfs_u32>(content_.size()),
+        reinterpret_cast<sqfs_u8*>(unpacked.data()), static_cast<sqfs_u32>(unpacked.size()));
     if (size <= 0) {
       read_index_ = StoredFile::kNoFragment;
       return fail(damaged);

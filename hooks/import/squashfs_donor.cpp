@@ -1,12 +1,12 @@
 // Part of the adapter of libsquashfs: includes sqfs/*.h.
 #include "hooks/import/squashfs_donor.hpp"
 
+#include <sys/stat.h>
+
 #include <sqfs/block.h>
 #include <sqfs/compressor.h>
 #include <sqfs/frag_table.h>
 #include <sqfs/super.h>
-
-#include <sys/stat.h>
 
 #include "hooks/import/squashfs_io.hpp"
 

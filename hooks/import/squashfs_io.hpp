@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -120,6 +122,46 @@ struct DescriptorFile {
     base.get_size = get_size;
     base.truncate = truncate;
   }
+};
+
+/// sqfs_file_t of blocks that wait for their place in the file. libsquashfs' own way of keeping them takes the size of
+/// an uncompressed block for each.
+struct WaitingBlocks {
+  sqfs_file_t base{};
+  std::vector<std::string> blocks;
+  sqfs_u64 size = 0;
+
+  static WaitingBlocks& from(sqfs_file_t* file) { return *reinterpret_cast<WaitingBlocks*>(file); }
+
+  WaitingBlocks() {
+    base.base.destroy = [](sqfs_object_t*) {};
+    base.read_at = [](sqfs_file_t*, sqfs_u64, void*, size_t) -> int { return SQFS_ERROR_UNSUPPORTED; };
+    base.truncate = [](sqfs_file_t*, sqfs_u64) -> int { return SQFS_ERROR_UNSUPPORTED; };
+    base.get_size = [](const sqfs_file_t* file) { return reinterpret_cast<const WaitingBlocks*>(file)->size; };
+    base.write_at = [](sqfs_file_t* file, sqfs_u64 offset, const void* bytes, size_t count) -> int {
+      WaitingBlocks& self = from(file);
+      if (offset != self.size) return SQFS_ERROR_OUT_OF_BOUNDS;
+      self.blocks.emplace_back(static_cast<const char*>(bytes), count);
+      self.size += count;
+      return 0;
+    };
+  }
+
+  /// To the end of a file, in large pieces.
+  int append_to(DescriptorFile& file) const {
+    std::string piece;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      piece += blocks[i];
+      if (piece.size() < kPiece && i + 1 < blocks.size()) continue;
+      const int code = DescriptorFile::write_at(&file.base, file.size, piece.data(), piece.size());
+      if (code != 0) return code;
+      piece.clear();
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr size_t kPiece = size_t{1} << 20U;
 };
 
 /// A compressor that leaves everything as it is, for -noI and -noX.

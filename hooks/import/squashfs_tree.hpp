@@ -18,6 +18,7 @@
 #include <sqfs/meta_writer.h>
 
 #include "common/base/result.hpp"
+#include "hooks/import/piece_list.hpp"
 #include "hooks/import/root_tree.hpp"
 
 namespace situla {
@@ -29,6 +30,39 @@ struct FileData {
   uint32_t first_block = 0, blocks = 0;  ///< in the table of block sizes
 };
 
+/// FileData by number. Most files of an image of very many are a part of a fragment and nothing else: twelve bytes.
+class FileTable {
+ public:
+  void add(const FileData& data) {
+    const bool small = data.blocks == 0 && data.start == 0 && data.sparse == 0 && data.fragment != kNone &&
+                       data.size < kLarge && data.fragment < kLarge;
+    if (small) {
+      records_.push_back({data.fragment, data.fragment_offset, static_cast<uint32_t>(data.size)});
+      return;
+    }
+    records_.push_back({kLarge, static_cast<uint32_t>(large_.size()), 0});
+    large_.push_back(data);
+  }
+  [[nodiscard]] FileData operator[](size_t number) const {
+    const Record& record = records_[number];
+    if (record.fragment == kLarge) return large_[record.place];
+    FileData data;
+    data.size = record.size;
+    data.fragment = record.fragment;
+    data.fragment_offset = record.place;
+    return data;
+  }
+  [[nodiscard]] size_t size() const { return records_.size(); }
+
+ private:
+  static constexpr uint32_t kLarge = kNone - 1;
+  struct Record {
+    uint32_t fragment = kLarge, place = 0, size = 0;  ///< place: in the fragment, or for kLarge in large_
+  };
+  PieceList<Record> records_;
+  PieceList<FileData> large_;
+};
+
 /// Inodes and directories, children before parents, without recursion: the depth is the image's choice.
 class TreeWriter {
  public:
@@ -37,8 +71,8 @@ class TreeWriter {
   struct Parts {
     sqfs_meta_writer_t* inodes;
     sqfs_dir_writer_t* directories;
-    const std::vector<FileData>* files;
-    const std::vector<sqfs_u32>* block_sizes;
+    const FileTable* files;
+    const PieceList<sqfs_u32>* block_sizes;
     std::function<sqfs_u32(const LayerEntry&)> time_of;
     Check check;
   };
@@ -143,7 +177,7 @@ class TreeWriter {
     file.fragment_idx = data.fragment;
     file.fragment_offset = data.fragment_offset;
     file.xattr_idx = entry.xattrs;
-    std::copy_n(parts_.block_sizes->begin() + data.first_block, data.blocks, inode.extra);
+    for (uint32_t i = 0; i < data.blocks; ++i) inode.extra[i] = (*parts_.block_sizes)[data.first_block + i];
     fill_base(inode, entry, S_IFREG, number);
     TRY(parts_.check(sqfs_inode_make_basic(&inode)));
     return put(inode);

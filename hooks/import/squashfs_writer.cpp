@@ -51,6 +51,18 @@ uint32_t usable_processors() {
   return std::clamp(std::thread::hardware_concurrency(), 1U, 64U);
 }
 
+/// One thread inflates and reads the tar; this many compress faster than that as long as compressing is cheap. More of
+/// them cost memory, and time where files are small: libsquashfs wakes all of them for every file.
+constexpr uint32_t kCheapWorkers = 8;
+
+uint32_t workers_of(const SquashOptions& options) {
+  using Compressor = SquashOptions::Compressor;
+  const bool cheap = options.store_data || (options.compressor == Compressor::lz4 && !options.lz4_hc) ||
+                     (options.compressor == Compressor::zstd && options.level.value_or(15) <= 3);
+  const uint32_t most = options.workers != 0 ? options.workers : usable_processors();
+  return cheap ? std::min(most, kCheapWorkers) : most;
+}
+
 }  // namespace
 
 struct SquashfsWriter::State {
@@ -75,15 +87,14 @@ struct SquashfsWriter::State {
 
   std::array<sqfs_inode_generic_t*, kHarvest> pending{};  ///< libsquashfs writes into these until the next sync
   size_t pending_count = 0;
-  std::vector<FileData> files;
-  std::vector<sqfs_u32> block_sizes;
+  FileTable files;
+  PieceList<sqfs_u32> block_sizes;
   bool file_open = false;
   std::map<const SquashfsDonor*, Adoption> adoptions;
 
   [[nodiscard]] Error write_error(int errnum) const {
     Error error = Error::from_errno(errnum, "write " + where);
-    if (errnum == ENOSPC || errnum == EDQUOT)
-      error.with_hint("make room on that file system, or choose another place");
+    if (errnum == ENOSPC || errnum == EDQUOT) error.with_hint("make room on that file system, or choose another place");
     if (errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
     return error;
   }
@@ -136,7 +147,7 @@ Result<void> SquashfsWriter::State::create_parts() {
   sqfs_block_processor_desc_t wanted{};
   wanted.size = sizeof wanted;
   wanted.max_block_size = options.block_bytes;
-  wanted.num_workers = options.workers != 0 ? options.workers : usable_processors();
+  wanted.num_workers = workers_of(options);
   // Bounded by memory, not by a count: blocks may be 1 MiB.
   wanted.max_backlog =
       std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
@@ -160,8 +171,8 @@ void SquashfsWriter::State::keep(const sqfs_inode_generic_t& inode) {
   if (inode.base.type == SQFS_INODE_EXT_FILE) data.sparse = inode.data.file_ext.sparse;
   data.first_block = static_cast<uint32_t>(block_sizes.size());
   data.blocks = inode.payload_bytes_used / static_cast<uint32_t>(sizeof(sqfs_u32));
-  block_sizes.insert(block_sizes.end(), inode.extra, inode.extra + data.blocks);
-  files.push_back(data);
+  for (uint32_t i = 0; i < data.blocks; ++i) block_sizes.push_back(inode.extra[i]);
+  files.add(data);
 }
 
 uint32_t SquashfsWriter::State::keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment) {
@@ -173,8 +184,8 @@ uint32_t SquashfsWriter::State::keep(const StoredFile& stored, sqfs_u64 start, s
   if (fragment != kNone) data.fragment_offset = stored.fragment_offset;
   data.first_block = static_cast<uint32_t>(block_sizes.size());
   data.blocks = static_cast<uint32_t>(stored.blocks.size());
-  block_sizes.insert(block_sizes.end(), stored.blocks.begin(), stored.blocks.end());
-  files.push_back(data);
+  for (const uint32_t block : stored.blocks) block_sizes.push_back(block);
+  files.add(data);
   return static_cast<uint32_t>(files.size() - 1);
 }
 
@@ -276,10 +287,9 @@ Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, 
 }
 
 StoredFile SquashfsWriter::stored(uint32_t data) const {
-  const FileData& file = state_->files[data];
+  const FileData file = state_->files[data];
   StoredFile stored{file.start, file.size, file.sparse, file.fragment, file.fragment_offset, {}};
-  const auto first = state_->block_sizes.begin() + file.first_block;
-  stored.blocks.assign(first, first + file.blocks);
+  for (uint32_t i = 0; i < file.blocks; ++i) stored.blocks.push_back(state_->block_sizes[file.first_block + i]);
   return stored;
 }
 
@@ -300,11 +310,13 @@ Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::str
 Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   State& state = *state_;
   TRY(state.harvest(true));
+  // What it remembers of every small file, to find equal ones, is no longer needed.
+  state.processor.reset();
   sqfs_u16 root_id = 0;
   TRY(state.check(sqfs_id_table_id_to_index(state.ids.get(), 0, &root_id), "write"));
   const Owned<sqfs_meta_writer_t> inodes(sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), 0));
-  const Owned<sqfs_meta_writer_t> names(
-      sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), SQFS_META_WRITER_KEEP_IN_MEMORY));
+  WaitingBlocks waiting;
+  const Owned<sqfs_meta_writer_t> names(sqfs_meta_writer_create(&waiting.base, state.inode_compressor(), 0));
   const Owned<sqfs_dir_writer_t> directories(
       names ? sqfs_dir_writer_create(names.get(), SQFS_DIR_WRITER_CREATE_EXPORT_TABLE) : nullptr);
   if (!inodes || !directories) return fail(ErrorKind::no_space, "write " + state.where + ": out of memory");
@@ -317,7 +329,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   TRY(check(sqfs_meta_writer_flush(inodes.get())));
   TRY(check(sqfs_meta_writer_flush(names.get())));
   state.super.directory_table_start = state.file.size;
-  TRY(check(sqfs_meta_write_write_to_file(names.get())));
+  TRY(check(waiting.append_to(state.file)));
   state.super.inode_count = writer.inode_count();
 
   sqfs_compressor_t* compressor = state.inode_compressor();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -12,6 +13,8 @@
 
 namespace situla {
 namespace {
+
+constexpr size_t kRecord = 512;  // bytes; headers and contents begin at multiples of it
 
 /// libarchive converts the UTF-8 of pax headers to the locale of the calling thread. In the C locale it keeps the bytes
 /// and only warns; in a UTF-8 locale it would turn decomposed characters into composed ones, and the file would have
@@ -70,6 +73,9 @@ struct TarReader::State {
   archive* reader = archive_read_new();
   archive_entry* entry = nullptr;
   uint64_t size = 0;
+  uint64_t received = 0;     ///< bytes of the source
+  uint64_t content_end = 0;  ///< of the current entry, in the source
+  bool padded = false;
   std::optional<Error> source_error;
   BytesAsTheyAre bytes_as_they_are;
 
@@ -83,12 +89,24 @@ struct TarReader::State {
       archive_set_error(reader, -1, "source");
       return -1;
     }
+    if (bytes->empty() && !std::exchange(state.padded, true)) {
+      // Some tools, umoci among them, end the archive right behind the last content; Go's reader does not mind.
+      static constexpr std::array<char, kRecord> kZeros{};
+      const uint64_t next_header = (state.content_end + kRecord - 1) / kRecord * kRecord;
+      const bool whole = state.received >= state.content_end && state.received < next_header;
+      *buffer = kZeros.data();
+      return whole ? static_cast<la_ssize_t>(next_header - state.received) : 0;
+    }
+    state.received += bytes->size();
     *buffer = bytes->data();
     return static_cast<la_ssize_t>(bytes->size());
   }
 
   static la_int64_t pass_over(archive*, void* user, la_int64_t count) {
-    return static_cast<la_int64_t>(static_cast<State*>(user)->skip(static_cast<uint64_t>(count)));
+    auto& state = *static_cast<State*>(user);
+    const uint64_t skipped = state.skip(static_cast<uint64_t>(count));
+    state.received += skipped;
+    return static_cast<la_int64_t>(skipped);
   }
 
   [[nodiscard]] Error error() const {
@@ -130,6 +148,7 @@ Result<std::optional<TarEntry>> TarReader::next() {
   state.size = result.size;
   result.offset = static_cast<uint64_t>(archive_filter_bytes(state.reader, 0));
   result.sparse = archive_entry_sparse_count(entry) > 0;
+  state.content_end = result.sparse ? 0 : result.offset + result.size;
   if (result.kind == EntryKind::hardlink || result.kind == EntryKind::symlink) {
     const char* target = archive_entry_symlink(entry);
     if (target == nullptr) target = archive_entry_hardlink(entry);

@@ -138,14 +138,11 @@ void Broker::end_import() {
   if (!import_) return;
   import_->importer.socket.reset();
   import_->request_writer = Helper{};
-  if (input_.request.origin == ImageOrigin::user) {
-    import_.reset();  // kills it; its file has no name
-    return;
-  }
   const auto status = import_->importer.process.wait_for(kUnwindLimit);
   const bool unwound = status && *status && (*status)->signal == 0;
   import_.reset();
-  if (unwound) return;
+  // The file of a user's import has no name.
+  if (unwound || input_.request.origin == ImageOrigin::user) return;
   if (auto sweeper = start_store_sweeper(config_)) (void)sweeper->wait_for(kEndLimit);
 }
 

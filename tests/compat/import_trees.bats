@@ -17,7 +17,14 @@ load import_trees
   same_tree weird:zstd weird:latest
 }
 
-@test "random images" { "$here/import-random" --images 25; }
+# 200 of them: tests/cluster/run --user root -- env SITULA_RANDOM_IMAGES=200 bats -f random tests/compat/import_trees.bats
+@test "random images, from a registry, a layout and an archive" {
+  run "$here/import-random" --images "${SITULA_RANDOM_IMAGES:-30}"
+  echo "$output"
+  # The seed is worth knowing, whatever came out.
+  sed 's/^/# /' <<<"$output" >&3
+  [ "$status" -eq 0 ]
+}
 
 @test "the kernel mounts the file" {
   situla import -o "$work/image.sqsh" docker://registry.test/weird

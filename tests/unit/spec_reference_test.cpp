@@ -148,7 +148,8 @@ TEST_CASE("images of engines") {
   CHECK(exact("podman://0123456789ab") == "0123456789ab");
   CHECK(exact(("dockerd://sha256:" + kHex).c_str()) == "sha256:" + kHex);
   CHECK(exact(("dockerd://x@sha256:" + kHex).c_str()) == "x@sha256:" + kHex);
-  for (const auto* text : {"dockerd://", "podman://-o/x", "dockerd://a b", "dockerd://a?b", "dockerd://a%2e", "x"})
+  for (const auto* text : {"dockerd://", "podman://-o/x", "dockerd://a b", "dockerd://a?b", "dockerd://a%2e", "x",
+                           "dockerd://../x", "podman://a/./b", "podman://a//b", "podman:///a"})
     CHECK_FALSE(EngineReference::parse(text));
 }
 

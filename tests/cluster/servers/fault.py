@@ -18,6 +18,7 @@ fault.test/NAME:      what happens
   stall               a layer stops for good in the middle, the connection stays open
   garbage-manifest    the manifest is not JSON
   empty-manifest      the manifest is {}
+  schema1             the manifest is a signed one of Docker's schema 1, whose digest leaves out the signatures
   huge-manifest       the manifest does not end (16 MiB of it, then the connection closes)
   redirect            blobs are redirected to another host (https://registry.test), as content networks do
 
@@ -55,6 +56,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+SCHEMA1 = "application/vnd.docker.distribution.manifest.v1+prettyjws"
 
 
 OUR_LOGIN = "Basic " + base64.b64encode(b"alice:secret").decode()
@@ -211,6 +213,12 @@ class FaultRegistry(BaseHTTPRequestHandler):
         if fault in ("garbage-manifest", "empty-manifest"):
             content = b"<html>this is no manifest</html>" if fault == "garbage-manifest" else b"{}"
             digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        if fault == "schema1":
+            payload = {"schemaVersion": 1, "name": "schema1", "tag": "latest", "architecture": "amd64",
+                       "fsLayers": [{"blobSum": self.tiny()[1]}], "history": [{"v1Compatibility": "{}"}]}
+            digest = "sha256:" + hashlib.sha256(json.dumps(payload).encode()).hexdigest()
+            content = json.dumps({**payload, "signatures": [{"header": {}, "signature": "x", "protected": "y"}]}).encode()
+            return self.reply(200, content, SCHEMA1, body, {"Docker-Content-Digest": digest})
         if fault == "huge-manifest":
             self.headers_for(200, 1 << 40, MANIFEST, {})
             self.close_connection = True

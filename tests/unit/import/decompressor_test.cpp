@@ -74,6 +74,31 @@ TEST_CASE("streams of every kind, in pieces of every size") {
   }
 }
 
+TEST_CASE("zstd windows: 128 MiB are read, more is refused for what it is") {
+  const std::string text = sample();
+  for (const int window : {27, 28}) {
+    ZSTD_CCtx* context = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_enableLongDistanceMatching, 1);
+    std::string bytes(ZSTD_compressBound(text.size()) + 100, '\0');
+    ZSTD_outBuffer out{bytes.data(), bytes.size(), 0};
+    // Without ZSTD_e_end at once: the size of the content must not be known, or the window would be that.
+    ZSTD_inBuffer in{text.data(), text.size(), 0};
+    ZSTD_compressStream2(context, &out, &in, ZSTD_e_continue);
+    REQUIRE(ZSTD_compressStream2(context, &out, &in, ZSTD_e_end) == 0);
+    ZSTD_freeCCtx(context);
+    bytes.resize(out.pos);
+    const auto result = unpack(bytes, 4096, 1U << 20U);
+    REQUIRE(result.has_value() == (window == 27));
+    if (result) {
+      CHECK(*result == text);
+      continue;
+    }
+    CHECK(result.error().kind() == ErrorKind::unsupported);
+    CHECK(result.error().message() == "decompress zstd: it needs a window of more than 128 MiB");
+  }
+}
+
 TEST_CASE("damaged streams are corrupt") {
   const std::string text = sample();
   for (std::string bytes : {gzip(text), zstd(text)}) {

@@ -330,7 +330,8 @@ TEST_CASE("damaged archives") {
   CHECK_THAT(error("\x28\xb5\x2f\xfd rest"), Catch::Contains("zstd") && Catch::Contains("unzstd"));
   CHECK_THAT(error("not a tar at all, but some text"), Catch::Contains("read tar: "));
   CHECK_THAT(error(""), Catch::Contains("there is no manifest.json"));
-  for (size_t size = 512; size + 1024 < whole.size(); size += 300) {
+  // Up to the last content: what fills its last record, and the end of the archive, may be missing.
+  for (size_t size = 512; size + 1024 + 512 < whole.size(); size += 300) {
     INFO(size);
     const std::string text = error(whole.substr(0, size));
     CHECK(text != "no error");

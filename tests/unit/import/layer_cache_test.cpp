@@ -85,10 +85,11 @@ struct Fixture {
     const auto listing = [&](const std::string& name) {
       const fs::path root = unpack(name);
       const std::string file = path / (name + ".list");
-      const std::string command = "cd '" + root.string() +
-                                  "' && { find . ! -path './etc/*' -printf '%p %y %m %n %s %T@ %l\\n' | grep -v ' d .* ' | sort; "
-                                  "find . -type f ! -path ./etc/rc -print0 | sort -z | xargs -0r sha256sum; } >'" +
-                                  file + "'";
+      const std::string command =
+          "cd '" + root.string() +
+          "' && { find . ! -path './etc/*' -printf '%p %y %m %n %s %T@ %l\\n' | grep -v ' d .* ' | sort; "
+          "find . -type f ! -path ./etc/rc -print0 | sort -z | xargs -0r sha256sum; } >'" +
+          file + "'";
       REQUIRE(std::system(command.c_str()) == 0);
       return file;
     };
@@ -174,7 +175,9 @@ TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not us
   const std::string index = path / "cache" / (digest_of(base).hex() + ".zstd-131072");
   REQUIRE(fs::exists(index));
 
-  SECTION("the squashfs file is gone") { fs::remove(path / "first.sqsh"); }
+  SECTION("the squashfs file is gone") {
+    fs::remove(path / "first.sqsh");
+  }
   SECTION("the squashfs file was written to") {
     std::fstream file(path / "first.sqsh", std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(5000).write("damage", 6);
@@ -187,7 +190,9 @@ TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not us
     std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(200).write("damage", 6);
   }
-  SECTION("the index is cut off") { fs::resize_file(index, fs::file_size(index) / 2); }
+  SECTION("the index is cut off") {
+    fs::resize_file(index, fs::file_size(index) / 2);
+  }
   SECTION("the index is that of another layer") {
     REQUIRE(import("other", {top}));
     fs::copy_file(path / "cache" / (digest_of(top).hex() + ".zstd-131072"), index,
@@ -208,8 +213,8 @@ TEST_CASE_METHOD(Fixture, "damage that nobody could know of is found, and the la
   const auto size = fs::file_size(path / "first.sqsh");
   const std::string whole = read_file(path / "first.sqsh", size_t{1} << 30U).value();
   std::fstream file(path / "first.sqsh", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(whole.size() / 2)).write(std::string(size - whole.size() / 2, '\0').data(),
-                                                                static_cast<std::streamoff>(size - whole.size() / 2));
+  file.seekp(static_cast<std::streamoff>(whole.size() / 2))
+      .write(std::string(size - whole.size() / 2, '\0').data(), static_cast<std::streamoff>(size - whole.size() / 2));
   file.close();
   fs::last_write_time(path / "first.sqsh", time);
   REQUIRE(import("reused", {base, top}));

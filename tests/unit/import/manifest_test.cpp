@@ -1,6 +1,8 @@
 // Are manifests, indexes and configurations read, and hostile ones refused?
 #include "hooks/import/manifest.hpp"
 
+#include <algorithm>
+
 #include <catch2/catch.hpp>
 
 using namespace situla;
@@ -43,6 +45,46 @@ TEST_CASE("indexes are chosen from by platform") {
   const auto missing = choose_platform(index, Platform::parse("ppc64le").value());
   REQUIRE_FALSE(missing);
   CHECK(missing.error().hint() == "it exists for linux/amd64, linux/arm64/v9, linux/arm64/v8");
+}
+
+TEST_CASE("variants: the same, else the highest below, else the lowest above") {
+  const auto chosen = [](const std::vector<std::string>& offered, const std::string& wanted) {
+    Index index;
+    for (const std::string& text : offered) {
+      IndexEntry entry;
+      entry.platform = Platform::parse("linux/" + text).value();
+      if (std::count(text.begin(), text.end(), '/') == 0) entry.platform.variant.clear();
+      entry.manifest.size = index.size();
+      index.push_back(entry);
+    }
+    const auto descriptor = choose_platform(index, Platform::parse(wanted).value());
+    return descriptor ? offered[descriptor->size] : descriptor.error().message();
+  };
+  CHECK(chosen({"arm/v5", "arm/v6", "arm/v7", "arm64/v8"}, "linux/arm/v7") == "arm/v7");
+  CHECK(chosen({"arm/v7", "arm/v5", "arm/v6"}, "linux/arm/v6") == "arm/v6");
+  CHECK(chosen({"arm/v5", "arm/v6", "arm64/v8"}, "armhf") == "arm/v6");
+  CHECK(chosen({"arm/v6", "arm"}, "armv7l") == "arm");  // no variant is v7
+  CHECK(chosen({"arm/v5", "arm/v6"}, "linux/arm/v8") == "arm/v6");
+  CHECK(chosen({"arm/v7", "arm/v6"}, "linux/arm/v5") == "arm/v6");
+  CHECK(chosen({"amd64/v3", "amd64/v2", "amd64"}, "x86_64") == "amd64");
+  CHECK(chosen({"amd64/v3", "amd64/v1"}, "x86_64") == "amd64/v1");
+  CHECK(chosen({"amd64", "amd64/v2", "amd64/v4"}, "linux/amd64/v3") == "amd64/v2");
+  CHECK(chosen({"amd64/v4", "amd64/v3", "amd64/v2"}, "amd64") == "amd64/v2");
+  CHECK(chosen({"arm64/v9", "arm64"}, "aarch64") == "arm64");
+  CHECK(chosen({"arm64/v9", "arm64/v8"}, "linux/arm64/v9") == "arm64/v9");
+  CHECK(chosen({"arm64/v9", "arm64/odd", "arm64/v8"}, "linux/arm64/odd") == "arm64/odd");
+  CHECK(chosen({"arm/v7"}, "aarch64") == "the image does not exist for linux/arm64/v8");
+}
+
+TEST_CASE("which variants need a newer processor") {
+  const auto newer = [](const std::string& image, const std::string& platform) {
+    return needs_newer_processor(Platform::parse(image).value(), Platform::parse(platform).value());
+  };
+  CHECK(newer("linux/amd64/v3", "x86_64"));
+  CHECK(newer("linux/arm64/v9", "aarch64"));
+  CHECK_FALSE(newer("linux/amd64/v1", "x86_64"));
+  CHECK_FALSE(newer("linux/amd64/v2", "linux/amd64/v3"));
+  CHECK_FALSE(newer("linux/arm64/v8", "x86_64"));
 }
 
 TEST_CASE("what is no manifest") {

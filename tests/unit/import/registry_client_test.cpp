@@ -62,6 +62,23 @@ TEST_CASE("an index leads to the platform's manifest, whose digest is checked") 
   CHECK(image.error().kind() == ErrorKind::corrupt);
 }
 
+TEST_CASE("schema 1 is refused for what it is, though its digest leaves out its signatures") {
+  const auto error = [](const std::string& type) {
+    FakeTransport transport([&](const HttpRequest&) {
+      return Answer{200,
+                    {{"content-type", type}, {"docker-content-digest", digest_of("payload").text()}},
+                    R"({"schemaVersion":1,"fsLayers":[],"history":[],"signatures":[]})",
+                    false};
+    });
+    const auto image = resolve(transport, "registry.test/old:1");
+    return image ? "no error" : image.error().text();
+  };
+  for (const char* type : {"application/vnd.docker.distribution.manifest.v1+prettyjws",
+                           "application/vnd.docker.distribution.manifest.v1+json"})
+    CHECK_THAT(error(type),
+               Catch::Contains("Docker schema 1 is not supported\nhint: ") && Catch::Contains("skopeo copy"));
+}
+
 TEST_CASE("by digest, nothing else is accepted") {
   FakeTransport transport([](const HttpRequest&) { return Answer{200, {}, kManifest, false}; });
   CHECK(resolve(transport, "registry.test/x@" + digest_of(kManifest).text()));

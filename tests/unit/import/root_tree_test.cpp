@@ -129,7 +129,12 @@ TEST_CASE("hostile names stay inside") {
     REQUIRE_FALSE(merged);
     CHECK(merged.error().kind() == ErrorKind::corrupt);
   }
-  check({{file(std::string(255, 'n'))}}, {"/" + std::string(255, 'n') + " f644"});
+  const std::string longest(255, 'n');
+  check({{file(longest)}}, {"/" + longest + " f644"});
+  check({{file(longest), dir("d"), file("d/" + longest)}, {file("d/.wh." + longest)}},
+        {"/d d755", "/" + longest + " f644"});
+  CHECK_FALSE(merge({{file(".wh.n" + longest)}}));
+  CHECK_FALSE(merge({{file(".wh." + longest + "/x")}}));
   CHECK_FALSE(merge({{soft("x", std::string(5000, 't'))}}));
   CHECK_FALSE(merge({{file("/")}}));
   CHECK_FALSE(merge({{file("a/..")}}));

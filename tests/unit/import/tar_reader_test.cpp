@@ -131,3 +131,21 @@ TEST_CASE("empty and damaged archives") {
   REQUIRE_FALSE(entry);
   CHECK(entry.error().message() == "layer 1: gone");
 }
+
+TEST_CASE("an archive may end right behind its last content, as umoci's and others' do, but not before") {
+  const std::string bytes = Tar().file("first", std::string(700, 'a')).file("last", std::string(1000, 'b')).bytes();
+  const size_t content_end = 512 + 1024 + 512 + 1000;
+  for (const size_t step : {size_t{1}, size_t{511}, size_t{100000}}) {
+    for (const size_t size : {content_end, content_end + 1, content_end + 24, content_end + 24 + 512}) {
+      INFO(step << " " << size);
+      const auto all = read_all_of(bytes.substr(0, size), step);
+      REQUIRE(all);
+      REQUIRE(all->size() == 2);
+      CHECK((*all)[1].content == std::string(1000, 'b'));
+    }
+    for (const size_t size : {content_end - 1, content_end - 1000, size_t{512 + 1024 + 400}, size_t{512 + 699}}) {
+      INFO(step << " " << size);
+      CHECK_FALSE(read_all_of(bytes.substr(0, size), step));
+    }
+  }
+}

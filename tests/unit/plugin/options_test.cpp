@@ -121,7 +121,9 @@ TEST_CASE("values are checked where the user types them") {
   ContainerOptions options;
   CHECK_FALSE(options.set(OptionId::image, ""));
   CHECK_FALSE(options.set(OptionId::image, "UPPER/Case"));
-  CHECK_FALSE(options.set(OptionId::image, "dockerd://x"));
+  CHECK_FALSE(options.set(OptionId::image, "dockerd://-x"));
+  CHECK_FALSE(options.set(OptionId::image, "oci:"));
+  CHECK_FALSE(options.set(OptionId::image, "http://x"));
   CHECK_FALSE(options.set(OptionId::mounts, "relative:/x"));
   CHECK_FALSE(options.set(OptionId::env, "GOOD,2BAD"));
   CHECK(options.set(OptionId::image, "./image.sqsh"));
@@ -183,4 +185,14 @@ TEST_CASE("plugstack.conf: all keys of pyxis, unknown ones named") {
   const auto unknown = parse({"colour=blue"});
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().message().find("'colour'") != std::string::npos);
+}
+
+TEST_CASE("images in files and engines are images, too") {
+  for (const char* image :
+       {"oci:dir:tag", "oci-archive:/a.tar", "docker-archive:a.tar:x/y:1", "dir:d", "dockerd://x:1", "podman://x"}) {
+    ContainerOptions options;
+    INFO(image);
+    REQUIRE(options.set(OptionId::image, image));
+    CHECK(spec_of(options).image == image);
+  }
 }

@@ -1,0 +1,182 @@
+#include <array>
+#include <csignal>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process.hpp"
+#include "hooks/import/engine.hpp"
+
+namespace situla {
+namespace {
+
+constexpr int kPollMilliseconds = 100;
+constexpr std::chrono::milliseconds kStopTime{500};  // less than a broker waits before it kills
+constexpr size_t kMaxText = size_t{16} << 10U;
+
+/// Holds back the signals that end a process, so that what a program leaves behind can be removed first. They take
+/// effect when this is destroyed.
+class SignalDelay {
+ public:
+  SignalDelay() {
+    sigemptyset(&held_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action {};
+      if (sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&held_, number);
+    }
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  }
+  SignalDelay(const SignalDelay&) = delete;
+  SignalDelay& operator=(const SignalDelay&) = delete;
+  ~SignalDelay() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  [[nodiscard]] bool came() const {
+    sigset_t pending;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP})
+      if (sigismember(&held_, number) == 1 && sigismember(&pending, number) == 1) return true;
+    return false;
+  }
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
+/// A directory for the temporary files of a program, which podman leaves when a signal ends it.
+class Scratch {
+ public:
+  static Result<Scratch> create(const std::string& parent) {
+    std::string path = parent + "/situla-save.XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) return fail_errno(errno, "create a directory in " + printable(parent));
+    return Scratch(std::move(path));
+  }
+  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    if (!path_.empty()) (void)remove_tree(path_);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  explicit Scratch(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+struct Outcome {
+  ExitStatus status;
+  std::string text;  ///< what it said, the end of it
+};
+
+std::string last_line(const std::string& text) {
+  const auto lines = split_nonempty(text, '\n');
+  return lines.empty() ? "" : printable(trim(lines.back()));
+}
+
+uint64_t size_of(int fd) {
+  struct stat status {};
+  return fd >= 0 && fstat(fd, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+}
+
+/// Takes what is in the pipe now.
+void drain(int pipe, std::string& text) {
+  std::array<char, 4096> buffer{};
+  while (true) {
+    const ssize_t count = read(pipe, buffer.data(), buffer.size());
+    if (count <= 0) return;
+    text.append(buffer.data(), static_cast<size_t>(count));
+    if (text.size() > 2 * kMaxText) text.erase(0, text.size() - kMaxText);
+  }
+}
+
+class EngineProgram final : public Engine {
+ public:
+  EngineProgram(ImageKind kind, EngineSettings settings)
+      : podman_(kind == ImageKind::podman), settings_(std::move(settings)), place_(printable(settings_.program)) {}
+
+  Result<std::optional<uint64_t>> find(const std::string& image, const EngineWatch& watch) override {
+    TRY_ASSIGN(const Outcome outcome, run({"image", "inspect", "--format", "{{.Size}}", image}, -1, watch));
+    if (outcome.status.success()) return parse_unsigned(last_line(outcome.text)).value_or(0);
+    const std::string said = to_lower(outcome.text);
+    for (const char* missing : {"no such image", "no such object", "image not known"})
+      if (said.find(missing) != std::string::npos) return std::nullopt;
+    return fail(failure(outcome));
+  }
+
+  Result<void> save(const std::string& image, int fd, const EngineWatch& watch) override {
+    // podman's way to a pipe is a FIFO in a temporary directory; /dev/stdout is the file itself.
+    const std::vector<std::string> arguments =
+        podman_ ? std::vector<std::string>{"save", "-q", "--format", "docker-archive", "-o", "/dev/stdout", image}
+                : std::vector<std::string>{"save", image};
+    TRY_ASSIGN(const Outcome outcome, run(arguments, fd, watch));
+    if (!outcome.status.success()) return fail(failure(outcome));
+    return {};
+  }
+
+  [[nodiscard]] const std::string& place() const override { return place_; }
+
+ private:
+  [[nodiscard]] Error failure(const Outcome& outcome) const {
+    const std::string line = last_line(outcome.text);
+    const bool denied = to_lower(outcome.text).find("permission denied") != std::string::npos;
+    const bool full = to_lower(outcome.text).find("no space left") != std::string::npos;
+    return {denied ? ErrorKind::denied : (full ? ErrorKind::no_space : ErrorKind::failure),
+            place_ + ": " + (line.empty() ? outcome.status.text() : line)};
+  }
+
+  /// output: its standard output; -1: what it writes there is part of what it says.
+  Result<Outcome> run(const std::vector<std::string>& arguments, int output, const EngineWatch& watch) {
+    const SignalDelay signals;
+    TRY_ASSIGN(const Scratch scratch, Scratch::create(settings_.temp_directory));
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
+    const UniqueFd reader(ends[0]);
+    UniqueFd writer(ends[1]);
+    if (fcntl(reader.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a pipe");
+    SpawnOptions options;
+    options.program = settings_.program;
+    options.arguments = {settings_.program};
+    options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+    for (const std::string& variable : settings_.environment)
+      if (!variable.starts_with("TMPDIR=")) options.environment.push_back(variable);
+    options.environment.push_back("TMPDIR=" + scratch.path());
+    options.fds = {{output >= 0 ? output : writer.get(), STDOUT_FILENO}, {writer.get(), STDERR_FILENO}};
+    TRY_ASSIGN(Child child, spawn(options));
+    writer.reset();
+    Outcome outcome;
+    while (true) {
+      std::array<pollfd, 2> wait = {pollfd{reader.get(), POLLIN, 0}, pollfd{child.pidfd(), POLLIN, 0}};
+      // A pipe that all have closed would wake at once, for ever.
+      const bool closed = poll(wait.data(), 2, kPollMilliseconds) > 0 && (wait[0].revents & POLLHUP) != 0;
+      drain(reader.get(), outcome.text);
+      TRY_ASSIGN(const auto status, child.wait_for(std::chrono::milliseconds(closed ? kPollMilliseconds : 0)));
+      watch.written(size_of(output));
+      if (status) {
+        drain(reader.get(), outcome.text);
+        outcome.status = *status;
+        return outcome;
+      }
+      if (!watch.cancelled() && !signals.came()) continue;
+      (void)child.signal(SIGTERM);
+      (void)child.wait_for(kStopTime);
+      return fail(ErrorKind::cancelled, "cancelled");
+    }
+  }
+
+  bool podman_;
+  EngineSettings settings_;
+  std::string place_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_engine_program(ImageKind kind, const EngineSettings& settings) {
+  return std::make_unique<EngineProgram>(kind, settings);
+}
+
+}  // namespace situla
