@@ -26,15 +26,14 @@ Environment credentials_environment(const BuilderData& data) {
   return environment;
 }
 
-Result<void> collect_and_write(LogSink& log) {
-  const UniqueFd output(builder_fd::kOutput);
+Result<void> collect_and_write(int output, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
   // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
   TRY_ASSIGN(const ImportRequest request,
              make_import_request(data.spec.image, config, credentials_environment(data), RuleFiles::of_node(), log));
   TRY_ASSIGN(const std::string bytes, request.serialize());
-  return write_all(output.get(), bytes);
+  return write_all(output, bytes);
 }
 
 class BrokerProgress final : public Progress {
@@ -76,7 +75,9 @@ int import_as_user() {
 int write_import_request() {
   const KeepSecrets secrets;
   BrokerLog log;
-  const auto written = collect_and_write(log);
+  // Closed last: the end of its input makes the importer fail, and our message, which says why, has to be there before.
+  const UniqueFd output(builder_fd::kOutput);
+  const auto written = collect_and_write(output.get(), log);
   return written ? 0 : tell_failure(written.error());
 }
 

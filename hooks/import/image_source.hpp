@@ -54,7 +54,10 @@ class ImageSource {
   /// sure.
   virtual std::vector<bool> readable(const std::vector<Blob>& blobs) { return std::vector<bool>(blobs.size(), false); }
 
-  /// The registry and its repository that were asked; both empty for other sources.
+  /// The registry and its repository that let this user in, as the store knows them; both empty for other sources. The
+  /// registry's name is only as good as what vouched for it: where the user chose the certificates to be trusted, or
+  /// there was nothing to verify, that is part of the name ("registry.test as /home/me/ca.pem says"). So nobody who
+  /// stands up a registry of somebody else's name gets what that one let others have.
   struct Origin {
     std::string registry, repository;
   };

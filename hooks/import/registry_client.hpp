@@ -43,6 +43,8 @@ class RegistryClient {
   /// A request for a blob, with what is known now about who asks.
   [[nodiscard]] HttpRequest blob_request(const Digest& digest) const;
   [[nodiscard]] const ImageReference& reference() const { return reference_; }
+  /// Whether a certificate vouches for who answers.
+  [[nodiscard]] bool verified() const { return scheme_ == "https://" && !options_.insecure; }
   /// Value of the Authorization header for requests now; empty when none is needed. A secret.
   [[nodiscard]] const std::string& authorization() const { return authorization_; }
   /// Gets new authorization after a 401; the error says what to do. May be called while blobs are being fetched.

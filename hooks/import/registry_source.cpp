@@ -66,7 +66,19 @@ class RegistrySource final : public ImageSource {
   std::vector<bool> readable(const std::vector<Blob>& blobs) override {
     return probe_blobs(*transport_, *clients_.front(), blobs, [this] { return progress_.cancelled(); });
   }
-  [[nodiscard]] Origin origin() const override { return {reference_.registry, reference_.repository}; }
+  [[nodiscard]] Origin origin() const override {
+    std::string registry = reference_.registry;
+    if (!clients_.front()->verified()) {
+      // Whoever chooses the proxy chooses who answers.
+      registry += " without proof";
+      for (const std::string* proxy : {&settings_.http_proxy, &settings_.https_proxy, &settings_.all_proxy})
+        if (!proxy->empty()) registry += " by " + *proxy;
+      return {registry, reference_.repository};
+    }
+    if (!settings_.ssl_cert_file.empty()) registry += " as " + settings_.ssl_cert_file + " says";
+    if (!settings_.ssl_cert_dir.empty()) registry += " as " + settings_.ssl_cert_dir + " says";
+    return {registry, reference_.repository};
+  }
 
   [[nodiscard]] std::string text() const override { return reference_.text(); }
   [[nodiscard]] std::string uri(const Digest& digest) const override {

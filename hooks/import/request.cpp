@@ -199,14 +199,6 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
   return request;
 }
 
-std::string ImportSettings::trust() const {
-  std::string trust;
-  if (!ssl_cert_file.empty()) trust += " SSL_CERT_FILE=" + ssl_cert_file;
-  if (!ssl_cert_dir.empty()) trust += " SSL_CERT_DIR=" + ssl_cert_dir;
-  if (!allow_http) return trust;
-  return trust + " ENROOT_ALLOW_HTTP " + http_proxy + " " + https_proxy + " " + all_proxy;
-}
-
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,
                                           const Environment& environment, const RuleFiles& rule_files, LogSink& log,
                                           std::string_view platform) {

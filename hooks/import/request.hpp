@@ -48,11 +48,6 @@ struct ImportSettings {
   uint32_t transfer_retries = 0;              ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
   std::string squash_options;                 ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
   std::optional<uint32_t> source_date_epoch;  ///< SOURCE_DATE_EPOCH, for import_to_file() only; seconds
-
-  /// What makes the importer believe that it talks to a registry, besides the certificates of this machine: the user may
-  /// have set it up to hear whatever he likes. Empty: nothing does. Part of the registry's name wherever that decides
-  /// what somebody may have without fetching it.
-  [[nodiscard]] std::string trust() const;
 };
 constexpr uint32_t kLeastRetries = 3;
 

@@ -73,11 +73,6 @@ uint64_t ImportSession::layer_bytes() const {
   return bytes;
 }
 
-std::string ImportSession::registry() const {
-  const std::string name = source_->origin().registry;
-  return name.empty() ? name : name + request_.settings.trust();
-}
-
 bool ImportSession::may_read_layers() {
   const std::vector<bool> readable = source_->readable(blobs());
   return std::find(readable.begin(), readable.end(), false) == readable.end();
@@ -110,17 +105,16 @@ Result<ImageConfig> ImportSession::fetch_config() {
 std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::vector<Blob>& blobs, Reuse reuse) {
   std::vector<std::optional<KnownLayer>> known(blobs.size());
   if (reuse.cache == nullptr) return known;
-  const std::string registry = this->registry();
-  const std::string repository = source_->origin().repository;
+  const ImageSource::Origin origin = source_->origin();
   std::vector<size_t> asked;
   std::vector<Blob> asked_blobs;
   for (size_t i = 0; i < blobs.size(); ++i) {
     known[i] = reuse.cache->find(blobs[i].digest);
     if (!known[i] || reuse.owner == Owner::user) continue;
     const LayerIndexHead& head = known[i]->index.head();
-    if (head.registry != registry || registry.empty()) {
+    if (head.registry != origin.registry || origin.registry.empty()) {
       known[i].reset();
-    } else if (std::find(head.repositories.begin(), head.repositories.end(), repository) ==
+    } else if (std::find(head.repositories.begin(), head.repositories.end(), origin.repository) ==
                head.repositories.end()) {
       asked.push_back(i);
       asked_blobs.push_back(blobs[i]);
@@ -177,7 +171,7 @@ void ImportSession::remember(LayerCache& cache, const std::string& path, LogSink
     TRY_ASSIGN(const UniqueFd file, open_file(path, O_RDONLY));
     TRY_ASSIGN(head.identity, FileIdentity::of(file.get()));
     head.donor = path;
-    head.registry = registry();
+    head.registry = source_->origin().registry;
     const std::vector<Descriptor>& layers = resolved_.manifest.layers;
     for (size_t i = 0; i < layers.size(); ++i) {
       head.layer = layers[i].digest;

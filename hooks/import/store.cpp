@@ -102,28 +102,31 @@ Result<void> ImageStore::add(ImportSession& session, ImportedImage& image, Store
   auto output = OutputFile::create(image.path);
   if (!output) return fail(session.explain(std::move(output).error()));
   LayerCache cache = layer_cache(options);
-  TRY_ASSIGN(const BuiltImage built, session.write(output->fd(), image.path, options, progress,
-                                                   {&cache, ImportSession::Owner::everybody}));
+  TRY_ASSIGN(const BuiltImage built,
+             session.write(output->fd(), image.path, options, progress, {&cache, ImportSession::Owner::everybody}));
   progress.phase("syncing the image");
   auto published = output->publish(kImageMode);
   if (!published && published.error().kind() != ErrorKind::exists)
     return fail(session.explain(std::move(published).error()));
-  session.remember(cache, image.path, log);
+  if (published) session.remember(cache, image.path, log);
   image.fetched_bytes = session.layer_bytes() - built.reused_bytes;
   image.unpacked_bytes = built.unpacked_bytes;
   image.image_bytes = built.image_bytes;
   image.dead_bytes = built.dead_bytes;
-  record = {image.digest,      image.variant,       {},                session.architecture(),
-            image.image_bytes, image.fetched_bytes, std::time(nullptr)};
+  record = {image.digest,        image.variant,     {}, session.architecture(), image.image_bytes,
+            image.fetched_bytes, std::time(nullptr)};
+  // Somebody was faster, on another node.
+  if (!published)
+    if (auto known = read_record(image.digest, image.variant)) record = std::move(*known);
   return {};
 }
 
 Result<void> ImageStore::check_access(ImportSession& session, const ImportedImage& image, const StoreRecord& record,
-                                      const std::string& repository, Progress& progress) const {
-  const std::string registry = session.registry() + "/";
+                                      Progress& progress) const {
+  const std::string registry = session.origin().registry + "/";
   bool same_registry = false;
   for (const std::string& source : record.sources) {
-    if (source == registry + repository) return {};
+    if (source == registry + session.origin().repository) return {};
     same_registry = same_registry || source.starts_with(registry);
   }
   if (same_registry && session.may_read_layers()) return {};
@@ -151,8 +154,7 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
   image.variant = variant;
   image.path = image_path(digest, variant);
   image.source = session->uri();
-  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
-  const std::string name = session->registry() + "/" + reference.repository;
+  const std::string name = session->origin().registry + "/" + session->origin().repository;
 
   const auto lease = [&]() -> Result<std::optional<Lease>> {
     if (find(digest, variant)) return std::nullopt;
@@ -179,7 +181,7 @@ Result<ImportedImage> ImageStore::import(const ImportRequest& request, const std
     record.digest = digest;
     record.variant = variant;
     record.image_bytes = image.image_bytes;
-    TRY(check_access(*session, image, record, reference.repository, progress));
+    TRY(check_access(*session, image, record, progress));
   }
   if (std::find(record.sources.begin(), record.sources.end(), name) == record.sources.end()) {
     record.sources.push_back(name);

@@ -19,7 +19,7 @@ namespace situla {
 struct StoreRecord {
   Digest digest;
   std::string variant;
-  std::vector<std::string> sources;  ///< ImportSession::registry() + "/" + repository through which somebody was let in
+  std::vector<std::string> sources;  ///< ImageSource::origin(), with '/' between, through which somebody was let in
   std::string architecture;
   uint64_t image_bytes = 0;
   uint64_t fetched_bytes = 0;
@@ -55,7 +55,7 @@ class ImageStore {
                    LogSink& log) const;
   /// An image that is here: may this user have it?
   Result<void> check_access(ImportSession& session, const ImportedImage& image, const StoreRecord& record,
-                            const std::string& repository, Progress& progress) const;
+                            Progress& progress) const;
   [[nodiscard]] LayerCache layer_cache(const SquashOptions& options) const {
     return LayerCache(directory_ + "/layers", options);
   }

@@ -128,9 +128,7 @@ TEST_CASE("what comes later says so and fails") {
                                                 {"load", "x"},
                                                 {"bundle", "x"},
                                                 {"batch", "x"},
-                                                {"list", "-f"},
-                                                {"import", "dockerd://x"},
-                                                {"import", "podman://x"}}) {
+                                                {"list", "-f"}}) {
     INFO(words[0]);
     const Outcome outcome = user.run(words);
     CHECK(outcome.status == 1);
