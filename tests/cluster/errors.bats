@@ -81,8 +81,8 @@ fails_with() {
 @test "malformed reference and mounts are refused by srun, before a job is queued" {
   run_and_show as_alice srun --container-image=UPPER/case true
   [ "$status" -ne 0 ]
-  ! grep -q 'slurmstepd' <<<"$output"
+  if grep -q 'slurmstepd' <<<"$output"; then false; fi
   run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=relative:/x true
   [ "$status" -ne 0 ]
-  ! grep -q 'slurmstepd' <<<"$output"
+  if grep -q 'slurmstepd' <<<"$output"; then false; fi
 }

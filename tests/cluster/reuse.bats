@@ -72,7 +72,7 @@ push_derived() {
   [ "$status" -eq 0 ]
   start fault.test/layers-403 true
   [ "$status" -ne 0 ]
-  [[ "$output" == *"layer 1 of 2"*"access is forbidden (403)"* ]]
+  [[ "$output" == *"layer 2 of 2"*"access is forbidden (403)"* ]]
   # By a name of the user's own choice for the same registry, too.
   cp /etc/ssl/certs/ca-certificates.crt "$BATS_TEST_TMPDIR/own.crt"
   run_and_show as_alice env SSL_CERT_FILE="$BATS_TEST_TMPDIR/own.crt" srun -n1 --container-image=fault.test/layers-403 true
@@ -83,7 +83,7 @@ push_derived() {
   forget
   start registry.test/tiny true
   [ "$status" -eq 0 ]
-  [ "$(skopeo inspect docker://fault.test/borrowed --format '{{.Digest}}')" = "$(skopeo inspect docker://registry.test/tiny --format '{{.Digest}}')" ]
+  [ "$(situla digest docker://fault.test/borrowed)" = "$(situla digest docker://registry.test/tiny)" ]
   start fault.test/borrowed true
   [ "$status" -ne 0 ]
   [[ "$output" == *"access is forbidden (403)"* ]]

@@ -173,7 +173,7 @@ cancelled() {
   wait "$srun_pid" || status=$?
   cat "$BATS_TEST_TMPDIR/out"
   [ "$status" -ne 0 ]
-  ! grep -q 'imported docker image' "$BATS_TEST_TMPDIR/out"
+  if grep -q 'imported docker image' "$BATS_TEST_TMPDIR/out"; then false; fi
   nothing_left
 }
 
