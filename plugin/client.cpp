@@ -69,6 +69,8 @@ Result<Grant> await_grant(int socket, LogSink& log) {
     TRY_ASSIGN(const Message message, decode((*packet)->bytes));
     if (const auto* note = std::get_if<Note>(&message)) {
       log.write(note->level, note->text);
+    } else if (const auto* drawing = std::get_if<Draw>(&message)) {
+      (void)write_all(STDERR_FILENO, drawing->bytes);
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));

@@ -20,6 +20,7 @@ extern "C" {
 #include "plugin/config.hpp"
 #include "plugin/options.hpp"
 #include "plugin/step_session.hpp"
+#include "plugin/terminal.hpp"
 
 #define SITULA_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -161,7 +162,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec&
 Result<void> start_session(spank_t spank) {
   TRY_ASSIGN(const uint32_t step_id, item<uint32_t>(spank, S_JOB_STEPID, "the step id"));
   if (step_id == SLURM_EXTERN_CONT) return {};
-  TRY_ASSIGN(const Environment environment, job_environment(spank));
+  TRY_ASSIGN(Environment environment, job_environment(spank));
   TRY(g_state->options.apply_environment([&](const std::string& name) -> std::optional<std::string> {
     const auto value = environment.get(name);
     return value ? std::optional<std::string>(*value) : std::nullopt;
@@ -170,6 +171,8 @@ Result<void> start_session(spank_t spank) {
   if (!g_state->spec) return {};
   if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
   TRY_ASSIGN(g_state->tasks_left, item<uint32_t>(spank, S_JOB_LOCAL_TASK_COUNT, "the number of local tasks"));
+  TRY_ASSIGN(const uint32_t all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
+  use_terminal(environment, all_tasks, *g_state->spec);
   TRY_ASSIGN(StepRequest request, step_request(spank, step_id, *g_state->spec));
   TRY_ASSIGN(g_state->session, StepSession::start(std::move(request), environment.block()));
   return {};
@@ -185,6 +188,7 @@ Result<void> check_on_client() {
   SlurmLog log;
   if (!spec)
     for (const std::string& line : g_state->options.warnings()) log.info(line);
+  if (spec && spank_context() == S_CTX_LOCAL) announce_terminal();
   return {};
 }
 
@@ -205,6 +209,7 @@ Result<ImportMessages> import_messages(spank_t spank) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
+  spank_unsetenv(spank, kTerminalVariable);
   for (const std::string& name : task.unset) spank_unsetenv(spank, name.c_str());
   for (const auto& [name, value] : task.set.entries()) {
     if (const spank_err_t status = spank_setenv(spank, name.c_str(), value.c_str(), 1); status != ESPANK_SUCCESS)

@@ -6,7 +6,7 @@ namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490002;
+constexpr uint32_t kVersion = 0x53490003;
 constexpr size_t kMaxTextBytes = 12288;
 constexpr uint32_t kMaxGroups = 65536;
 
@@ -52,6 +52,7 @@ struct Put {
   }
   void operator()(const Finish&) const {}
   void operator()(const Finished&) const {}
+  void operator()(const Draw& m) const { out.text(cut_text(m.bytes)); }
 };
 
 LogLevel level_of(uint8_t value) {
@@ -99,8 +100,10 @@ Message get(uint32_t index, Decoder& in) {
     }
     case 8:
       return Finish{};
-    default:
+    case 9:
       return Finished{};
+    default:
+      return Draw{std::string(in.text())};
   }
 }
 

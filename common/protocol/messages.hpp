@@ -70,6 +70,11 @@ struct Note {
   LogLevel level = LogLevel::info;
   std::string text;
 };
+/// Bytes for the user's terminal, escape sequences included: bars of an import. Only for steps whose srun named a
+/// terminal; lost when no task waits.
+struct Draw {
+  std::string bytes;
+};
 /// The end of what was asked for. Empty text: another task of this node has already said it.
 struct Failure {
   ErrorKind kind = ErrorKind::failure;
@@ -105,7 +110,8 @@ struct Ready {
 struct Finish {};    ///< all local tasks have ended
 struct Finished {};  ///< nothing is left of the container
 
-using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished>;
+using Message =
+    std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished, Draw>;
 
 /// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
 /// fits.

@@ -8,7 +8,7 @@ namespace {
 
 // Layout: magic, then each field in the order of the struct; numbers are 32-bit little-endian, strings and lists are
 // their length and then their content, enumerations one byte. Another layout gets another last letter of the magic.
-constexpr std::string_view kMagic = "SITULA-SPEC-A";
+constexpr std::string_view kMagic = "SITULA-SPEC-B";
 constexpr size_t kMaxBytes = size_t{16} << 20U;
 
 class Writer {
@@ -112,6 +112,8 @@ std::string ContainerSpec::serialize() const {
   writer.byte(static_cast<uint8_t>(mount_home));
   writer.byte(static_cast<uint8_t>(remap_root));
   writer.byte(static_cast<uint8_t>(writable));
+  writer.number(terminal_columns);
+  writer.number(terminal_rows);
   return writer.take();
 }
 
@@ -134,6 +136,10 @@ Result<ContainerSpec> ContainerSpec::deserialize(std::string_view bytes) {
   TRY_ASSIGN(spec.mount_home, reader.enumeration(Tristate::yes));
   TRY_ASSIGN(spec.remap_root, reader.enumeration(Tristate::yes));
   TRY_ASSIGN(spec.writable, reader.enumeration(Tristate::yes));
+  TRY_ASSIGN(const size_t columns, reader.number());
+  TRY_ASSIGN(const size_t rows, reader.number());
+  spec.terminal_columns = static_cast<uint32_t>(columns);
+  spec.terminal_rows = static_cast<uint32_t>(rows);
   TRY(reader.finish());
   return spec;
 }

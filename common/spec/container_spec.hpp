@@ -24,6 +24,8 @@ struct ContainerSpec {
   Tristate mount_home = Tristate::unset;
   Tristate remap_root = Tristate::unset;
   Tristate writable = Tristate::unset;
+  /// Size of the terminal on which the one task's import may draw; 0: there is none.
+  uint32_t terminal_columns = 0, terminal_rows = 0;
 
   /// A versioned byte string for the way plugin -> builder; deserialize() trusts nothing and reports
   /// ErrorKind::corrupt.

@@ -29,7 +29,7 @@ class Digest {
   [[nodiscard]] std::string text() const { return "sha256:" + hex(); }
   [[nodiscard]] const std::array<uint8_t, kBytes>& bytes() const { return bytes_; }
 
-  friend auto operator<=>(const Digest&, const Digest&) = default;
+  friend auto operator<=>(const Digest&, const Digest&) = default;  // NOLINT(modernize-use-nullptr)
 
  private:
   std::array<uint8_t, kBytes> bytes_{};

@@ -12,6 +12,7 @@
 #include "hooks/import/progress.hpp"
 #include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
+#include "hooks/import/step_bars.hpp"
 #include "plugin/broker/contract.hpp"
 
 namespace situla {
@@ -30,19 +31,34 @@ Result<void> collect_and_write(int output, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
   // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
-  TRY_ASSIGN(const ImportRequest request,
+  TRY_ASSIGN(ImportRequest request,
              make_import_request(data.spec.image, config, credentials_environment(data), RuleFiles::of_node(), log));
+  request.terminal_columns = data.spec.terminal_columns;
+  request.terminal_rows = data.spec.terminal_rows;
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output, bytes);
 }
 
 class BrokerProgress final : public Progress {
  public:
-  explicit BrokerProgress(LogSink& log) : log_(log) {}
-  void phase(std::string_view) noexcept override {}
-  void bytes(uint64_t, uint64_t) noexcept override {}
-  void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
-  void finish(std::string_view) noexcept override {}
+  BrokerProgress(LogSink& log, const ContainerSpec& spec)
+      : log_(log), bars_({spec.terminal_columns, spec.terminal_rows}) {}
+  ~BrokerProgress() override { draw(bars_.finish(StepBars::Clock::now())); }
+  BrokerProgress(const BrokerProgress&) = delete;
+  BrokerProgress& operator=(const BrokerProgress&) = delete;
+  void phase(std::string_view text) noexcept override {
+    draw(bars_.finish(StepBars::Clock::now()));
+    bars_.phase(text, StepBars::Clock::now());
+  }
+  void bytes(uint64_t done, uint64_t total) noexcept override {
+    draw(bars_.bytes(done, total, StepBars::Clock::now()));
+  }
+  void layer(const LayerProgress& layer) noexcept override { bars_.layer(layer); }
+  void note(std::string_view text) noexcept override {
+    draw(bars_.erase());
+    log_.write(LogLevel::info, text);
+  }
+  void finish(std::string_view) noexcept override { draw(bars_.finish(StepBars::Clock::now())); }
   /// The broker closes its end when nobody waits any more; a moment later it kills.
   [[nodiscard]] bool cancelled() const noexcept override {
     pollfd broker{builder_fd::kBroker, 0, 0};
@@ -50,7 +66,11 @@ class BrokerProgress final : public Progress {
   }
 
  private:
+  static void draw(const std::string& bytes) noexcept {
+    if (!bytes.empty()) (void)send_packet(builder_fd::kBroker, encode(Draw{bytes}));
+  }
   LogSink& log_;
+  StepBars bars_;
 };
 
 Result<void> import_and_send(LogSink& log) {
@@ -58,8 +78,9 @@ Result<void> import_and_send(LogSink& log) {
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
   TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
                                                               RuleFiles::of_user(data.host), log));
-  BrokerProgress progress(log);
-  TRY_ASSIGN(const UnnamedImage image, import_to_unnamed_file(request, config.temp_path(), progress, log));
+  BrokerProgress progress(log, data.spec);
+  TRY_ASSIGN(const UnnamedImage image,
+             import_to_unnamed_file(request, config.temp_path(), user_layer_cache(config), progress, log));
   return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, ""}), {image.file.get()});
 }
 

@@ -31,6 +31,7 @@ using Actions = std::map<std::string, Action, std::less<>>;
 void add_import(CLI::App& app, Actions& actions);
 void add_digest(CLI::App& app, Actions& actions);
 void add_inspect(CLI::App& app, Actions& actions);
+void add_load(CLI::App& app, Actions& actions);
 void add_create(CLI::App& app, Actions& actions);
 void add_start(CLI::App& app, Actions& actions);
 void add_list(CLI::App& app, Actions& actions);
@@ -41,6 +42,13 @@ void add_doctor(CLI::App& app, Actions& actions);
 
 /// A container's directory under ENROOT_DATA_PATH. A name is one path component and does not begin with a dot.
 Result<std::string> container_path(const EnrootConfig& config, std::string_view name);
+
+/// Its path when a container of this name may be made: it does not exist, or may be replaced (force, or
+/// ENROOT_FORCE_OVERRIDE).
+Result<std::string> new_container(const Context& context, std::string_view name, bool force);
+/// Extracts a squashfs image into it; appears when it is whole. image_name: for errors.
+Result<void> fill_container(const Context& context, const std::string& path, bool force, int image,
+                            const std::string& image_name);
 
 /// enroot's words for it: "File already exists: PATH".
 Error already_exists(const std::string& path);

@@ -73,15 +73,30 @@ Result<void> publish(const std::string& finished, const std::string& path, bool 
   return had ? remove_tree(old) : Result<void>{};
 }
 
+bool replaces(const Context& context, bool force) {
+  return force || context.config.flag("ENROOT_FORCE_OVERRIDE");
+}
+
 Result<int> create(const Context& context, const Options& options) {
   const std::string name = options.name.empty() ? default_name(options.image) : options.name;
-  TRY_ASSIGN(const std::string path, container_path(context.config, name));
   const Result<UniqueFd> image = open_file(options.image, O_RDONLY);
   if (!image && image.error().kind() == ErrorKind::not_found) return fail(no_such_file(options.image));
   if (!image) return fail(image.error());
-  const bool replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
-  if (exists(path) && !replace) return fail(already_exists(path));
+  TRY_ASSIGN(const std::string path, new_container(context, name, options.force));
+  TRY(fill_container(context, path, options.force, image->get(), options.image));
+  return 0;
+}
 
+}  // namespace
+
+Result<std::string> new_container(const Context& context, std::string_view name, bool force) {
+  TRY_ASSIGN(std::string path, container_path(context.config, name));
+  if (exists(path) && !replaces(context, force)) return fail(already_exists(path));
+  return path;
+}
+
+Result<void> fill_container(const Context& context, const std::string& path, bool force, int image,
+                            const std::string& image_name) {
   const std::string data_path = context.config.data_path();
   TRY(make_directories(data_path, 0700));
   remove_abandoned(data_path, context.log);
@@ -90,13 +105,10 @@ Result<int> create(const Context& context, const Options& options) {
   const ScopeExit clean([&] { (void)remove_tree(unfinished); });
   TRY_ASSIGN(const FileLock lock, lock_directory(unfinished));
   context.log.info("Extracting squashfs filesystem...");
-  TRY_CONTEXT("extracting " + options.image,
-              extract_image(image->get(), lock.fd(), ExtractOptions{.log = &context.log, .keep_set_id = false}));
-  TRY(publish(unfinished, path, replace));
-  return 0;
+  TRY_CONTEXT("extracting " + image_name,
+              extract_image(image, lock.fd(), ExtractOptions{.log = &context.log, .keep_set_id = false}));
+  return publish(unfinished, path, replaces(context, force));
 }
-
-}  // namespace
 
 void add_create(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("create", "Extract a squashfs file to a container");

@@ -75,7 +75,7 @@ Result<int> import(const Context& context, const Options& options) {
       make_import_request(options.image, context.config, context.invocation.environment,
                           RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   const std::unique_ptr<Progress> progress = progress_of(context);
-  const std::string cache = context.config.cache_path() + "/situla-layers";
+  const std::string cache = user_layer_cache(context.config);
   if (options.trace.empty()) {
     TRY(import_to_file(request, output, cache, *progress, context.log));
     return 0;

@@ -16,7 +16,7 @@ namespace situla::cli {
 namespace {
 
 /// enroot has these too; they come with later releases and say so instead of being unknown.
-constexpr std::array<std::string_view, 5> kLater = {"batch", "bundle", "exec", "export", "load"};
+constexpr std::array<std::string_view, 4> kLater = {"batch", "bundle", "exec", "export"};
 
 /// CLI11 throws; its exceptions end here.
 Result<void> parse(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -59,6 +59,7 @@ void add_commands(CLI::App& app, Actions& actions) {
   add_import(app, actions);
   add_digest(app, actions);
   add_inspect(app, actions);
+  add_load(app, actions);
   add_create(app, actions);
   add_start(app, actions);
   add_list(app, actions);

@@ -68,12 +68,15 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
 }
 
 Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
-                                            Progress& progress, LogSink& log) {
+                                            const std::string& layer_cache, Progress& progress, LogSink& log) {
   TRY_ASSIGN(const SquashOptions options, user_options(request, log));
   const std::string where = directory + "/image.sqsh";
   TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress, {}));
+  LayerCache cache(layer_cache, options);
+  const ImportSession::Reuse reuse{layer_cache.empty() || options.all_time ? nullptr : &cache,
+                                   ImportSession::Owner::user};
+  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress, reuse));
   UnnamedImage image;
   image.digest = session->digest();
   // A descriptor that cannot write: whoever serves the image only reads it.

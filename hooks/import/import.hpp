@@ -43,9 +43,10 @@ struct UnnamedImage {
   Digest digest;  ///< of the manifest
 };
 
-/// As import_to_file(), into the directory, for one use. ErrorKind::no_space with the directory's name when it is full.
+/// As import_to_file(), into the directory, for one use: other imports cannot build on it. ErrorKind::no_space with the
+/// directory's name when it is full.
 Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
-                                            Progress& progress, LogSink& log);
+                                            const std::string& layer_cache, Progress& progress, LogSink& log);
 
 /// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);

@@ -61,6 +61,8 @@ std::optional<KnownLayer> LayerCache::find(const Digest& layer) {
   if (!index || index->head().layer != layer) return std::nullopt;
   auto donor = open_donor(index->head());
   if (donor == nullptr) return std::nullopt;
+  std::error_code ignored;  // trim() takes those first that nobody has used for long
+  std::filesystem::last_write_time(path_of(layer), std::filesystem::file_time_type::clock::now(), ignored);
   return KnownLayer{std::move(*index), std::move(donor)};
 }
 

@@ -33,7 +33,7 @@ class LayerCache {
   /// Replaces what is known of head.layer, unless another file holds more of it.
   Result<void> put(LayerIndexHead head, const std::function<Result<void>(LayerIndexWriter&)>& write_entries);
 
-  /// Oldest indexes go when there are too many.
+  /// The indexes that were not used for longest go when there are too many.
   void trim() const;
   static constexpr size_t kMostIndexes = 4096;
   static constexpr uint64_t kMostBytes = uint64_t{512} << 20U;

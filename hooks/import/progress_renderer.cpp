@@ -55,26 +55,14 @@ void TerminalProgress::put(std::string_view text) noexcept {
   }
 }
 
-/// Up over what stands there, which takes more rows than it had if the window has become narrower, and all of it gone.
 std::string TerminalProgress::erased() {
-  if (drawn_.empty()) return {};
-  const unsigned columns = window_of(terminal_).columns;
-  size_t rows = 0;
-  for (const size_t width : drawn_) rows += std::max<size_t>(1, (width + columns - 1) / columns);
-  drawn_.clear();
-  return "\x1b[" + std::to_string(rows) + "A\r\x1b[J";
+  return frame_.erase(window_of(terminal_).columns);
 }
 
 void TerminalProgress::draw() noexcept {
   last_ = Clock::now();
-  std::string text;
-  std::vector<size_t> widths;
-  for (const std::string& line : screen_.lines(window_of(terminal_), now())) {
-    text += line + "\x1b[K\n";
-    widths.push_back(columns_of(line));
-  }
-  put(erased() + text);
-  drawn_ = std::move(widths);
+  const ProgressScreen::Window window = window_of(terminal_);
+  put(frame_.draw(screen_.lines(window, now()), window.columns));
 }
 
 void TerminalProgress::end_phase() noexcept {
@@ -98,7 +86,7 @@ void TerminalProgress::layer(const LayerProgress& layer) noexcept {
 }
 
 void TerminalProgress::note(std::string_view text) noexcept {
-  const bool was_drawn = !drawn_.empty();
+  const bool was_drawn = frame_.drawn();
   put(erased() + std::string(text) + "\n");
   if (was_drawn) draw();
 }

@@ -49,7 +49,7 @@ class TerminalProgress final : public Progress {
   void put(std::string_view text) noexcept;
   int terminal_;
   ProgressScreen screen_;
-  std::vector<size_t> drawn_;  ///< columns of the lines that stand there
+  Frame frame_;
   std::chrono::steady_clock::time_point last_{};
 };
 

@@ -69,6 +69,24 @@ std::string progress_bar(std::string_view name, uint64_t done, uint64_t total, s
   return head + "[" + bar + "]" + counts;
 }
 
+/// Up over what stands there, which takes more rows than it had if the window has become narrower, and all of it gone.
+std::string Frame::erase(unsigned columns) {
+  if (widths_.empty()) return {};
+  size_t rows = 0;
+  for (const size_t width : widths_) rows += std::max<size_t>(1, (width + columns - 1) / columns);
+  widths_.clear();
+  return "\x1b[" + std::to_string(rows) + "A\r\x1b[J";
+}
+
+std::string Frame::draw(const std::vector<std::string>& lines, unsigned columns) {
+  std::string text = erase(columns);
+  for (const std::string& line : lines) {
+    text += line + "\x1b[K\n";
+    widths_.push_back(columns_of(line));
+  }
+  return text;
+}
+
 void ProgressScreen::begin(std::string_view phase, double now) {
   phase_ = phase;
   since_ = now;

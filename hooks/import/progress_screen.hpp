@@ -48,6 +48,20 @@ class ProgressScreen {
   std::deque<Sample> samples_;  ///< of the last seconds
 };
 
+/// Lines on a terminal that are drawn over those drawn before. In between the cursor stands below them, at the
+/// beginning of a line.
+class Frame {
+ public:
+  /// What to write. columns: of the window now.
+  std::string draw(const std::vector<std::string>& lines, unsigned columns);
+  /// The same to remove what stands there: nothing if nothing does.
+  std::string erase(unsigned columns);
+  [[nodiscard]] bool drawn() const { return !widths_.empty(); }
+
+ private:
+  std::vector<size_t> widths_;  ///< columns of the lines
+};
+
 /// One bar without colors: "NAME [=====>    ]  120.0/628.1 MiB TAIL", `columns` wide, names cut to half of that.
 std::string progress_bar(std::string_view name, uint64_t done, uint64_t total, std::string_view tail, unsigned columns);
 

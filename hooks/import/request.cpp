@@ -160,6 +160,8 @@ Result<std::string> ImportRequest::serialize() const {
   out.text(image);
   out.text(platform);
   out.text(hint);
+  out.u32(terminal_columns);
+  out.u32(terminal_rows);
   encode_settings(out, settings);
   out.u32(static_cast<uint32_t>(credentials.all().size()));
   for (const Credential& credential : credentials.all()) {
@@ -184,6 +186,8 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
   request.image = in.text();
   request.platform = in.text();
   request.hint = in.text();
+  request.terminal_columns = in.u32();
+  request.terminal_rows = in.u32();
   request.settings = decode_settings(in);
   const uint32_t count = in.u32();
   for (uint32_t i = 0; i < count && i < kMaxCredentials && in.ok(); ++i) {
@@ -197,6 +201,10 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
   }
   if (!in.finished()) return fail(ErrorKind::corrupt, "the import request is damaged");
   return request;
+}
+
+std::string user_layer_cache(const EnrootConfig& config) {
+  return config.cache_path() + "/situla-layers";
 }
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,

@@ -64,6 +64,8 @@ struct ImportRequest {
   std::string platform;  ///< as for Platform::parse(); empty: the importer's own machine
   CredentialSet credentials;
   ImportSettings settings;
+  /// Of the terminal of whoever waits, for an importer that cannot see it; 0: there is none.
+  uint32_t terminal_columns = 0, terminal_rows = 0;
   EngineSettings engine;  ///< for dockerd:// and podman:// only
   std::string
       hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
@@ -77,6 +79,9 @@ struct ImportRequest {
   /// Trusts nothing; ErrorKind::corrupt.
   static Result<ImportRequest> deserialize(std::string_view bytes);
 };
+
+/// Where imports of this user know of each other's layers (layer_cache.hpp).
+std::string user_layer_cache(const EnrootConfig& config);
 
 /// Run as the user: checks the reference, collects credentials and settings. `environment`: the job's or the caller's;
 /// its PWD is where a file of the image's name is looked for. Logins are collected for every place that the rules let

@@ -68,6 +68,9 @@ uint32_t workers_of(const SquashOptions& options) {
 struct SquashfsWriter::State {
   State(int fd, std::string name, SquashOptions chosen) : file(fd), where(std::move(name)), options(chosen) {}
   ~State() {
+    // After a failure: libsquashfs forgets to free the blocks that its threads still hold.
+    if (processor && file_open) sqfs_block_processor_end_file(processor.get());
+    if (processor) sqfs_block_processor_sync(processor.get());
     for (sqfs_inode_generic_t* inode : pending) sqfs_free(inode);
   }
 

@@ -22,6 +22,7 @@
 #include "hooks/import/progress.hpp"
 #include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
+#include "hooks/import/step_bars.hpp"
 #include "hooks/import/store.hpp"
 
 namespace situla {
@@ -34,15 +35,33 @@ class Reporter final : public Progress, public LogSink {
  public:
   explicit Reporter(int socket) : socket_(socket) {}
 
+  /// Before the import begins.
+  void draw_in(ProgressScreen::Window window) noexcept { bars_ = StepBars(window); }
+
+  /// Whatever is said is said below what is drawn, so that goes first.
   void send(const Message& message) noexcept {
     const std::scoped_lock lock(mutex_);
+    draw(bars_.erase());
     (void)send_packet(socket_, encode(message));
   }
 
-  void phase(std::string_view text) noexcept override { send(Note{LogLevel::debug, std::string(text)}); }
-  void bytes(uint64_t, uint64_t) noexcept override {}
+  void phase(std::string_view text) noexcept override {
+    end_bars();
+    send(Note{LogLevel::debug, std::string(text)});
+    const std::scoped_lock lock(mutex_);
+    bars_.phase(text, StepBars::Clock::now());
+  }
+  void bytes(uint64_t done, uint64_t total) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    draw(bars_.bytes(done, total, StepBars::Clock::now()));
+  }
+  void layer(const LayerProgress& layer) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    bars_.layer(layer);
+  }
   void note(std::string_view text) noexcept override { send(Note{LogLevel::info, std::string(text)}); }
   void finish(std::string_view text) noexcept override {
+    end_bars();
     if (!text.empty()) send(Note{LogLevel::debug, std::string(text)});
   }
   void write(LogLevel level, std::string_view text) noexcept override { send(Note{level, std::string(text)}); }
@@ -51,8 +70,17 @@ class Reporter final : public Progress, public LogSink {
   void cancel() noexcept { cancelled_ = true; }
 
  private:
+  void end_bars() noexcept {
+    const std::scoped_lock lock(mutex_);
+    draw(bars_.finish(StepBars::Clock::now()));
+  }
+  void draw(const std::string& bytes) noexcept {
+    if (!bytes.empty()) (void)send_packet(socket_, encode(Draw{bytes}));
+  }
+
   int socket_;
   std::mutex mutex_;
+  StepBars bars_{{0, 0}};
   std::atomic<bool> cancelled_{false};
 };
 
@@ -134,6 +162,7 @@ Result<ImportedImage> import(const std::vector<std::string>& words, int input, R
   // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
   TRY_ASSIGN(ImageStore store, ImageStore::open(arguments.store));
+  reporter.draw_in({request.terminal_columns, request.terminal_rows});
   return store.import(request, arguments.variant, reporter, reporter);
 }
 

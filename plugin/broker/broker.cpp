@@ -237,6 +237,12 @@ void Broker::note(const Note& note) {
     notes_.push_back(note);
 }
 
+/// Only steps of one task have a terminal.
+void Broker::draw(const Draw& drawing) {
+  for (const Client& client : clients_)
+    if (client.waiting) (void)send_packet(client.socket.get(), encode(drawing));
+}
+
 void Broker::fail_step(const Error& error) {
   syslog(LOG_INFO, "job %u step %u: %s", input_.request.job_id, input_.request.step_id, error.message().c_str());
   state_ = State::failed;
@@ -297,6 +303,7 @@ void Broker::on_importer() {
   const auto message = decode((*packet)->bytes);
   if (!message) return fail_step(message.error());
   if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
+  if (const auto* drawing = std::get_if<Draw>(&*message)) return draw(*drawing);
   if (const auto* failure = std::get_if<Failure>(&*message))
     return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
   const auto* done = std::get_if<ImportDone>(&*message);

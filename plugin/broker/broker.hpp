@@ -70,6 +70,7 @@ class Broker {
   void fail_step(const Error& error);
   void refuse(Client& client);
   void note(const Note& note);
+  void draw(const Draw& drawing);
   void drop_lost_clients();
   void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
   void finish(bool orderly);

@@ -36,6 +36,30 @@ errors_match() {
   [ -z "$(ls -A data)" ]
 }
 
+@test "load: a container at once, without a squashfs file" {
+  enroot load docker://registry.test#debian:12
+  enroot load -n named docker://registry.test#tiny
+  run --separate-stderr enroot list
+  [ "$output" = "debian+12
+named" ]
+  [ -z "$(ls -A | grep -v data)" ]
+  run --separate-stderr enroot start debian+12 grep PRETTY /etc/os-release
+  [ "$output" = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"' ]
+  run --separate-stderr enroot load --name=named docker://registry.test#nosuchimage
+  [ "$status" -eq 1 ]
+  errors_match '^\[ERROR\] File already exists: .*/named'
+  run --separate-stderr enroot load -f --name=named docker://registry.test#nosuchimage
+  [ "$status" -eq 1 ]
+  errors_match 'failed to import docker image: registry.test/nosuchimage'
+  run --separate-stderr enroot start named true
+  [ "$status" -eq 0 ]
+  enroot load --force --name named docker://registry.test#debian:12
+  run --separate-stderr enroot start named grep -c PRETTY /etc/os-release
+  [ "$output" = 1 ]
+  enroot remove -f named debian+12
+  [ -z "$(ls -A data)" ]
+}
+
 @test "default names of imported files" {
   enroot import docker://registry.test#tiny
   [ -f tiny+latest.sqsh ]

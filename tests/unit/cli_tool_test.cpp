@@ -69,7 +69,7 @@ TEST_CASE("usage goes to standard output, and asking for it is no error") {
     CHECK(outcome.status == 0);
     CHECK(outcome.err.empty());
     for (const char* command :
-         {"import", "digest", "inspect", "create", "start", "list", "remove", "info", "version", "doctor"})
+         {"import", "digest", "inspect", "load", "create", "start", "list", "remove", "info", "version", "doctor"})
       CHECK_THAT(outcome.out, Catch::Contains(command));
   }
   for (const std::vector<std::string>& words :
@@ -125,7 +125,6 @@ TEST_CASE("what comes later says so and fails") {
   const User user;
   for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
                                                 {"export", "x"},
-                                                {"load", "x"},
                                                 {"bundle", "x"},
                                                 {"batch", "x"},
                                                 {"list", "-f"}}) {

@@ -18,6 +18,8 @@ ContainerSpec full_spec() {
   spec.keep_env = {"A", "B"};
   spec.mount_home = Tristate::yes;
   spec.remap_root = Tristate::no;
+  spec.terminal_columns = 120;
+  spec.terminal_rows = 40;
   return spec;
 }
 
@@ -50,7 +52,8 @@ TEST_CASE("strings with a NUL and unknown enumerators are refused") {
   spec.workdir = "/a\0b"s;
   CHECK_FALSE(ContainerSpec::deserialize(spec.serialize()));
   std::string bytes = ContainerSpec().serialize();
-  bytes.back() = 3;
+  constexpr size_t kBehind = 9;  // the size of the terminal follows the last enumerator
+  bytes[bytes.size() - kBehind] = 3;
   CHECK_FALSE(ContainerSpec::deserialize(bytes));
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/base/unique_fd.hpp"
 #include "hooks/import/progress_renderer.hpp"
+#include "hooks/import/step_bars.hpp"
 #include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;
@@ -126,4 +127,27 @@ TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and
                                     "importing 1 layer: 0.1 s, 1.0 MiB\r\n") &&
                       Catch::EndsWith("done\r\n"));
   CHECK(log.text.empty());
+}
+
+TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves nothing") {
+  using std::chrono::milliseconds;
+  const StepBars::Clock::time_point start{};
+  StepBars bars({80, 24});
+  bars.phase("importing 1 layer", start);
+  bars.layer({0, "layer 1 of 1", 0, 100 * kMebi});
+  CHECK(bars.bytes(kMebi, 100 * kMebi, start + milliseconds(500)).empty());
+  CHECK(bars.erase().empty());
+  const std::string first = bars.bytes(2 * kMebi, 100 * kMebi, start + milliseconds(800));
+  CHECK(first.find("total [") != std::string::npos);
+  CHECK(first.ends_with("\x1b[K\n"));
+  CHECK(bars.bytes(3 * kMebi, 100 * kMebi, start + milliseconds(900)).empty());
+  CHECK(bars.bytes(4 * kMebi, 100 * kMebi, start + milliseconds(1100)).starts_with("\x1b[3A\r\x1b[J"));
+  CHECK(bars.erase() == "\x1b[3A\r\x1b[J");
+  CHECK(bars.erase().empty());
+  CHECK_FALSE(bars.bytes(5 * kMebi, 100 * kMebi, start + milliseconds(1400)).empty());
+  CHECK(bars.finish(start + milliseconds(1500)) == "\x1b[3A\r\x1b[Jimporting 1 layer: 1.5 s, 5.0 MiB\n");
+  CHECK(bars.finish(start + milliseconds(1600)).empty());
+  StepBars none({0, 0});
+  none.phase("importing 1 layer", start);
+  CHECK(none.bytes(kMebi, 100 * kMebi, start + std::chrono::seconds(9)).empty());
 }

@@ -1,0 +1,63 @@
+// load: an image from a registry, files or an engine becomes a container, without a squashfs file of the user's in
+// between.
+#include <memory>
+#include <optional>
+
+#include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
+#include "common/sys/secrecy.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/import/import.hpp"
+#include "hooks/import/progress_renderer.hpp"
+#include "hooks/import/registries_conf.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  std::string architecture;
+  std::string name;
+  bool force = false;
+  std::string image;
+};
+
+Result<UnnamedImage> import(const Context& context, const Options& options) {
+  const KeepSecrets secrets;
+  TRY_ASSIGN(
+      const ImportRequest request,
+      make_import_request(options.image, context.config, context.invocation.environment,
+                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
+  const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
+  return import_to_unnamed_file(request, context.config.temp_path(), user_layer_cache(context.config), *progress,
+                                context.log);
+}
+
+Result<int> load(const Context& context, const Options& options) {
+  if (image_kind(options.image) == ImageKind::path)
+    return fail(Error(ErrorKind::usage, "load " + printable(options.image) + ": not the name of an image")
+                    .with_hint("'create' makes a container of a squashfs file"));
+  std::string name = options.name;
+  if (name.empty()) {
+    TRY_ASSIGN(name, default_file_name(options.image));
+    name.resize(name.size() - std::string_view(".sqsh").size());
+  }
+  // Before anything is fetched.
+  TRY_ASSIGN(const std::string path, new_container(context, name, options.force));
+  TRY_ASSIGN(const UnnamedImage image, import(context, options));
+  TRY(fill_container(context, path, options.force, image.file.get(), printable(options.image)));
+  return 0;
+}
+
+}  // namespace
+
+void add_load(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand("load", "Convert an image to a container");
+  auto options = std::make_shared<Options>();
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
+  command->add_option("-n,--name", options->name, "Name of the container (default: IMAGE+TAG)");
+  command->add_flag("-f,--force", options->force, "Replace an existing container");
+  command->add_option("URI", options->image, "Image, as for import")->required();
+  actions["load"] = [options](const Context& context) { return load(context, *options); };
+}
+
+}  // namespace situla::cli

@@ -1,0 +1,36 @@
+#include "plugin/terminal.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+
+namespace situla {
+
+void announce_terminal() {
+  winsize size{};
+  const bool terminal = isatty(STDERR_FILENO) == 1 && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  if (!terminal)
+    unsetenv(kTerminalVariable);
+  else
+    setenv(kTerminalVariable, (std::to_string(size.ws_col) + "x" + std::to_string(size.ws_row)).c_str(), 1);
+}
+
+void use_terminal(Environment& environment, uint32_t tasks, ContainerSpec& spec) {
+  constexpr uint64_t kLabel = 8;  // srun --label puts the task's number before every line
+  constexpr uint64_t kMost = 300;
+  const std::string size = environment.get_or(kTerminalVariable, "");
+  environment.unset(kTerminalVariable);
+  const size_t x = size.find('x');
+  if (tasks != 1 || x == std::string::npos) return;
+  const uint64_t columns = parse_unsigned(size.substr(0, x)).value_or(0);
+  if (columns <= 2 * kLabel) return;
+  spec.terminal_columns = static_cast<uint32_t>(std::min(columns, kMost) - kLabel);
+  spec.terminal_rows = static_cast<uint32_t>(std::min(parse_unsigned(size.substr(x + 1)).value_or(0), kMost));
+}
+
+}  // namespace situla
