@@ -31,4 +31,10 @@ Result<BuilderData> read_builder_data() {
   return data;
 }
 
+Environment credentials_environment(const BuilderData& data) {
+  Environment environment = data.host;
+  if (const auto path = data.job.get("PATH")) environment.set("PATH", *path);
+  return environment;
+}
+
 }  // namespace situla

@@ -11,8 +11,8 @@
 namespace {
 
 int usage() {
-  (void)std::fputs(
-      "situla-builder is started by situla-broker: container MODE SCRATCH | request | import | clean PATH\n", stderr);
+  (void)std::fputs("situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH\n",
+                   stderr);
   return 2;
 }
 
@@ -24,7 +24,6 @@ int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "container" && argc == 4) return situla::build_container(argv[2], argv[3]);
   if (mode == "request" && argc == 2) return situla::write_import_request();
-  if (mode == "import" && argc == 2) return situla::import_as_user();
   if (mode == "clean" && argc == 3) return situla::clean_scratch(argv[2]);
   return usage();
 }

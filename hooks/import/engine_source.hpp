@@ -11,10 +11,6 @@
 
 namespace situla {
 
-/// For dockerd:// and podman://. DOCKER_HOST and CONTAINER_HOST decide alone; else the usual sockets are tried, and the
-/// command in PATH.
-EngineSettings collect_engine_settings(ImageKind kind, const EnrootConfig& config, const Environment& environment);
-
 /// The archive goes to a nameless file in ENROOT_TEMP_PATH when the image is resolved: layers are read from the top
 /// down, and an engine gives them in another order.
 Result<std::unique_ptr<ImageSource>> open_engine_source(const ImportRequest& request, Progress& progress);

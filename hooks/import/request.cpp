@@ -9,7 +9,7 @@
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/docker_config.hpp"
-#include "hooks/import/engine_source.hpp"
+#include "hooks/import/engine_settings.hpp"
 #include "hooks/import/mirrors.hpp"
 
 namespace situla {

@@ -147,7 +147,7 @@ Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& use
 
 Result<Helper> start_user_import(const UserImport& input) {
   TRY_ASSIGN(auto sockets, socket_pair());
-  SpawnOptions options = program("situla-builder", {"import"});
+  SpawnOptions options = program("situla-importer", {"user"});
   options.fds = {{sockets.second.get(), builder_fd::kBroker},
                  {input.spec_fd, builder_fd::kSpec},
                  {input.environment_fd, builder_fd::kEnvironment}};

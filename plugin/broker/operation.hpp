@@ -16,10 +16,9 @@ enum class RootOperation {
   /// suffix.
   start_importer,
 
-  /// Starts the builder program as the job user (mode "request", "import" or "clean"): ids are set for good before
-  /// exec,
-  /// the environment is fixed, and it gets only the descriptors it needs. "import" runs in the asking task's mount
-  /// namespace, entered as for stage_root.
+  /// Starts the builder (mode "request" or "clean") or the importer (mode "user") as the job user: ids are set for good
+  /// before exec, the environment is fixed, and it gets only the descriptors it needs. The importer runs in the asking
+  /// task's mount namespace, entered as for stage_root.
   start_as_user,
 
   /// Opens <store>/images/sha256/<64 hex>[.<a-z0-9->].sqsh without following links, and accepts only a regular file

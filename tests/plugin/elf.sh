@@ -1,9 +1,11 @@
 #!/bin/sh
 # The plugin is loaded into slurmd, slurmstepd, srun, sbatch and salloc: it must need nothing but the C and C++ runtime, and
-# show nothing but what Slurm looks up. usage: elf.sh spank_situla.so
+# show nothing but what Slurm looks up. The programs that every start waits for must not load libcurl, whose thirty libraries take
+# longer than all they do. usage: elf.sh spank_situla.so PROGRAM...
 set -eu
 export LC_ALL=C
 plugin=$1
+shift
 failed=0
 
 expected_libraries="libc.so.6 libgcc_s.so.1 libm.so.6 libstdc++.so.6"
@@ -25,5 +27,8 @@ found=$(nm -D --defined-only "$plugin" | awk '{print $3}' | sort | xargs)
 constructors=$(readelf -SW "$plugin" | awk '$2 == ".init_array" || $3 == ".init_array" {for (i = 1; i <= NF; i++) if ($i == "INIT_ARRAY") print $(i + 3)}')
 [ "$((0x${constructors:-0}))" -le 8 ] || { echo "the plugin has $((0x$constructors / 8)) constructors"; failed=1; }
 readelf -lW "$plugin" | grep -q 'TLS' && { echo "the plugin has thread-local storage"; failed=1; }
+for program; do
+  readelf -dW "$program" | grep -E 'NEEDED.*lib(curl|ssl|crypto)' && { echo "${program##*/} loads these"; failed=1; }
+done
 [ $failed -eq 0 ] && echo "libraries, symbols and constructors are as they should be"
 exit $failed

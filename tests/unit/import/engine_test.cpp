@@ -12,6 +12,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "hooks/import/engine_settings.hpp"
 #include "hooks/import/engine_source.hpp"
 #include "hooks/import/layer_stream.hpp"
 #include "hooks/import/sha256.hpp"

@@ -1,0 +1,78 @@
+#include "hooks/importer/user_import.hpp"
+
+#include <csignal>
+
+#include <poll.h>
+#include <sys/stat.h>
+
+#include "common/protocol/messages.hpp"
+#include "common/sys/secrecy.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/builder/broker_log.hpp"
+#include "hooks/builder/input.hpp"
+#include "hooks/import/import.hpp"
+#include "hooks/import/registries_conf.hpp"
+#include "hooks/import/request.hpp"
+#include "hooks/import/step_bars.hpp"
+#include "plugin/broker/contract.hpp"
+
+namespace situla {
+namespace {
+
+class BrokerProgress final : public Progress {
+ public:
+  BrokerProgress(LogSink& log, const ContainerSpec& spec)
+      : log_(log), bars_({spec.terminal_columns, spec.terminal_rows}) {}
+  ~BrokerProgress() override { draw(bars_.finish(StepBars::Clock::now())); }
+  BrokerProgress(const BrokerProgress&) = delete;
+  BrokerProgress& operator=(const BrokerProgress&) = delete;
+  void phase(std::string_view text) noexcept override {
+    draw(bars_.finish(StepBars::Clock::now()));
+    bars_.phase(text, StepBars::Clock::now());
+  }
+  void bytes(uint64_t done, uint64_t total) noexcept override {
+    draw(bars_.bytes(done, total, StepBars::Clock::now()));
+  }
+  void layer(const LayerProgress& layer) noexcept override { bars_.layer(layer); }
+  void note(std::string_view text) noexcept override {
+    draw(bars_.erase());
+    log_.write(LogLevel::info, text);
+  }
+  void finish(std::string_view) noexcept override { draw(bars_.finish(StepBars::Clock::now())); }
+  /// The broker closes its end when nobody waits any more; a moment later it kills.
+  [[nodiscard]] bool cancelled() const noexcept override {
+    pollfd broker{builder_fd::kBroker, 0, 0};
+    return poll(&broker, 1, 0) > 0 && (broker.revents & POLLHUP) != 0;
+  }
+
+ private:
+  static void draw(const std::string& bytes) noexcept {
+    if (!bytes.empty()) (void)send_packet(builder_fd::kBroker, encode(Draw{bytes}));
+  }
+  LogSink& log_;
+  StepBars bars_;
+};
+
+Result<void> import_and_send(LogSink& log) {
+  TRY_ASSIGN(const BuilderData data, read_builder_data());
+  TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
+  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
+                                                              RuleFiles::of_user(data.host), log));
+  BrokerProgress progress(log, data.spec);
+  TRY_ASSIGN(const UnnamedImage image,
+             import_to_unnamed_file(request, config.temp_path(), user_layer_cache(config), progress, log));
+  return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, ""}), {image.file.get()});
+}
+
+}  // namespace
+
+int import_as_user() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  umask(022);
+  const KeepSecrets secrets;
+  BrokerLog log;
+  const auto imported = import_and_send(log);
+  return imported ? 0 : tell_failure(imported.error());
+}
+
+}  // namespace situla
