@@ -16,9 +16,9 @@ struct BuilderData {
 /// Reads descriptors builder_fd::kSpec and kEnvironment and makes them close-on-exec.
 Result<BuilderData> read_builder_data();
 
-/// What imports see. XDG_* and HOME say where the credentials are; commands and credential helpers that know passwords are found by the
-/// job's PATH, which the preparation of a container does without. They run as the user, who could run them as well:
-/// nothing privileged is near, and every descriptor of ours is closed in them.
+/// What imports see. XDG_* and HOME say where the credentials are; commands and credential helpers that know passwords
+/// are found by the job's PATH, which the preparation of a container does without. They run as the user, who could run
+/// them as well: nothing privileged is near, and every descriptor of ours is closed in them.
 Environment credentials_environment(const BuilderData& data);
 
 }  // namespace situla

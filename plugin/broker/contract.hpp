@@ -12,8 +12,9 @@ constexpr int kEnvironment =
     6;  ///< sealed memfd: the job's environment, Environment::block(); never read by the broker
 }  // namespace broker_fd
 
-/// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request` |
-/// `import` | `clean <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto.
+/// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request` | `clean
+/// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto. `situla-importer user` has
+/// the same descriptors.
 namespace builder_fd {
 constexpr int kBroker = 3;       ///< SOCK_SEQPACKET to the broker
 constexpr int kSpec = 4;         ///< sealed memfd: ContainerSpec::serialize()
