@@ -152,6 +152,7 @@ HELPER
   [ "$status" -eq 0 ]
 }
 @test "an IPv6 address with a port" {
+  [ -e /proc/net/if_inet6 ] || skip "this kernel has no IPv6"
   run_and_show as_alice situla import -o "$BATS_TEST_TMPDIR/image.sqsh" 'docker://[::1]:5443/good'
   [ "$status" -eq 0 ]
   unsquashfs -cat "$BATS_TEST_TMPDIR/image.sqsh" etc/rc | grep -F 'docker://[::1]:5443/good:latest@sha256:'

@@ -7,6 +7,7 @@ Each listens with TLS on port 443 of its own loopback address (see lab_hosts in 
 plain.test is without TLS on port 80, proxy.test on port 3128.
 """
 
+import os
 import socket
 import ssl
 import sys
@@ -50,10 +51,11 @@ def main():
         Server("127.0.0.6", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
         Server("127.0.0.7", FaultRegistry.configured(state), tls + "stranger.crt", tls + "stranger.key"),
         Server("127.0.0.9", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
-        Server("::1", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key", 5443),
         Server("127.0.0.11", FaultRegistry.configured(state), port=80),
         ProxyServer(("127.0.0.10", 3128), Proxy),
     ]
+    if os.path.exists("/proc/net/if_inet6"):
+        servers.append(Server("::1", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key", 5443))
     for server in servers[1:]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     servers[0].serve_forever()
