@@ -155,7 +155,7 @@ refused() {
   [ "$output" = "" ]
 }
 
-builder_imports() { [ -n "$(pgrep -f '^(/[^ ]*/)?situla-builder import$')" ]; }
+builder_imports() { [ -n "$(pgrep -f '^(/[^ ]*/)?situla-importer user$')" ]; }
 
 # cancelled SIGNAL: scancel while alice's process reads the image.
 cancelled() {
@@ -164,7 +164,7 @@ cancelled() {
   as_alice srun -n2 --container-image=oci:layout sleep 300 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
   wait_until 10 builder_imports
-  pid=$(pgrep -f '^(/[^ ]*/)?situla-builder import$')
+  pid=$(pgrep -f '^(/[^ ]*/)?situla-importer user$')
   kill "-$1" "$pid"
   [ "$(stat -c %U "/proc/$pid")" = alice ]
   as_alice scancel -u alice

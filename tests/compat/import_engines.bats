@@ -139,7 +139,7 @@ time.sleep(100)' "$BATS_FILE_TMPDIR/deaf.sock" 3>&- &
     --container-image=podman://debian:12 true >"$work/out" 2>&1 3>&- &
   srun_pid=$!
   until [ -e "$BATS_FILE_TMPDIR/deaf.sock.asked" ] || [ $SECONDS -ge $deadline ]; do sleep 0.1; done
-  pgrep -u alice -f 'situla-builder import'
+  pgrep -u alice -f 'situla-importer user'
   runuser -u alice -- scancel -u alice
   while kill -0 "$srun_pid" 2>/dev/null && [ $SECONDS -lt $deadline ]; do sleep 0.1; done
   kill "$server"
@@ -147,6 +147,6 @@ time.sleep(100)' "$BATS_FILE_TMPDIR/deaf.sock" 3>&- &
   wait "$srun_pid" || status=$?
   cat "$work/out"
   [ "$status" -ne 0 ]
-  run pgrep -u alice -f 'situla-builder'
+  run pgrep -u alice -f 'situla-(builder|importer)'
   [ -z "$output" ]
 }
