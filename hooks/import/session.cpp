@@ -157,7 +157,13 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
   SquashOptions options = wanted;
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   auto built = build(fd, where, options, progress, std::move(known), trace);
-  if (!built && builder_->reuse_failed() && built.error().kind() == ErrorKind::corrupt && ftruncate(fd, 0) == 0) {
+  const auto may_do_without = [&] {
+    const ErrorKind kind = built.error().kind();
+    return builder_->reuse_failed() && kind != ErrorKind::no_space && kind != ErrorKind::cancelled;
+  };
+  if (!built && may_do_without()) {
+    builder_.reset();  // it still writes what its threads hold
+    if (ftruncate(fd, 0) != 0) return fail(explain(Error::from_errno(errno, "empty " + where)));
     progress.note(built.error().message() + ": fetching every layer instead");
     built = build(fd, where, options, progress, {}, trace);
   }

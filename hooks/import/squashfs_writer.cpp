@@ -263,19 +263,24 @@ Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, 
     return file.fragment != StoredFile::kNoFragment && file.blocks.empty() && !taken.has_fragment(file.fragment) &&
            wanted[file.fragment] < block_bytes / 2;
   };
+  const auto explained = [&](const Error& error) {
+    const int errnum = error.errnum();
+    if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG) return state.write_error(errnum);
+    return Error(error).with_context("take blocks of " + donor.where() + " to " + state.where);
+  };
   std::vector<uint32_t> numbers(files.size(), kNone);
   for (size_t i = 0; i < files.size(); ++i) {
     const StoredFile& file = files[i];
     if (repacked(file)) continue;
-    TRY_ASSIGN(const sqfs_u64 start, taken.take(file.start, file.stored_bytes(), state.file));
-    sqfs_u32 fragment = kNone;
-    if (file.fragment != StoredFile::kNoFragment) {
-      TRY_ASSIGN(fragment, taken.take_fragment(file.fragment, state.file, state.fragments.get()));
-    }
-    numbers[i] = state.keep(file, start, fragment);
+    const auto start = taken.take(file.start, file.stored_bytes(), state.file);
+    if (!start) return fail(explained(start.error()));
+    Result<sqfs_u32> fragment = kNone;
+    if (file.fragment != StoredFile::kNoFragment)
+      fragment = taken.take_fragment(file.fragment, state.file, state.fragments.get());
+    if (!fragment) return fail(explained(fragment.error()));
+    numbers[i] = state.keep(file, *start, *fragment);
   }
-  if (auto copied = taken.flush(state.file); !copied)
-    return fail(copied.error().errnum() != 0 ? state.write_error(copied.error().errnum()) : copied.error());
+  if (const auto copied = taken.flush(state.file); !copied) return fail(explained(copied.error()));
   for (size_t i = 0; i < files.size(); ++i) {
     if (numbers[i] != kNone) continue;
     TRY_ASSIGN(const std::string_view content,

@@ -29,11 +29,20 @@ std::string noise(size_t size, unsigned seed) {
   return text;
 }
 
+class NotingProgress final : public Progress {
+ public:
+  void phase(std::string_view) noexcept override {}
+  void bytes(uint64_t, uint64_t) noexcept override {}
+  void note(std::string_view text) noexcept override { notes += std::string(text) + "\n"; }
+  void finish(std::string_view) noexcept override {}
+  std::string notes;
+};
+
 struct Fixture {
   /// Hundreds of files are synced here, which need not wait for a disk.
   fs::path path = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) /
                   ("situla-reuse-" + std::to_string(getpid()));
-  NullProgress progress;
+  NotingProgress progress;
   NullLog log;
   std::string squash_options;
 
@@ -219,6 +228,30 @@ TEST_CASE_METHOD(Fixture, "damage that nobody could know of is found, and the la
   fs::last_write_time(path / "first.sqsh", time);
   REQUIRE(import("reused", {base, top}));
   REQUIRE(import("fetched", {base, top}, false));
+  same_tree("reused", "fetched");
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "blocks that cannot be read are found while they are taken, and every layer is fetched instead") {
+  Tar tar, hide;
+  for (unsigned i = 0; i < 3000; ++i) tar.file("f" + std::to_string(i), std::to_string(i) + std::string(2000, 'x'));
+  for (unsigned i = 0; i < 3000; ++i)
+    if (i % 100 != 0) hide.file("f" + std::to_string(i), "");
+  REQUIRE(import("first", {tar.bytes()}));
+  const auto time = fs::last_write_time(path / "first.sqsh");
+  std::fstream file(path / "first.sqsh", std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t inodes = 0;  // where they begin: squashfs 4.0, superblock, bytes 64 to 71
+  file.seekg(64).read(reinterpret_cast<char*>(&inodes), sizeof inodes);
+  REQUIRE(inodes > 1000);
+  file.seekp(100).write(std::string(inodes - 100, '\xff').data(), static_cast<std::streamoff>(inodes - 100));
+  file.close();
+  fs::last_write_time(path / "first.sqsh", time);
+  const auto reused = import("reused", {tar.bytes(), hide.bytes()});
+  REQUIRE(reused);
+  CHECK_THAT(progress.notes, Catch::Contains("fetching every layer instead"));
+  CHECK(reused->fetched_bytes == tar.bytes().size() + hide.bytes().size());
+  CHECK(fs::file_size(path / "reused.sqsh") == reused->image_bytes);  // nothing of the first attempt is behind it
+  REQUIRE(import("fetched", {tar.bytes(), hide.bytes()}, false));
   same_tree("reused", "fetched");
 }
 
