@@ -101,7 +101,7 @@ struct MapsWritten {};
 struct Ready {
   std::string workdir;
   std::string scratch_path;  ///< opaque to the broker: given back to a cleaner that runs as the user; may be empty
-  bool stays = false;        ///< the builder keeps running (squashfuse, scratch) until its socket is closed
+  bool stays = false;        ///< the builder keeps running (scratch) until its socket is closed
 };
 
 // --- plugin (slurmstepd) <-> broker, control socket

@@ -120,7 +120,6 @@ bool container_in_use(pid_t server) {
 }
 
 int end(PreparedContainer& container) {
-  container.server = Child();  // kills and reaps squashfuse
   if (!container.scratch_parent) return 0;
   return remove_tree_at(container.scratch_parent.get(), container.scratch_name) ? 0 : 1;
 }
@@ -131,8 +130,8 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   BrokerLog log;
   auto container = prepare(image_mode, scratch_name, log);
   if (!container) return tell_failure(container.error());
-  const bool stays = static_cast<bool>(container->server) || static_cast<bool>(container->scratch_parent);
-  const pid_t server = container->server ? container->server.pid() : -1;
+  const bool stays = static_cast<bool>(container->scratch_parent);
+  const pid_t server = container->server.pid;
   if (const auto announced = announce(*container, stays); !announced) return end(*container);
   if (!await_broker() && stays)
     while (container_in_use(server)) std::this_thread::sleep_for(kLookAgain);

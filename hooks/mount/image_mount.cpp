@@ -1,45 +1,27 @@
 #include "hooks/mount/image_mount.hpp"
 
-#include <array>
-#include <chrono>
+#include <csignal>
 #include <optional>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/mount_api.hpp"
 #include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/unpack/extract.hpp"
+#include "hooks/mount/image_server.hpp"
 
 namespace situla {
 namespace {
 
-constexpr std::chrono::milliseconds kTimeLimit{15000};
-constexpr std::chrono::milliseconds kPollInterval{50};
-constexpr size_t kMaxMessage = 4096;
-constexpr int kImageNumber = 3;  // descriptors in the server
-constexpr int kFuseNumber = 4;
-// Never the user's PATH: the server sees every file of the image.
-constexpr std::array<const char*, 4> kDirectories = {"/usr/bin/", "/usr/local/bin/", "/bin/", "/usr/libexec/situla/"};
-
-struct Programs {
-  std::string low_level;   ///< squashfuse_ll: several threads, but shows owners as they are in the image
-  std::string high_level;  ///< squashfuse: -o uid= and gid=, slower
-};
-
-std::string find_program(const std::string& name) {
-  for (const char* directory : kDirectories)
-    if (std::string path = directory + name; access(path.c_str(), X_OK) == 0) return path;
-  return {};
-}
-
-Programs find_programs() {
-  return {find_program("squashfuse_ll"), find_program("squashfuse")};
-}
+constexpr size_t kMaxMessage = 256;
+constexpr MountFlags kImageFlags{.read_only = true, .no_suid = true, .no_dev = true};
 
 Result<UniqueFd> open_fuse() {
   auto fd = open_file("/dev/fuse", O_RDWR);
@@ -52,172 +34,119 @@ Result<UniqueFd> open_fuse() {
   return fail(std::move(error));
 }
 
-Error no_program() {
-  return Error(ErrorKind::unsupported, "find squashfuse: it is not installed")
-      .with_hint("install the package squashfuse on this node");
-}
-
-/// A mount, and the descriptor through which its server answers.
-struct FuseMount {
-  UniqueFd device;
-  std::optional<DetachedMount> detached;  ///< still to be attached
-};
-
-MountParameters fuse_parameters(int device, uid_t uid, gid_t gid, bool every_id) {
-  // user_id/group_id name who may use the mount; everybody in a container has these ids.
-  MountParameters parameters = {{"fd", std::to_string(device)},
-                                {"rootmode", "40000"},
-                                {"user_id", std::to_string(uid)},
-                                {"group_id", std::to_string(gid)},
-                                {"default_permissions", ""}};
-  if (every_id) parameters.emplace_back("allow_other", "");
-  return parameters;
-}
-
-constexpr MountFlags kImageFlags{.read_only = true, .no_suid = true, .no_dev = true};
-
-/// In the child: a file system belongs to the user namespace in which it is made, and that namespace says what its
-/// owner ids mean. So it is made in one where the image's owner is our user.
-Result<void> make_mount_in_child(int socket, uint32_t image_owner, uid_t uid, gid_t gid) {
-  TRY(unshare_namespaces(kUserNs | kMountNs));
-  TRY(write_own_id_maps(image_owner, uid, image_owner, gid));
-  TRY_ASSIGN(const UniqueFd device, open_fuse());
-  TRY_ASSIGN(
-      const DetachedMount mount,
-      new_mount("fuse", "situla-image", fuse_parameters(device.get(), image_owner, image_owner, false), kImageFlags));
-  return send_packet(socket, "ok", {device.get(), mount.fd()});
-}
-
-Result<FuseMount> make_mapped_mount(uint32_t image_owner, uid_t uid, gid_t gid) {
-  TRY_ASSIGN(auto sockets, socket_pair());
-  TRY_ASSIGN(Child child, fork_child());
-  if (!child) {
-    auto done = make_mount_in_child(sockets.second.get(), image_owner, uid, gid);
-    if (!done) (void)send_packet(sockets.second.get(), "!" + done.error().text());
-    _exit(0);
-  }
-  sockets.second.reset();
-  TRY_ASSIGN(std::optional<Packet> packet, receive_packet(sockets.first.get(), kMaxMessage));
-  TRY(child.wait());
-  if (!packet) return fail(ErrorKind::failure, "make a FUSE mount: the helper process died");
-  if (packet->fds.size() != 2) return fail(ErrorKind::unsupported, "make a FUSE mount: " + packet->bytes.substr(1));
-  FuseMount mount;
-  mount.device = std::move(packet->fds[0]);
-  mount.detached.emplace(std::move(packet->fds[1]));
-  return mount;
-}
-
-/// What is started, and how its mount is made.
+/// What the server is made of.
 struct Service {
-  std::string program;
-  std::vector<std::string> options;
-  FuseMount mount;
+  std::shared_ptr<SharedImage> image;
+  int image_fd = -1;
+  UniqueFd device;
+  uid_t uid = 0;
+  gid_t gid = 0;
 };
 
-Result<Service> mapped_service(const std::string& program, uint32_t owner, uid_t uid, gid_t gid) {
-  Service service{program, {}, {}};
-  TRY_ASSIGN(service.mount, make_mapped_mount(owner, uid, gid));
-  return service;
+/// Signals sent to the step or the terminal's group are meant for the user's program.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  (void)sigprocmask(SIG_SETMASK, &all, nullptr);
 }
 
-Result<Service> own_service(const std::string& program, int target, const std::string& mountpoint, uid_t uid,
-                            gid_t gid) {
-  Service service{program, {"-o", "uid=" + std::to_string(uid) + ",gid=" + std::to_string(gid)}, {}};
-  TRY_ASSIGN(service.mount.device, open_fuse());
-  TRY(mount_new_at(target, "fuse", "situla-image", fuse_parameters(service.mount.device.get(), uid, gid, true),
-                   kImageFlags, mountpoint));
-  return service;
+/// In the server. The mount must not be in this process's own mount namespace, or it would keep itself alive: so that
+/// is made first, and the caller mounts when it is told "ready".
+[[noreturn]] void run_server(Service& service, int socket) {
+  const ProcessName name("situla-image");
+  (void)setsid();
+  block_signals();
+  (void)chdir("/");
+  close_other_fds(0, {service.image_fd, service.device.get(), socket});
+  if (!unshare_namespaces(kMountNs) || !send_packet(socket, "ready")) _exit(1);
+  const auto go = receive_packet(socket, kMaxMessage);
+  if (!go || !*go) _exit(1);
+  close(socket);
+  if (!drop_all_capabilities()) _exit(1);
+  _exit(serve_requests(service.image, service.device.get(), service.uid, service.gid) ? 0 : 1);
 }
 
-/// The fast server where one owner has to be mapped; the other can pretend any number of owners away.
-Result<Service> choose_service(const ImageInfo& info, int target, const std::string& mountpoint, uid_t uid, gid_t gid,
-                               LogSink& log) {
-  const Programs programs = find_programs();
-  const std::string& mapped = programs.low_level.empty() ? programs.high_level : programs.low_level;
-  if (mapped.empty()) return fail(no_program());
-  if (info.only_owner && modern_mount_api()) {
-    auto service = mapped_service(mapped, *info.only_owner, uid, gid);
-    if (!service) {
-      if (programs.high_level.empty()) return service;
-      log.debug("image cannot be mounted with mapped ids, using squashfuse's uid option: " + service.error().text());
-    } else {
-      TRY_CONTEXT("mount on " + mountpoint, service->mount.detached->attach(target));
-      return service;
+/// In the process between, which ends at once, so that the server is nobody's child.
+[[noreturn]] void start_server(Service& service, int socket) {
+  auto server = fork_child();
+  if (!server) _exit(1);
+  if (!*server) run_server(service, socket);
+  const std::string number = std::to_string(server->pid());
+  const UniqueFd pidfd = server->release();
+  if (pidfd)
+    (void)send_packet(socket, number, {pidfd.get()});
+  else
+    (void)send_packet(socket, number);
+  _exit(0);
+}
+
+Error died() {
+  return {ErrorKind::failure, "serve image: the server could not be started"};
+}
+
+/// Its number and its word that it is ready come in either order.
+Result<ImageServer> await_server(int socket) {
+  ImageServer server;
+  for (bool ready = false; !ready || !server;) {
+    TRY_ASSIGN(std::optional<Packet> packet, receive_packet(socket, kMaxMessage));
+    if (!packet) return fail(died());
+    if (packet->bytes == "ready") {
+      ready = true;
+      continue;
     }
+    const auto pid = parse_unsigned(packet->bytes);
+    if (!pid) return fail(died());
+    server.pid = static_cast<pid_t>(*pid);
+    if (!packet->fds.empty()) server.pidfd = std::move(packet->fds[0]);
   }
-  if (programs.high_level.empty())
-    return fail(
-        Error(ErrorKind::unsupported, "serve image: its files have several owners and only squashfuse_ll is installed")
-            .with_hint("install squashfuse, or make the image with mksquashfs -all-root"));
-  return own_service(programs.high_level, target, mountpoint, uid, gid);
+  return server;
 }
 
-Result<Child> start_server(const Service& service, int image_fd, int messages_fd) {
-  SpawnOptions options;
-  options.program = service.program;
-  options.arguments = {service.program, "-f"};
-  options.arguments.insert(options.arguments.end(), service.options.begin(), service.options.end());
-  // Both by descriptor: the directory of the image may be closed to the user, and libfuse takes a mounted /dev/fuse as
-  // /dev/fd/N.
-  options.arguments.push_back("/proc/self/fd/" + std::to_string(kImageNumber));
-  options.arguments.push_back("/dev/fd/" + std::to_string(kFuseNumber));
-  options.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C"};
-  options.fds = {{image_fd, kImageNumber}, {service.mount.device.get(), kFuseNumber}, {messages_fd, 2}};
-  options.new_session = true;
-  return spawn(options);
+MountParameters fuse_parameters(int device, uid_t uid, gid_t gid) {
+  // allow_other: for every id of the user namespace, and of those made in it.
+  return {{"fd", std::to_string(device)},
+          {"rootmode", "40000"},
+          {"user_id", std::to_string(uid)},
+          {"group_id", std::to_string(gid)},
+          {"max_read", "1048576"},
+          {"default_permissions", ""},
+          {"allow_other", ""}};
 }
 
-std::string server_messages(int fd) {
-  if (lseek(fd, 0, SEEK_SET) < 0) return {};
-  auto text = read_all(fd, kMaxMessage);
-  return text ? printable(trim(*text)) : std::string();
-}
-
-/// The first access waits for the server; made in a process of its own, so that one that never answers cannot stop us.
-Result<void> wait_until_served(Child& server, const std::string& mountpoint, int messages_fd) {
-  TRY_ASSIGN(Child probe, fork_child());
-  if (!probe) {
-    const int fd = open(mountpoint.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _exit(fd >= 0 ? 0 : 1);
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kTimeLimit;
-  std::string reason = "no answer within " + std::to_string(kTimeLimit.count() / 1000) + " s";
-  while (std::chrono::steady_clock::now() < deadline) {
-    TRY_ASSIGN(const auto answer, probe.wait_for(kPollInterval));
-    if (answer && answer->success()) return {};
-    TRY_ASSIGN(const auto ended, server.wait_for(std::chrono::milliseconds(answer ? 1000 : 0)));
-    if (ended)
-      reason = "it " + ended->text();
-    else if (answer)
-      reason = "the mount cannot be read";
-    if (ended || answer) break;
-  }
-  const std::string said = server_messages(messages_fd);
-  return fail(ErrorKind::failure, "serve image: squashfuse: " + (said.empty() ? reason : said + " (" + reason + ")"));
+/// So that an image whose root is damaged is an error here, where it can be said.
+Result<void> check_image(const std::shared_ptr<SharedImage>& image) {
+  TRY_ASSIGN(ImageAccess access, ImageAccess::create(image));
+  TRY_ASSIGN(const StoredInode root, access.inode(access.root()));
+  if (!S_ISDIR(root.mode)) return fail(ErrorKind::corrupt, "read image: its root is not a directory");
+  TRY(access.list(access.root(), root));
+  return {};
 }
 
 }  // namespace
 
 Result<void> fuse_available() {
-  const Programs programs = find_programs();
-  if (programs.low_level.empty() && programs.high_level.empty()) return fail(no_program());
   TRY_ASSIGN(const UniqueFd device, open_fuse());
   return {};
 }
 
-Result<Child> serve_image(int image_fd, const std::string& mountpoint, uid_t uid, gid_t gid, LogSink& log) {
-  TRY_ASSIGN(const ImageInfo info, read_image_info(image_fd));
+Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid_t uid, gid_t gid, LogSink& log) {
+  Service service{nullptr, image_fd, UniqueFd(), uid, gid};
+  TRY_ASSIGN(service.image, ImageAccess::open(image_fd));
+  TRY(check_image(service.image));
   TRY_ASSIGN(const UniqueFd target, open_file(mountpoint, O_PATH | O_DIRECTORY));
-  TRY_ASSIGN(const UniqueFd messages, memory_file("squashfuse"));
-  TRY_ASSIGN(Service service, choose_service(info, target.get(), mountpoint, uid, gid, log));
-  ScopeExit undo([&mountpoint] { (void)unmount(mountpoint, true); });
-  TRY_ASSIGN(Child server, start_server(service, image_fd, messages.get()));
-  // Only the server may hold the device now: when it dies, the kernel ends every request with an error instead of
-  // waiting.
-  service.mount.device.reset();
-  TRY(wait_until_served(server, mountpoint, messages.get()));
-  log.debug("image served by " + service.program);
-  undo.dismiss();
+  TRY_ASSIGN(service.device, open_fuse());
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Child between, fork_child());
+  if (!between) start_server(service, sockets.second.get());
+  sockets.second.reset();
+  TRY(between.wait());
+  TRY_ASSIGN(ImageServer server, await_server(sockets.first.get()));
+  TRY(mount_new_at(target.get(), "fuse", "situla-image", fuse_parameters(service.device.get(), uid, gid), kImageFlags,
+                   mountpoint));
+  // Without this word, and without the caller, it ends. Only the server may hold the device: when it dies, the kernel
+  // ends every request with an error instead of waiting.
+  TRY(send_packet(sockets.first.get(), "go"));
+  log.debug("image served by process " + std::to_string(server.pid));
   return server;
 }
 

@@ -96,7 +96,6 @@ class RootBuilder {
     const bool final = source.mount == MountKind::fuse || request_.scratch_name.empty();
     if (served || final || served.error().kind() == ErrorKind::corrupt) return served;
     log_.warning("extracting the image, which takes longer than mounting it: " + served.error().message());
-    root_.server = Child();
     return extract(source.image.get());
   }
 

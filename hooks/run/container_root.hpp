@@ -9,7 +9,7 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
+#include "hooks/mount/image_mount.hpp"
 #include "hooks/run/prepare.hpp"
 #include "hooks/run/scratch.hpp"
 
@@ -26,8 +26,8 @@ struct RootRequest {
 };
 
 struct ContainerRoot {
-  std::string path;  ///< the mount point, beneath the stage: ENROOT_ROOTFS
-  Child server;      ///< squashfuse, or empty
+  std::string path;    ///< the mount point, beneath the stage: ENROOT_ROOTFS
+  ImageServer server;  ///< of an image that is served, or empty
   Scratch scratch;
   std::optional<FileLock> lock;  ///< held while a writable directory is being prepared
 };

@@ -20,7 +20,7 @@ struct ContainerExtras {
 
 struct EnteredContainer {
   Environment environment;  ///< before the login shell
-  Child server;
+  ImageServer server;
   Scratch scratch;
   UniqueFd stage;  ///< the stage's directory, which no path leads to any more: room for temporary files
 };

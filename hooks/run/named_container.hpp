@@ -1,5 +1,5 @@
-// Which containers does a user have on this node, and where does each of them keep its files? COMPAT.md sections 1 (names
-// on disk) and 3.
+// Which containers does a user have on this node, and where does each of them keep its files? COMPAT.md sections 1
+// (names on disk) and 3.
 #pragma once
 
 #include <string>

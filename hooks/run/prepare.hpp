@@ -13,7 +13,7 @@
 #include "common/spec/container_spec.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/site_config.hpp"
-#include "common/sys/process.hpp"
+#include "hooks/mount/image_mount.hpp"
 #include "hooks/run/enroot_config.hpp"
 
 namespace situla {
@@ -22,7 +22,7 @@ namespace situla {
 struct RootSource {
   enum class Kind {
     mounted,  ///< `path`: a directory on which the image is mounted already, read-only, owner = the user (kernel tier)
-    image,    ///< `image`: an open squashfs file, to be served by squashfuse or extracted, as `mount` says
+    image,    ///< `image`: an open squashfs file, to be served by FUSE or extracted, as `mount` says
     directory,  ///< `path`: an extracted root file system that belongs to the user (`create`)
   };
   Kind kind = Kind::mounted;
@@ -46,7 +46,7 @@ struct PrepareRequest {
 struct PreparedContainer {
   Environment environment;  ///< of the container, after login shell and rc; overwrites the job's (COMPAT.md 2)
   std::string workdir;      ///< absolute, inside
-  Child server;             ///< squashfuse, or empty; must live as long as the container
+  ImageServer server;       ///< of an image that is served, or empty; ends by itself
   UniqueFd
       scratch_parent;  ///< directory that holds the writable upper layer on disk, opened before pivot_root; or none
   std::string

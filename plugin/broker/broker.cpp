@@ -355,7 +355,7 @@ Result<BuilderImage> Broker::make_image(UniqueFd file, const std::string& store_
     auto image = mount_for_user(file.get(), store_name);
     if (image) return image;
     if (kind == MountKind::kernel) return image;
-    syslog(LOG_NOTICE, "falling back to squashfuse or extraction: %s", image.error().message().c_str());
+    syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
   }
   BuilderImage image;
   image.file = std::move(file);

@@ -2,7 +2,7 @@
 load helpers
 load tiers
 chosen_tier_is_used() {
-  run pgrep -u alice -f squashfuse
+  run pgrep -u alice situla-image
   [ "$status" -eq 1 ]
   run findmnt -n -t squashfs
   [ -z "$output" ]

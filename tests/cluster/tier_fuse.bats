@@ -2,7 +2,7 @@
 load helpers
 load tiers
 chosen_tier_is_used() {
-  pgrep -u alice -f squashfuse
+  pgrep -u alice situla-image
   run findmnt -n -t squashfs
   [ -z "$output" ]
 }

@@ -1,4 +1,4 @@
-// Does a user's own squashfs file become a container, by squashfuse and by extraction?
+// Does a user's own squashfs file become a container, by FUSE and by extraction?
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -40,7 +40,7 @@ bool becomes_empty(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("an image served by squashfuse") {
+TEST_CASE("an image served by FUSE") {
   if (const auto available = fuse_available(); !available) SITULA_SKIP(available.error().message());
   Scene scene;
   pack(scene);

@@ -193,7 +193,6 @@ void prepare_and_report(Scene& scene, int report, const std::vector<std::string>
   put_record(report, "scratch", container->scratch_path);
   put_record(report, "milliseconds", std::to_string(took.count()));
   if (container->scratch_parent) (void)remove_tree_at(container->scratch_parent.get(), container->scratch_name);
-  container->server = Child();
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ Check check_squashfs(const Places& places);
 Check check_loop(const Places& places);
 Check check_compressors();
 Check check_idmapped_mounts();
-Check check_fuse(const Places& places, const Environment& environment);
+Check check_fuse(const Places& places);
 
 // site_checks.cpp: what the administrator installed and decided.
 Check check_site_config(const Places& places, SiteConfig& config);

@@ -17,7 +17,7 @@ bool good(const Report& report, std::string_view name) {
                      [&](const Check& check) { return check.name == name && check.state == State::ok; });
 }
 
-/// DESIGN.md 3: the new mount API with an id-mapped squashfs, else squashfuse with an overlay, else extraction.
+/// DESIGN.md 3: the new mount API with an id-mapped squashfs, else FUSE with an overlay, else extraction.
 std::string tier_of(const Report& report, MountKind wanted) {
   if (!good(report, "user-namespaces")) return "none";
   const bool overlay = good(report, "overlay");
@@ -93,16 +93,11 @@ Places Places::installed() {
 Report examine(const Places& places, const Environment& environment) {
   Report report;
   SiteConfig config;
-  report.checks = {check_kernel(places),
-                   check_user_namespaces(places),
-                   check_mount_api(),
-                   check_overlay(),
-                   check_squashfs(places),
-                   check_loop(places),
-                   check_compressors(),
-                   check_idmapped_mounts(),
-                   check_fuse(places, environment),
-                   check_site_config(places, config)};
+  report.checks = {check_kernel(places),   check_user_namespaces(places),
+                   check_mount_api(),      check_overlay(),
+                   check_squashfs(places), check_loop(places),
+                   check_compressors(),    check_idmapped_mounts(),
+                   check_fuse(places),     check_site_config(places, config)};
   for (Check& check : std::vector<Check>{check_service_user(config), check_store(config), check_runtime_directory(),
                                          check_programs(places), check_shell(), check_slurm_plugin(places),
                                          check_plugstack(places, environment)})

@@ -136,7 +136,7 @@ Check check_compressors() {
   check.found = names->empty() ? "none" : join(*names, " ");
   if (std::find(names->begin(), names->end(), "zstd") == names->end()) {
     check.state = State::warn;
-    check.fix = "CONFIG_SQUASHFS_ZSTD is missing: zstd images are served by squashfuse, which is slower";
+    check.fix = "CONFIG_SQUASHFS_ZSTD is missing: zstd images are served by FUSE, which is slower";
   }
   return check;
 }
@@ -147,13 +147,12 @@ Check check_idmapped_mounts() {
   if (const auto tried = try_idmapped_mount(); !tried) {
     check.state = State::warn;
     check.found = tried.error().message();
-    check.fix = "Linux 6.2 or newer id-maps squashfs; otherwise squashfuse serves images";
+    check.fix = "Linux 6.2 or newer id-maps squashfs; otherwise FUSE serves images";
   }
   return check;
 }
 
-Check check_fuse(const Places& places, const Environment& environment) {
-  Check check{"fuse", State::ok, "", ""};
+Check check_fuse(const Places& places) {
   const std::string device = places.dev + "/fuse";
   struct stat status {};
   if (stat(device.c_str(), &status) != 0) {
@@ -163,9 +162,7 @@ Check check_fuse(const Places& places, const Environment& environment) {
     return {"fuse", State::warn, device + " is not open to ordinary users",
             "chmod 666 " + device + " (udev does it on a normal node)"};
   }
-  for (const char* name : {"squashfuse_ll", "squashfuse"})
-    if (const auto path = find_program(name, environment)) return {"fuse", State::ok, device + " and " + *path, ""};
-  return {"fuse", State::warn, "squashfuse is not installed", "apt-get install squashfuse (dnf install squashfuse)"};
+  return {"fuse", State::ok, device, ""};
 }
 
 }  // namespace situla::doctor

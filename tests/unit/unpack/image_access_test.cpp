@@ -1,0 +1,190 @@
+// Does random access to an image show what was packed into it, and survive images that are damaged?
+#include "hooks/unpack/image_access.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/sys/file.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+namespace fs = std::filesystem;
+
+namespace {
+
+void shell(const std::string& command) {
+  INFO(command);
+  REQUIRE(std::system(command.c_str()) == 0);
+}
+
+std::string random_bytes(size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string bytes(size, '\0');
+  // Half of it compresses.
+  for (char& c : bytes) c = static_cast<char>(random() % 2 == 0 ? random() : 'a');
+  return bytes;
+}
+
+/// Files of every shape squashfs knows: empty, in a fragment, whole blocks, blocks and a tail, holes; many names.
+void make_tree(const test::TempDir& dir) {
+  (void)dir.write("tree/empty", "");
+  (void)dir.write("tree/small", "hello\n");
+  (void)dir.write("tree/block", random_bytes(131072, 1));
+  (void)dir.write("tree/large", random_bytes(3 * 131072 + 777, 2));
+  (void)dir.write("tree/deep/er/and/deeper/file", "deep");
+  for (int i = 0; i < 1500; ++i) (void)dir.write("tree/many/name-" + std::to_string(i), std::to_string(i));
+  shell("cd " + (dir / "tree") +
+        " && ln small linked && ln -s ../target symbolic && mkfifo fifo && truncate -s 5M sparse && "
+        "printf end >>sparse && chmod 4711 block && chmod 750 deep && setfattr -n user.key -v value small && "
+        "setfattr -n user.long -v $(head -c 3000 /dev/zero | tr '\\0' x) large && touch -d @1234567 empty");
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : file(open_file(path, O_RDONLY).value()) {
+    shared = ImageAccess::open(file.get()).value();
+  }
+  UniqueFd file;
+  std::shared_ptr<SharedImage> shared;
+};
+
+Result<std::string> content(ImageAccess& image, InodeRef ref, const StoredInode& inode, size_t step) {
+  std::string bytes;
+  while (bytes.size() < inode.size) {
+    TRY_ASSIGN(const std::vector<Extent> extents, image.read(ref, inode, bytes.size(), step));
+    const size_t before = bytes.size();
+    for (const Extent& extent : extents)
+      bytes += extent.bytes != nullptr ? std::string(extent.bytes, extent.size) : std::string(extent.size, '\0');
+    if (bytes.size() == before) break;
+  }
+  return bytes;
+}
+
+void compare(ImageAccess& image, InodeRef ref, const fs::path& path, size_t step) {
+  CAPTURE(path.string());
+  const StoredInode inode = image.inode(ref).value();
+  struct stat status {};
+  REQUIRE(lstat(path.c_str(), &status) == 0);
+  CHECK(inode.mode == status.st_mode);
+  CHECK(inode.modification_time == status.st_mtime);
+  if (S_ISREG(inode.mode)) {
+    CHECK(inode.links == status.st_nlink);
+    CHECK(content(image, ref, inode, step).value() == test::slurp(path));
+  }
+  if (S_ISLNK(inode.mode)) CHECK(image.link_target(inode).value() == fs::read_symlink(path));
+  if (!S_ISDIR(inode.mode)) return;
+  const auto names = image.list(ref, inode).value();
+  std::set<std::string> expected, got;
+  for (const auto& entry : fs::directory_iterator(path)) expected.insert(entry.path().filename());
+  for (const StoredName& name : *names) got.insert(name.name);
+  CHECK(got == expected);
+  for (const StoredName& name : *names) compare(image, name.inode, path / name.name, step);
+}
+
+/// Reads all there is, as far as it can be read.
+size_t walk(ImageAccess& image, InodeRef ref, int depth, size_t& left) {
+  if (depth > 30 || left == 0) return 0;
+  --left;
+  const auto inode = image.inode(ref);
+  if (!inode) return 1;
+  size_t errors = image.attributes(*inode) ? 0 : 1;
+  if (S_ISREG(inode->mode) && inode->size < (1U << 26U)) errors += content(image, ref, *inode, 1U << 20U) ? 0 : 1;
+  if (S_ISLNK(inode->mode)) errors += image.link_target(*inode) ? 0 : 1;
+  if (!S_ISDIR(inode->mode)) return errors;
+  const auto names = image.list(ref, *inode);
+  if (!names) return errors + 1;
+  for (const StoredName& name : **names) {
+    CHECK(name.name.find('/') == std::string::npos);
+    CHECK(!name.name.empty());
+    errors += walk(image, name.inode, depth + 1, left);
+  }
+  return errors;
+}
+
+}  // namespace
+
+TEST_CASE("Random access shows what was packed, with every compressor and block size") {
+  const test::TempDir dir;
+  make_tree(dir);
+  for (const std::string options :
+       {"-comp zstd", "-comp gzip", "-comp xz -b 1M", "-comp lz4 -b 4096", "-comp lzo -b 64K", "-noI -noD -noF -noX",
+        "-comp zstd -no-fragments", "-comp zstd -always-use-fragments", "-comp zstd -noI -b 256K"}) {
+    CAPTURE(options);
+    const std::string image_path = dir / "image";
+    shell("rm -f " + image_path + " && mksquashfs " + (dir / "tree") + " " + image_path + " -quiet -no-progress " +
+          options + " >/dev/null");
+    const Reader reader(image_path);
+    ImageAccess image = ImageAccess::create(reader.shared).value();
+    compare(image, image.root(), dir / "tree", options.find("4096") != std::string::npos ? 5000 : 200000);
+  }
+}
+
+TEST_CASE("Extended attributes, and several threads at once") {
+  const test::TempDir dir;
+  make_tree(dir);
+  shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -comp zstd >/dev/null");
+  const Reader reader(dir / "image");
+  ImageAccess image = ImageAccess::create(reader.shared).value();
+  REQUIRE(image.has_attributes());
+  const auto names = image.list(image.root(), image.inode(image.root()).value()).value();
+  for (const StoredName& name : *names) {
+    const auto attributes = image.attributes(image.inode(name.inode).value()).value();
+    const bool expected = name.name == "small" || name.name == "linked" || name.name == "large";
+    CHECK(attributes.size() == (expected ? 1 : 0));
+    if (name.name == "small") CHECK(attributes[0] == std::pair<std::string, std::string>{"user.key", "value"});
+    if (name.name == "large") CHECK(attributes[0].second == std::string(3000, 'x'));
+  }
+  std::vector<std::thread> threads;
+  std::array<size_t, 4> errors{};
+  for (size_t i = 0; i < errors.size(); ++i)
+    threads.emplace_back([&, i] {
+      ImageAccess own = ImageAccess::create(reader.shared).value();
+      size_t left = 100000;
+      errors[i] = walk(own, own.root(), 0, left);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(errors == std::array<size_t, 4>{});
+}
+
+TEST_CASE("Damaged images give errors, never a crash or an endless walk") {
+  const test::TempDir dir;
+  make_tree(dir);
+  shell("rm -r " + (dir / "tree/many") + " && mksquashfs " + (dir / "tree") + " " + (dir / "image") +
+        " -quiet -no-progress -noI -noX -comp zstd >/dev/null");
+  const std::string good = test::slurp(dir / "image");
+  std::mt19937 random(20261121);
+  size_t refused = 0, wrong = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string bad = good;
+    // Mostly where the tables are, at the end, and in the superblock.
+    for (unsigned i = 0; i <= random() % 4; ++i) {
+      const size_t area = random() % 3 == 0 ? 96 : 2500;
+      const size_t at = area == 96 ? 4 + random() % 92 : bad.size() - 1 - random() % std::min(area, bad.size() - 1);
+      bad[at] = static_cast<char>(random());
+    }
+    const std::string path = dir.write("bad", bad);
+    const UniqueFd file = open_file(path, O_RDONLY).value();
+    const auto shared = ImageAccess::open(file.get());
+    if (!shared) {
+      ++refused;
+      continue;
+    }
+    auto image = ImageAccess::create(*shared);
+    if (!image) {
+      ++refused;
+      continue;
+    }
+    size_t left = 5000;
+    if (walk(*image, image->root(), 0, left) > 0) ++wrong;
+  }
+  CHECK(refused > 5);
+  CHECK(wrong > 20);
+}
