@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdio>
 #include <memory>
 #include <thread>
@@ -16,6 +17,13 @@
 #include "common/base/text.hpp"
 
 namespace situla {
+
+std::string program_directory() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  const std::string program(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  return program.substr(0, program.rfind('/'));
+}
 
 std::string random_name(std::string_view prefix) {
   std::array<uint8_t, 8> bytes{};

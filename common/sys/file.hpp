@@ -25,6 +25,8 @@ Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offs
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode);
 Result<void> make_directories(const std::string& path, mode_t mode);
+/// Where the program of this process lies.
+std::string program_directory();
 /// prefix + 16 random hexadecimal digits, for temporary names (open them with O_EXCL).
 std::string random_name(std::string_view prefix);
 /// Removes a tree without following links or crossing mounts; makes directories accessible first. Missing is success.

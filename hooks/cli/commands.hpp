@@ -26,7 +26,7 @@ struct Context {
 /// The exit status, or an error that is printed by the tool.
 using Action = std::function<Result<int>(const Context&)>;
 /// By subcommand name.
-using Actions = std::map<std::string, Action, std::less<>>;
+struct Actions : std::map<std::string, Action, std::less<>> {};
 
 void add_import(CLI::App& app, Actions& actions);
 void add_digest(CLI::App& app, Actions& actions);

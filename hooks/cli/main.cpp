@@ -1,7 +1,29 @@
+#include <iostream>
+
+#include <unistd.h>
+
+#include "common/sys/file.hpp"
 #include "hooks/cli/tool.hpp"
 
 extern "C" char** environ;
 
+namespace {
+
+/// Returns only when there is no such program.
+int run_complete(char** argv) {
+  const std::string here = situla::program_directory();
+  const std::string name = "/situla-complete";
+  for (const std::string& path : {here + name, here + "/../libexec/situla" + name, SITULA_LIBEXEC_DIR + name})
+    execve(path.c_str(), argv, environ);
+  std::cerr << "[ERROR] program situla-complete not found\n"
+            << "hint: it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again\n";
+  return 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  return situla::cli::run_process(argc, argv, environ);
+  // Help of the whole program is about all commands.
+  if (argc < 2 || !situla::cli::is_local_command(argv[1])) return run_complete(argv);
+  return situla::cli::run_process(argc, argv, environ, situla::cli::add_local_commands);
 }

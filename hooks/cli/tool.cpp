@@ -53,20 +53,10 @@ Error unknown_command(const std::string& program, const std::string& name) {
   return Error(ErrorKind::usage, "unknown command \"" + printable(name) + "\"").with_hint(program + " help");
 }
 
-void add_commands(CLI::App& app, Actions& actions) {
+void declare(CLI::App& app, Actions& actions, AddCommands add_commands) {
   app.require_subcommand(1);
   app.set_help_flag();
-  add_import(app, actions);
-  add_digest(app, actions);
-  add_inspect(app, actions);
-  add_load(app, actions);
-  add_create(app, actions);
-  add_start(app, actions);
-  add_list(app, actions);
-  add_remove(app, actions);
-  add_info(app, actions);
-  add_version(app, actions);
-  add_doctor(app, actions);
+  add_commands(app, actions);
   app.add_subcommand("help", "Print the usage");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     command->set_help_flag("-h,--help", "Print the usage");
@@ -84,11 +74,11 @@ Result<void> check_command(const CLI::App& app, const Invocation& invocation) {
   return {};
 }
 
-Result<int> run(const Invocation& invocation, const Streams& streams, LogSink& log) {
+Result<int> run(const Invocation& invocation, const Streams& streams, AddCommands add_commands, LogSink& log) {
   CLI::App app("Containers from images in registries and squashfs files, for Slurm jobs and by hand.",
                invocation.program);
   Actions actions;
-  add_commands(app, actions);
+  declare(app, actions, add_commands);
   if (asks_for_help(invocation.arguments)) {
     streams.out << usage(app, invocation.arguments);
     return 0;
@@ -108,9 +98,9 @@ Result<int> run(const Invocation& invocation, const Streams& streams, LogSink& l
 
 }  // namespace
 
-int run_tool(const Invocation& invocation, const Streams& streams) {
+int run_tool(const Invocation& invocation, const Streams& streams, AddCommands add_commands) {
   StreamLog log(streams.err, invocation.environment.has("SITULA_DEBUG"));
-  const Result<int> status = run(invocation, streams, log);
+  const Result<int> status = run(invocation, streams, add_commands, log);
   streams.out.flush();
   if (status) return *status;
   log.error(status.error().message());
@@ -118,14 +108,14 @@ int run_tool(const Invocation& invocation, const Streams& streams) {
   return 1;
 }
 
-int run_process(int argc, char** argv, char** envp) {
+int run_process(int argc, char** argv, char** envp, AddCommands add_commands) {
   std::string_view name = argc > 0 ? argv[0] : "situla";
   name.remove_prefix(name.rfind('/') + 1);
   Invocation invocation{name == "enroot" ? "enroot" : "situla", {}, Environment::from_envp(envp)};
   for (int i = 1; i < argc; ++i) invocation.arguments.emplace_back(argv[i]);
   const std::string terminal = invocation.environment.get_or("TERM", "");
   const bool draws = isatty(STDERR_FILENO) != 0 && !terminal.empty() && terminal != "dumb";
-  return run_tool(invocation, {std::cin, std::cout, std::cerr, draws ? STDERR_FILENO : -1});
+  return run_tool(invocation, {std::cin, std::cout, std::cerr, draws ? STDERR_FILENO : -1}, add_commands);
 }
 
 }  // namespace situla::cli

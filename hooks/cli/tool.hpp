@@ -4,11 +4,25 @@
 
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/spec/environment.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace situla::cli {
+
+struct Actions;
+/// Declares the commands that a program has.
+using AddCommands = void (*)(CLI::App&, Actions&);
+/// Those that reach no registry, and all of them (including these).
+void add_local_commands(CLI::App& app, Actions& actions);
+void add_all_commands(CLI::App& app, Actions& actions);
+/// Whether add_local_commands() adds a command of this name.
+bool is_local_command(std::string_view name);
 
 /// Not owned. Results and usage go to out; log lines, hints and prompts to err.
 struct Streams {
@@ -25,9 +39,9 @@ struct Invocation {
 };
 
 /// Returns the exit status: 0, 1 on error, and the command's own for `start`.
-int run_tool(const Invocation& invocation, const Streams& streams);
+int run_tool(const Invocation& invocation, const Streams& streams, AddCommands add_commands = add_all_commands);
 
 /// The same for a process's own arguments, environment and standard streams.
-int run_process(int argc, char** argv, char** envp);
+int run_process(int argc, char** argv, char** envp, AddCommands add_commands);
 
 }  // namespace situla::cli

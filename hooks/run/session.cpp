@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <csignal>
 
 #include <fcntl.h>
@@ -33,13 +32,6 @@ constexpr std::string_view kHelperName = "situla-printenv";
 
 std::string descriptor_path(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
-}
-
-std::string program_directory() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
-  const std::string program(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
-  return program.substr(0, program.rfind('/'));
 }
 
 /// The files that the shell works with; unnamed, in the stage.

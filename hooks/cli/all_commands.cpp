@@ -1,0 +1,13 @@
+#include "hooks/cli/commands.hpp"
+
+namespace situla::cli {
+
+void add_all_commands(CLI::App& app, Actions& actions) {
+  add_import(app, actions);
+  add_digest(app, actions);
+  add_inspect(app, actions);
+  add_load(app, actions);
+  add_local_commands(app, actions);
+}
+
+}  // namespace situla::cli
