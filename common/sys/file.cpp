@@ -163,6 +163,20 @@ Result<void> make_directories(const std::string& path, mode_t mode) {
   return {};
 }
 
+Result<void> rename_new(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (errno == EINVAL && rename(from.c_str(), to.c_str()) == 0) return {};
+  const int reason = errno == ENOTEMPTY ? EEXIST : errno;
+  return fail_errno(reason, "rename " + from + " to " + to);
+}
+
+Result<void> exchange_names(const std::string& one, const std::string& other) {
+  if (renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return {};
+  const std::string what = "exchange " + one + " and " + other;
+  if (errno == EINVAL || errno == ENOSYS) return fail(ErrorKind::unsupported, Error::from_errno(errno, what).message());
+  return fail_errno(errno, what);
+}
+
 Result<FileLock> FileLock::acquire(const std::string& path, Kind kind, std::chrono::milliseconds time) {
   TRY_ASSIGN(UniqueFd fd, open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   return acquire(std::move(fd), kind, time, path);

@@ -27,6 +27,11 @@ Result<void> write_file_atomically(const std::string& path, std::string_view byt
 Result<void> make_directories(const std::string& path, mode_t mode);
 /// Where the program of this process lies.
 std::string program_directory();
+/// rename(2) that replaces nothing (ErrorKind::exists); an empty directory, on file systems that cannot promise that.
+Result<void> rename_new(const std::string& from, const std::string& to);
+/// Both exist before and after, and there is no moment between (renameat2(2), RENAME_EXCHANGE). ErrorKind::unsupported
+/// where the file system cannot.
+Result<void> exchange_names(const std::string& one, const std::string& other);
 /// prefix + 16 random hexadecimal digits, for temporary names (open them with O_EXCL).
 std::string random_name(std::string_view prefix);
 /// Removes a tree without following links or crossing mounts; makes directories accessible first. Missing is success.

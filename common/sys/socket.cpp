@@ -30,6 +30,21 @@ Result<UniqueFd> seqpacket_socket() {
   return fd;
 }
 
+struct Address {
+  sockaddr_un name{};
+  socklen_t size = 0;
+};
+Result<Address> named_address(std::string_view name) {
+  Address address;
+  // The last byte stays NUL, which ends a path.
+  if (name.empty() || name.size() >= sizeof address.name.sun_path)
+    return fail(ErrorKind::usage, "use a unix socket: bad address of " + std::to_string(name.size()) + " bytes");
+  address.name.sun_family = AF_UNIX;
+  name.copy(address.name.sun_path, name.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return address;
+}
+
 /// Takes ownership of every descriptor that came with a message, whatever else is wrong with it.
 std::vector<UniqueFd> take_descriptors(msghdr& message) {
   std::vector<UniqueFd> fds;
@@ -62,15 +77,19 @@ Result<Listener> listen_abstract() {
   return Listener{std::move(fd), std::string(address.sun_path, length)};
 }
 
-Result<UniqueFd> connect_to(std::string_view name) {
-  sockaddr_un address{};
-  if (name.empty() || name.size() > sizeof address.sun_path)
-    return fail(ErrorKind::usage, "connect to unix socket: bad address of " + std::to_string(name.size()) + " bytes");
+Result<UniqueFd> listen_at(std::string_view path) {
+  TRY_ASSIGN(const Address address, named_address(path));
   TRY_ASSIGN(UniqueFd fd, seqpacket_socket());
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path, name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0)
+    return fail_errno(errno, "bind unix socket " + printable(path));
+  if (listen(fd.get(), kBacklog) != 0) return fail_errno(errno, "listen on unix socket");
+  return fd;
+}
+
+Result<UniqueFd> connect_to(std::string_view name) {
+  TRY_ASSIGN(const Address address, named_address(name));
+  TRY_ASSIGN(UniqueFd fd, seqpacket_socket());
+  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0) {
     if (errno == EINTR) continue;
     return fail_errno(errno, "connect to unix socket " + printable(name));
   }

@@ -31,6 +31,10 @@ struct Listener {
   std::string address;  ///< as in sun_path, leading NUL included; pass to connect_to()
 };
 Result<Listener> listen_abstract();
+/// The same with a path, which may lie in any network namespace; of at most 107 bytes, so name it beneath
+/// /proc/self/fd.
+Result<UniqueFd> listen_at(std::string_view path);
+/// An address of listen_abstract(), or a path.
 Result<UniqueFd> connect_to(std::string_view address);
 Result<UniqueFd> accept_from(int listener);            ///< non-blocking, close-on-exec
 Result<std::pair<UniqueFd, UniqueFd>> socket_pair();   ///< SOCK_SEQPACKET, close-on-exec

@@ -1,11 +1,16 @@
 #include "hooks/mount/overlay.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <memory>
 #include <optional>
-#include <vector>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
@@ -42,10 +47,12 @@ const char* unfit_name(const std::string& path) {
 }
 
 /// Best first. What a kernel does not know it refuses with EINVAL: userxattr since 5.11, volatile since 5.10. Without
-/// userxattr an overlay of a user namespace works as long as no directory of the image is replaced.
+/// userxattr an overlay of a user namespace works as long as no directory of the image is replaced. An index would keep
+/// the upper layer of one container from being a lower layer of another.
 std::vector<MountParameters> attempts(bool ephemeral) {
   std::vector<MountParameters> result;
-  if (ephemeral) result.push_back({{"userxattr", ""}, {"volatile", ""}});
+  if (ephemeral) result.push_back({{"userxattr", ""}, {"volatile", ""}, {"index", "off"}});
+  result.push_back({{"userxattr", ""}, {"index", "off"}});
   result.push_back({{"userxattr", ""}});
   result.push_back({});
   return result;
@@ -53,8 +60,32 @@ std::vector<MountParameters> attempts(bool ephemeral) {
 
 std::string option_names(const MountParameters& parameters) {
   std::string names;
-  for (const auto& entry : parameters) names += (names.empty() ? "" : ",") + entry.first;
+  for (const auto& [name, value] : parameters)
+    names += (names.empty() ? "" : ",") + name + (value.empty() ? "" : "=" + value);
   return names.empty() ? "no options" : names;
+}
+
+/// File systems whose overlays are in everyday use; statfs(2).
+constexpr std::array<int64_t, 3> kFitForUpper = {0xef53, 0x58465342, 0x9123683e};  // ext4, xfs, btrfs
+
+/// Overlays in user namespaces came with Linux 5.11.
+bool kernel_has_user_overlay() {
+  struct utsname names {};
+  unsigned major = 0, minor = 0;
+  if (uname(&names) != 0 || std::sscanf(names.release, "%u.%u", &major, &minor) != 2) return false;
+  return major > 5 || (major == 5 && minor >= 11);
+}
+
+/// An old xfs (ftype=0) does not say what kind of thing an entry is.
+bool tells_types(const std::string& directory) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(directory.c_str()), closedir);
+  const dirent* entry = stream ? readdir(stream.get()) : nullptr;
+  return entry != nullptr && entry->d_type == DT_DIR;  // "." or ".."
+}
+
+bool takes_attributes(const std::string& directory) {
+  constexpr const char* kName = "user.overlay.situla";
+  return setxattr(directory.c_str(), kName, "y", 1, 0) == 0 && removexattr(directory.c_str(), kName) == 0;
 }
 
 Error overlay_error(Error error, const OverlayLayers& layers) {
@@ -108,7 +139,7 @@ Result<void> try_overlay(const std::string& base) {
   NullLog log;
   TRY_ASSIGN(const UniqueFd target, open_file(base + "/root", O_PATH | O_DIRECTORY));
   // Ephemeral, or unmounting would sync the whole disk beneath.
-  TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", true}, target.get(), {}, log));
+  TRY(mount_overlay({{base + "/lower"}, base + "/upper", base + "/work", true}, target.get(), {}, log));
   TRY_ASSIGN(const UniqueFd root, open_file(base + "/root", O_RDONLY | O_DIRECTORY));
   return use_overlay(root.get());
 }
@@ -116,13 +147,18 @@ Result<void> try_overlay(const std::string& base) {
 }  // namespace
 
 Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const MountFlags& flags, LogSink& log) {
-  TRY_ASSIGN(const UniqueFd lower, open_file(layers.lower, O_PATH | O_DIRECTORY));
+  std::vector<UniqueFd> lower;
+  for (const std::string& path : layers.lower) {
+    TRY_ASSIGN(UniqueFd directory, open_file(path, O_PATH | O_DIRECTORY));
+    lower.push_back(std::move(directory));
+  }
   TRY_ASSIGN(const UniqueFd upper, open_file(layers.upper, O_PATH | O_DIRECTORY));
   TRY_ASSIGN(const UniqueFd work, open_file(layers.work, O_PATH | O_DIRECTORY));
   // By descriptor: the option string gives ',' and ':' a meaning and is limited to 255 bytes per option.
   const auto by_fd = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
-  const MountParameters directories = {
-      {"lowerdir", by_fd(lower)}, {"upperdir", by_fd(upper)}, {"workdir", by_fd(work)}};
+  std::string lower_list;
+  for (const UniqueFd& fd : lower) lower_list += (lower_list.empty() ? "" : ":") + by_fd(fd);
+  const MountParameters directories = {{"lowerdir", lower_list}, {"upperdir", by_fd(upper)}, {"workdir", by_fd(work)}};
   std::optional<Error> first;
   for (const MountParameters& extra : attempts(layers.ephemeral)) {
     MountParameters parameters = directories;
@@ -137,6 +173,13 @@ Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const Mou
     if (done.error().errnum() != EINVAL) break;
   }
   return fail(overlay_error(std::move(*first), layers));
+}
+
+bool overlay_upper_known_good(const std::string& directory) {
+  const auto fd = open_file(directory, O_PATH | O_DIRECTORY);
+  const auto type = fd ? filesystem_type(fd->get()) : Result<int64_t>(0);
+  return type && std::find(kFitForUpper.begin(), kFitForUpper.end(), *type) != kFitForUpper.end() &&
+         kernel_has_user_overlay() && tells_types(directory) && takes_attributes(directory);
 }
 
 Result<void> overlay_upper_works(const std::string& directory) {

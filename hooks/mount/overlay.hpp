@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -12,9 +13,9 @@ namespace situla {
 
 /// Directories by path; the paths may hold any character, they do not end up in an option string.
 struct OverlayLayers {
-  std::string lower;
-  std::string upper;  ///< on tmpfs, ext4, xfs, btrfs, ...; not NFS, Lustre, FUSE
-  std::string work;   ///< empty, on the same file system as upper
+  std::vector<std::string> lower;  ///< one or more, top first; all read-only
+  std::string upper;               ///< on tmpfs, ext4, xfs, btrfs, ...; not NFS, Lustre, FUSE
+  std::string work;                ///< empty, on the same file system as upper
   bool ephemeral =
       false;  ///< upper is thrown away afterwards: nothing is ever synced to disk ("volatile", where the kernel has it)
 };
@@ -22,6 +23,10 @@ struct OverlayLayers {
 /// Mounts on the directory behind target_fd. In a user namespace (Linux >= 5.11). ErrorKind::unsupported when upper's
 /// file system, or the kernel, cannot do it: the caller extracts instead.
 Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const MountFlags& flags, LogSink& log);
+
+/// What overlay_upper_works() would say, without a trial: true where kernel, file system and attributes are known to be
+/// good enough. False means that nothing is known.
+bool overlay_upper_known_good(const std::string& directory);
 
 /// Whether a directory can hold the upper layer, found out by using one in a namespace of its own: files are changed,
 /// removed and replaced. The error says why not. For a single-threaded process; leaves nothing in the directory.

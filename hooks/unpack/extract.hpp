@@ -17,6 +17,7 @@ struct ImageInfo {
   uint32_t inodes = 0;
   uint64_t bytes_used = 0;         ///< bytes without padding
   uint32_t modification_time = 0;  ///< seconds since 1970
+  uint32_t root_mode = 0;          ///< of the top directory, octal 07777
   /// Every file's owner and group, when one number serves for all of them (0 in images made with -all-root).
   std::optional<uint32_t> only_owner;
 };

@@ -330,7 +330,10 @@ Result<SquashfsReader> SquashfsReader::open(int image_fd) {
   TRY(state->load_super(image_fd));
   TRY(state->load_compressor());
   TRY(state->load_tables());
-  return SquashfsReader(std::move(state));
+  SquashfsReader reader(std::move(state));
+  TRY_ASSIGN(const ImageNode root, reader.root());
+  reader.state_->info.root_mode = root.mode;
+  return reader;
 }
 
 const ImageInfo& SquashfsReader::info() const {

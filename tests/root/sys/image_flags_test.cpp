@@ -269,7 +269,7 @@ TEST_CASE("An id-mapped image belongs to the user, who makes it writable in a na
     TRY(enter_namespaces());
     NullLog log;
     TRY_ASSIGN(const UniqueFd root, open_file(place + "/root", O_PATH | O_DIRECTORY));
-    TRY(mount_overlay({place + "/lower", place + "/upper", place + "/work", true}, root.get(),
+    TRY(mount_overlay({{place + "/lower"}, place + "/upper", place + "/work", true}, root.get(),
                       {.no_suid = true, .no_dev = true}, log));
     TRY_ASSIGN(const UniqueFd text, open_file(place + "/root/text", O_RDWR | O_APPEND));
     TRY(write_all(text.get(), " world"));

@@ -200,7 +200,7 @@ TEST_CASE("An overlay over a served image can be changed as a container changes 
           TRY_ASSIGN(const UniqueFd image, open_file(image_path, O_RDONLY));
           TRY_ASSIGN(const ImageServer server, serve_image(image.get(), base + "/lower", geteuid(), getegid(), log));
           TRY_ASSIGN(const UniqueFd target, open_file(base + "/root", O_PATH | O_DIRECTORY));
-          TRY(mount_overlay({base + "/lower", base + "/upper", base + "/work", true}, target.get(), {}, log));
+          TRY(mount_overlay({{base + "/lower"}, base + "/upper", base + "/work", true}, target.get(), {}, log));
           const std::string root = base + "/root";
           TRY(write_file_atomically(root + "/etc/text", "changed", 0644));
           TRY_ASSIGN(const UniqueFd key, open_file(root + "/etc/secret/key", O_WRONLY | O_APPEND));

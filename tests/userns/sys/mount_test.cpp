@@ -207,8 +207,8 @@ TEST_CASE("An overlay works in both modes, on tmpfs and on the disk below /tmp")
   both.run([&]() -> Result<void> {
     test::MemoryLog log;
     TRY_ASSIGN(const UniqueFd target, open_path(both.dir / "target"));
-    TRY(mount_overlay({both.dir / "source", both.dir / "upper", both.dir / "work", false}, target.get(), {}, log));
-    EXPECT(log.messages.size() == 1 && log.messages[0].text == "overlay mounted with userxattr");
+    TRY(mount_overlay({{both.dir / "source"}, both.dir / "upper", both.dir / "work", false}, target.get(), {}, log));
+    EXPECT(log.messages.size() == 1 && log.messages[0].text == "overlay mounted with userxattr,index=off");
     TRY(write_file_atomically(both.dir / "target/file", "changed", 0600));
     TRY_ASSIGN(const std::string below, read_file(both.dir / "source/file"));
     EXPECT(below == "content");
@@ -219,11 +219,11 @@ TEST_CASE("An overlay works in both modes, on tmpfs and on the disk below /tmp")
     TRY(make_directories(both.dir / "other/upper,x:y", 0700));
     TRY(make_directories(both.dir / "other/work", 0700));
     TRY_ASSIGN(const UniqueFd again, open_path(both.dir / "root"));
-    TRY(mount_overlay({both.dir / "source", both.dir / "other/upper,x:y", both.dir / "other/work", true}, again.get(),
+    TRY(mount_overlay({{both.dir / "source"}, both.dir / "other/upper,x:y", both.dir / "other/work", true}, again.get(),
                       {.no_suid = true, .no_dev = true}, log));
     TRY_ASSIGN(const unsigned long flags, flags_of(both.dir / "root"));
     EXPECT((flags & (ST_NOSUID | ST_NODEV)) == (ST_NOSUID | ST_NODEV));
-    EXPECT(log.messages.size() == 2 && log.messages[1].text == "overlay mounted with userxattr,volatile");
+    EXPECT(log.messages.size() == 2 && log.messages[1].text == "overlay mounted with userxattr,volatile,index=off");
     return {};
   });
 }
@@ -240,8 +240,8 @@ TEST_CASE("An upper layer is tried out before it is relied on") {
     TRY(mount_new_at(other.get(), "tmpfs", "tmpfs", {}, {}, "other"));
     for (const char* name : {"other/upper", "other/work"}) TRY(make_directories(both.dir / name, 0700));
     TRY_ASSIGN(const UniqueFd target, open_path(both.dir / "target"));
-    TRY(mount_overlay({both.dir / "source", both.dir / "other/upper", both.dir / "other/work", true}, target.get(), {},
-                      log));
+    TRY(mount_overlay({{both.dir / "source"}, both.dir / "other/upper", both.dir / "other/work", true}, target.get(),
+                      {}, log));
     const auto refused = overlay_upper_works(both.dir / "target");
     EXPECT(!refused);
     EXPECT(refused.error().kind() == ErrorKind::unsupported);
