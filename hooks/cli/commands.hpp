@@ -11,6 +11,7 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "hooks/cli/tool.hpp"
+#include "hooks/run/container_store.hpp"
 #include "hooks/run/enroot_config.hpp"
 
 namespace situla::cli {
@@ -40,18 +41,13 @@ void add_info(CLI::App& app, Actions& actions);
 void add_version(CLI::App& app, Actions& actions);
 void add_doctor(CLI::App& app, Actions& actions);
 
-/// A container's directory under ENROOT_DATA_PATH. A name is one path component and does not begin with a dot.
-Result<std::string> container_path(const EnrootConfig& config, std::string_view name);
+/// What --extract, SITULA_CREATE (tree or layered) and the site's `mount = "extract"` say about a new container, in
+/// this order.
+Result<StorageWish> storage_wish(const Context& context, bool extract);
+/// --force, or ENROOT_FORCE_OVERRIDE.
+bool replaces(const Context& context, bool force);
 
-/// Its path when a container of this name may be made: it does not exist, or may be replaced (force, or
-/// ENROOT_FORCE_OVERRIDE).
-Result<std::string> new_container(const Context& context, std::string_view name, bool force);
-/// Extracts a squashfs image into it; appears when it is whole. image_name: for errors.
-Result<void> fill_container(const Context& context, const std::string& path, bool force, int image,
-                            const std::string& image_name);
-
-/// enroot's words for it: "File already exists: PATH".
-Error already_exists(const std::string& path);
+/// enroot's words for it.
 Error no_such_file(const std::string& path);
 
 }  // namespace situla::cli

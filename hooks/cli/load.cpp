@@ -18,18 +18,18 @@ struct Options {
   std::string architecture;
   std::string name;
   bool force = false;
+  bool extract = false;
   std::string image;
 };
 
-Result<UnnamedImage> import(const Context& context, const Options& options) {
+Result<UnnamedImage> import(const Context& context, const Options& options, const std::string& directory) {
   const KeepSecrets secrets;
   TRY_ASSIGN(
       const ImportRequest request,
       make_import_request(options.image, context.config, context.invocation.environment,
                           RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
-  return import_to_unnamed_file(request, context.config.temp_path(), user_layer_cache(context.config), *progress,
-                                context.log);
+  return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log);
 }
 
 Result<int> load(const Context& context, const Options& options) {
@@ -41,10 +41,20 @@ Result<int> load(const Context& context, const Options& options) {
     TRY_ASSIGN(name, default_file_name(options.image));
     name.resize(name.size() - std::string_view(".sqsh").size());
   }
+  NewContainer request;
+  TRY_ASSIGN(request.path, container_path(context.config, name));
+  request.replace = replaces(context, options.force);
   // Before anything is fetched.
-  TRY_ASSIGN(const std::string path, new_container(context, name, options.force));
-  TRY_ASSIGN(const UnnamedImage image, import(context, options));
-  TRY(fill_container(context, path, options.force, image.file.get(), printable(options.image)));
+  TRY(check_new_container(request.path, request.replace));
+  TRY_ASSIGN(request.wish, storage_wish(context, options.extract));
+  // A layered container keeps the file itself, so it lies where that will be.
+  TRY_ASSIGN(const bool layered, makes_layers(context.config, request.wish, context.log));
+  TRY_ASSIGN(const UnnamedImage image,
+             import(context, options, layered ? context.config.data_path() : context.config.temp_path()));
+  request.image = image.file.get();
+  request.image_is_ours = true;
+  TRY_CONTEXT("create a container of " + printable(options.image),
+              create_container(context.config, request, context.log));
   return 0;
 }
 
@@ -56,6 +66,7 @@ void add_load(CLI::App& app, Actions& actions) {
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
   command->add_option("-n,--name", options->name, "Name of the container (default: IMAGE+TAG)");
   command->add_flag("-f,--force", options->force, "Replace an existing container");
+  command->add_flag("--extract", options->extract, "Make a directory tree (also: SITULA_CREATE=tree)");
   command->add_option("URI", options->image, "Image, as for import")->required();
   actions["load"] = [options](const Context& context) { return load(context, *options); };
 }

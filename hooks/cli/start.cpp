@@ -41,10 +41,13 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
     return RootSource{RootSource::Kind::image, word, std::move(image), mount_kind(context)};
   }
   if (word.find('/') != std::string::npos) return fail(no_such_file(word));
-  TRY_ASSIGN(const std::string path, container_path(context.config, word));
-  if (stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
-    return fail(no_such_file(path).with_hint(context.invocation.program + " list shows the containers there are"));
-  return RootSource{RootSource::Kind::directory, path, UniqueFd(), MountKind::automatic};
+  auto container = find_container(context.config, word);
+  if (!container && container.error().kind() == ErrorKind::not_found)
+    container.error().with_hint(context.invocation.program + " list shows the containers there are");
+  if (!container) return fail(container.error());
+  const bool layered = container->kind == NamedContainer::Kind::layered;
+  return RootSource{layered ? RootSource::Kind::layered : RootSource::Kind::directory, container->path, UniqueFd(),
+                    MountKind::automatic};
 }
 
 Result<void> check_supported(const Options& options) {

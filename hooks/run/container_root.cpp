@@ -9,6 +9,8 @@
 #include "common/sys/mount_api.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"
+#include "hooks/run/keeper.hpp"
+#include "hooks/run/named_container.hpp"
 #include "hooks/unpack/extract.hpp"
 
 namespace situla {
@@ -23,7 +25,7 @@ Result<void> make_directory(const std::string& path) {
 }
 
 /// lower + upper -> target. Nothing of the upper layer outlives the container.
-Result<void> mount_layers(const std::string& lower, const std::string& parent, const std::string& target,
+Result<void> mount_layers(const std::vector<std::string>& lower, const std::string& parent, const std::string& target,
                           LogSink& log) {
   OverlayLayers layers{lower, parent + "/upper", parent + "/work", true};
   TRY(make_directory(layers.upper));
@@ -43,7 +45,10 @@ class RootBuilder {
     TRY(make_directory(root_.path));
     switch (source.kind) {
       case RootSource::Kind::mounted:
-        TRY(add_layer(source.path));
+        TRY(add_layer({source.path}));
+        break;
+      case RootSource::Kind::layered:
+        TRY(from_layers({"", source.path, NamedContainer::Kind::layered}));
         break;
       case RootSource::Kind::directory:
         TRY(from_directory(source.path));
@@ -58,7 +63,7 @@ class RootBuilder {
  private:
   /// What hooks write to a read-only container goes to memory; a writable one's changes to disk, because memory counts
   /// against the job.
-  Result<void> add_layer(const std::string& lower) {
+  Result<void> add_layer(const std::vector<std::string>& lower) {
     if (request_.writable && request_.keep_on_disk && !request_.scratch_name.empty()) {
       auto mounted = add_layer_on_disk(lower);
       if (mounted) return mounted;
@@ -68,18 +73,36 @@ class RootBuilder {
     return mount_layers(lower, request_.stage, root_.path, log_);
   }
 
-  Result<void> add_layer_on_disk(const std::string& lower) {
+  Result<void> add_layer_on_disk(const std::vector<std::string>& lower) {
     TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
     return mount_layers(lower, root_.scratch.path(), root_.path, log_);
   }
 
   /// Changes to a writable directory are meant to stay; a read-only one is not touched at all.
   Result<void> from_directory(const std::string& path) {
-    if (!request_.writable) return add_layer(path);
-    auto lock = FileLock::acquire(path + "/.lock", FileLock::Kind::exclusive, kLockTime);
+    if (!request_.writable) return add_layer({path});
+    TRY(lock(path + "/.lock"));
+    return bind(path);
+  }
+
+  /// A read-only one is mounted by itself, over what was changed until now; writable ones share one mount.
+  Result<void> from_layers(const NamedContainer& container) {
+    if (!request_.writable) {
+      TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
+      return serve(image.get(), {container.upper()});
+    }
+    TRY(lock(container.state() + "/lock"));
+    TRY_ASSIGN(const UniqueFd point, open_file(root_.path, O_PATH | O_DIRECTORY));
+    TRY_ASSIGN(const DetachedMount root, join_layers({container, request_.stage, request_.uid, request_.gid}, log_));
+    TRY_CONTEXT("mount the container's root", root.attach(point.get()));
+    return {};
+  }
+
+  Result<void> lock(const std::string& path) {
+    auto lock = FileLock::acquire(path, FileLock::Kind::exclusive, kLockTime);
     if (!lock) return fail(std::move(lock).error().with_context("Could not acquire rootfs lock"));
     root_.lock = std::move(*lock);
-    return bind(path);
+    return {};
   }
 
   Result<void> from_image(const RootSource& source) {
@@ -99,12 +122,14 @@ class RootBuilder {
     return extract(source.image.get());
   }
 
-  Result<void> serve(int image_fd) {
+  /// above: directories that cover the image.
+  Result<void> serve(int image_fd, std::vector<std::string> above = {}) {
     TRY(fuse_available());
     const std::string lower = request_.stage + "/image";
     TRY(make_directory(lower));
     TRY_ASSIGN(root_.server, serve_image(image_fd, lower, request_.uid, request_.gid, log_));
-    return add_layer(lower);
+    above.push_back(lower);
+    return add_layer(above);
   }
 
   /// The tree is this container's own, so that it needs no layer on top.

@@ -22,10 +22,15 @@ struct NamedContainer {
   Kind kind = Kind::tree;
 
   // Of a layered one. All beneath path/.situla, which is what marks it as such.
+  [[nodiscard]] std::string state() const { return path + "/.situla"; }
   [[nodiscard]] std::string image() const { return path + "/.situla/image.sqsh"; }
   [[nodiscard]] std::string upper() const { return path + "/.situla/upper"; }  ///< overlay upper layer, with userxattr
   [[nodiscard]] std::string work() const { return path + "/.situla/work"; }
 };
+
+/// Where a container of this name is, or would be. ErrorKind::usage for what cannot be a name (empty, a slash, a
+/// leading dot).
+Result<std::string> container_path(const EnrootConfig& config, std::string_view name);
 
 /// ErrorKind::usage for what cannot be a name (empty, a slash, a leading dot), not_found ("No such file or directory:
 /// PATH") when there is none.

@@ -24,6 +24,7 @@ struct RootSource {
     mounted,  ///< `path`: a directory on which the image is mounted already, read-only, owner = the user (kernel tier)
     image,    ///< `image`: an open squashfs file, to be served by FUSE or extracted, as `mount` says
     directory,  ///< `path`: an extracted root file system that belongs to the user (`create`)
+    layered,    ///< `path`: a container of NamedContainer::Kind::layered
   };
   Kind kind = Kind::mounted;
   std::string path;

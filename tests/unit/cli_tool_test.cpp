@@ -215,10 +215,10 @@ TEST_CASE("remove touches nothing but containers") {
   CHECK(user.has("data/a/x"));
 }
 
-TEST_CASE("create extracts under the file's name, without .sqsh") {
+TEST_CASE("create --extract makes a tree under the file's name, without .sqsh") {
   const User user;
   const std::string image = user.image("debian+12.sqsh", "hello");
-  const Outcome outcome = user.run({"create", image});
+  const Outcome outcome = user.run({"create", "--extract", image});
   INFO(outcome.err);
   CHECK(outcome.status == 0);
   CHECK(test::slurp(user.dir / "data/debian+12/etc/message") == "hello");
@@ -239,6 +239,7 @@ TEST_CASE("create -n names the container, in every spelling") {
 TEST_CASE("create does not touch an existing container unless it is told to") {
   User user;
   const std::string image = user.image("i.sqsh", "new");
+  user.environment.set("SITULA_CREATE", "tree");
   user.dir.write("data/i/etc/message", "old");
   user.dir.write("data/i/etc/other", "old");
   const Outcome refused = user.run({"create", image});
@@ -262,7 +263,13 @@ TEST_CASE("a create that fails leaves nothing") {
 
   const Outcome garbage = user.run({"create", user.dir.write("garbage.sqsh", std::string(8192, 'x'))});
   CHECK(garbage.status == 1);
-  CHECK_THAT(garbage.err, Catch::Contains("[ERROR] extracting " + (user.dir / "garbage.sqsh") + ": "));
+  CHECK_THAT(garbage.err, Catch::Contains("[ERROR] create a container of " + (user.dir / "garbage.sqsh") +
+                                          ": read superblock: not a squashfs file"));
+  User odd;
+  odd.environment.set("SITULA_CREATE", "nonsense");
+  CHECK_THAT(odd.run({"create", odd.image("i.sqsh", "x")}).err,
+             Catch::Contains("SITULA_CREATE=nonsense") && Catch::Contains("hint: tree or layered"));
+  CHECK(odd.data_entries() == 0);
 
   const std::string image = user.image("i.sqsh", std::string(100000, 'a'));
   std::filesystem::resize_file(image, 200);
@@ -270,18 +277,6 @@ TEST_CASE("a create that fails leaves nothing") {
   CHECK(user.run({"create", "-n", "../up", image}).status == 1);
   CHECK(user.data_entries() == 0);
   CHECK(user.run({"list"}).out.empty());
-}
-
-TEST_CASE("create cleans up after one that was killed long ago, and leaves one that runs alone") {
-  const User user;
-  const std::string image = user.image("i.sqsh", "hello");
-  user.dir.write("data/.situla-create-old/x", "");
-  user.dir.write("data/.situla-create-new/x", "");
-  const auto now = std::filesystem::file_time_type::clock::now();
-  std::filesystem::last_write_time(user.dir / "data/.situla-create-old", now - std::chrono::hours(1));
-  CHECK(user.run({"create", image}).status == 0);
-  CHECK_FALSE(user.has("data/.situla-create-old"));
-  CHECK(user.has("data/.situla-create-new"));
 }
 
 TEST_CASE("import says what is wrong before it talks to anybody") {

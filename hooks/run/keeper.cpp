@@ -1,0 +1,232 @@
+#include "hooks/run/keeper.hpp"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "common/sys/file.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/mount/image_mount.hpp"
+#include "hooks/mount/overlay.hpp"
+#include "hooks/run/mount_users.hpp"
+
+namespace situla {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{30};
+constexpr int kClientPatience = 1000;  // milliseconds
+constexpr size_t kMaxPacket = 8192;
+// Beneath the container's state directory.
+constexpr const char* kLockName = "keeper";
+constexpr const char* kSocketName = "socket";
+
+std::string socket_path(int state) {
+  return "/proc/self/fd/" + std::to_string(state) + "/" + kSocketName;
+}
+
+/// An error on its way from the keeper: kind, message and hint, each ended by NUL.
+std::string pack(const Error& error) {
+  return std::string(to_string(error.kind())) + '\0' + error.message() + '\0' + error.hint() + '\0';
+}
+
+Error unpack(std::string_view bytes) {
+  const auto next = [&bytes] {
+    const std::string_view field = bytes.substr(0, bytes.find('\0'));
+    bytes.remove_prefix(std::min(bytes.size(), field.size() + 1));
+    return std::string(field);
+  };
+  const ErrorKind kind = error_kind_from_string(next());
+  Error error(kind, next());
+  if (const std::string hint = next(); !hint.empty()) error.with_hint(hint);
+  return error;
+}
+
+class Keeper {
+ public:
+  explicit Keeper(FileLock lock, UniqueFd first_user) : lock_(std::move(lock)) {
+    users_.push_back(std::move(first_user));
+  }
+
+  /// Makes the mount, in a mount namespace of this process's own. When it returns, nothing of the host is mounted there
+  /// any more: the namespace would keep every disk of the node busy.
+  Result<void> set_up(const LayersRequest& request, LogSink& log) {
+    TRY(unshare_namespaces(kMountNs));
+    TRY(set_propagation("/", Propagation::private_mount, true));
+    TRY_ASSIGN(proc_, open_file("/proc", O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(state_, open_file(request.container.state(), O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY));
+    TRY(mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true},
+                     request.stage));
+    TRY(mount_layers(request, log));
+    TRY_ASSIGN(const UniqueFd stage, open_file(request.stage, O_PATH | O_DIRECTORY));
+    // A keeper that was killed left its own.
+    (void)unlinkat(state_.get(), kSocketName, 0);
+    TRY_ASSIGN(listener_, listen_at(socket_path(state_.get())));
+    return pivot_into(stage.get());
+  }
+
+  /// Leaves whatever the first user had open: nobody shall wait for this process at the end of a pipe.
+  Result<void> drop_descriptors(const UniqueFd& null) {
+    for (const int number : {0, 1, 2})
+      if (dup2(null.get(), number) < 0) return fail_errno(errno, "close the standard streams");
+    close_other_fds(3, {lock_.fd(), proc_.get(), state_.get(), listener_.get(), root_.get(), server_.pidfd(),
+                        users_.front().get()});
+    return {};
+  }
+
+  void keep() {
+    while (!server_ended_ && (!users_.empty() || somebody_is_left())) wait();
+    listener_.reset();
+    root_.reset();
+    // Before the lock goes: the next mount must not overlap with this one.
+    if (!unmount("/root", false)) (void)unmount("/root", true);
+    server_ = Child();
+    (void)unlinkat(state_.get(), kSocketName, 0);
+  }
+
+ private:
+  Result<void> mount_layers(const LayersRequest& request, LogSink& log) {
+    const std::string lower = request.stage + "/image";
+    const std::string root = request.stage + "/root";
+    for (const std::string& path : {lower, root})
+      if (mkdir(path.c_str(), 0755) != 0) return fail_errno(errno, "create directory " + path);
+    TRY_ASSIGN(const UniqueFd image, open_file(request.container.image(), O_RDONLY));
+    TRY_ASSIGN(server_, serve_image(image.get(), lower, request.uid, request.gid, log));
+    TRY_ASSIGN(const UniqueFd target, open_file(root, O_PATH | O_DIRECTORY));
+    TRY(mount_overlay({{lower}, request.container.upper(), request.container.work(), false}, target.get(),
+                      {.no_suid = true, .no_dev = true}, log));
+    TRY_ASSIGN(root_, open_file(root, O_RDONLY | O_DIRECTORY));
+    struct stat status {};
+    if (fstat(root_.get(), &status) != 0) return fail_errno(errno, "inspect " + root);
+    device_ = status.st_dev;
+    return {};
+  }
+
+  /// Those who asked have ended. Programs that they left running in the background still need their files.
+  bool somebody_is_left() {
+    // Twice, for whoever was forked behind the back of the first search.
+    for (int attempt = 0; attempt < 2 && users_.empty(); ++attempt)
+      users_ = mount_users(proc_.get(), device_, server_.pid());
+    pollfd waiting{listener_.get(), POLLIN, 0};
+    return !users_.empty() || poll(&waiting, 1, 0) > 0;
+  }
+
+  void wait() {
+    std::vector<pollfd> events = {{listener_.get(), POLLIN, 0}, {server_.pidfd(), POLLIN, 0}};
+    for (const UniqueFd& user : users_) events.push_back({user.get(), POLLIN, 0});
+    if (poll(events.data(), events.size(), -1) < 0) return;
+    for (size_t i = users_.size(); i-- > 0;)
+      if (events[i + 2].revents != 0) users_.erase(users_.begin() + static_cast<std::ptrdiff_t>(i));
+    server_ended_ = events[1].revents != 0;
+    if (events[0].revents != 0) (void)answer();
+  }
+
+  Result<void> answer() {
+    TRY_ASSIGN(const UniqueFd client, accept_from(listener_.get()));
+    TRY_ASSIGN(const PeerCredentials peer, peer_credentials(client.get()));
+    if (peer.uid != geteuid()) return fail(ErrorKind::denied, "answer another user");
+    pollfd event{client.get(), POLLIN, 0};
+    if (poll(&event, 1, kClientPatience) <= 0) return fail(ErrorKind::failure, "wait for a request");
+    TRY_ASSIGN(auto packet, receive_packet(client.get(), kMaxPacket));
+    if (!packet || packet->fds.size() != 1) return fail(ErrorKind::failure, "read a request");
+    const auto clone = clone_tree(root_.get(), false);
+    if (!clone) return send_packet(client.get(), pack(clone.error()));
+    users_.push_back(std::move(packet->fds[0]));
+    return send_packet(client.get(), "ok", {clone->fd()});
+  }
+
+  FileLock lock_;
+  UniqueFd proc_, state_, listener_, root_;
+  Child server_;
+  dev_t device_ = 0;
+  bool server_ended_ = false;
+  std::vector<UniqueFd> users_;  ///< pidfds
+};
+
+/// In the keeper's process.
+[[noreturn]] void keep(FileLock lock, UniqueFd first_user, const LayersRequest& request, UniqueFd report,
+                       LogSink& log) {
+  (void)setsid();
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
+  const ProcessName name("situla-keeper");
+  Keeper keeper(std::move(lock), std::move(first_user));
+  auto ready = [&]() -> Result<void> {
+    TRY_ASSIGN(const UniqueFd null, open_file("/dev/null", O_RDWR));
+    TRY(keeper.set_up(request, log));
+    TRY(send_packet(report.get(), "ok"));
+    report.reset();
+    return keeper.drop_descriptors(null);
+  }();
+  if (!ready && report) (void)send_packet(report.get(), pack(ready.error()));
+  if (ready) keeper.keep();
+  _exit(ready ? 0 : 1);
+}
+
+/// Returns when it answers.
+Result<void> start_keeper(FileLock lock, const LayersRequest& request, LogSink& log) {
+  TRY_ASSIGN(UniqueFd self, open_pidfd(getpid()));
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Child between, fork_child());
+  if (!between) {
+    // A grandchild: the program that this process becomes shall not meet children that it did not make.
+    auto keeper = fork_child();
+    if (keeper && !*keeper) keep(std::move(lock), std::move(self), request, std::move(sockets.second), log);
+    if (keeper) (void)keeper->release();
+    _exit(keeper ? 0 : 1);
+  }
+  sockets.second.reset();
+  TRY(between.wait());
+  TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), kMaxPacket));
+  if (!answer) return fail(ErrorKind::failure, "mount the container's layers: the helper process died");
+  if (answer->bytes != "ok") return fail(unpack(answer->bytes));
+  return {};
+}
+
+/// nullopt: there is no keeper, or it is about to begin or to end.
+Result<std::optional<DetachedMount>> ask_keeper(int state) {
+  const auto socket = connect_to(socket_path(state));
+  if (!socket) return std::optional<DetachedMount>();
+  TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
+  if (!send_packet(socket->get(), "mount", {self.get()})) return std::optional<DetachedMount>();
+  auto answer = receive_packet(socket->get(), kMaxPacket);
+  if (!answer || !*answer) return std::optional<DetachedMount>();
+  if ((*answer)->fds.size() != 1) return fail(unpack((*answer)->bytes));
+  return std::optional<DetachedMount>(std::move((*answer)->fds[0]));
+}
+
+}  // namespace
+
+Result<DetachedMount> join_layers(const LayersRequest& request, LogSink& log) {
+  TRY_ASSIGN(const UniqueFd state, open_file(request.container.state(), O_RDONLY | O_DIRECTORY));
+  const auto deadline = Clock::now() + kPatience;
+  for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
+    TRY_ASSIGN(auto mount, ask_keeper(state.get()));
+    if (mount) return std::move(*mount);
+    TRY_ASSIGN(UniqueFd file, open_file_at(state.get(), kLockName, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+    auto lock = FileLock::acquire(std::move(file), FileLock::Kind::exclusive, std::chrono::milliseconds(0),
+                                  request.container.state() + "/" + kLockName);
+    if (!lock && (lock.error().errnum() != EWOULDBLOCK || Clock::now() > deadline))
+      return fail(std::move(lock).error().with_context("Could not acquire rootfs lock"));
+    if (lock)
+      TRY(start_keeper(std::move(*lock), request, log));
+    else
+      std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace situla

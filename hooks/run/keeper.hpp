@@ -1,0 +1,31 @@
+// Who mounts a layered container's changes when several programs run in it at the same time? One process per container
+// and node, the keeper, for all of them.
+#pragma once
+
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/sys/mount_api.hpp"
+#include "hooks/run/named_container.hpp"
+
+namespace situla {
+
+struct LayersRequest {
+  const NamedContainer& container;
+  std::string stage;  ///< a directory of the caller's mount namespace; the keeper puts a file system of its own there
+  uid_t uid = 0;      ///< owner of the image's files, inside the caller's user namespace
+  gid_t gid = 0;
+};
+
+/// The container's root with its changes, writable; whoever asks gets the same file system, so all see each other's
+/// changes. To be attached in the caller's mount namespace. The first to ask starts the keeper, a process that belongs
+/// to nobody's job control: it lives until every process that asked, and every process that still has the file system
+/// in its mount namespace, has ended. Two mounts of one upper layer would damage it, so there is a lock: when nobody
+/// lets go of it within 30 seconds, "Could not acquire rootfs lock". For a single-threaded process with mounting
+/// rights.
+Result<DetachedMount> join_layers(const LayersRequest& request, LogSink& log);
+
+}  // namespace situla

@@ -1,0 +1,199 @@
+// Do containers come and go whole, and does each kind keep what it promises? COMPAT.md 1 (names on disk) and 3.
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/sys/file.hpp"
+#include "common/sys/process.hpp"
+#include "hooks/run/container_store.hpp"
+#include "tests/support/memory_log.hpp"
+#include "tests/support/skip.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace fs = std::filesystem;
+using namespace situla;
+
+namespace {
+
+struct Store {
+  test::TempDir dir;
+  test::MemoryLog log;
+  EnrootConfig config;
+
+  Store() : config(load()) {}
+
+  EnrootConfig load() {
+    Environment environment;
+    environment.set("HOME", dir.path());
+    environment.set("ENROOT_SYSCONF_PATH", dir / "etc");
+    environment.set("ENROOT_DATA_PATH", dir / "data");
+    return *EnrootConfig::load(environment, log);
+  }
+
+  [[nodiscard]] std::string image(const std::string& message, const std::string& mode = "0755") const {
+    dir.write("tree/etc/message", message);
+    const std::string path = dir / "i.sqsh";
+    REQUIRE(std::system(("chmod " + mode + " " + (dir / "tree") + " && mksquashfs " + (dir / "tree") + " " + path +
+                         " -all-root -noappend -quiet -no-progress >/dev/null")
+                            .c_str()) == 0);
+    return path;
+  }
+
+  Result<void> create(const std::string& name, const std::string& image, StorageWish wish, bool replace = false) {
+    const UniqueFd file = std::move(*open_file(image, O_RDONLY));
+    NewContainer request{dir / ("data/" + name), replace, wish, file.get(), false};
+    return create_container(config, request, log);
+  }
+
+  [[nodiscard]] std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(dir / "data")) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  [[nodiscard]] std::vector<NamedContainer> containers() const { return list_containers(config).value(); }
+
+  [[nodiscard]] bool can_layer() { return makes_layers(config, StorageWish::automatic, log).value_or(false); }
+};
+
+std::string node_name() {
+  char name[256] = {};
+  REQUIRE(gethostname(name, sizeof name - 1) == 0);
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("a layered container holds a copy of its image and an empty layer with the image's root mode") {
+  Store store;
+  if (!store.can_layer()) SITULA_SKIP("no layered containers here: " + store.log.messages.back().text);
+  const std::string image = store.image("hello", "0750");
+  const std::string content = test::slurp(image);
+  REQUIRE(store.create("a", image, StorageWish::automatic));
+  const auto container = find_container(store.config, "a");
+  REQUIRE(container);
+  CHECK(container->kind == NamedContainer::Kind::layered);
+  CHECK(container->name == "a");
+  CHECK(container->path == store.dir / "data/a");
+  struct stat original {
+  }, copy{}, upper{};
+  REQUIRE(stat(image.c_str(), &original) == 0);
+  REQUIRE(stat(container->image().c_str(), &copy) == 0);
+  CHECK(copy.st_ino != original.st_ino);
+  store.dir.write("i.sqsh", "overwritten in place");
+  CHECK(test::slurp(container->image()) == content);
+  CHECK(fs::is_empty(container->upper()));
+  CHECK(fs::is_empty(container->work()));
+  REQUIRE(stat(container->upper().c_str(), &upper) == 0);
+  CHECK((upper.st_mode & 07777U) == 0750);
+}
+
+TEST_CASE("an image without another name becomes the container's own") {
+  Store store;
+  if (!store.can_layer()) SITULA_SKIP("no layered containers here: " + store.log.messages.back().text);
+  const UniqueFd unnamed = std::move(*open_file(store.dir / "data", O_TMPFILE | O_RDWR, 0600));
+  const std::string content = test::slurp(store.image("hello"));
+  REQUIRE(write_all(unnamed.get(), content));
+  NewContainer request{store.dir / "data/a", false, StorageWish::layered, unnamed.get(), true};
+  REQUIRE(create_container(store.config, request, store.log));
+  struct stat file {
+  }, kept{};
+  REQUIRE(fstat(unnamed.get(), &file) == 0);
+  REQUIRE(stat((store.dir / "data/a/.situla/image.sqsh").c_str(), &kept) == 0);
+  CHECK(file.st_ino == kept.st_ino);
+}
+
+TEST_CASE("both kinds: refused, replaced, listed, removed") {
+  Store store;
+  const bool layers = store.can_layer();
+  const std::string image = store.image("new");
+  REQUIRE(store.create("tree", image, StorageWish::tree));
+  CHECK(find_container(store.config, "tree")->kind == NamedContainer::Kind::tree);
+  if (layers) REQUIRE(store.create("layers", image, StorageWish::layered));
+  fs::create_directories(store.dir / "data/by enroot/etc");
+  for (const NamedContainer& container : store.containers()) {
+    INFO(container.name);
+    const auto refused = store.create(container.name, image, StorageWish::tree);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::exists);
+    CHECK(refused.error().message() == "File already exists: " + container.path);
+    CHECK(store.create(container.name, image, StorageWish::tree, true));
+    CHECK(test::slurp(container.path + "/etc/message") == "new");
+    if (layers) {
+      CHECK(store.create(container.name, image, StorageWish::layered, true));
+      CHECK(find_container(store.config, container.name)->kind == NamedContainer::Kind::layered);
+    }
+  }
+  CHECK(store.entries().size() == (layers ? 3 : 2));
+  for (const NamedContainer& container : store.containers())
+    CHECK(remove_container(store.config, container.name, store.log));
+  CHECK(store.entries().empty());
+  CHECK(remove_container(store.config, "tree", store.log).error().kind() == ErrorKind::not_found);
+}
+
+TEST_CASE("what is no image becomes no container of either kind") {
+  Store store;
+  const std::string image = store.image(std::string(100000, 'a'));
+  fs::resize_file(image, 200);
+  const std::string garbage = store.dir.write("garbage", std::string(8192, 'x'));
+  for (const StorageWish wish : {StorageWish::automatic, StorageWish::tree})
+    for (const std::string& file : {image, garbage}) {
+      const auto created = store.create("a", file, wish);
+      REQUIRE_FALSE(created);
+      CHECK(created.error().kind() == ErrorKind::corrupt);
+    }
+  CHECK(store.entries().empty());
+}
+
+TEST_CASE("what a killed create or removal left goes with the next one; others' work stays") {
+  Store store;
+  const std::string image = store.image("hello");
+  const std::string own = node_name() + "-0123456789abcdef";
+  const std::string running = ".situla-create-" + own + "b";
+  const std::string elsewhere = ".situla-create-elsewhere.example-0123456789abcdef";
+  for (const std::string& name : {".situla-create-" + own, ".situla-remove-" + own, running, elsewhere})
+    store.dir.write("data/" + name + "/x", "");
+  const UniqueFd busy = std::move(*open_file(store.dir / ("data/" + running), O_RDONLY));
+  REQUIRE(flock(busy.get(), LOCK_EX) == 0);
+  REQUIRE(store.create("a", image, StorageWish::tree));
+  std::vector<std::string> left = {running, elsewhere, "a"};
+  std::sort(left.begin(), left.end());
+  CHECK(store.entries() == left);
+  REQUIRE(flock(busy.get(), LOCK_UN) == 0);
+  REQUIRE(remove_container(store.config, "a", store.log));
+  CHECK(store.entries() == std::vector<std::string>{elsewhere});
+}
+
+TEST_CASE("kill -9 at any moment of create, replacement and removal: whole or not there, and the next one cleans up") {
+  Store store;
+  const std::string image = store.image(std::string(3000000, 'a'));
+  for (int round = 0; round < 40; ++round) {
+    const StorageWish wish = round % 2 == 0 ? StorageWish::tree : StorageWish::automatic;
+    Child child = std::move(*fork_child());
+    if (!child) {
+      for (;;) {
+        (void)store.create("a", image, wish, true);
+        if (round % 4 < 2) (void)remove_container(store.config, "a", store.log);
+      }
+    }
+    usleep(static_cast<useconds_t>(500 + (round * 7919) % 30000));
+    REQUIRE(child.signal(SIGKILL));
+    REQUIRE(child.wait());
+    if (const auto found = find_container(store.config, "a")) {
+      if (found->kind == NamedContainer::Kind::tree)
+        CHECK(fs::file_size(found->path + "/etc/message") > 0);
+      else
+        CHECK(fs::file_size(found->image()) == fs::file_size(image));
+    }
+  }
+  REQUIRE(store.create("a", image, StorageWish::tree, true));
+  CHECK(store.entries() == std::vector<std::string>{"a"});
+}
