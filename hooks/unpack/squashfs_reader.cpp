@@ -200,6 +200,10 @@ Result<ImageNode> make_node(Memory<sqfs_inode_generic_t> inode) {
   if (node.kind == NodeKind::file) {
     if (const int code = sqfs_inode_get_file_size(inode.get(), &node.size); code != 0)
       return library_error(code, "read inode");
+    node.blocks = inode->payload_bytes_used / sizeof(sqfs_u32);
+    uint32_t offset = 0;
+    if (const int code = sqfs_inode_get_frag_location(inode.get(), &node.fragment, &offset); code != 0)
+      return library_error(code, "read inode");
   }
   if (node.kind == NodeKind::link) {
     const auto* text = reinterpret_cast<const char*>(inode->extra);
@@ -369,15 +373,24 @@ Result<std::vector<ImageEntry>> SquashfsReader::list(const ImageNode& directory)
   }
 }
 
-Result<void> SquashfsReader::read(const ImageNode& file,
-                                  const std::function<Result<void>(uint64_t, std::string_view)>& take) {
+namespace {
+
+Result<void> pass_on(const ImageNode& file, const SquashfsReader::Take& take, uint64_t offset, const sqfs_u8* bytes,
+                     size_t size) {
+  if (offset + size > file.size) return fail(ErrorKind::corrupt, "read data: more than the size of the file");
+  return take(offset, std::string_view(reinterpret_cast<const char*>(bytes), size));
+}
+
+}  // namespace
+
+Result<void> SquashfsReader::read(const ImageNode& file, const Take& take) {
+  TRY(read_blocks(file, 0, file.blocks, take));
+  return read_tail(file, take);
+}
+
+Result<void> SquashfsReader::read_blocks(const ImageNode& file, size_t first, size_t end, const Take& take) {
   const sqfs_inode_generic_t* inode = inode_of(file);
-  const size_t blocks = inode->payload_bytes_used / sizeof(sqfs_u32);
-  const auto pass_on = [&](uint64_t offset, const sqfs_u8* bytes, size_t size) -> Result<void> {
-    if (offset + size > file.size) return fail(ErrorKind::corrupt, "read data: more than the size of the file");
-    return take(offset, std::string_view(reinterpret_cast<const char*>(bytes), size));
-  };
-  for (size_t index = 0; index < blocks; ++index) {
+  for (size_t index = first; index < end; ++index) {
     if (inode->extra[index] == 0) continue;  // a hole
     size_t size = 0;
     sqfs_u8* raw = nullptr;
@@ -385,21 +398,21 @@ Result<void> SquashfsReader::read(const ImageNode& file,
     const int code = sqfs_data_reader_get_block(state_->data.get(), inode, index, &size, &raw);
     const Memory<sqfs_u8> bytes(raw);
     if (code != 0) return library_error(code, "read data block " + std::to_string(index));
-    TRY(pass_on(uint64_t{index} * state_->info.block_size, bytes.get(), size));
+    TRY(pass_on(file, take, uint64_t{index} * state_->info.block_size, bytes.get(), size));
   }
-  uint32_t fragment = kNoFragment;
-  uint32_t fragment_offset = 0;
-  if (const int code = sqfs_inode_get_frag_location(inode, &fragment, &fragment_offset); code != 0)
-    return library_error(code, "read fragment");
-  if (fragment == kNoFragment) return {};
+  return {};
+}
+
+Result<void> SquashfsReader::read_tail(const ImageNode& file, const Take& take) {
+  if (file.fragment == kNoFragment) return {};
   size_t size = 0;
   sqfs_u8* raw = nullptr;
   errno = 0;
-  const int code = sqfs_data_reader_get_fragment(state_->data.get(), inode, &size, &raw);
+  const int code = sqfs_data_reader_get_fragment(state_->data.get(), inode_of(file), &size, &raw);
   const Memory<sqfs_u8> bytes(raw);
   if (code != 0) return library_error(code, "read fragment");
   if (size == 0) return {};
-  return pass_on(uint64_t{blocks} * state_->info.block_size, bytes.get(), size);
+  return pass_on(file, take, uint64_t{file.blocks} * state_->info.block_size, bytes.get(), size);
 }
 
 Result<std::vector<ImageAttribute>> SquashfsReader::attributes(const ImageNode& node) {

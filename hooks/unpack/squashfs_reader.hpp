@@ -25,6 +25,8 @@ struct ImageNode {
   uint32_t number = 0;             ///< the same number is the same file (hard links)
   uint32_t links = 1;
   uint64_t size = 0;                   ///< bytes, regular files
+  size_t blocks = 0;                   ///< data blocks, holes among them; what they lack of the size is the tail
+  uint32_t fragment = 0xffffffff;      ///< the compressed block in which the tail is, with those of other files
   std::string target;                  ///< links
   std::shared_ptr<const void> handle;  ///< the library's inode
 };
@@ -36,6 +38,7 @@ struct ImageEntry {
 
 using ImageAttribute = std::pair<std::string, std::string>;
 
+/// For one thread; several readers of one descriptor may be used at the same time, and nodes of one by another.
 class SquashfsReader {
  public:
   /// The descriptor is used as long as the reader lives, not owned.
@@ -48,8 +51,12 @@ class SquashfsReader {
   Result<ImageNode> root();
   /// Entries in the image's order. At most as many as the image claims to have inodes, or a little more for hard links.
   Result<std::vector<ImageEntry>> list(const ImageNode& directory);
+  using Take = std::function<Result<void>(uint64_t, std::string_view)>;
   /// Calls take(offset, bytes) for every block that is not a hole, in order. An error of take ends it.
-  Result<void> read(const ImageNode& file, const std::function<Result<void>(uint64_t, std::string_view)>& take);
+  Result<void> read(const ImageNode& file, const Take& take);
+  /// The same for the blocks from first up to, not including, end; and for what follows the last one.
+  Result<void> read_blocks(const ImageNode& file, size_t first, size_t end, const Take& take);
+  Result<void> read_tail(const ImageNode& file, const Take& take);
   Result<std::vector<ImageAttribute>> attributes(const ImageNode& node);
 
  private:

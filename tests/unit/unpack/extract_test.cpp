@@ -1,6 +1,7 @@
 // Judged by unsquashfs: the same image must become the same tree.
 #include "hooks/unpack/extract.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fcntl.h>
@@ -69,10 +70,10 @@ void open_up(const std::string& root) {
   shell("chmod -R u+rwX '" + root + "'");
 }
 
-Result<void> extract(const std::string& image, const std::string& target, LogSink* log = nullptr) {
+Result<void> extract(const std::string& image, const std::string& target, LogSink* log = nullptr, size_t threads = 0) {
   TRY_ASSIGN(const UniqueFd fd, open_file(image, O_RDONLY));
   TRY_ASSIGN(const UniqueFd directory, open_file(target, O_RDONLY | O_DIRECTORY));
-  return extract_image(fd.get(), directory.get(), {.log = log, .keep_set_id = false});
+  return extract_image(fd.get(), directory.get(), {.log = log, .keep_set_id = false, .threads = threads});
 }
 
 mode_t mode_of(const std::string& path) {
@@ -204,4 +205,48 @@ TEST_CASE("A full disk and a target in use are told apart") {
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message() == "extract file: the name appears twice, or the target was not empty");
   CHECK(test::slurp(dir / "used/file") == "mine");
+}
+
+TEST_CASE("Any number of threads makes the same tree, and none is left") {
+  const test::TempDir dir;
+  make_tree(dir / "tree");
+  shell("cd " + (dir / "tree") +
+        " && mkdir many && for i in $(seq 700); do head -c $((i * 37)) big >many/$i; done && "
+        "for i in $(seq 100 110); do ln many/$i a/hard-$i; done && head -c 30000000 /dev/urandom >large && chmod 0700 "
+        "closed");
+  shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -b 64K >/dev/null");
+  std::string expected;
+  for (const size_t threads : {1, 2, 3, 16}) {
+    CAPTURE(threads);
+    REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
+    REQUIRE(extract(dir / "image", dir / "ours", nullptr, threads));
+    const std::string made = listing(dir / "ours");
+    if (expected.empty()) expected = made;
+    CHECK(made == expected);
+    CHECK(made.find("many/700") != std::string::npos);
+    CHECK(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}) == 1);
+    open_up(dir / "ours");
+    REQUIRE(remove_tree(dir / "ours"));
+  }
+  open_up(dir / "tree");
+}
+
+TEST_CASE("Damaged data end the extraction, whichever thread finds them") {
+  const test::TempDir dir;
+  shell("mkdir " + (dir / "tree") + " && cd " + (dir / "tree") +
+        " && for i in $(seq 400); do head -c 30000 /dev/urandom | base64 >$i; done");
+  shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -no-fragments >/dev/null");
+  std::string bytes = test::slurp(dir / "image");
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2), 200000, '\0');
+  dir.write("image", bytes);
+  for (const size_t threads : {1, 4}) {
+    CAPTURE(threads);
+    REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
+    const auto done = extract(dir / "image", dir / "ours", nullptr, threads);
+    REQUIRE_FALSE(done);
+    CHECK(done.error().kind() == ErrorKind::corrupt);
+    CHECK_THAT(done.error().message(), Catch::StartsWith("extract ") && Catch::Contains("read data block 0: "));
+    CHECK(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}) == 1);
+    REQUIRE(remove_tree(dir / "ours"));
+  }
 }

@@ -1,0 +1,103 @@
+// How are the files of an image written by several threads at once? Each reads, decompresses and writes with a reader
+// of its own.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+#include "hooks/unpack/extract.hpp"
+#include "hooks/unpack/squashfs_reader.hpp"
+
+namespace situla {
+
+/// What could not be kept, said once per reason with the first path as the example. For any thread.
+class ExtractNotes {
+ public:
+  explicit ExtractNotes(LogSink* log) : log_(log) {}
+  void add(const std::string& what, const std::string& path);
+
+ private:
+  LogSink* log_;
+  std::mutex mutex_;
+  std::set<std::string> said_;
+};
+
+/// Attributes of a file or directory, as far as they can be kept.
+Result<void> extract_attributes(SquashfsReader& reader, int fd, const std::string& path, const ImageNode& node,
+                                ExtractNotes& notes);
+/// Mode and time, which come last.
+Result<void> finish_extracted(int fd, const ImageNode& node, bool keep_set_id);
+
+class FileWriters {
+ public:
+  /// reader: used by add() and finish() where there is one thread only.
+  FileWriters(int image_fd, SquashfsReader& reader, const ExtractOptions& options, ExtractNotes& notes);
+  FileWriters(const FileWriters&) = delete;
+  FileWriters& operator=(const FileWriters&) = delete;
+  ~FileWriters();
+
+  /// Fills a file that was just created. Returns soon: at most kMaxWaiting files are open and unfinished. The error may
+  /// be that of another file.
+  Result<void> add(UniqueFd fd, std::string path, ImageNode node);
+  /// Everything is written, and the threads are gone.
+  Result<void> finish();
+
+ private:
+  /// A file, and how much of it is still to be done.
+  struct File {
+    UniqueFd fd;
+    std::string path;
+    ImageNode node;
+    std::atomic<size_t> parts_left{1};
+    std::atomic<uint64_t> end{0};  ///< behind the last byte that was written
+  };
+  /// Blocks of one file; with the last one goes its fragment.
+  struct Part {
+    std::shared_ptr<File> file;
+    size_t first = 0, end = 0;
+  };
+  using Batch = std::vector<Part>;
+
+  void split(std::shared_ptr<File> file);
+  [[nodiscard]] bool batch_is_full(const ImageNode& next) const;
+  Result<void> hand_over();
+  void work();
+  Result<void> write_batch(SquashfsReader& reader, const Batch& batch);
+  Result<void> write_part(SquashfsReader& reader, const Part& part);
+  Result<void> write_blocks(SquashfsReader& reader, const Part& part);
+  void fail_with(Error error);
+  Result<void> error();
+  void stop(bool at_once);
+
+  const int image_fd_;
+  SquashfsReader& reader_;
+  const ExtractOptions& options_;
+  ExtractNotes& notes_;
+
+  Batch batch_;  ///< being collected
+  size_t batch_files_ = 0;
+  uint64_t batch_bytes_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable more_, less_;
+  std::deque<Batch> waiting_;
+  size_t files_open_ = 0;
+  bool ending_ = false;
+  std::optional<Error> error_;
+  size_t threads_before_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace situla
