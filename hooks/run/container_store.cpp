@@ -1,6 +1,7 @@
 #include "hooks/run/container_store.hpp"
 
 #include <climits>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -85,7 +86,7 @@ class Unfinished {
 
   /// Gives it its name. What had that name before gets the hidden one, in the same moment, and is removed.
   Result<void> publish(const std::string& path, bool replace) {
-    const auto renamed = rename_new(path_, path);
+    auto renamed = rename_new(path_, path);
     if (renamed) {
       path_.clear();
       return {};
@@ -99,7 +100,7 @@ class Unfinished {
   Unfinished(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   Result<void> exchange(const std::string& path) {
-    const auto exchanged = exchange_names(path_, path);
+    auto exchanged = exchange_names(path_, path);
     if (exchanged) return remove_tree(std::exchange(path_, {}));
     if (exchanged.error().kind() != ErrorKind::unsupported) return exchanged;
     // Some network file systems cannot: there is a moment without.
@@ -175,7 +176,8 @@ Result<void> create_container(const EnrootConfig& config, const NewContainer& re
     TRY(fill_layered(request, unfinished.path()));
   } else {
     log.info("Extracting squashfs filesystem...");
-    TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .keep_set_id = false}));
+    const size_t threads = std::strtoul(config.get("ENROOT_MAX_PROCESSORS").c_str(), nullptr, 10);
+    TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .threads = threads}));
   }
   return unfinished.publish(request.path, request.replace);
 }

@@ -109,7 +109,7 @@ Result<void> FileWriters::add(UniqueFd fd, std::string path, ImageNode node) {
   file->node = std::move(node);
   ++batch_files_;
   batch_bytes_ += file->node.size;
-  split(std::move(file));
+  split(file);
   return {};
 }
 
@@ -128,7 +128,7 @@ bool FileWriters::batch_is_full(const ImageNode& next) const {
 }
 
 /// Large files are shared by all threads.
-void FileWriters::split(std::shared_ptr<File> file) {
+void FileWriters::split(const std::shared_ptr<File>& file) {
   const size_t blocks = file->node.blocks;
   const size_t step =
       std::max<size_t>({kPartBytes / std::max(reader_.info().block_size, 1U), (blocks + kMaxParts - 1) / kMaxParts, 1});

@@ -70,7 +70,7 @@ class FileWriters {
   };
   using Batch = std::vector<Part>;
 
-  void split(std::shared_ptr<File> file);
+  void split(const std::shared_ptr<File>& file);
   [[nodiscard]] bool batch_is_full(const ImageNode& next) const;
   Result<void> hand_over();
   void work();

@@ -119,7 +119,7 @@ named" ]
   [ "$(enroot start tiny id -u)" = "$(id -u)" ]
   run ! enroot start tiny touch /new
   enroot start --rw tiny touch /new
-  [ -e data/tiny/new ]
+  enroot start tiny [ -e /new ]
   [ "$(MINE=host enroot start --env A=b -e MINE tiny sh -c 'echo $A $MINE')" = "b host" ]
   [ "$(enroot start -m "$work/shared:/mnt" tiny cat /mnt/f)" = content ]
   [ "$(enroot start --mount "$work/shared:/deep/dir:none:bind,ro,x-create=dir" tiny cat /deep/dir/f)" = content ]
@@ -145,7 +145,7 @@ named" ]
   enroot create tiny.sqsh
   [ "$(ENROOT_REMAP_ROOT=y enroot start tiny id -u)" = 0 ]
   ENROOT_ROOTFS_WRITABLE=yes enroot start tiny touch /written
-  [ -e data/tiny/written ]
+  enroot start tiny [ -e /written ]
   ENROOT_SQUASH_OPTIONS="-comp lz4 -b 256K" enroot import -o lz4.sqsh docker://registry.test#tiny
   unsquashfs -s lz4.sqsh | grep -q 'Compression lz4'
   unsquashfs -s lz4.sqsh | grep -q 'Block size 262144'

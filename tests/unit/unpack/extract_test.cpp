@@ -76,6 +76,10 @@ Result<void> extract(const std::string& image, const std::string& target, LogSin
   return extract_image(fd.get(), directory.get(), {.log = log, .keep_set_id = false, .threads = threads});
 }
 
+auto threads_here() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
 mode_t mode_of(const std::string& path) {
   struct stat status {};
   REQUIRE(lstat(path.c_str(), &status) == 0);
@@ -216,6 +220,7 @@ TEST_CASE("Any number of threads makes the same tree, and none is left") {
         "closed");
   shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -b 64K >/dev/null");
   std::string expected;
+  const auto before = threads_here();
   for (const size_t threads : {1, 2, 3, 16}) {
     CAPTURE(threads);
     REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
@@ -224,7 +229,7 @@ TEST_CASE("Any number of threads makes the same tree, and none is left") {
     if (expected.empty()) expected = made;
     CHECK(made == expected);
     CHECK(made.find("many/700") != std::string::npos);
-    CHECK(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}) == 1);
+    CHECK(threads_here() == before);
     open_up(dir / "ours");
     REQUIRE(remove_tree(dir / "ours"));
   }
@@ -239,6 +244,7 @@ TEST_CASE("Damaged data end the extraction, whichever thread finds them") {
   std::string bytes = test::slurp(dir / "image");
   std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2), 200000, '\0');
   dir.write("image", bytes);
+  const auto before = threads_here();
   for (const size_t threads : {1, 4}) {
     CAPTURE(threads);
     REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
@@ -246,7 +252,7 @@ TEST_CASE("Damaged data end the extraction, whichever thread finds them") {
     REQUIRE_FALSE(done);
     CHECK(done.error().kind() == ErrorKind::corrupt);
     CHECK_THAT(done.error().message(), Catch::StartsWith("extract ") && Catch::Contains("read data block 0: "));
-    CHECK(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}) == 1);
+    CHECK(threads_here() == before);
     REQUIRE(remove_tree(dir / "ours"));
   }
 }

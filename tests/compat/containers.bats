@@ -1,0 +1,282 @@
+# lab:
+# Containers of both kinds, layered and extracted, from create to remove. COMPAT.md sections 1, 3 and 6. As alice, on a node.
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  enroot import -o "$BATS_FILE_TMPDIR/tiny.sqsh" docker://registry.test#tiny
+  enroot import -o "$BATS_FILE_TMPDIR/debian.sqsh" docker://registry.test#debian:12
+}
+
+setup() {
+  work=$(mktemp -d "$HOME/containers.XXXXXX")
+  cd "$work"
+  export ENROOT_DATA_PATH=$work/data
+  cp "$BATS_FILE_TMPDIR/tiny.sqsh" .
+  mounts=$(wc -l </proc/self/mountinfo)
+}
+
+# Whatever a test did: no process, mount or unfinished directory is left.
+teardown() {
+  nobody_left
+  [ "$(wc -l </proc/self/mountinfo)" -eq "$mounts" ]
+  [ ! -d data ] || [ -z "$(find data -maxdepth 1 -name '.*' ! -name .)" ]
+  cd /
+  chmod -R u+rwX "$work"
+  rm -rf "$work"
+}
+
+keepers() { ps -u "$(id -u)" -o stat=,comm= | grep -v '^Z' | grep -E 'situla-keeper|squashfuse' || true; }
+
+# Those who serve a container end soon after its last program.
+nobody_left() {
+  local i
+  for ((i = 0; i < 500; i++)); do
+    [ -n "$(keepers)" ] || return 0
+    sleep 0.02
+  done
+  echo "still there: $(keepers)"
+  return 1
+}
+
+is_layered() { [ -f "data/$1/.situla/image.sqsh" ]; }
+is_tree() { [ -e "data/$1/bin" ] && [ ! -e "data/$1/.situla" ]; }
+
+# both COMMAND...: create "layered" and "tree", then run the command with each name.
+both() {
+  SITULA_CREATE=layered enroot create -n layered tiny.sqsh
+  enroot create --extract -n tree tiny.sqsh
+  is_layered layered
+  is_tree tree
+  "$@" layered
+  "$@" tree
+}
+
+@test "which kind create makes" {
+  enroot create -n a tiny.sqsh
+  is_layered a
+  enroot create --extract -n b tiny.sqsh
+  is_tree b
+  SITULA_CREATE=tree enroot create -n c tiny.sqsh
+  is_tree c
+  SITULA_CREATE=layered enroot create -n d tiny.sqsh
+  is_layered d
+  run --separate-stderr env SITULA_CREATE=other enroot create -n e tiny.sqsh
+  [ "$status" -eq 1 ]
+  [[ "$stderr" == *"SITULA_CREATE=other"*"hint: tree or layered"* ]]
+  enroot load -n e docker://registry.test#tiny
+  is_layered e
+  enroot load --extract -n f docker://registry.test#tiny
+  is_tree f
+  [ "$(enroot list | tr '\n' ' ')" = "a b c d e f " ]
+}
+
+changes_stay() {
+  enroot start --rw "$1" sh -c 'echo changed >/etc/arch; rm -r /srv; mkdir /srv; touch /srv/new; echo x >/new'
+  [ "$(enroot start "$1" cat /etc/arch)" = changed ]
+  [ "$(enroot start "$1" sh -c 'echo /srv/*')" = /srv/new ]
+  run ! enroot start "$1" touch /other
+  enroot start --root --rw "$1" sh -c 'rm /new; mv /etc/arch /etc/moved'
+  [ "$(enroot start --root "$1" cat /etc/moved)" = changed ]
+  run ! enroot start "$1" ls /new
+}
+
+@test "changes stay, in both kinds" {
+  both changes_stay
+}
+
+@test "what happens to the image file afterwards does not matter" {
+  enroot create -n overwritten tiny.sqsh
+  dd if=/dev/zero of=tiny.sqsh bs=4096 count=200 conv=notrunc status=none
+  [ "$(enroot start overwritten echo works)" = works ]
+  cp "$BATS_FILE_TMPDIR/tiny.sqsh" tiny.sqsh
+  enroot create -n deleted tiny.sqsh
+  rm tiny.sqsh
+  enroot start --rw deleted touch /x
+  [ "$(enroot start deleted ls /x)" = /x ]
+}
+
+life() {
+  [ "$(enroot list | grep -cx "$1")" -eq 1 ]
+  run --separate-stderr enroot create -n "$1" tiny.sqsh
+  [ "$status" -eq 1 ]
+  [[ "$stderr" == "[ERROR] File already exists: $ENROOT_DATA_PATH/$1"* ]]
+  enroot start --rw "$1" touch /mark
+  run --separate-stderr enroot remove "$1" <<<n
+  [ "$status" -eq 0 ]
+  [[ "$stderr" == "Do you really want to delete $ENROOT_DATA_PATH/$1? [y/N]"* ]]
+  [ "$(enroot start "$1" ls /mark)" = /mark ]
+  enroot create --force -n "$1" tiny.sqsh
+  run ! enroot start "$1" ls /mark
+  enroot remove "$1" <<<y
+  [ ! -e "data/$1" ]
+  run --separate-stderr enroot start "$1" true
+  [ "$status" -eq 1 ]
+  [[ "$stderr" == "[ERROR] No such file or directory: $ENROOT_DATA_PATH/$1"* ]]
+}
+
+@test "the whole life, in both kinds" {
+  both life
+  [ -z "$(ls -A data)" ]
+}
+
+@test "a directory that enroot made" {
+  mkdir -p data
+  unsquashfs -q -n -d data/old tiny.sqsh >/dev/null
+  touch data/old/.lock
+  [ "$(enroot list)" = old ]
+  [ "$(enroot start old echo works)" = works ]
+  enroot start --rw old touch /mark
+  [ -e data/old/mark ]
+  chmod 0 data/old/etc
+  enroot remove -f old
+  [ -z "$(ls -A data)" ]
+}
+
+together() {
+  enroot start --rw "$1" sh -c 'echo one >/one; while [ ! -e /two ]; do sleep 0.05; done; cat /two' >first &
+  local first=$!
+  enroot start --root --rw "$1" sh -c 'while [ ! -e /one ]; do sleep 0.05; done; cat /one; id -u; echo two >/two' >second
+  wait "$first"
+  [ "$(cat first)" = two ]
+  [ "$(cat second)" = "one
+0" ]
+}
+
+@test "two writable starts see each other's changes, in both kinds" {
+  both together
+}
+
+@test "fifty starts of a layered container at once, writable and not" {
+  enroot create -n c tiny.sqsh
+  pids=()
+  for i in $(seq 50); do
+    enroot start $([ $((i % 5)) -eq 0 ] || echo --rw) c sh -c "[ $((i % 5)) -eq 0 ] || echo $i >/n$i; echo $i" >"out$i" &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid"; done
+  cat out* | sort -n | cmp - <(seq 50)
+  [ "$(enroot start c sh -c 'ls -d /n* | grep -c .')" -eq 40 ]
+}
+
+@test "the first of two writable starts is killed" {
+  enroot create -n c tiny.sqsh
+  enroot start --rw c sh -c 'echo one >/one; exec sleep 1000' &
+  first=$!
+  enroot start --rw c sh -c 'while [ ! -e /killed ]; do sleep 0.05; done; find / -xdev -type f -exec cat {} + | wc -c' >second &
+  second=$!
+  until [ "$(enroot start c ls /one 2>/dev/null)" = /one ]; do sleep 0.05; done
+  kill -9 "$first"
+  wait "$first" || true
+  enroot start --rw c touch /killed
+  wait "$second"
+  [ "$(cat second)" -gt 1000000 ]
+}
+
+@test "a program left in the background keeps its files" {
+  enroot create -n c tiny.sqsh
+  enroot start --rw c sh -c '(sleep 1; cat /bin/busybox >/copy; mv /copy /copied) >/dev/null 2>&1 &'
+  for ((i = 0; i < 200; i++)); do
+    [ -e data/c/.situla/upper/copied ] && break
+    sleep 0.05
+  done
+  enroot start c cmp /bin/busybox /copied
+}
+
+remove_running() {
+  enroot start --rw "$1" sh -c 'echo up; while sleep 0.1; do :; done' >"up-$1" 2>/dev/null &
+  local running=$!
+  until grep -q up "up-$1"; do sleep 0.05; done
+  timeout 20 enroot remove -f "$1"
+  [ ! -e "data/$1" ]
+  kill -9 "$running"
+  wait "$running" || true
+}
+
+@test "remove while it runs, in both kinds" {
+  both remove_running
+  [ -z "$(ls -A data)" ]
+}
+
+@test "a package manager as root in a layered container" {
+  cp "$BATS_FILE_TMPDIR/debian.sqsh" .
+  enroot create -n d debian.sqsh
+  cat >packages <<'END'
+set -e
+make() { # VERSION
+  mkdir -p /build/$1/DEBIAN /build/$1/usr/share/example/dir
+  printf 'Package: example\nVersion: %s\nArchitecture: all\nMaintainer: nobody\nDescription: x\n' $1 >/build/$1/DEBIAN/control
+  echo "$1" >/build/$1/usr/share/example/version
+  echo "$1" >/build/$1/usr/share/example/dir/only-$1
+  ln /build/$1/usr/share/example/version /build/$1/usr/share/example/hard
+  ln -s version /build/$1/usr/share/example/soft
+  dpkg-deb --build /build/$1 /build/$1.deb >/dev/null
+}
+make 1; make 2
+dpkg -i /build/1.deb >/dev/null
+dpkg -i /build/2.deb >/dev/null
+cat /usr/share/example/soft
+[ "$(stat -c %h /usr/share/example/hard)" -eq 2 ]
+[ ! -e /usr/share/example/dir/only-1 ]
+# A package of the image itself: its files are in the lower layer.
+dpkg --purge --force-all tzdata >/dev/null 2>&1
+[ ! -e /usr/share/zoneinfo/Europe/Berlin ]
+rm -rf /build
+END
+  enroot start --root --rw --mount "$work/packages:/packages:none:bind,x-create=file" d bash /packages
+  [ "$(enroot start d cat /usr/share/example/hard)" = 2 ]
+  enroot start --root --rw d dpkg --remove example
+  run ! enroot start d ls /usr/share/example
+  run ! enroot start d ls /usr/share/zoneinfo/Europe/Berlin
+  [ "$(enroot start d dpkg -s bash | grep -c '^Status: install ok installed')" -eq 1 ]
+}
+
+@test "kill -9 at random moments of create: whole or not there" {
+  for i in $(seq 20); do
+    option=$([ $((i % 2)) -eq 0 ] || echo --extract)
+    enroot create $option -f -n c "$BATS_FILE_TMPDIR/debian.sqsh" >/dev/null 2>&1 &
+    sleep "0.$(printf %03d $((RANDOM % 300)))"
+    kill -9 $! 2>/dev/null || true
+    wait $! 2>/dev/null || true
+    if [ -e data/c ]; then [ "$(enroot start c echo works)" = works ]; fi
+  done
+  enroot create -f -n c tiny.sqsh
+  [ "$(ls -A data)" = c ]
+}
+
+@test "kill -9 at random moments of start: the next one works" {
+  both true
+  for i in $(seq 20); do
+    enroot start $([ $((i % 3)) -eq 0 ] || echo --rw) "$([ $((i % 2)) -eq 0 ] && echo tree || echo layered)" sleep 100 >/dev/null 2>&1 &
+    sleep "0.$(printf %03d $((RANDOM % 120)))"
+    kill -9 $! 2>/dev/null || true
+    wait $! 2>/dev/null || true
+  done
+  nobody_left
+  for name in layered tree; do
+    enroot start --rw "$name" touch /mark
+    [ "$(enroot start "$name" ls /mark)" = /mark ]
+  done
+}
+
+@test "kill -9 at random moments of remove: the next command finishes it" {
+  for i in $(seq 10); do
+    enroot create --extract -n c "$BATS_FILE_TMPDIR/debian.sqsh"
+    enroot remove -f c &
+    sleep "0.0$(printf %02d $((RANDOM % 60)))"
+    kill -9 $! 2>/dev/null || true
+    wait $! 2>/dev/null || true
+    if [ -e data/c ]; then [ "$(enroot start c echo works)" = works ]; fi
+    enroot create -f -n c tiny.sqsh
+    [ "$(ls -A data)" = c ]
+    enroot remove -f c
+  done
+}
+
+@test "a site that extracts" {
+  [ "$(id -u)" -ne 0 ]
+  enroot create -n c tiny.sqsh
+  is_layered c
+  # Started all the same: the kind is the container's, not the day's.
+  SITULA_CREATE=tree enroot start --rw c touch /x
+  [ "$(enroot start c ls /x)" = /x ]
+}
