@@ -182,6 +182,36 @@ together() {
   enroot start c cmp /bin/busybox /copied
 }
 
+@test "the process that serves a container is killed: programs in it end with errors, and the next start works" {
+  enroot create -n c tiny.sqsh
+  enroot start --rw c sh -c 'echo up; sleep 1000' >up &
+  running=$!
+  until grep -q up up; do sleep 0.05; done
+  keeper=$(ps -u "$(id -u)" -o pid=,comm= | awk '$2 == "situla-keeper" { print $1 }')
+  kill -9 "$keeper"
+  enroot start --rw c touch /mark
+  [ "$(enroot start c ls /mark)" = /mark ]
+  kill -9 "$running"
+  wait "$running" || true
+}
+
+@test "two steps of a job and one outside write to the same container" {
+  enroot create -n c tiny.sqsh
+  script='echo $1 >/n$1; while [ ! -e /n1 ] || [ ! -e /n2 ] || [ ! -e /n3 ]; do sleep 0.05; done; cat /n1 /n2 /n3'
+  cat >job <<END
+#!/bin/bash
+srun --overlap -n1 enroot start --rw c sh -c '$script' x 1 >out1 &
+srun --overlap -n1 enroot start --root --rw c sh -c '$script' x 2 >out2 &
+wait
+END
+  sbatch -W -n2 -o batch.log job &
+  batch=$!
+  enroot start --rw c sh -c "$script" x 3 >out3
+  wait "$batch"
+  cat batch.log
+  for i in 1 2 3; do [ "$(tr -d '\n' <"out$i")" = 123 ]; done
+}
+
 remove_running() {
   enroot start --rw "$1" sh -c 'echo up; while sleep 0.1; do :; done' >"up-$1" 2>/dev/null &
   local running=$!
@@ -272,11 +302,10 @@ END
   done
 }
 
-@test "a site that extracts" {
-  [ "$(id -u)" -ne 0 ]
+@test "the kind is chosen when a container is made" {
   enroot create -n c tiny.sqsh
   is_layered c
-  # Started all the same: the kind is the container's, not the day's.
   SITULA_CREATE=tree enroot start --rw c touch /x
   [ "$(enroot start c ls /x)" = /x ]
+  is_layered c
 }
