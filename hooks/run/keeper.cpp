@@ -84,7 +84,7 @@ class Keeper {
   Result<void> drop_descriptors(const UniqueFd& null) {
     for (const int number : {0, 1, 2})
       if (dup2(null.get(), number) < 0) return fail_errno(errno, "close the standard streams");
-    close_other_fds(3, {lock_.fd(), proc_.get(), state_.get(), listener_.get(), root_.get(), server_.pidfd(),
+    close_other_fds(3, {lock_.fd(), proc_.get(), state_.get(), listener_.get(), root_.get(), server_.pidfd.get(),
                         users_.front().get()});
     return {};
   }
@@ -95,7 +95,6 @@ class Keeper {
     root_.reset();
     // Before the lock goes: the next mount must not overlap with this one.
     if (!unmount("/root", false)) (void)unmount("/root", true);
-    server_ = Child();
     (void)unlinkat(state_.get(), kSocketName, 0);
   }
 
@@ -121,13 +120,13 @@ class Keeper {
   bool somebody_is_left() {
     // Twice, for whoever was forked behind the back of the first search.
     for (int attempt = 0; attempt < 2 && users_.empty(); ++attempt)
-      users_ = mount_users(proc_.get(), device_, server_.pid());
+      users_ = mount_users(proc_.get(), device_);
     pollfd waiting{listener_.get(), POLLIN, 0};
     return !users_.empty() || poll(&waiting, 1, 0) > 0;
   }
 
   void wait() {
-    std::vector<pollfd> events = {{listener_.get(), POLLIN, 0}, {server_.pidfd(), POLLIN, 0}};
+    std::vector<pollfd> events = {{listener_.get(), POLLIN, 0}, {server_.pidfd.get(), POLLIN, 0}};
     for (const UniqueFd& user : users_) events.push_back({user.get(), POLLIN, 0});
     if (poll(events.data(), events.size(), -1) < 0) return;
     for (size_t i = users_.size(); i-- > 0;)
@@ -152,7 +151,7 @@ class Keeper {
 
   FileLock lock_;
   UniqueFd proc_, state_, listener_, root_;
-  Child server_;
+  ImageServer server_;
   dev_t device_ = 0;
   bool server_ended_ = false;
   std::vector<UniqueFd> users_;  ///< pidfds

@@ -35,7 +35,7 @@ bool is_ours(int proc, const std::string& pid) {
 
 }  // namespace
 
-std::vector<UniqueFd> mount_users(int proc, dev_t device, pid_t server) {
+std::vector<UniqueFd> mount_users(int proc, dev_t device) {
   std::vector<UniqueFd> users;
   const int again = openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(again >= 0 ? fdopendir(again) : nullptr, closedir);
@@ -46,7 +46,7 @@ std::vector<UniqueFd> mount_users(int proc, dev_t device, pid_t server) {
     const std::string name = entry->d_name;
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc() || pid <= 0) continue;
-    if (pid == getpid() || pid == server || !is_ours(proc, name)) continue;
+    if (pid == getpid() || !is_ours(proc, name)) continue;
     // First the descriptor: if the number is given to another process meanwhile, that one is looked at.
     auto process = open_pidfd(pid);
     if (process && proc_file(proc, name + "/mountinfo").find(number) != std::string::npos)

@@ -10,7 +10,7 @@
 namespace situla {
 
 /// Descriptors (pidfd_open(2)) of the processes of this user in whose mount namespace a file system with this device
-/// number is mounted, but for the calling one and `server`. proc: an open /proc.
-std::vector<UniqueFd> mount_users(int proc, dev_t device, pid_t server);
+/// number is mounted, but for the calling one. proc: an open /proc.
+std::vector<UniqueFd> mount_users(int proc, dev_t device);
 
 }  // namespace situla
