@@ -175,6 +175,23 @@ Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const Mou
   return fail(overlay_error(std::move(*first), layers));
 }
 
+bool overlay_upper_in_use(const std::string& upper, const std::string& scratch) {
+  const auto upper_fd = open_file(upper, O_PATH | O_DIRECTORY);
+  const auto scratch_fd = open_file(scratch, O_PATH | O_DIRECTORY);
+  if (!upper_fd || !scratch_fd) return false;
+  const auto by_fd = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
+  // With an index the kernel refuses to share an upper layer (EBUSY). It looks at that first; then the working
+  // directory is refused, because it lies on another file system (EINVAL), so nothing is mounted or written.
+  const auto mounted = new_mount("overlay", "overlay",
+                                 {{"lowerdir", by_fd(scratch_fd.value())},
+                                  {"upperdir", by_fd(upper_fd.value())},
+                                  {"workdir", by_fd(scratch_fd.value())},
+                                  {"userxattr", ""},
+                                  {"index", "on"}},
+                                 {});
+  return !mounted && mounted.error().errnum() == EBUSY;
+}
+
 bool overlay_upper_known_good(const std::string& directory) {
   const auto fd = open_file(directory, O_PATH | O_DIRECTORY);
   const auto type = fd ? filesystem_type(fd->get()) : Result<int64_t>(0);

@@ -24,6 +24,10 @@ struct OverlayLayers {
 /// file system, or the kernel, cannot do it: the caller extracts instead.
 Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const MountFlags& flags, LogSink& log);
 
+/// Whether some overlay that is mounted has this upper layer. Tells for sure only where the kernel protects it
+/// (Linux 5.2); scratch: a directory on another file system, for a trial that fails in any case.
+bool overlay_upper_in_use(const std::string& upper, const std::string& scratch);
+
 /// What overlay_upper_works() would say, without a trial: true where kernel, file system and attributes are known to be
 /// good enough. False means that nothing is known.
 bool overlay_upper_known_good(const std::string& directory);

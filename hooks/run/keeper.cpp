@@ -29,11 +29,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{30};
+constexpr std::chrono::milliseconds kBusyPause{300};
+constexpr std::chrono::milliseconds kLongestPause{20};
 constexpr int kClientPatience = 1000;  // milliseconds
 constexpr size_t kMaxPacket = 8192;
 // Beneath the container's state directory.
 constexpr const char* kLockName = "keeper";
 constexpr const char* kSocketName = "socket";
+// The keeper's word when the layers are still mounted by one that was killed.
+constexpr std::string_view kBusy = "busy";
 
 std::string socket_path(int state) {
   return "/proc/self/fd/" + std::to_string(state) + "/" + kSocketName;
@@ -72,10 +76,13 @@ class Keeper {
     TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY));
     TRY(mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true},
                      request.stage));
+    // Left by a keeper that was killed, whose mount may live on in somebody's mount namespace.
+    const bool left = faccessat(state_.get(), kSocketName, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (left && overlay_upper_in_use(request.container.upper(), request.stage))
+      return fail_errno(EBUSY, "mount the container's layers");
+    (void)unlinkat(state_.get(), kSocketName, 0);
     TRY(mount_layers(request, log));
     TRY_ASSIGN(const UniqueFd stage, open_file(request.stage, O_PATH | O_DIRECTORY));
-    // A keeper that was killed left its own.
-    (void)unlinkat(state_.get(), kSocketName, 0);
     TRY_ASSIGN(listener_, listen_at(socket_path(state_.get())));
     return pivot_into(stage.get());
   }
@@ -119,8 +126,7 @@ class Keeper {
   /// Those who asked have ended. Programs that they left running in the background still need their files.
   bool somebody_is_left() {
     // Twice, for whoever was forked behind the back of the first search.
-    for (int attempt = 0; attempt < 2 && users_.empty(); ++attempt)
-      users_ = mount_users(proc_.get(), device_);
+    for (int attempt = 0; attempt < 2 && users_.empty(); ++attempt) users_ = mount_users(proc_.get(), device_);
     pollfd waiting{listener_.get(), POLLIN, 0};
     return !users_.empty() || poll(&waiting, 1, 0) > 0;
   }
@@ -171,13 +177,14 @@ class Keeper {
     report.reset();
     return keeper.drop_descriptors(null);
   }();
-  if (!ready && report) (void)send_packet(report.get(), pack(ready.error()));
+  const bool busy = !ready && ready.error().errnum() == EBUSY;
+  if (!ready && report) (void)send_packet(report.get(), busy ? std::string(kBusy) : pack(ready.error()));
   if (ready) keeper.keep();
   _exit(ready ? 0 : 1);
 }
 
-/// Returns when it answers.
-Result<void> start_keeper(FileLock lock, const LayersRequest& request, LogSink& log) {
+/// Returns when it answers; false: programs still use the mount of one that was killed.
+Result<bool> start_keeper(FileLock lock, const LayersRequest& request, LogSink& log) {
   TRY_ASSIGN(UniqueFd self, open_pidfd(getpid()));
   TRY_ASSIGN(auto sockets, socket_pair());
   TRY_ASSIGN(Child between, fork_child());
@@ -190,10 +197,17 @@ Result<void> start_keeper(FileLock lock, const LayersRequest& request, LogSink& 
   }
   sockets.second.reset();
   TRY(between.wait());
-  TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), kMaxPacket));
-  if (!answer) return fail(ErrorKind::failure, "mount the container's layers: the helper process died");
-  if (answer->bytes != "ok") return fail(unpack(answer->bytes));
-  return {};
+  TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), kMaxPacket));
+  const std::string answer = packet ? packet->bytes : "";
+  if (answer.empty()) return fail(ErrorKind::failure, "mount the container's layers: the helper process died");
+  if (answer != "ok" && answer != kBusy) return fail(unpack(answer));
+  return answer == "ok";
+}
+
+Error not_acquired(const LayersRequest& request) {
+  return Error(ErrorKind::failure, "Could not acquire rootfs lock: " + request.container.path +
+                                       " is used by programs whose keeper was killed, or by another node")
+      .with_hint("end them; `remove` and read-only starts work meanwhile");
 }
 
 /// nullopt: there is no keeper, or it is about to begin or to end.
@@ -213,18 +227,20 @@ Result<std::optional<DetachedMount>> ask_keeper(int state) {
 Result<DetachedMount> join_layers(const LayersRequest& request, LogSink& log) {
   TRY_ASSIGN(const UniqueFd state, open_file(request.container.state(), O_RDONLY | O_DIRECTORY));
   const auto deadline = Clock::now() + kPatience;
-  for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
+  for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, kLongestPause)) {
     TRY_ASSIGN(auto mount, ask_keeper(state.get()));
     if (mount) return std::move(*mount);
     TRY_ASSIGN(UniqueFd file, open_file_at(state.get(), kLockName, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-    auto lock = FileLock::acquire(std::move(file), FileLock::Kind::exclusive, std::chrono::milliseconds(0),
-                                  request.container.state() + "/" + kLockName);
-    if (!lock && (lock.error().errnum() != EWOULDBLOCK || Clock::now() > deadline))
+    auto lock = FileLock::acquire(std::move(file), FileLock::Kind::exclusive, std::chrono::milliseconds(0), kLockName);
+    if (!lock && lock.error().errnum() != EWOULDBLOCK)
       return fail(std::move(lock).error().with_context("Could not acquire rootfs lock"));
-    if (lock)
-      TRY(start_keeper(std::move(*lock), request, log));
-    else
-      std::this_thread::sleep_for(pause);
+    if (lock) {
+      TRY_ASSIGN(const bool started, start_keeper(std::move(*lock), request, log));
+      if (started) continue;
+      pause = kBusyPause;
+    }
+    if (Clock::now() > deadline) return fail(not_acquired(request));
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -25,7 +25,7 @@ teardown() {
   rm -rf "$work"
 }
 
-keepers() { ps -u "$(id -u)" -o stat=,comm= | grep -v '^Z' | grep -E 'situla-keeper|squashfuse' || true; }
+keepers() { ps -u "$(id -u)" -o stat=,comm= | grep -v '^Z' | grep -E 'situla-keeper|situla-image' || true; }
 
 # Those who serve a container end soon after its last program.
 nobody_left() {
@@ -182,17 +182,23 @@ together() {
   enroot start c cmp /bin/busybox /copied
 }
 
-@test "the process that serves a container is killed: programs in it end with errors, and the next start works" {
+@test "the keeper of a container is killed: its programs go on, and the next writable start waits for them" {
   enroot create -n c tiny.sqsh
-  enroot start --rw c sh -c 'echo up; sleep 1000' >up &
+  enroot start --rw c sh -c 'echo up; while [ ! -e /tmp/end ]; do sleep 0.1; md5sum /bin/busybox >/sum; done' >up &
   running=$!
   until grep -q up up; do sleep 0.05; done
   keeper=$(ps -u "$(id -u)" -o pid=,comm= | awk '$2 == "situla-keeper" { print $1 }')
   kill -9 "$keeper"
-  enroot start --rw c touch /mark
-  [ "$(enroot start c ls /mark)" = /mark ]
+  enroot start --rw c touch /mark &
+  next=$!
+  sleep 1
+  kill -0 "$running"
+  run ! enroot start c ls /mark
+  [ "$(enroot start c sh -c '[ -s /sum ] && echo yes')" = yes ]
   kill -9 "$running"
   wait "$running" || true
+  wait "$next"
+  [ "$(enroot start c ls /mark)" = /mark ]
 }
 
 @test "two steps of a job and one outside write to the same container" {

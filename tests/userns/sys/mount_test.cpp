@@ -216,6 +216,8 @@ TEST_CASE("An overlay works in both modes, on tmpfs and on the disk below /tmp")
     EXPECT(above == "changed");
     TRY_ASSIGN(const UniqueFd other, open_path(both.dir / "other"));
     TRY(mount_new_at(other.get(), "tmpfs", "tmpfs", {}, {}, "other"));
+    EXPECT(overlay_upper_in_use(both.dir / "upper", both.dir / "other") == modern_mount_api());
+    EXPECT(!overlay_upper_in_use(both.dir / "source", both.dir / "other"));
     TRY(make_directories(both.dir / "other/upper,x:y", 0700));
     TRY(make_directories(both.dir / "other/work", 0700));
     TRY_ASSIGN(const UniqueFd again, open_path(both.dir / "root"));
