@@ -10,5 +10,7 @@ namespace situla {
 
 /// All names but "." and "..", in no order. The error names the path.
 Result<std::vector<std::string>> list_directory(const std::string& path);
+/// The same of an open directory; `operand` names it in errors.
+Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand);
 
 }  // namespace situla

@@ -8,13 +8,6 @@
 namespace situla {
 namespace {
 
-/// Attributes that are not the image's to set. overlay's own would make names disappear under our overlay; an SELinux
-/// label belongs to the host's policy, and umoci drops it too.
-bool keeps_xattr(std::string_view name) {
-  return !name.starts_with("trusted.overlay.") && !name.starts_with("user.overlay.") && name != "security.selinux" &&
-         name.find('\0') == std::string_view::npos;
-}
-
 bool beneath_dev(std::string_view directory) {
   return directory == "dev" || directory.starts_with("dev/");
 }
@@ -156,7 +149,7 @@ Result<uint32_t> ImageBuilder::add_entry(const TarEntry& entry) {
   TRY_ASSIGN(const uint32_t index, table_.add(entry));
   std::vector<std::pair<std::string, std::string>> kept;
   for (const auto& xattr : entry.xattrs)
-    if (keeps_xattr(xattr.first)) kept.push_back(xattr);
+    if (belongs_in_image(xattr.first)) kept.push_back(xattr);
   if (!kept.empty() && entry.kind != EntryKind::hardlink) {
     TRY_ASSIGN(const uint32_t number, writer_->add_xattrs(kept));
     if (number != kNone) xattrs_.try_emplace(number, std::move(kept));

@@ -61,8 +61,7 @@ uint32_t LayerTable::intern_directory(std::string_view path) {
 Result<uint32_t> LayerTable::add(const TarEntry& entry) {
   const std::string cleaned = clean_path(entry.path);
   TRY(check_names(entry, cleaned));
-  if (texts_.full() || entries_.size() >= kMaxEntries)
-    return fail(ErrorKind::unsupported, "the image has too many entries");
+  if (full()) return fail(ErrorKind::unsupported, "the image has too many entries");
   const size_t slash = cleaned.rfind('/');
   LayerEntry record;
   record.directory =
@@ -76,6 +75,10 @@ Result<uint32_t> LayerTable::add(const TarEntry& entry) {
   record.size = entry.size;
   if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink) record.data = texts_.add(entry.target);
   return add_made(record);
+}
+
+bool LayerTable::full() const {
+  return texts_.full() || entries_.size() >= kMaxEntries;
 }
 
 uint32_t LayerTable::add_made(LayerEntry entry) {

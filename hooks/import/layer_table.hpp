@@ -36,6 +36,8 @@ class LayerTable {
   /// Cleans the path as `filepath.Clean("/" + path)` does: hostile "..", "//" and leading '/' stay inside.
   /// ErrorKind::corrupt for names over 255 bytes, paths over 4095 and targets over 4095.
   Result<uint32_t> add(const TarEntry& entry);
+  /// Whether there is no room for another entry.
+  [[nodiscard]] bool full() const;
   /// An entry that no tar had.
   uint32_t add_made(LayerEntry entry);
 

@@ -70,8 +70,7 @@ OutputFile::~OutputFile() {
 }
 
 /// A name that exists makes it fail.
-int OutputFile::link() const {
-  const std::string name = split_path(path_).second;
+int OutputFile::link(const std::string& name) const {
   if (!part_.empty()) return linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
   // Through /proc, because linkat(AT_EMPTY_PATH) needs CAP_DAC_READ_SEARCH.
   const std::string self = "/proc/self/fd/" + std::to_string(fd_.get());
@@ -82,7 +81,7 @@ Result<void> OutputFile::replace(unsigned mode) {
   constexpr int kAttempts = 3;
   if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (link() == 0) return {};
+    if (link(split_path(path_).second) == 0) return {};
     if (errno != EEXIST) break;
     unlinkat(directory_.get(), split_path(path_).second.c_str(), 0);
   }
@@ -92,11 +91,28 @@ Result<void> OutputFile::replace(unsigned mode) {
 Result<void> OutputFile::publish(unsigned mode) {
   if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
   if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
-  if (link() != 0) {
+  if (link(split_path(path_).second) != 0) {
     const int errnum = errno;
     if (errnum == EEXIST) return fail(ErrorKind::exists, "File already exists: " + path_);
     return fail_errno(errnum, "name the finished file " + path_);
   }
+  if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);
+  return {};
+}
+
+Result<void> OutputFile::publish_over(unsigned mode) {
+  if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
+  if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
+  if (part_.empty()) {
+    sweep(directory_.get());
+    flock(fd_.get(), LOCK_EX | LOCK_NB);  // or another writer's sweep() would take it for a dead one's
+    const std::string part = random_name(kPartPrefix) + std::string(kPartSuffix);
+    if (link(part) != 0) return fail_errno(errno, "name the finished file " + path_);
+    part_ = part;
+  }
+  if (renameat(directory_.get(), part_.c_str(), directory_.get(), split_path(path_).second.c_str()) != 0)
+    return fail_errno(errno, "name the finished file " + path_);
+  part_.clear();
   if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);
   return {};
 }

@@ -23,13 +23,16 @@ class OutputFile {
   /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is
   /// synced too.
   Result<void> publish(unsigned mode);
+  /// The same, taking the place of a file that has the name. It never lacks one: for an instant the new file is called
+  /// ".situla-<16 hex>.part", and what a writer killed then leaves is removed by the next one.
+  Result<void> publish_over(unsigned mode);
   /// Takes the place of a file of that name, and syncs nothing: for what can be made again and is checked when read.
   Result<void> replace(unsigned mode);
 
  private:
   OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)
       : path_(std::move(path)), directory_(std::move(directory)), fd_(std::move(fd)), part_(std::move(part)) {}
-  [[nodiscard]] int link() const;
+  [[nodiscard]] int link(const std::string& name) const;
 
   std::string path_;
   UniqueFd directory_, fd_;

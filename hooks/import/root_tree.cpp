@@ -294,6 +294,14 @@ Result<void> RootTree::make_directories(std::string_view path) {
   return {};
 }
 
+Result<uint32_t> RootTree::put(uint32_t directory, std::string_view name, uint32_t inode) {
+  return set_child(directory, table_.add_text(name), inode);
+}
+
+void RootTree::remove_children(uint32_t directory) {
+  for (uint32_t child = nodes_[directory].first_child; child != kNone; child = nodes_[child].next_sibling) kill(child);
+}
+
 void RootTree::finish() {
   const uint32_t dev = lookup(kRoot, "dev");
   if (dev != kNone) nodes_[dev].first_child = kNone;

@@ -38,6 +38,17 @@ class RootTree {
   Result<void> place(std::string_view path, uint32_t inode);
   /// Makes a directory and its parents unless they exist.
   Result<void> make_directories(std::string_view path);
+
+  // Name by name, for trees that come from no archive: no paths, links or whiteouts.
+  /// The node of a name in a directory; kNone if there is none.
+  [[nodiscard]] uint32_t child(uint32_t directory, std::string_view name) const { return lookup(directory, name); }
+  /// Gives a name an inode: a directory upon a directory keeps the children, everything else replaces. Returns the
+  /// node.
+  Result<uint32_t> put(uint32_t directory, std::string_view name, uint32_t inode);
+  void put_root(uint32_t inode) { nodes_[kRoot].inode = inode; }
+  void remove(uint32_t node) { kill(node); }
+  void remove_children(uint32_t directory);
+
   /// COMPAT.md 5: removes what is beneath /dev and every device node, and makes unreadable directories u+rwX.
   void finish();
 

@@ -1,6 +1,8 @@
 // Part of the adapter of libsquashfs: includes sqfs/*.h.
 #include "hooks/import/squashfs_donor.hpp"
 
+#include <array>
+
 #include <sys/stat.h>
 
 #include <sqfs/block.h>
@@ -9,14 +11,17 @@
 #include <sqfs/super.h>
 
 #include "hooks/import/squashfs_io.hpp"
+#include "hooks/import/squashfs_writer.hpp"
 
 namespace situla {
 
-uint64_t StoredFile::stored_bytes() const {
-  uint64_t bytes = 0;
-  for (const uint32_t block : blocks) bytes += stored_size(block);
-  return bytes;
-}
+namespace {
+
+constexpr std::array kCompressors = {SquashOptions::Compressor::gzip, SquashOptions::Compressor::lzo,
+                                     SquashOptions::Compressor::lz4, SquashOptions::Compressor::xz,
+                                     SquashOptions::Compressor::zstd};
+
+}  // namespace
 
 Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const std::string& where) {
   std::unique_ptr<SquashfsDonor> donor(new SquashfsDonor(std::move(fd), where));
@@ -30,6 +35,7 @@ Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const st
       super.inode_table_start > super.bytes_used)
     return fail(damaged);
   donor->compressor_ = super.compression_id;
+  donor->has_options_ = (super.flags & SQFS_FLAG_COMPRESSOR_OPTIONS) != 0;
   donor->block_bytes_ = super.block_size;
   donor->data_end_ = super.inode_table_start;
   if (super.fragment_entry_count == 0) return donor;
@@ -52,7 +58,20 @@ Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const st
 }
 
 bool SquashfsDonor::fits(const SquashOptions& options) const {
+  // Options of xz bound the dictionary that a reader makes room for.
+  if (options.compressor == SquashOptions::Compressor::xz && has_options_) return false;
   return compressor_ == static_cast<uint32_t>(compressor_id(options.compressor)) && block_bytes_ == options.block_bytes;
+}
+
+std::optional<SquashOptions> SquashfsDonor::fitting(SquashOptions options) const {
+  for (const SquashOptions::Compressor compressor : kCompressors) {
+    if (compressor_ != static_cast<uint32_t>(compressor_id(compressor))) continue;
+    if (compressor != options.compressor) options.level.reset();
+    options.compressor = compressor;
+    options.block_bytes = block_bytes_;
+    if (fits(options) && can_write(compressor)) return options;
+  }
+  return std::nullopt;
 }
 
 Result<StoredFragment> SquashfsDonor::fragment(uint32_t index) const {

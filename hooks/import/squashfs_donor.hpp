@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,33 +11,9 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "hooks/import/squash_options.hpp"
+#include "hooks/import/stored_file.hpp"
 
 namespace situla {
-
-/// Bytes that a block takes in the file; the argument is the inode's word for it.
-constexpr uint32_t stored_size(uint32_t block) {
-  return block & 0xFFFFFFU;
-}
-
-/// Where the content of a regular file lies in a squashfs file: the fields of its inode (squashfs 4.0).
-struct StoredFile {
-  static constexpr uint32_t kNoFragment = 0xFFFFFFFFU;
-  uint64_t start = 0;   ///< of the first block, bytes from the start of the squashfs file
-  uint64_t size = 0;    ///< of the content, bytes
-  uint64_t sparse = 0;  ///< bytes of it in blocks that are not stored
-  uint32_t fragment = kNoFragment;
-  uint32_t fragment_offset = kNoFragment;
-  std::vector<uint32_t> blocks;  ///< as in the inode: stored size, bit 24 set when not compressed; 0 is a hole
-
-  /// Bytes that the blocks take in the file.
-  [[nodiscard]] uint64_t stored_bytes() const;
-};
-
-/// A block of small files' contents.
-struct StoredFragment {
-  uint64_t start = 0;
-  uint32_t size = 0;  ///< as in StoredFile::blocks
-};
 
 /// A complete squashfs file, read by its descriptor: it may lose its name meanwhile.
 class SquashfsDonor {
@@ -48,7 +25,14 @@ class SquashfsDonor {
   [[nodiscard]] const std::string& where() const { return where_; }
   /// Whether blocks of a file written so can be read in one written with these options.
   [[nodiscard]] bool fits(const SquashOptions& options) const;
+  /// These options with what has to be the same for that; nullopt when this libsquashfs cannot write it.
+  [[nodiscard]] std::optional<SquashOptions> fitting(SquashOptions options) const;
   [[nodiscard]] Result<StoredFragment> fragment(uint32_t index) const;
+  [[nodiscard]] uint32_t fragments() const { return static_cast<uint32_t>(fragments_.size()); }
+  /// Blocks and fragments lie before this place, bytes from the start of the file.
+  [[nodiscard]] uint64_t data_end() const { return data_end_; }
+  /// Whether the compressor's options lie between superblock and blocks.
+  [[nodiscard]] bool has_compressor_options() const { return has_options_; }
   /// Whether the blocks lie inside the file; what has been damaged is not to be copied.
   [[nodiscard]] bool contains(uint64_t start, uint64_t bytes) const;
 
@@ -57,6 +41,7 @@ class SquashfsDonor {
   UniqueFd fd_;
   std::string where_;
   uint32_t compressor_ = 0;  ///< squashfs's number
+  bool has_options_ = false;
   uint32_t block_bytes_ = 0;
   uint64_t data_end_ = 0;  ///< where the inodes begin
   std::vector<StoredFragment> fragments_;

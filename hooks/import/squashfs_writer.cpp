@@ -101,6 +101,11 @@ struct SquashfsWriter::State {
     if (errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
     return error;
   }
+  [[nodiscard]] Error take_error(const SquashfsDonor& donor, const Error& error) const {
+    const int errnum = error.errnum();
+    if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG) return write_error(errnum);
+    return Error(error).with_context("take blocks of " + donor.where() + " to " + where);
+  }
   [[nodiscard]] Result<void> check(int code, std::string_view what) {
     if (code == 0) return {};
     if (file.errnum != 0) return fail(write_error(file.errnum));
@@ -212,6 +217,11 @@ bool can_write(SquashOptions::Compressor compressor) {
   return true;
 }
 
+bool belongs_in_image(std::string_view attribute) {
+  return !attribute.starts_with("trusted.overlay.") && !attribute.starts_with("user.overlay.") &&
+         attribute != "security.selinux" && attribute.find('\0') == std::string_view::npos;
+}
+
 SquashfsWriter::SquashfsWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 SquashfsWriter::~SquashfsWriter() = default;
 
@@ -263,11 +273,7 @@ Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, 
     return file.fragment != StoredFile::kNoFragment && file.blocks.empty() && !taken.has_fragment(file.fragment) &&
            wanted[file.fragment] < block_bytes / 2;
   };
-  const auto explained = [&](const Error& error) {
-    const int errnum = error.errnum();
-    if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG) return state.write_error(errnum);
-    return Error(error).with_context("take blocks of " + donor.where() + " to " + state.where);
-  };
+  const auto explained = [&](const Error& error) { return state.take_error(donor, error); };
   std::vector<uint32_t> numbers(files.size(), kNone);
   for (size_t i = 0; i < files.size(); ++i) {
     const StoredFile& file = files[i];
@@ -292,6 +298,35 @@ Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, 
     TRY(end_file());
   }
   return numbers;
+}
+
+Result<uint32_t> SquashfsWriter::refer(const StoredFile& file) {
+  return state_->keep(file, file.start, file.fragment);
+}
+
+Result<void> SquashfsWriter::share(const SquashfsDonor& donor, const std::function<void(uint64_t)>& copied) {
+  constexpr uint64_t kPiece = uint64_t{8} << 20U;  // of whole pages, which is what file systems can share
+  State& state = *state_;
+  for (uint64_t at = 0; at < donor.data_end(); at += kPiece) {
+    const uint64_t bytes = std::min(kPiece, donor.data_end() - at);
+    // The last page holds metadata of the donor, too, and could not be shared: alone, it does not keep the rest from
+    // it.
+    const uint64_t pages = bytes / kPadding * kPadding;
+    auto done = copy_range(donor.fd(), at, state.file.fd, at, pages);
+    if (done) done = copy_range(donor.fd(), at + pages, state.file.fd, at + pages, bytes - pages);
+    if (!done) return fail(state.take_error(donor, done.error()));
+    state.file.size = at + bytes;
+    state.file.write_behind();
+    copied(at + bytes);
+  }
+  const auto with_options = static_cast<sqfs_u16>(SQFS_FLAG_COMPRESSOR_OPTIONS);
+  state.super.flags = static_cast<sqfs_u16>(donor.has_compressor_options() ? state.super.flags | with_options
+                                                                           : state.super.flags & ~with_options);
+  for (uint32_t i = 0; i < donor.fragments(); ++i) {
+    TRY_ASSIGN(const StoredFragment fragment, donor.fragment(i));
+    TRY(state.check(sqfs_frag_table_append(state.fragments.get(), fragment.start, fragment.size, nullptr), "write"));
+  }
+  return {};
 }
 
 StoredFile SquashfsWriter::stored(uint32_t data) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,10 @@ namespace situla {
 
 /// Whether libsquashfs was built with it (Debian's has no LZO).
 bool can_write(SquashOptions::Compressor compressor);
+
+/// Whether an extended attribute is an image's to set. overlay's own would make names disappear under our overlay; an
+/// SELinux label belongs to the host's policy, and umoci drops it too.
+bool belongs_in_image(std::string_view attribute);
 
 /// Content first, one file at a time, then finish(). The same calls give the same bytes, whatever the number of
 /// threads.
@@ -40,7 +45,13 @@ class SquashfsWriter {
   /// fragments of which at least half is taken; small files in other fragments are packed anew. One number for each
   /// file, as of begin_file(). The donor must live as long as the writer.
   Result<std::vector<uint32_t>> adopt(const SquashfsDonor& donor, std::span<const StoredFile> files);
-  /// Where the content of a file lies. After finish() only.
+  /// Content at a place of a donor that will lie at the same place of this file: for share(), before anything else is
+  /// written. A number as of begin_file().
+  Result<uint32_t> refer(const StoredFile& file);
+  /// Takes over all blocks and fragments of a donor that fits(), at the same places. Where the file system can, the two
+  /// files then share their storage, and nothing is copied. Before anything else is written. copied: told of bytes.
+  Result<void> share(const SquashfsDonor& donor, const std::function<void(uint64_t)>& copied);
+  /// Where the content of a file lies. After finish() only, or for what refer() named.
   [[nodiscard]] StoredFile stored(uint32_t data) const;
   /// Number to be put into LayerEntry::xattrs. Names that squashfs cannot hold are left out; kNone if nothing remains.
   Result<uint32_t> add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs);

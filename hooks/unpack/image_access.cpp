@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "hooks/unpack/block_cache.hpp"
+#include "hooks/unpack/bundle_trailer.hpp"
 #include "hooks/unpack/squashfs_layout.hpp"
 
 namespace situla {
@@ -58,6 +59,7 @@ class SharedImage {
   using Blocks = ImageAccess::Blocks;
 
   int fd = -1;
+  uint64_t offset = 0;  ///< of the image in the file; not 0 in a bundle (hooks/bundle)
   uint64_t file_bytes = 0;
   squashfs::Superblock super{};
   squashfs::AttributeTable attributes{};
@@ -70,7 +72,11 @@ class SharedImage {
     struct stat status {};
     if (fstat(fd, &status) != 0) return fail_errno(errno, "inspect image");
     file_bytes = static_cast<uint64_t>(status.st_size);
-    TRY_ASSIGN(const size_t got, read_at(fd, 0, reinterpret_cast<char*>(&super), sizeof super));
+    if (const auto bundle = BundleTrailer::read(fd, file_bytes)) {
+      offset = bundle->image_offset;
+      file_bytes = bundle->image_bytes;
+    }
+    TRY_ASSIGN(const size_t got, read_at(fd, offset, reinterpret_cast<char*>(&super), sizeof super));
     if (got != sizeof super || super.magic != squashfs::kMagic || super.major != 4)
       return fail(damaged("not a squashfs 4.0 file"));
     if (super.bytes_used > file_bytes)
@@ -80,7 +86,7 @@ class SharedImage {
       return fail(damaged("impossible block size"));
     if (super.attribute_table == squashfs::kNoTable) return {};
     TRY_ASSIGN(const size_t table,
-               read_at(fd, super.attribute_table, reinterpret_cast<char*>(&attributes), sizeof attributes));
+               read_at(fd, offset + super.attribute_table, reinterpret_cast<char*>(&attributes), sizeof attributes));
     if (table != sizeof attributes) return fail(damaged("the table of attributes is not there"));
     return {};
   }
@@ -125,7 +131,7 @@ Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::metadata_block(ui
   return image_->blocks.get(at, [&]() -> Result<Loaded> {
     if (at >= image_->super.bytes_used) return fail(damaged("metadata outside of the file"));
     std::array<char, sizeof(uint16_t) + squashfs::kMetadataBytes> raw{};
-    TRY_ASSIGN(const size_t got, read_at(image_->fd, at, raw.data(), raw.size()));
+    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->offset + at, raw.data(), raw.size()));
     uint16_t header = 0;
     if (got >= sizeof header) std::memcpy(&header, raw.data(), sizeof header);
     const size_t stored = header & ~squashfs::kMetadataStored;
@@ -154,7 +160,7 @@ Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::data_block(uint64
       return fail(damaged("a block outside of the file"));
     auto block = std::make_shared<Block>();
     auto raw = std::make_unique_for_overwrite<char[]>(stored);
-    TRY_ASSIGN(const size_t got, read_at(image_->fd, at, raw.get(), stored));
+    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->offset + at, raw.get(), stored));
     if (got != stored) return fail(damaged("the file has become shorter"));
     if ((word & squashfs::kDataStored) != 0) {
       block->bytes = std::move(raw);
@@ -338,7 +344,7 @@ Result<Extent> ImageAccess::block_extent(const Blocks& blocks, const StoredInode
 Result<MetadataPosition> ImageAccess::table_entry(uint64_t table, uint64_t index, size_t entry_bytes) {
   const uint64_t per_block = squashfs::kMetadataBytes / entry_bytes;
   uint64_t block = 0;
-  TRY_ASSIGN(const size_t got, read_at(image_->fd, table + index / per_block * sizeof block,
+  TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->offset + table + index / per_block * sizeof block,
                                        reinterpret_cast<char*>(&block), sizeof block));
   if (got != sizeof block) return fail(damaged("a table is not there"));
   return MetadataPosition{block, static_cast<uint32_t>(index % per_block * entry_bytes)};

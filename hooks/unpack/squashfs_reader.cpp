@@ -20,6 +20,7 @@
 #include <sqfs/xattr_reader.h>
 
 #include "common/base/text.hpp"
+#include "hooks/unpack/bundle_trailer.hpp"
 #include "hooks/unpack/lzo.hpp"
 
 namespace situla {
@@ -74,6 +75,7 @@ tl::unexpected<Error> library_error(int code, const std::string& what) {
 struct ImageFile {
   sqfs_file_t base{};  // first member: the library hands back a pointer to it
   int fd = -1;
+  uint64_t offset = 0;  ///< of the image in the file
   uint64_t size = 0;
 };
 
@@ -82,7 +84,7 @@ int read_at(sqfs_file_t* file, sqfs_u64 offset, void* buffer, size_t size) {
   auto* out = static_cast<char*>(buffer);
   while (size > 0) {
     if (offset > image->size) return SQFS_ERROR_OUT_OF_BOUNDS;
-    const ssize_t count = pread(image->fd, out, size, static_cast<off_t>(offset));
+    const ssize_t count = pread(image->fd, out, size, static_cast<off_t>(image->offset + offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return SQFS_ERROR_IO;
     if (count == 0) return SQFS_ERROR_OUT_OF_BOUNDS;
@@ -254,6 +256,10 @@ Result<void> SquashfsReader::State::load_super(int fd) {
   const off_t end = S_ISBLK(status.st_mode) ? lseek(fd, 0, SEEK_END) : status.st_size;
   file.size = end < 0 ? 0 : static_cast<uint64_t>(end);
   if (S_ISDIR(status.st_mode)) return fail_errno(EISDIR, "read superblock");
+  if (const auto bundle = BundleTrailer::read(fd, file.size)) {
+    info.offset = file.offset = bundle->image_offset;
+    file.size = bundle->image_bytes;
+  }
   if (file.size < sizeof super) return fail(ErrorKind::corrupt, "read superblock: not a squashfs file");
   errno = 0;
   const int code = sqfs_super_read(&super, &file.base);
@@ -413,6 +419,18 @@ Result<void> SquashfsReader::read_tail(const ImageNode& file, const Take& take) 
   if (code != 0) return library_error(code, "read fragment");
   if (size == 0) return {};
   return pass_on(file, take, uint64_t{file.blocks} * state_->info.block_size, bytes.get(), size);
+}
+
+Result<StoredFile> SquashfsReader::stored(const ImageNode& file) {
+  const sqfs_inode_generic_t* inode = inode_of(file);
+  StoredFile stored;
+  stored.size = file.size;
+  int code = sqfs_inode_get_file_block_start(inode, &stored.start);
+  if (code == 0) code = sqfs_inode_get_frag_location(inode, &stored.fragment, &stored.fragment_offset);
+  if (code != 0) return library_error(code, "read inode");
+  if (inode->base.type == SQFS_INODE_EXT_FILE) stored.sparse = inode->data.file_ext.sparse;
+  stored.blocks.assign(inode->extra, inode->extra + inode->payload_bytes_used / sizeof(sqfs_u32));
+  return stored;
 }
 
 Result<std::vector<ImageAttribute>> SquashfsReader::attributes(const ImageNode& node) {

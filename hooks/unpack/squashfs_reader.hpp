@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/import/stored_file.hpp"
 #include "hooks/unpack/extract.hpp"
 
 namespace situla {
@@ -57,6 +58,8 @@ class SquashfsReader {
   /// The same for the blocks from first up to, not including, end; and for what follows the last one.
   Result<void> read_blocks(const ImageNode& file, size_t first, size_t end, const Take& take);
   Result<void> read_tail(const ImageNode& file, const Take& take);
+  /// Where the content of a file lies, for those who copy its blocks as they are. Not checked.
+  static Result<StoredFile> stored(const ImageNode& file);
   Result<std::vector<ImageAttribute>> attributes(const ImageNode& node);
 
  private:
