@@ -7,6 +7,7 @@ void add_all_commands(CLI::App& app, Actions& actions) {
   add_digest(app, actions);
   add_inspect(app, actions);
   add_load(app, actions);
+  add_bundle(app, actions);
   add_local_commands(app, actions);
 }
 

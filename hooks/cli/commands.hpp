@@ -34,6 +34,8 @@ void add_digest(CLI::App& app, Actions& actions);
 void add_inspect(CLI::App& app, Actions& actions);
 void add_load(CLI::App& app, Actions& actions);
 void add_create(CLI::App& app, Actions& actions);
+void add_bundle(CLI::App& app, Actions& actions);
+void add_export(CLI::App& app, Actions& actions);
 void add_start(CLI::App& app, Actions& actions);
 void add_list(CLI::App& app, Actions& actions);
 void add_remove(CLI::App& app, Actions& actions);

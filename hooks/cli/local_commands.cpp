@@ -7,7 +7,8 @@
 namespace situla::cli {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, AddCommands>, 7> kLocal = {{{"create", add_create},
+constexpr std::array<std::pair<std::string_view, AddCommands>, 8> kLocal = {{{"create", add_create},
+                                                                             {"export", add_export},
                                                                              {"start", add_start},
                                                                              {"list", add_list},
                                                                              {"remove", add_remove},

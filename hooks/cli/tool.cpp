@@ -16,7 +16,7 @@ namespace situla::cli {
 namespace {
 
 /// enroot has these too; they come with later releases and say so instead of being unknown.
-constexpr std::array<std::string_view, 4> kLater = {"batch", "bundle", "exec", "export"};
+constexpr std::array<std::string_view, 2> kLater = {"batch", "exec"};
 
 /// CLI11 throws; its exceptions end here.
 Result<void> parse(CLI::App& app, const std::vector<std::string>& arguments) {

@@ -124,8 +124,6 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
 TEST_CASE("what comes later says so and fails") {
   const User user;
   for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
-                                                {"export", "x"},
-                                                {"bundle", "x"},
                                                 {"batch", "x"},
                                                 {"list", "-f"}}) {
     INFO(words[0]);

@@ -1,0 +1,61 @@
+// The program inside every bundle: header.sh.in starts it with the bundle's path and the words of the user.
+#include <cstdio>
+#include <iostream>
+#include <string_view>
+
+#include <fcntl.h>
+
+#include "hooks/bundle/start/start.hpp"
+
+namespace situla::bundle {
+namespace {
+
+/// As enroot's bundles print them.
+class Messages final : public LogSink {
+ public:
+  void write(LogLevel level, std::string_view message) noexcept override {
+    if (level == LogLevel::debug || (quiet && level == LogLevel::info)) return;
+    const char* name = level == LogLevel::info ? "INFO" : level == LogLevel::warning ? "WARN" : "ERROR";
+    std::fprintf(stderr, "[%s] %.*s\n", name, static_cast<int>(message.size()), message.data());
+  }
+  bool quiet = false;
+};
+
+Result<int> run(const std::string& path, const std::vector<std::string>& words, Environment environment,
+                Messages& log) {
+  TRY_ASSIGN(const Options options, parse(words));
+  TRY_ASSIGN(Bundle bundle, open_bundle(path, environment));
+  log.quiet = options.quiet;
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (options.help) std::cout << usage(name, bundle.files.description);
+  if (!options.help && options.information) std::cout << bundle.files.information;
+  if (options.help || options.information) return 0;
+  if (options.verify) {
+    std::string report;
+    const bool good = verify_machine(report);
+    std::cout << report;
+    return good ? 0 : 1;
+  }
+  if (options.keep || options.extract) TRY(extract_bundle(bundle, log));
+  if (options.extract) return 0;
+  return start_bundle(std::move(bundle), options, std::move(environment), log);
+}
+
+}  // namespace
+}  // namespace situla::bundle
+
+int main(int argc, char** argv, char** envp) {
+  using namespace situla;
+  // The header asks whether programs run from here at all.
+  if (argc == 2 && std::string_view(argv[1]) == "--situla-probe") return 0;
+  if (argc < 2) return 1;
+  (void)fcntl(3, F_SETFD, FD_CLOEXEC);  // this program's own file, nameless already
+  bundle::Messages log;
+  const std::vector<std::string> words(argv + 2, argv + argc);
+  const Result<int> status = bundle::run(argv[1], words, Environment::from_envp(envp), log);
+  std::cout.flush();
+  if (status) return *status;
+  log.error(status.error().message());
+  if (!status.error().hint().empty()) std::cerr << "hint: " << status.error().hint() << std::endl;
+  return 1;
+}

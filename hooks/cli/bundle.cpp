@@ -1,0 +1,60 @@
+// bundle: a squashfs file becomes one file that runs by itself.
+#include "hooks/bundle/bundle.hpp"
+
+#include <filesystem>
+#include <memory>
+
+#include <sys/stat.h>
+
+#include "hooks/cli/commands.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  bool all = false, checksum = false, force = false;
+  std::string description, output, target, image;
+};
+
+std::string without(std::string name, std::string_view suffix) {
+  if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+  return name;
+}
+
+Result<int> run(const Context& context, const Options& options) {
+  struct stat status {};
+  if (stat(options.image.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return fail(no_such_file(options.image));
+  BundleRequest request;
+  request.image = options.image;
+  request.output = options.output;
+  if (request.output.empty())
+    request.output = without(std::filesystem::path(options.image).filename().string(), ".sqsh") + ".run";
+  request.target = options.target;
+  if (request.target.empty())
+    request.target = without(std::filesystem::path(request.output).filename().string(), ".run");
+  request.description = options.description;
+  request.user_files = options.all || context.config.flag("ENROOT_BUNDLE_ALL");
+  request.checksum = options.checksum || context.config.flag("ENROOT_BUNDLE_CHECKSUM");
+  request.replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
+  TRY(make_bundle(request, context.config, context.log));
+  return 0;
+}
+
+}  // namespace
+
+void add_bundle(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand("bundle", "Make a file of an image that runs by itself, anywhere");
+  auto options = std::make_shared<Options>();
+  command->add_flag("-a,--all", options->all, "Include the user's configuration files, not only the site's");
+  command->add_flag("-c,--checksum", options->checksum, "Include a checksum, which every start verifies");
+  command->add_option("-d,--desc", options->description, "Description, for its --help");
+  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE.run)");
+  command->add_option("-t,--target", options->target,
+                      "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
+                      "expanded when it runs");
+  command->add_flag("-f,--force", options->force, "Replace an existing file");
+  command->add_option("IMAGE", options->image, "Squashfs file")->required();
+  actions["bundle"] = [options](const Context& context) { return run(context, *options); };
+}
+
+}  // namespace situla::cli

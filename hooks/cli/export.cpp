@@ -1,0 +1,59 @@
+// export: a container becomes a squashfs file.
+#include "hooks/run/export.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "common/base/text.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/import/progress_renderer.hpp"
+#include "hooks/run/named_container.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  std::string output;
+  bool force = false;
+  std::string name;
+};
+
+uint32_t number_of(const std::string& text) {
+  return static_cast<uint32_t>(std::min<uint64_t>(parse_unsigned(text).value_or(0), 256));
+}
+
+ExportOptions export_options(const Context& context, const Options& options) {
+  ExportOptions chosen;
+  chosen.path = options.output.empty() ? options.name + ".sqsh" : options.output;
+  chosen.replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
+  chosen.squash_options = context.config.get("ENROOT_SQUASH_OPTIONS");
+  chosen.workers = number_of(context.config.get("ENROOT_MAX_PROCESSORS"));
+  if (const auto epoch = parse_unsigned(context.invocation.environment.get_or("SOURCE_DATE_EPOCH", "")))
+    chosen.all_time = static_cast<uint32_t>(std::min<uint64_t>(*epoch, UINT32_MAX));
+  return chosen;
+}
+
+Result<int> run(const Context& context, const Options& options) {
+  TRY_ASSIGN(const NamedContainer container, find_container(context.config, options.name));
+  TRY_ASSIGN(const ExportSource source, ExportSource::open(container));
+  const ExportOptions chosen = export_options(context, options);
+  if (const auto root = become_root_of_own_files(); !root)
+    context.log.debug("exporting with the rights of an ordinary user: " + root.error().message());
+  context.log.info("Creating squashfs filesystem...");
+  const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
+  TRY(export_container(source, chosen, *progress, context.log));
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand("export", "Convert a container to a squashfs file");
+  auto options = std::make_shared<Options>();
+  command->add_option("-o,--output", options->output, "Name of the file (default: NAME.sqsh)");
+  command->add_flag("-f,--force", options->force, "Replace an existing file");
+  command->add_option("NAME", options->name, "Name of the container, as list prints it")->required();
+  actions["export"] = [options](const Context& context) { return run(context, *options); };
+}
+
+}  // namespace situla::cli
