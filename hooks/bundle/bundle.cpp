@@ -173,6 +173,10 @@ Result<BundleFiles> collect_files(const BundleRequest& request, const EnrootConf
     TRY(add_files(config.sysconf_path() + "/" + directory, "system/" + directory, files));
     if (request.user_files) TRY(add_files(config.config_path() + "/" + directory, "user/" + directory, files));
   }
+  // What scripts of hooks.d call; the program finds it beside itself.
+  const std::string library = "enroot-library";
+  const std::string beside = program_directory() + "/" + library;
+  TRY(add_files(access(beside.c_str(), F_OK) == 0 ? beside : SITULA_LIBEXEC_DIR "/" + library, library, files));
   return files;
 }
 

@@ -97,6 +97,20 @@ $(id -u)" ]
   nothing_left
 }
 
+@test "kill -9 leaves nothing, or what the next start removes" {
+  enroot bundle debian.sqsh
+  for i in $(seq 0 14); do
+    ./debian.run sleep 5 2>/dev/null &
+    sleep "0.$(printf %02d "$i")"
+    kill -9 $! 2>/dev/null || true
+    wait $! || true
+  done
+  find tmp -name '.situla-bundle.*' -type f -exec touch -d '2 minutes ago' {} +
+  touch -d '2 minutes ago' tmp/.situla-bundle.abcdef
+  ./debian.run true
+  nothing_left
+}
+
 @test "a checksum is verified at every start" {
   enroot bundle -c -d 'For a test' debian.sqsh
   run ./debian.run --info

@@ -3,8 +3,6 @@
 #include <iostream>
 #include <string_view>
 
-#include <fcntl.h>
-
 #include "hooks/bundle/start/start.hpp"
 
 namespace situla::bundle {
@@ -23,6 +21,7 @@ class Messages final : public LogSink {
 
 Result<int> run(const std::string& path, const std::vector<std::string>& words, Environment environment,
                 Messages& log) {
+  TRY_ASSIGN(Scratch home, make_home());
   TRY_ASSIGN(const Options options, parse(words));
   TRY_ASSIGN(Bundle bundle, open_bundle(path, environment));
   log.quiet = options.quiet;
@@ -38,7 +37,7 @@ Result<int> run(const std::string& path, const std::vector<std::string>& words, 
   }
   if (options.keep || options.extract) TRY(extract_bundle(bundle, log));
   if (options.extract) return 0;
-  return start_bundle(std::move(bundle), options, std::move(environment), log);
+  return start_bundle(std::move(bundle), home, options, std::move(environment), log);
 }
 
 }  // namespace
@@ -49,7 +48,6 @@ int main(int argc, char** argv, char** envp) {
   // The header asks whether programs run from here at all.
   if (argc == 2 && std::string_view(argv[1]) == "--situla-probe") return 0;
   if (argc < 2) return 1;
-  (void)fcntl(3, F_SETFD, FD_CLOEXEC);  // this program's own file, nameless already
   bundle::Messages log;
   const std::vector<std::string> words(argv + 2, argv + argc);
   const Result<int> status = bundle::run(argv[1], words, Environment::from_envp(envp), log);

@@ -1,12 +1,16 @@
 #include "hooks/bundle/start/start.hpp"
 
+#include <array>
+#include <climits>
 #include <cstdio>
+#include <ctime>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/import/output_file.hpp"
 #include "hooks/run/enroot_config.hpp"
@@ -24,6 +28,22 @@ Result<Scratch> make_scratch(const std::string& parent) {
   TRY_ASSIGN(Scratch scratch, Scratch::make(parent, random_name(".situla-bundle-")));
   TRY(scratch.remove_at_exit());
   return scratch;
+}
+
+/// Files of programs that were killed before they moved away: of this user, not running, and not just being written.
+void remove_stale(const std::string& directory) {
+  constexpr time_t kSettled = 60;
+  const auto names = list_directory(directory);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    struct stat status {};
+    const std::string path = directory + "/" + name;
+    if (!name.starts_with(".situla-bundle.") || lstat(path.c_str(), &status) != 0) continue;
+    if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_mtime > std::time(nullptr) - kSettled)
+      continue;
+    const UniqueFd idle(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));  // ETXTBSY for one that runs
+    if (idle) (void)unlink(path.c_str());
+  }
 }
 
 /// "system/mounts.d/x" and the like; nothing else is ever made of a bundle's files.
@@ -46,6 +66,23 @@ Result<void> write_files(const Bundle& bundle, const std::string& directory) {
 }
 
 }  // namespace
+
+Result<Scratch> make_home() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (size <= 0) return fail_errno(errno, "find this program");
+  const auto [parent, name] = split_path(path.data());
+  remove_stale(parent);
+  auto home = make_scratch(parent);
+  if (!home) {
+    (void)unlink(path.data());
+    return home;
+  }
+  // Where files of Situla's are looked for is beside the program: in no directory that others can write to.
+  const std::string place = home->path() + "/start";
+  if (rename(path.data(), place.c_str()) != 0) return fail_errno(errno, "rename " + std::string(path.data()));
+  return home;
+}
 
 Result<Bundle> open_bundle(const std::string& path, const Environment& environment) {
   Bundle bundle{path, {}, {}, environment.get_or("SITULA_BUNDLE_TARGET", "")};
@@ -82,16 +119,15 @@ Result<void> extract_bundle(const Bundle& bundle, LogSink& log) {
   return fail_errno(errno, "name " + bundle.target);
 }
 
-Result<int> start_bundle(Bundle bundle, const Options& options, Environment environment, LogSink& log) {
+Result<int> start_bundle(Bundle bundle, const Scratch& home, const Options& options, Environment environment,
+                         LogSink& log) {
   if (!options.configuration.empty()) return fail(ErrorKind::unsupported, "--conf is not supported yet");
-  TRY_ASSIGN(const EnrootConfig outer, EnrootConfig::load(environment, log));
-  TRY_ASSIGN(Scratch scratch, make_scratch(outer.temp_path()));
-  TRY(write_files(bundle, scratch.path()));
+  TRY(write_files(bundle, home.path()));
   environment.unset("SITULA_BUNDLE_TARGET");
-  environment.set("ENROOT_SYSCONF_PATH", scratch.path() + "/system");
-  environment.set("ENROOT_CONFIG_PATH", scratch.path() + "/user");
-  environment.set("ENROOT_DATA_PATH", scratch.path());
-  environment.set("ENROOT_RUNTIME_PATH", scratch.path() + "/run");
+  environment.set("ENROOT_SYSCONF_PATH", home.path() + "/system");
+  environment.set("ENROOT_CONFIG_PATH", home.path() + "/user");
+  environment.set("ENROOT_DATA_PATH", home.path());
+  environment.set("ENROOT_RUNTIME_PATH", home.path() + "/run");
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(environment, log));
 
   StartRequest request;
