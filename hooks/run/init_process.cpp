@@ -100,7 +100,8 @@ class Watcher {
 
   Result<int> watch() {
     for (;;) {
-      std::array<pollfd, 2> entries = {{{line_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+      // Signals that come before the command is known wait for it.
+      std::array<pollfd, 2> entries = {{{line_.get(), POLLIN, 0}, {started_ ? signals_.get() : -1, POLLIN, 0}}};
       if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR)
         return fail_errno(errno, "wait for the command");
       if (entries[1].revents != 0) forward();
@@ -108,6 +109,7 @@ class Watcher {
       TRY_ASSIGN(auto packet, receive_packet(line_.get(), kMaxWord));
       if (!packet) return end_without_word();
       if (packet->bytes == "started") {
+        started_ = true;
         if (!packet->fds.empty()) command_ = std::move(packet->fds[0]);
       } else if (packet->bytes == "stop") {
         stop();
@@ -145,6 +147,7 @@ class Watcher {
 
   Child init_;
   UniqueFd line_, signals_, command_;
+  bool started_ = false;
 };
 
 }  // namespace
