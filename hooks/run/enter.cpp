@@ -97,6 +97,8 @@ EnrootConfig with_options(const EnrootConfig& config, const PrepareRequest& requ
   set("ENROOT_REMAP_ROOT", request.remap_root);
   set("ENROOT_ROOTFS_WRITABLE", wants_writable(request.spec, config));
   set("ENROOT_MOUNT_HOME", chosen(request.spec.mount_home, config, "ENROOT_MOUNT_HOME"));
+  // Where the files of this container's preparation are; scripts put theirs there, too.
+  result.set("ENROOT_RUNTIME_PATH", request.stage);
   set("ENROOT_UNSHARE_PID", isolation.pid);
   set("ENROOT_UNSHARE_NET", isolation.net);
   set("ENROOT_UNSHARE_IPC", isolation.ipc);
