@@ -31,7 +31,8 @@ Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& en
       continue;
     }
     TRY_ASSIGN(Proposal proposal, run_built_in_hook(*step.built_in, context));
-    TRY(mount_steps(proposal.mounts_at_once, current_directory(), {scene.root, scene.root_path}, log));
+    if (!proposal.mounts_at_once.empty())
+      TRY(mount_steps(proposal.mounts_at_once, current_directory(), {scene.root, scene.root_path}, log));
     TRY(apply_file_changes(proposal.files, scene.root, log));
     mounts.insert(mounts.end(), proposal.mounts.begin(), proposal.mounts.end());
     environment.merge(proposal.environment);
