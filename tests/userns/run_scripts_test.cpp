@@ -100,6 +100,33 @@ TEST_CASE("hooks: what fails ends the start, by name and code, and nothing is le
   CHECK(fs::is_empty(scene.directory / "runtime"));
 }
 
+TEST_CASE("enroot-mount: options, files, passes") {
+  StartScene scene;
+  scene.put_hook("50-a.sh", R"SH(
+cat >"${ENROOT_RUNTIME_PATH}/table" <<END
+tmpfs /one tmpfs x-create=dir 0 -1
+# tmpfs /comment tmpfs x-create=dir
+tmpfs /two tmpfs x-create=dir
+tmpfs /three tmpfs x-create=dir 0 3
+${HOME} /literal none x-create=dir,bind
+END
+enroot-mount --root "${ENROOT_ROOTFS}" --pass -1 "${ENROOT_RUNTIME_PATH}/table"
+enroot-mount --root="${ENROOT_ROOTFS}" --pass=3 - <"${ENROOT_RUNTIME_PATH}/table"
+mounted() { for m in one two three; do if grep -q "${ENROOT_ROOTFS}/$m " /proc/self/mounts; then echo -n "$m "; fi; done; echo; }
+mounted
+enroot-mount --root "${ENROOT_ROOTFS}/" "${ENROOT_RUNTIME_PATH}/table"
+mounted
+for words in "" "--root" "--pass x -" "--unknown -"; do enroot-mount ${words} </dev/null 2>&1 | tail -n 1 || true; done
+echo '/no/such /x none bind,nofail' | enroot-mount --root "${ENROOT_ROOTFS}" - && echo skipped
+)SH");
+  const std::string output = scene.start({"true"}).output;
+  CHECK_THAT(output,
+             Catch::StartsWith("one three \none two three \nenroot-mount: no file given\nenroot-mount: --root needs a "
+                               "value\nenroot-mount: invalid argument: --pass x\nenroot-mount: unknown option "
+                               "--unknown\nenroot-mount: standard input:1: bind /no/such on /x: "));
+  CHECK_THAT(output, Catch::EndsWith("skipped\n"));
+}
+
 TEST_CASE("hooks: a script that reads standard input gets the user's") {
   StartScene scene;
   scene.put_hook("50-a.sh", "read -r line; echo \"READ=${line}\" >>\"${ENROOT_ENVIRON}\"\n");
