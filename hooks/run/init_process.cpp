@@ -56,6 +56,9 @@ Result<void> mount_own_proc() {
 /// Process 1: tells the parent what becomes of the command ("stop", or its wait status), and ends with it.
 [[noreturn]] void be_init(int parent, const sigset_t& mask, const std::function<Error()>& become, LogSink& log) {
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  // It may have died before; its number says nothing here, its end of the line does.
+  pollfd line{parent, 0, 0};
+  if (poll(&line, 1, 0) > 0) _exit(1);
   (void)prctl(PR_SET_NAME, "situla-init");
   if (const auto mounted = mount_own_proc(); !mounted)
     fail_in_child(Error(mounted.error())

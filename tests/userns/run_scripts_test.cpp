@@ -167,6 +167,37 @@ TEST_CASE("hooks: killed at any moment, the start leaves no process of a script 
   }
 }
 
+TEST_CASE("hooks, a configuration script and a PID namespace: killed at twenty moments, nothing is left") {
+  StartScene scene;
+  const std::string mark = "MARK=" + fs::path(scene.directory.path()).filename().string();
+  scene.host.set("MARK", mark.substr(5));
+  scene.put_hook("50-a.sh",
+                 "for i in 1 2 3; do sleep 0.01 & done\nwait\nenroot-mount --root \"${ENROOT_ROOTFS}\" - <<<'tmpfs /m "
+                 "tmpfs x-create=dir'\n");
+  put_file(scene.directory / "conf", "environ() { sleep 0.01; env | grep ^MARK=; }\nhooks() { sleep 0.01; }\n");
+  scene.request.configuration = scene.directory / "conf";
+  scene.request.isolation.pid = true;
+  const auto marked = [&] {
+    for (const auto& entry : fs::directory_iterator("/proc"))
+      if (get_file(entry.path() / "environ").find(mark) != std::string::npos) return true;
+    return false;
+  };
+  bool seen = false;
+  for (int i = 0; i < 20; ++i) {
+    const pid_t pid = scene.begin({"sh", "-c", "(sleep 1000 &); sleep 1000"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(7 * i));
+    seen = seen || marked();
+    REQUIRE(kill(pid, SIGKILL) == 0);
+    CHECK(StartScene::end(pid, scene.directory / "output").signal == SIGKILL);
+    // A script that was just being started when its guard noticed is there for a moment.
+    int gone = 0;
+    wait_until([&] { return (gone = marked() ? 0 : gone + 1) == 5; });
+    CHECK(gone == 5);
+    CHECK((!fs::exists(scene.directory / "runtime") || fs::is_empty(scene.directory / "runtime")));
+  }
+  CHECK(seen);
+}
+
 TEST_CASE("hooks: what a script starts for the container's life stays") {
   StartScene scene;
   scene.host.set("LIST", scene.directory / "pids");
