@@ -8,6 +8,7 @@
 #include "common/spec/site_config.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/run/config_script.hpp"
 #include "hooks/run/launch.hpp"
 
 namespace situla::cli {
@@ -20,7 +21,7 @@ struct Options {
   std::string rc;
   bool root = false;
   bool writable = false;
-  bool pid = false, net = false, ipc = false, uts = false;
+  Isolation isolation;
 };
 
 /// What to do without a helper that has privilege: the kernel mounts nothing then.
@@ -50,36 +51,30 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
                     MountKind::automatic};
 }
 
-Result<void> check_supported(const Options& options) {
-  const auto later = [](const char* option) {
-    return fail(ErrorKind::unsupported, std::string("start ") + option + " is not supported yet");
-  };
-  if (!options.configuration.empty()) return later("--conf");
-  if (options.pid) return later("--pid");
-  if (options.net) return later("--net");
-  if (options.ipc) return later("--ipc");
-  if (options.uts) return later("--uts");
-  return {};
-}
-
 Result<int> start(const Context& context, const Options& options, std::vector<std::string> words) {
   const std::string help = context.invocation.program + " start --help";
   if (!words.empty() && words.front() == "--") words.erase(words.begin());
   if (words.empty()) return fail(Error(ErrorKind::usage, "start: NAME or IMAGE is required").with_hint(help));
   if (words.front().starts_with('-'))
     return fail(Error(ErrorKind::usage, "start: unknown option " + printable(words.front())).with_hint(help));
-  TRY(check_supported(options));
+  EnrootConfig config = context.config;
+  if (!options.configuration.empty()) {
+    TRY_ASSIGN(config, with_directives(config, options.configuration, context.log));
+  }
   StartRequest request;
-  TRY_ASSIGN(request.root, find_root(context, words.front()));
+  // A directive may name another ENROOT_DATA_PATH.
+  TRY_ASSIGN(request.root, find_root({context.invocation, context.streams, context.log, config}, words.front()));
   request.spec.remap_root = options.root ? Tristate::yes : Tristate::unset;
   request.spec.writable = options.writable ? Tristate::yes : Tristate::unset;
   request.host = context.invocation.environment;
   request.mounts = options.mounts;
   request.environment = options.environment;
   if (!options.rc.empty()) request.rc = options.rc;
+  if (!options.configuration.empty()) request.configuration = options.configuration;
+  request.isolation = options.isolation;
   request.command.assign(words.begin() + 1, words.end());
   context.streams.out.flush();
-  return start_container(std::move(request), context.config, context.log);
+  return start_container(std::move(request), config, context.log);
 }
 
 }  // namespace
@@ -89,7 +84,8 @@ void add_start(CLI::App& app, Actions& actions) {
       "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND...]");
   auto options = std::make_shared<Options>();
   command->prefix_command();  // what follows the name belongs to the container
-  command->add_option("-c,--conf", options->configuration, "Configuration script");
+  command->add_option("-c,--conf", options->configuration,
+                      "Configuration script: directives, and functions environ, mounts, hooks, rc");
   command->add_option("-e,--env", options->environment, "KEY[=VALUE] in the container's environment")
       ->allow_extra_args(false);
   command->add_option("-m,--mount", options->mounts, "Mount a host path: SRC:DST[:TYPE[:OPTIONS]]")
@@ -97,10 +93,10 @@ void add_start(CLI::App& app, Actions& actions) {
   command->add_option("--rc", options->rc, "Script that takes the place of /etc/rc");
   command->add_flag("-r,--root", options->root, "Be root inside");
   command->add_flag("-w,--rw", options->writable, "Make the root file system writable");
-  command->add_flag("--pid", options->pid, "Own PID namespace");
-  command->add_flag("--net", options->net, "Own network namespace");
-  command->add_flag("--ipc", options->ipc, "Own IPC namespace");
-  command->add_flag("--uts", options->uts, "Own UTS namespace");
+  command->add_flag("--pid", options->isolation.pid, "Own PID namespace");
+  command->add_flag("--net", options->isolation.net, "Own network namespace");
+  command->add_flag("--ipc", options->isolation.ipc, "Own IPC namespace");
+  command->add_flag("--uts", options->isolation.uts, "Own UTS namespace");
   actions["start"] = [options, command](const Context& context) {
     return start(context, *options, command->remaining());
   };

@@ -1,6 +1,6 @@
 #include "hooks/inject/hook.hpp"
 
-#include <iterator>
+#include <array>
 #include <utility>
 
 #include <fcntl.h>
@@ -87,23 +87,29 @@ UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment) {
   return user;
 }
 
-void Proposal::merge(Proposal other) {
-  files.insert(files.end(), std::make_move_iterator(other.files.begin()), std::make_move_iterator(other.files.end()));
-  mounts.insert(mounts.end(), std::make_move_iterator(other.mounts.begin()),
-                std::make_move_iterator(other.mounts.end()));
-  environment.merge(other.environment);
-}
-
-Result<Proposal> run_built_in_hooks(const InjectContext& context) {
-  static constexpr std::pair<const char*, Result<Proposal> (*)(const InjectContext&)> kHooks[] = {
-      {"aptfix", aptfix_hook}, {"home", home_hook}, {"localtime", localtime_hook}, {"shadow", shadow_hook}};
-  Proposal all;
-  for (const auto& [name, hook] : kHooks) {
-    auto proposal = hook(context);
-    if (!proposal) return fail(std::move(proposal).error().with_context(std::string("built-in hook ") + name));
-    all.merge(std::move(*proposal));
+Result<Proposal> run_built_in_hook(BuiltInHook hook, const InjectContext& context) {
+  struct Entry {
+    BuiltInHook hook;
+    const char* name;
+    Result<Proposal> (*run)(const InjectContext&);
+  };
+  static constexpr std::array<Entry, 10> kHooks = {{{BuiltInHook::aptfix, "aptfix", aptfix_hook},
+                                                    {BuiltInHook::cgroups, "cgroups", cgroups_hook},
+                                                    {BuiltInHook::devices, "devices", devices_hook},
+                                                    {BuiltInHook::home, "home", home_hook},
+                                                    {BuiltInHook::localtime, "localtime", localtime_hook},
+                                                    {BuiltInHook::mig_config, "mig-config", mig_config_hook},
+                                                    {BuiltInHook::shadow, "shadow", shadow_hook},
+                                                    {BuiltInHook::sharp, "sharp", sharp_hook},
+                                                    {BuiltInHook::slurm_pmi, "slurm-pmi", slurm_pmi_hook},
+                                                    {BuiltInHook::slurm_pytorch, "slurm-pytorch", slurm_pytorch_hook}}};
+  for (const Entry& entry : kHooks) {
+    if (entry.hook != hook) continue;
+    auto proposal = entry.run(context);
+    if (!proposal) return fail(std::move(proposal).error().with_context(std::string("built-in hook ") + entry.name));
+    return proposal;
   }
-  return all;
+  return Proposal();
 }
 
 Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log) {

@@ -27,12 +27,15 @@ struct UserEntry {
 UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment);
 
 struct InjectContext {
-  const RootDir& root;       ///< the container's files
-  const RootDir& host_root;  ///< the host's "/"; tests give another one
-  const Environment& host;   ///< the job's or user's environment
+  const RootDir& root;           ///< the container's files
+  const RootDir& host_root;      ///< the host's "/"; tests give another one
+  const Environment& host;       ///< the job's or user's environment, with enroot's configuration
+  const Environment& container;  ///< the container's so far
   const UserEntry& user;
   bool remap_root = false;
   bool mount_home = false;
+  bool restrict_devices = false;  ///< ENROOT_RESTRICT_DEV
+  bool own_ipc = false;           ///< the container has an IPC namespace of its own
   LogSink& log;
 };
 
@@ -50,15 +53,27 @@ struct FileChange {
 };
 
 struct Proposal {
+  std::vector<MountStep> mounts_at_once;  ///< before `files` and the next hook: what others build upon (/dev)
   std::vector<FileChange> files;
-  std::vector<MountStep> mounts;
+  std::vector<MountStep> mounts;  ///< after all hooks
   Environment environment;
-
-  void merge(Proposal other);
 };
 
-/// Runs every built-in hook in enroot's order.
-Result<Proposal> run_built_in_hooks(const InjectContext& context);
+enum class BuiltInHook {
+  aptfix,
+  cgroups,
+  devices,
+  home,
+  localtime,
+  mig_config,
+  shadow,
+  sharp,
+  slurm_pmi,
+  slurm_pytorch
+};
+
+/// What one of them proposes; the error names it.
+Result<Proposal> run_built_in_hook(BuiltInHook hook, const InjectContext& context);
 
 /// Makes the proposed file changes in the root. A file that the site or image mounted there stays, with a warning.
 Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log);

@@ -8,11 +8,27 @@ namespace situla {
 
 /// 10-aptfix: apt in a remapped-root container must not try to become _apt.
 Result<Proposal> aptfix_hook(const InjectContext& context);
+/// 10-cgroups: of each hierarchy the container sees its own group, read-only.
+Result<Proposal> cgroups_hook(const InjectContext& context);
+/// 10-devices: a /dev with nothing but the usual devices, for ENROOT_RESTRICT_DEV and with an IPC namespace of its own.
+Result<Proposal> devices_hook(const InjectContext& context);
 /// 10-home: the user's home directory, on /root when remapped, if the user asked for it.
 Result<Proposal> home_hook(const InjectContext& context);
 /// 10-localtime: the host's time zone.
 Result<Proposal> localtime_hook(const InjectContext& context);
 /// 10-shadow: passwd and group entries for root, nobody and the user; a home directory from /etc/skel.
 Result<Proposal> shadow_hook(const InjectContext& context);
+
+/// extra/50-mig-config: all MIG configuration devices where nvidia-smi says that MIG is enabled.
+Result<Proposal> mig_config_hook(const InjectContext& context);
+/// extra/50-sharp: variables of NCCL and SHARP in jobs that use a SHARP network.
+Result<Proposal> sharp_hook(const InjectContext& context);
+/// extra/50-slurm-pmi: SLURM_*, PMIX_* and PMI_* variables, and the directories of the PMIx server.
+Result<Proposal> slurm_pmi_hook(const InjectContext& context);
+/// extra/50-slurm-pytorch: what torch.distributed reads, from Slurm's variables; only what the container lacks.
+Result<Proposal> slurm_pytorch_hook(const InjectContext& context);
+
+/// "node1" of "node[1-3,7],other": the first name of a Slurm host list.
+std::string first_host(std::string_view list);
 
 }  // namespace situla

@@ -188,4 +188,12 @@ Result<void> apply(const ValidatedMountPlan& plan, const ApplyTarget& target, Lo
   return {};
 }
 
+Result<void> mount_steps(const std::vector<MountStep>& steps, const std::string& working_directory,
+                         const ApplyTarget& target, LogSink& log) {
+  MountPlan plan;
+  TRY(plan.add(steps));
+  TRY_ASSIGN(const ValidatedMountPlan validated, std::move(plan).validate(working_directory));
+  return apply(validated, target, log);
+}
+
 }  // namespace situla

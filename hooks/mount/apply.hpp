@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -19,5 +20,9 @@ struct ApplyTarget {
 /// warning (without one when silent). The error names who asked, what, where and why; a missing source is
 /// ErrorKind::not_found.
 Result<void> apply(const ValidatedMountPlan& plan, const ApplyTarget& target, LogSink& log);
+
+/// A plan of these steps, validated and applied at once.
+Result<void> mount_steps(const std::vector<MountStep>& steps, const std::string& working_directory,
+                         const ApplyTarget& target, LogSink& log);
 
 }  // namespace situla

@@ -44,10 +44,14 @@ int take_numbers(std::vector<std::string_view>& fields) {
   return numbers.back() != 0 ? numbers.back() : numbers.front();
 }
 
+int pass_of(std::string_view line) {
+  std::vector<std::string_view> fields = split_words(line);
+  return take_numbers(fields);
+}
+
 /// Lines for other passes, as an fstab of a real system has them, may hold what we would not understand.
 bool is_never_mounted(std::string_view line) {
-  std::vector<std::string_view> fields = split_words(line);
-  const int pass = take_numbers(fields);
+  const int pass = pass_of(line);
   return pass != 0 && pass != -1;
 }
 
@@ -134,6 +138,19 @@ Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environ
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+Result<std::vector<MountStep>> parse_literal_fstab(std::string_view text, int pass, const std::string& where) {
+  std::vector<MountStep> steps;
+  size_t number = 0;
+  for (const std::string_view raw : split(text, '\n')) {
+    ++number;
+    const std::string_view line = trim(raw);
+    if (line.empty() || line.front() == '#' || pass_of(line) != pass) continue;
+    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, where + ":" + std::to_string(number)));
+    steps.push_back(std::move(entry.step));
+  }
+  return steps;
 }
 
 Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,

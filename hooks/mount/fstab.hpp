@@ -23,6 +23,10 @@ struct FstabEntry {
 Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment,
                                             const std::string& where);
 
+/// The steps of one pass, whichever number it has, with nothing replaced: what a script has written for enroot-mount or
+/// to ENROOT_MOUNTS.
+Result<std::vector<MountStep>> parse_literal_fstab(std::string_view text, int pass, const std::string& where);
+
 /// The same for one line that came from somewhere else; origin is used as it is.
 Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& origin);
 

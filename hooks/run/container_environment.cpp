@@ -67,14 +67,11 @@ Environment without_host_language(const Environment& job, const std::vector<std:
 }
 
 Environment expansion_environment(const Environment& host, const EnrootConfig& config, const std::string& rootfs) {
-  Environment environment = host;
-  for (const auto& [name, value] : config.values()) environment.set(name, value);
-  environment.set("ENROOT_SYSCONF_PATH", config.sysconf_path());
-  environment.set("ENROOT_CONFIG_PATH", config.config_path());
-  environment.set("ENROOT_DATA_PATH", config.data_path());
-  environment.set("ENROOT_CACHE_PATH", config.cache_path());
-  environment.set("ENROOT_RUNTIME_PATH", config.runtime_path());
-  environment.set("ENROOT_TEMP_PATH", config.temp_path());
+  Environment environment;
+  // Of enroot's own variables the configuration counts: some of the host's may be false, which is as good as absent.
+  for (const auto& [name, value] : host.entries())
+    if (!name.starts_with("ENROOT_")) environment.set(name, value);
+  environment.merge(config.exported());
   environment.set("ENROOT_ROOTFS", rootfs);
   return environment;
 }
@@ -105,6 +102,33 @@ Result<Environment> assemble_environment(const RootDir& root, const EnrootConfig
 void add_words(Environment& environment, const std::vector<std::string>& words, const Environment& host) {
   for (const std::string& word : words)
     add_definition(environment, word.find('=') == std::string::npos ? word + "=" + host.get_or(word, "") : word);
+}
+
+void add_literal_definitions(Environment& environment, std::string_view text) {
+  for (const std::string_view raw : split(text, '\n')) {
+    const size_t begin = std::min(raw.find_first_not_of(" \t\r"), raw.size());
+    if (raw.substr(begin).starts_with('#')) continue;
+    add_definition(environment, raw.substr(begin));
+  }
+}
+
+std::string definitions_text(const Environment& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment.entries())
+    if (value.find('\n') == std::string::npos) text += name + "=" + value + "\n";
+  return text;
+}
+
+Environment definitions_taken_back(std::string_view text, const Environment& before) {
+  Environment raw;
+  for (const std::string_view line : split(text, '\n'))
+    if (const auto pair = cut(line, '=')) raw.set(pair->first, pair->second);
+  Environment after;
+  add_literal_definitions(after, text);
+  for (const auto& [name, value] : before.entries())
+    // What nobody touched, and what a line cannot hold, stays as it was.
+    if (raw.get(name) == value || value.find('\n') != std::string::npos) after.set(name, value);
+  return after;
 }
 
 Environment kept_variables(const Environment& host, const std::vector<std::string>& names) {

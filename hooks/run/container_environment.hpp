@@ -29,6 +29,14 @@ void add_definitions(Environment& environment, std::string_view text, const Envi
 /// Image /etc/environment, then site and user files.
 Result<Environment> assemble_environment(const RootDir& root, const EnrootConfig& config, const Environment& expansion);
 
+/// The same without replacing anything: what a script has written.
+void add_literal_definitions(Environment& environment, std::string_view text);
+
+/// The file ENROOT_ENVIRON that scripts read and append to: NAME=VALUE lines. Values of several lines stay out of it.
+std::string definitions_text(const Environment& environment);
+/// What the file says after scripts had it, whose text came from `before`.
+Environment definitions_taken_back(std::string_view text, const Environment& before);
+
 /// `-e` words: NAME takes the host's value, NAME=VALUE is used as it is (but see add_definitions()).
 void add_words(Environment& environment, const std::vector<std::string>& words, const Environment& host);
 

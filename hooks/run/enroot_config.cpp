@@ -48,6 +48,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kDefault
     {"ENROOT_FORCE_OVERRIDE", "no"},
 }};
 
+constexpr std::array<std::string_view, 10> kFalse = {"n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"};
+
+bool is_false(std::string_view value) {
+  return std::find(kFalse.begin(), kFalse.end(), value) != kFalse.end();
+}
+
 bool only(std::string_view text, std::string_view extra) {
   return std::all_of(text.begin(), text.end(), [&](char c) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || extra.find(c) != extra.npos;
@@ -244,6 +250,37 @@ Result<EnrootConfig> EnrootConfig::load(const Environment& environment, LogSink&
   return config;
 }
 
+Result<void> EnrootConfig::apply_directives(std::string_view script, const std::string& where, LogSink& log) {
+  size_t number = 0;
+  for (const std::string_view raw : split(script, '\n')) {
+    ++number;
+    if (!raw.starts_with('#')) continue;
+    const std::string_view text = trim(raw.substr(1));
+    if (!text.starts_with("ENROOT_")) continue;
+    const std::optional<Line> line = parse_line(text, where + ":" + std::to_string(number), log);
+    if (!line) continue;
+    environment_.unset(line->key);
+    TRY_CONTEXT(line->where, evaluate({*line}, environment_, log));
+    set(line->key, environment_.get_or(line->key, ""));
+  }
+  return {};
+}
+
+void EnrootConfig::set(std::string_view name, std::string_view value) {
+  environment_.set(name, value);
+  values_.insert_or_assign(std::string(name), std::string(value));
+}
+
+Environment EnrootConfig::exported() const {
+  Environment environment;
+  for (const std::string_view key : known_keys()) environment.set(key, get(key));
+  for (const auto& [name, value] : values_) environment.set(name, value);
+  Environment result;
+  for (const auto& [name, value] : environment.entries())
+    if (!name.starts_with("ENROOT_") || (!value.empty() && !is_false(value))) result.set(name, value);
+  return result;
+}
+
 std::string EnrootConfig::get(std::string_view name) const {
   if (const auto explicit_value = values_.find(name); explicit_value != values_.end()) return explicit_value->second;
   for (const auto& [key, value] : kDefaults)
@@ -273,10 +310,8 @@ std::vector<std::string_view> EnrootConfig::known_keys() {
 }
 
 bool EnrootConfig::flag(std::string_view name, bool fallback) const {
-  constexpr std::array<std::string_view, 10> kFalse = {"n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"};
   const std::string value = get(name);
-  if (value.empty()) return fallback;
-  return std::find(kFalse.begin(), kFalse.end(), value) == kFalse.end();
+  return value.empty() ? fallback : !is_false(value);
 }
 
 std::string EnrootConfig::sysconf_path() const {

@@ -23,12 +23,21 @@ class EnrootConfig {
   /// lines warn.
   static Result<EnrootConfig> load(const Environment& environment, LogSink& log);
 
+  /// Directives of a configuration script: lines `#ENROOT_X=value`, evaluated like those of files. They beat
+  /// environment and files, and the last one counts. `where` names the script in warnings.
+  Result<void> apply_directives(std::string_view script, const std::string& where, LogSink& log);
+  /// An option of the command line beats everything.
+  void set(std::string_view name, std::string_view value);
+
   /// Explicit value or enroot's default; empty when neither exists. Names in full: "ENROOT_DATA_PATH".
   [[nodiscard]] std::string get(std::string_view name) const;
   /// COMPAT.md 4: false is exactly n no N NO No f F false False FALSE; empty is `fallback`; everything else is true.
   [[nodiscard]] bool flag(std::string_view name, bool fallback = false) const;
   /// Everything explicitly set (files and environment), to be exported to hooks and the importer.
   [[nodiscard]] const std::map<std::string, std::string, std::less<>>& values() const { return values_; }
+  /// What hooks and configuration scripts see of it: every key with its value or default, directories included; keys
+  /// that are false are absent, so that scripts can ask whether they are empty.
+  [[nodiscard]] Environment exported() const;
 
   /// Every ENROOT_* key that has a meaning, for `info`.
   static std::vector<std::string_view> known_keys();

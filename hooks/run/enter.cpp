@@ -1,15 +1,18 @@
 #include "hooks/run/enter.hpp"
 
+#include <iterator>
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "common/sys/identity.hpp"
 #include "common/sys/mount_api.hpp"
 #include "common/sys/namespaces.hpp"
-#include "hooks/inject/hook.hpp"
 #include "hooks/mount/apply.hpp"
 #include "hooks/mount/fstab.hpp"
+#include "hooks/run/config_script.hpp"
 #include "hooks/run/container_environment.hpp"
+#include "hooks/run/hook_runner.hpp"
 #include "hooks/run/site_files.hpp"
 
 namespace situla {
@@ -44,21 +47,28 @@ std::vector<MountStep> steps_of_pass(const std::vector<FstabEntry>& entries, int
   return steps;
 }
 
-/// What comes after the system's mounts: the hooks', the remaining lines, the options (COMPAT.md 6.3 and 6.4).
-Result<MountPlan> later_mounts(const std::vector<FstabEntry>& entries, const Proposal& hooks,
-                               const PrepareRequest& request, const ContainerExtras& extras) {
-  MountPlan plan;
-  TRY(plan.add(hooks.mounts));
-  TRY(plan.add(steps_of_pass(entries, kAfterHooks)));
+/// What comes after the system's mounts: the hooks', the remaining lines, the configuration script's, the options
+/// (COMPAT.md 6.3 and 6.4).
+Result<std::vector<MountStep>> later_mounts(const std::vector<FstabEntry>& entries, std::vector<MountStep> mounts,
+                                            std::string_view script_lines, const PrepareRequest& request,
+                                            const ContainerExtras& extras) {
+  const auto add = [&](std::vector<MountStep> more) {
+    mounts.insert(mounts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  add(steps_of_pass(entries, kAfterHooks));
+  if (!script_lines.empty()) {
+    TRY_ASSIGN(std::vector<MountStep> asked, parse_literal_fstab(script_lines, kAfterHooks, *extras.configuration));
+    add(std::move(asked));
+  }
   for (const MountOption& option : request.spec.mounts) {
     TRY_ASSIGN(MountStep step, step_from_option(option, request.host, "--container-mounts"));
-    TRY(plan.add(std::move(step)));
+    mounts.push_back(std::move(step));
   }
   for (const std::string& line : extras.mounts) {
     TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, "--mount"));
-    TRY(plan.add(std::move(entry.step)));
+    mounts.push_back(std::move(entry.step));
   }
-  return plan;
+  return mounts;
 }
 
 /// Relative mount sources are meant from where the user is.
@@ -67,36 +77,74 @@ std::string working_directory(const Environment& host) {
   return directory.starts_with('/') ? directory : "/";
 }
 
+/// The interfaces in /sys are those of the network namespace that it was mounted in. A host that hides parts of its own
+/// /sys allows no new one in a user namespace.
+void mount_own_sysfs(const ApplyTarget& target, LogSink& log) {
+  const auto mount = [&]() -> Result<void> {
+    TRY_ASSIGN(const FstabEntry sysfs,
+               parse_fstab_line("sysfs /sys sysfs x-create=dir,ro,nosuid,nodev,noexec,rslave", "network namespace"));
+    TRY(mount_steps({sysfs.step}, "/", target, log));
+    return {};
+  };
+  if (const auto mounted = mount(); !mounted)
+    log.warning("/sys shows the host's network: " + mounted.error().message());
+}
+
+/// What the options decide, in the words of the configuration: for hooks and scripts.
+EnrootConfig with_options(const EnrootConfig& config, const PrepareRequest& request, const Isolation& isolation) {
+  EnrootConfig result = config;
+  const auto set = [&](std::string_view name, bool value) { result.set(name, value ? "yes" : "no"); };
+  set("ENROOT_REMAP_ROOT", request.remap_root);
+  set("ENROOT_ROOTFS_WRITABLE", wants_writable(request.spec, config));
+  set("ENROOT_MOUNT_HOME", chosen(request.spec.mount_home, config, "ENROOT_MOUNT_HOME"));
+  // Where the files of this container's preparation are; scripts put theirs there, too.
+  result.set("ENROOT_RUNTIME_PATH", request.stage);
+  set("ENROOT_UNSHARE_PID", isolation.pid);
+  set("ENROOT_UNSHARE_NET", isolation.net);
+  set("ENROOT_UNSHARE_IPC", isolation.ipc);
+  set("ENROOT_UNSHARE_UTS", isolation.uts);
+  return result;
+}
+
 /// Mounts, hooks, and the environment before the login shell, in enroot's order: what hooks write may lie on the
 /// system's mounts (a home directory in /tmp).
-Result<Environment> furnish(const RootDir& root, const std::string& path, const PrepareRequest& request,
-                            const ContainerExtras& extras, const EnrootConfig& config, LogSink& log) {
+Result<void> furnish(const RootDir& root, const std::string& path, const PrepareRequest& request,
+                     const ContainerExtras& extras, const EnrootConfig& config, EnteredContainer& entered,
+                     LogSink& log) {
   const Environment expansion = expansion_environment(request.host, config, path);
-  TRY_ASSIGN(Environment environment, assemble_environment(root, config, expansion));
+  Environment& environment = entered.environment;
+  TRY_ASSIGN(environment, assemble_environment(root, config, expansion));
+  ScriptHost scripts({request.stage, path, extras.script_output}, request.host, config, log);
+  std::optional<ConfigScript> configuration;
+  if (extras.configuration) {
+    TRY_ASSIGN(configuration, ConfigScript::start(*extras.configuration, extras.command, scripts, environment));
+    TRY(configuration->environ(environment));
+  }
   add_words(environment, extras.environment, request.host);
   environment.merge(kept_variables(request.host, request.spec.keep_env));
+
+  const ApplyTarget target{root, path};
+  const std::string directory = working_directory(request.host);
   TRY_ASSIGN(const std::vector<FstabEntry> entries, fstab_entries(root, config, expansion));
-  const auto mount = [&](MountPlan plan) -> Result<void> {
-    TRY_ASSIGN(const ValidatedMountPlan validated, std::move(plan).validate(working_directory(request.host)));
-    return apply(validated, ApplyTarget{root, path}, log);
-  };
+  TRY(mount_steps(steps_of_pass(entries, kBeforeHooks), directory, target, log));
+  if (config.flag("ENROOT_UNSHARE_NET")) mount_own_sysfs(target, log);
 
-  MountPlan system;
-  TRY(system.add(steps_of_pass(entries, kBeforeHooks)));
-  TRY(mount(std::move(system)));
-
-  const UserEntry user = look_up_user(request.host_uid, request.host_gid, request.host);
-  TRY_ASSIGN(const RootDir host_root, RootDir::open("/"));
-  const InjectContext context{root, host_root,          request.host,
-                              user, request.remap_root, chosen(request.spec.mount_home, config, "ENROOT_MOUNT_HOME"),
-                              log};
-  TRY_ASSIGN(const Proposal hooks, run_built_in_hooks(context));
-  environment.merge(hooks.environment);
-  TRY(apply_file_changes(hooks.files, root, log));
-
-  TRY_ASSIGN(MountPlan rest, later_mounts(entries, hooks, request, extras));
-  TRY(mount(std::move(rest)));
-  return environment;
+  const HookScene scene{root,
+                        path,
+                        request.host,
+                        config,
+                        request.host_uid,
+                        request.host_gid,
+                        scripts,
+                        configuration ? &*configuration : nullptr};
+  TRY_ASSIGN(std::vector<MountStep> mounts, run_hooks(scene, environment, log));
+  std::string lines;
+  if (configuration) {
+    TRY_ASSIGN(lines, configuration->mounts());
+    TRY_ASSIGN(entered.rc, configuration->rc());
+  }
+  TRY_ASSIGN(mounts, later_mounts(entries, std::move(mounts), lines, request, extras));
+  return mount_steps(mounts, directory, target, log);
 }
 
 }  // namespace
@@ -124,7 +172,7 @@ Result<EnteredContainer> enter_container(PrepareRequest request, const Container
   root_request.gid = request.remap_root ? 0 : request.host_gid;
   TRY_ASSIGN(ContainerRoot built, build_root(request.root, root_request, log));
   TRY_ASSIGN(const RootDir root, RootDir::open(built.path));
-  TRY_ASSIGN(entered.environment, furnish(root, built.path, request, extras, config, log));
+  TRY(furnish(root, built.path, request, extras, with_options(config, request, extras.isolation), entered, log));
   if (!writable) TRY_CONTEXT("make the root read-only", add_mount_flags(root.fd(), {.read_only = true}, false));
   TRY_CONTEXT("enter the container", pivot_into(root.fd()));
   // Kernels without cgroup namespaces do without (EINVAL), as enroot does.
@@ -135,9 +183,9 @@ Result<EnteredContainer> enter_container(PrepareRequest request, const Container
   return entered;
 }
 
-Result<void> restrict_privileges(bool remap_root) {
+Result<void> restrict_privileges(bool is_root) {
   TRY(set_no_new_privileges());
-  if (!remap_root) TRY(drop_bounding_set());
+  if (!is_root) TRY(drop_bounding_set());
   return {};
 }
 

@@ -8,11 +8,11 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
-#include "common/sys/namespaces.hpp"
 #include "common/sys/process.hpp"
 #include "hooks/mount/image_mount.hpp"
+#include "hooks/run/config_script.hpp"
 #include "hooks/run/enter.hpp"
+#include "hooks/run/init_process.hpp"
 #include "hooks/run/login.hpp"
 #include "hooks/run/rc_script.hpp"
 
@@ -30,23 +30,6 @@ Result<UniqueFd> open_stage(const std::string& path) {
     return fail(
         Error(ErrorKind::denied, "use " + path + ": it belongs to another user").with_hint("set ENROOT_RUNTIME_PATH"));
   return stage;
-}
-
-Result<void> enter_namespaces(const PrepareRequest& request, const UniqueFd& stage) {
-  TRY(unshare_namespaces(kUserNs | kMountNs));
-  TRY(write_own_id_maps(request.remap_root ? 0 : request.host_uid, request.host_uid,
-                        request.remap_root ? 0 : request.host_gid, request.host_gid));
-  TRY(set_propagation("/", Propagation::private_mount, true));
-  // The descriptor is from the old mount namespace, its path leads to the same directory in the new one.
-  TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  struct stat before {
-  }, now{};
-  if (fstat(stage.get(), &before) != 0 || fstat(point.get(), &now) != 0)
-    return fail_errno(errno, "inspect " + request.stage);
-  if (before.st_ino != now.st_ino || before.st_dev != now.st_dev)
-    return fail(ErrorKind::denied, "use " + request.stage + ": it was exchanged meanwhile");
-  return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true},
-                      request.stage);
 }
 
 struct Command {
@@ -86,7 +69,8 @@ Result<Command> command_without_shell(const RootDir& root, const Login& login, c
     command.program = words[0];
     return command;
   }
-  for (const std::string_view place : split_nonempty(login.environment.get_or("PATH", ""), ':')) {
+  const std::string places = login.environment.get_or("PATH", "");
+  for (const std::string_view place : split_nonempty(places, ':')) {
     command.program = std::string(place) + "/" + words[0];
     if (access(command.program.c_str(), X_OK) == 0) return command;
   }
@@ -140,38 +124,74 @@ std::string mount_argument_line(std::string_view argument) {
   return line;
 }
 
-Result<int> start_container(StartRequest request, const EnrootConfig& config, LogSink& log) {
+namespace {
+
+/// What `start` adds to what a step has too.
+ContainerExtras extras_of(StartRequest& request, const EnrootConfig& config) {
+  ContainerExtras extras;
+  for (const std::string& mount : request.mounts) extras.mounts.push_back(mount_argument_line(mount));
+  extras.environment = std::move(request.environment);
+  extras.command = request.command;
+  extras.configuration = request.configuration;
+  extras.script_output = ScriptOutput::user;
+  extras.isolation = wanted_isolation(request.isolation, config);
+  extras.changes_in_memory = true;
+  extras.scratch_parent = config.temp_path();
+  return extras;
+}
+
+Result<void> check_words(const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (!is_variable_name(word.substr(0, word.find('='))))
+      return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word)).with_hint("--env takes KEY[=VALUE]"));
+  return {};
+}
+
+Result<Command> choose_command(const Login& login, const UniqueFd& script, const std::vector<std::string>& words) {
+  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
+  return login.shell.empty() ? command_without_shell(root, login, words)
+                             : command_with_shell(root, login, script, words);
+}
+
+Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log) {
   std::string script;
   if (request.rc) {
     TRY_ASSIGN(script, read_file(*request.rc));
   }
-  ContainerExtras extras;
-  for (const std::string& mount : request.mounts) extras.mounts.push_back(mount_argument_line(mount));
-  extras.environment = std::move(request.environment);
-  extras.changes_in_memory = true;
-  extras.scratch_parent = config.temp_path();
-
+  TRY(check_words(request.environment));
+  const ContainerExtras extras = extras_of(request, config);
   PrepareRequest prepare = prepare_request(request, config);
+  const bool superuser = is_superuser(config);
   const LoginIdentity identity{prepare.remap_root ? 0 : prepare.host_uid, prepare.host_uid};
-  const bool remap_root = prepare.remap_root;
   {
     TRY_ASSIGN(const UniqueFd stage, open_stage(prepare.stage));
-    TRY(enter_namespaces(prepare, stage));
+    TRY(enter_namespaces(
+        {extras.isolation, !superuser, prepare.remap_root, prepare.host_uid, prepare.host_gid, prepare.stage}, stage));
   }
   TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(prepare), extras, config, log));
   // Only an extracted tree is on disk here; its own child removes it.
   (void)entered.scratch.keep();
   UniqueFd script_file;
-  if (request.rc) {
+  if (!request.rc && entered.rc) script = *entered.rc;
+  if (request.rc || entered.rc) {
     TRY_ASSIGN(script_file, temporary_file(entered.stage, script));
   }
-  TRY(restrict_privileges(remap_root));
+  // Who is root inside keeps what root may hold.
+  TRY(restrict_privileges(identity.inside == 0));
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, entered.environment, identity, config.flag("ENROOT_LOGIN_SHELL", true));
-  TRY_ASSIGN(const Command command, login.shell.empty()
-                                        ? command_without_shell(root, login, request.command)
-                                        : command_with_shell(root, login, script_file, request.command));
-  return fail(become(command, login));
+  TRY_ASSIGN(const Command command, choose_command(login, script_file, request.command));
+  const auto become_command = [&] { return become(command, login); };
+  if (extras.isolation.pid) return run_as_init(become_command, log);
+  return fail(become_command());
+}
+
+}  // namespace
+
+Result<int> start_container(StartRequest request, const EnrootConfig& config, LogSink& log) {
+  if (!request.configuration) return start(std::move(request), config, log);
+  TRY_ASSIGN(const EnrootConfig with_script, with_directives(config, *request.configuration, log));
+  return start(std::move(request), with_script, log);
 }
 
 }  // namespace situla

@@ -13,6 +13,7 @@
 #include "common/sys/process.hpp"
 #include "common/sys/root_dir.hpp"
 #include "hooks/run/enter.hpp"
+#include "hooks/run/installed.hpp"
 #include "hooks/run/rc_script.hpp"
 
 namespace situla {
@@ -157,14 +158,8 @@ Session without_shell(const RootDir& root, const Login& login) {
 }  // namespace
 
 Result<UniqueFd> open_session_helper() {
-  const std::string here = program_directory();
-  const std::string name(kHelperName);
-  for (const std::string& path :
-       {here + "/" + name, here + "/../libexec/situla/" + name, SITULA_LIBEXEC_DIR "/" + name})
-    if (auto helper = open_file(path, O_PATH)) return helper;
-  return fail(
-      Error(ErrorKind::not_found, "program " + name + " not found")
-          .with_hint("it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again"));
+  TRY_ASSIGN(const std::string path, find_installed(std::string(kHelperName)));
+  return open_file(path, O_PATH);
 }
 
 Result<Session> run_session(const Environment& environment, const SessionRequest& request, LogSink& log) {

@@ -15,8 +15,7 @@
 
 namespace situla {
 
-/// situla-printenv, opened on the host: beside this program, in ../libexec/situla, or where it was configured to be
-/// installed.
+/// situla-printenv, opened on the host.
 Result<UniqueFd> open_session_helper();
 
 struct SessionRequest {

@@ -1,4 +1,5 @@
 // Do the built-in hooks propose what enroot's scripts would do? COMPAT.md 6, last paragraph.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -39,8 +40,9 @@ struct Scene {
     const RootDir root = *RootDir::open(base + "/root");
     const RootDir host_root = *RootDir::open(base + "/host");
     NullLog log;
-    auto proposal = hook(InjectContext{root, host_root, host, user, remap_root, mount_home, log});
-    REQUIRE(proposal);
+    auto proposal = hook(
+        InjectContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
+    if (!proposal) FAIL(proposal.error().text());
     return *proposal;
   }
   static const FileChange* change(const Proposal& proposal, const std::string& path) {
@@ -50,9 +52,9 @@ struct Scene {
   }
 
   std::string base;
-  Environment host;
+  Environment host, container;
   UserEntry user{"me", "Me,,,", "/home/me", "/bin/bash", "us", 1000, 100};
-  bool remap_root = false, mount_home = false;
+  bool remap_root = false, mount_home = false, restrict_devices = false, own_ipc = false;
 };
 
 }  // namespace
@@ -141,6 +143,134 @@ TEST_CASE("aptfix: Debian with remapped root only") {
   CHECK(scene.run(aptfix_hook).files.empty());
   scene.remap_root = true;
   CHECK(scene.run(aptfix_hook).files.size() == 1);
+}
+
+namespace {
+
+std::vector<std::string> described(const std::vector<MountStep>& steps) {
+  std::vector<std::string> lines;
+  for (const MountStep& step : steps) lines.push_back(describe(step).substr(0, describe(step).find("  (")));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("cgroups: the own group of every hierarchy in its mount's place, read-only") {
+  Scene scene;
+  scene.put("/host/proc/self/cgroup",
+            "5:cpu,cpuacct:/job_7/step_0\n4:memory:/\n1:name=systemd:/other\n0::/unified/me\n");
+  scene.put("/host/proc/self/mountinfo",
+            "30 1 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+            "31 1 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+            "32 1 0:28 /unified /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+  CHECK(
+      described(scene.run(cgroups_hook).mounts) ==
+      std::vector<std::string>{
+          "bind /sys/fs/cgroup/cpu,cpuacct//job_7/step_0 on /sys/fs/cgroup/cpu,cpuacct [recursive, ro, nosuid, nodev, "
+          "noexec, create directory, if possible]",
+          "bind /sys/fs/cgroup/unified//me on /sys/fs/cgroup/unified [recursive, ro, nosuid, nodev, noexec, create "
+          "directory, if possible]",
+          "remount /sys/fs/cgroup [ro, nosuid, nodev, noexec, rslave, if possible]"});
+}
+
+TEST_CASE("devices: only when asked for, before what other hooks mount there") {
+  Scene scene;
+  CHECK(scene.run(devices_hook).mounts_at_once.empty());
+  scene.restrict_devices = true;
+  Proposal proposal = scene.run(devices_hook);
+  std::vector<std::string> lines = described(proposal.mounts_at_once);
+  REQUIRE(lines.size() >= 13);
+  CHECK(lines[0] == "detach /dev [if possible]");
+  CHECK(lines[1] == "mount tmpfs on /dev [nosuid, noexec, mode=755, slave, create directory]");
+  CHECK(std::find(lines.begin(), lines.end(), "bind /dev/null on /dev/null [nosuid, noexec, private, create file]") !=
+        lines.end());
+  CHECK_THAT(lines[9], Catch::StartsWith("bind /dev/shm on /dev/shm"));
+  CHECK(Scene::change(proposal, "/dev/ptmx")->content == "/dev/pts/ptmx");
+  scene.restrict_devices = false;
+  scene.own_ipc = true;
+  lines = described(scene.run(devices_hook).mounts_at_once);
+  CHECK_THAT(lines[9], Catch::StartsWith("mount tmpfs on /dev/shm"));
+  CHECK_THAT(lines[10], Catch::StartsWith("mount mqueue on /dev/mqueue"));
+}
+
+TEST_CASE("slurm-pmi: variables, and the PMIx server's directories") {
+  Scene scene;
+  scene.host.set("SLURM_NTASKS", "2");
+  scene.host.set("PMIX_RANK", "0");
+  CHECK(scene.run(slurm_pmi_hook).environment.entries().empty());
+  scene.host.set("SLURM_JOB_ID", "7");
+  scene.host.set("SLURM_STEP_ID", "3");
+  scene.host.set("SLURM_JOB_UID", "1000");
+  scene.host.set("PMIX_GDS_MODULE", "hash");
+  scene.host.set("PMIX_SERVER_TMPDIR", "/spool/pmix.7.3");
+  scene.host.set("PMI_SIZE", "2");
+  scene.host.set("OTHER", "x");
+  Proposal proposal = scene.run(slurm_pmi_hook);
+  CHECK(proposal.environment.get("SLURM_NTASKS") == "2");
+  CHECK(proposal.environment.get("PMIX_MCA_gds") == "hash");
+  CHECK(proposal.environment.get("PMI_SIZE") == "2");
+  CHECK_FALSE(proposal.environment.has("OTHER"));
+  REQUIRE(proposal.mounts.size() == 2);
+  CHECK(proposal.mounts[0].source == "/tmp/spmix_appdir_7.3");
+  CHECK(proposal.mounts[1].source == "/spool/pmix.7.3");
+  fs::create_directories(scene.base + "/host/tmp/spmix_appdir_1000_7.3");
+  CHECK(scene.run(slurm_pmi_hook).mounts[0].source == "/tmp/spmix_appdir_1000_7.3");
+  scene.host.set("SLURM_MPI_TYPE", "pmi2");
+  proposal = scene.run(slurm_pmi_hook);
+  CHECK(proposal.mounts.empty());
+  CHECK_FALSE(proposal.environment.has("PMIX_RANK"));
+}
+
+TEST_CASE("slurm-pytorch: what torch.distributed reads, only where PyTorch is and only what is unset") {
+  Scene scene;
+  scene.host.set("SLURM_JOB_ID", "5000");
+  scene.host.set("SLURM_STEP_NODELIST", "gpu[07-09,12],other");
+  scene.host.set("SLURM_NTASKS", "16");
+  scene.host.set("SLURM_STEP_NUM_TASKS", "16");
+  scene.host.set("SLURM_STEP_NUM_NODES", "2");
+  CHECK(scene.run(slurm_pytorch_hook).environment.entries().empty());
+  scene.container.set("PYTORCH_VERSION", "2.5");
+  scene.container.set("WORLD_SIZE", "1");
+  CHECK(scene.run(slurm_pytorch_hook).environment.strings() ==
+        std::vector<std::string>{"MASTER_ADDR=gpu07", "MASTER_PORT=" + std::to_string(5000 % 4536 + 61000),
+                                 "OMP_NUM_THREADS=1"});
+  CHECK(first_host("node1") == "node1");
+  CHECK(first_host("a2,b3") == "a2");
+  CHECK(first_host("r[1-2]n[03,5].x,z") == "r1n03.x");
+  CHECK(first_host("broken[1") == "broken1");
+}
+
+TEST_CASE("sharp: with a SHARP network or its daemon, and a visible adapter") {
+  Scene scene;
+  scene.host.set("SLURM_NETWORK", "sharp");
+  CHECK(scene.run(sharp_hook).environment.entries().empty());
+  scene.container.set("MELLANOX_VISIBLE_DEVICES", "all");
+  scene.container.set("NCCL_COLLNET_ENABLE", "0");
+  scene.host.set("SLURM_STEP_NUM_NODES", "4");
+  CHECK(scene.run(sharp_hook).environment.strings() ==
+        std::vector<std::string>{"SHARP_COLL_LOCK_ON_COMM_INIT=1",
+                                 "SHARP_COLL_NUM_COLL_GROUP_RESOURCE_ALLOC_THRESHOLD=0",
+                                 "NCCL_SHARP_GROUP_SIZE_THRESH=4"});
+  scene.host.unset("SLURM_NETWORK");
+  CHECK(scene.run(sharp_hook).environment.entries().empty());
+  scene.put("/host/proc/self/net/unix", "Num RefCount Protocol Flags Type St Inode Path\n0: 2 0 0 1 1 5 @sharpd_x\n");
+  CHECK(scene.run(sharp_hook).environment.get("SHARP_COLL_SHARPD_SOCKET_NAME") == "sharpd_x");
+  scene.host.set("MELLANOX_VISIBLE_DEVICES", "none");
+  CHECK(scene.run(sharp_hook).environment.entries().empty());
+}
+
+TEST_CASE("mig-config: asks nvidia-smi about the visible devices") {
+  Scene scene;
+  scene.put("/host/bin/nvidia-smi", "#!/bin/sh\ncase \"$*\" in *'-i 1'*) echo Disabled ;; *) echo Enabled ;; esac\n",
+            0755);
+  scene.host.set("PATH", scene.base + "/host/bin:/bin");
+  CHECK(scene.run(mig_config_hook).environment.entries().empty());
+  scene.host.set("NVIDIA_VISIBLE_DEVICES", "all");
+  CHECK(scene.run(mig_config_hook).environment.strings() == std::vector<std::string>{"NVIDIA_MIG_CONFIG_DEVICES=all"});
+  for (const char* devices : {"1", "none", "void", "MIG-1-2", "0:1"}) {
+    scene.host.set("NVIDIA_VISIBLE_DEVICES", devices);
+    CHECK(scene.run(mig_config_hook).environment.entries().empty());
+  }
 }
 
 TEST_CASE("file changes replace links instead of following them") {

@@ -77,6 +77,7 @@ CONF
     [ ! -d "$lab_repo/conf/$folder" ] || cp -r "$lab_repo/conf/$folder" /etc/enroot/
   done
   [ -z "$LAB_ENROOT_CONF" ] || cp "$dir/enroot.conf" /etc/enroot/enroot.conf
+  [ -z "$LAB_ENROOT_HOOKS" ] || cp -r "$dir/hooks.d" /etc/enroot/hooks.d
   [ -z "$LAB_SITULA_CONF" ] || cp "$dir/situla.toml" /etc/situla/situla.toml
   chmod -R a+rX /etc/slurm /etc/enroot /etc/situla
 }

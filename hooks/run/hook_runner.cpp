@@ -1,0 +1,47 @@
+#include "hooks/run/hook_runner.hpp"
+
+#include "hooks/inject/hook.hpp"
+#include "hooks/mount/apply.hpp"
+#include "hooks/mount/fstab.hpp"
+#include "hooks/run/container_environment.hpp"
+#include "hooks/run/hook_sequence.hpp"
+
+namespace situla {
+
+Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& environment, LogSink& log) {
+  const EnrootConfig& config = scene.config;
+  const Environment host = expansion_environment(scene.host, config, scene.root_path);
+  const UserEntry user = look_up_user(scene.uid, scene.gid, scene.host);
+  TRY_ASSIGN(const RootDir host_root, RootDir::open("/"));
+  const InjectContext context{scene.root,
+                              host_root,
+                              host,
+                              environment,
+                              user,
+                              config.flag("ENROOT_REMAP_ROOT"),
+                              config.flag("ENROOT_MOUNT_HOME"),
+                              config.flag("ENROOT_RESTRICT_DEV"),
+                              config.flag("ENROOT_UNSHARE_IPC"),
+                              log};
+  std::vector<MountStep> mounts;
+  TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(config));
+  for (const HookStep& step : sequence) {
+    if (!step.built_in) {
+      TRY(scene.scripts.run(step.script, environment));
+      continue;
+    }
+    TRY_ASSIGN(Proposal proposal, run_built_in_hook(*step.built_in, context));
+    if (!proposal.mounts_at_once.empty())
+      TRY(mount_steps(proposal.mounts_at_once, current_directory(), {scene.root, scene.root_path}, log));
+    TRY(apply_file_changes(proposal.files, scene.root, log));
+    mounts.insert(mounts.end(), proposal.mounts.begin(), proposal.mounts.end());
+    environment.merge(proposal.environment);
+  }
+  if (scene.configuration != nullptr) TRY(scene.configuration->hooks(environment));
+  TRY_ASSIGN(const std::string lines, scene.scripts.mounts());
+  TRY_ASSIGN(const std::vector<MountStep> asked, parse_literal_fstab(lines, 0, "ENROOT_MOUNTS"));
+  mounts.insert(mounts.end(), asked.begin(), asked.end());
+  return mounts;
+}
+
+}  // namespace situla

@@ -1,0 +1,75 @@
+#include "hooks/run/hook_sequence.hpp"
+
+#include <algorithm>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxScript = size_t{1} << 20U;
+
+struct NamedStep {
+  std::string name;
+  HookStep step;
+};
+
+/// Names of scripts in the order of a shell's glob; none where there is no directory.
+Result<std::vector<std::string>> script_names(const std::string& directory) {
+  auto names = list_directory(directory);
+  if (!names && names.error().kind() == ErrorKind::not_found) return std::vector<std::string>();
+  if (!names) return fail(std::move(names).error());
+  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(".sh") || name.starts_with('.'); });
+  std::sort(names->begin(), names->end());
+  return *names;
+}
+
+bool is_executable(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+HookStep step_for(const std::string& directory, const std::string& name, std::span<const KnownScript> known) {
+  HookStep step;
+  const std::string path = directory + "/" + name;
+  if (const auto content = read_file(path, kMaxScript)) step.built_in = built_in_for(name, *content, known);
+  if (!step.built_in) step.script = path;
+  return step;
+}
+
+/// The standard hooks that no script stands for.
+std::vector<NamedStep> standard_steps() {
+  std::vector<NamedStep> steps;
+  for (const auto& [name, hook] : standard_hooks()) steps.push_back({std::string(name), {hook, ""}});
+  return steps;
+}
+
+}  // namespace
+
+Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, std::span<const KnownScript> known) {
+  const std::string site = config.sysconf_path() + "/hooks.d", user = config.config_path() + "/hooks.d";
+  TRY_ASSIGN(const std::vector<std::string> site_names, script_names(site));
+  const bool of_enroot = std::any_of(site_names.begin(), site_names.end(), is_standard_script);
+  std::vector<NamedStep> named = of_enroot ? std::vector<NamedStep>() : standard_steps();
+  for (const std::string& name : site_names)
+    if (is_executable(site + "/" + name)) named.push_back({name, step_for(site, name, known)});
+  std::stable_sort(named.begin(), named.end(), [](const NamedStep& a, const NamedStep& b) { return a.name < b.name; });
+  TRY_ASSIGN(const std::vector<std::string> user_names, script_names(user));
+  for (const std::string& name : user_names)
+    if (is_executable(user + "/" + name)) named.push_back({name, step_for(user, name, known)});
+
+  std::vector<HookStep> steps;
+  for (NamedStep& entry : named) {
+    const auto repeats = [&](const HookStep& step) {
+      return step.built_in && entry.step.built_in && *step.built_in == *entry.step.built_in;
+    };
+    if (std::none_of(steps.begin(), steps.end(), repeats)) steps.push_back(std::move(entry.step));
+  }
+  return steps;
+}
+
+}  // namespace situla

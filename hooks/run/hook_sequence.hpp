@@ -1,0 +1,28 @@
+// Which hooks run for this container, built in or scripts, and in which order? COMPAT.md 6.3.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/inject/hook.hpp"
+#include "hooks/run/enroot_config.hpp"
+#include "hooks/run/known_scripts.hpp"
+
+namespace situla {
+
+struct HookStep {
+  std::optional<BuiltInHook> built_in;
+  std::string script;  ///< path, when it is not built in
+};
+
+/// hooks.d of the site, then of the user: executable *.sh files in the order of their names. enroot's own scripts,
+/// unchanged, become the built-in hooks; each of those runs once. A site's hooks.d with standard scripts in it is one
+/// that enroot's package made: what is not there, or not executable, was taken away on purpose and does not run.
+/// Without any of them the standard hooks run as if they were there.
+Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config,
+                                            std::span<const KnownScript> known = released_scripts());
+
+}  // namespace situla

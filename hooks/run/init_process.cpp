@@ -1,0 +1,176 @@
+#include "hooks/run/init_process.hpp"
+
+#include <array>
+#include <csignal>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/mount_api.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxWord = 64;
+
+/// What we pass on when somebody sends it to us. What the terminal sends reaches the command by itself.
+constexpr std::array<int, 11> kForwarded = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+                                            SIGALRM, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
+
+sigset_t forwarded_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kForwarded) sigaddset(&set, number);
+  return set;
+}
+
+/// A new /proc while the old one is still seen, without which the kernel allows none in a user namespace.
+Result<void> mount_own_proc() {
+  constexpr MountFlags kFlags = {.no_suid = true, .no_dev = true, .no_exec = true};
+  if (!modern_mount_api()) {
+    TRY_ASSIGN(const UniqueFd point, open_file("/proc", O_PATH | O_DIRECTORY));
+    return mount_new_at(point.get(), "proc", "proc", {}, kFlags, "/proc");
+  }
+  TRY_ASSIGN(const DetachedMount proc, new_mount("proc", "proc", {}, kFlags));
+  (void)unmount("/proc", true);
+  TRY_ASSIGN(const UniqueFd point, open_file("/proc", O_PATH | O_DIRECTORY));
+  return proc.attach(point.get());
+}
+
+[[noreturn]] void fail_in_child(const Error& error, LogSink& log) {
+  log.error(error.message());
+  if (!error.hint().empty()) (void)write_all(STDERR_FILENO, "hint: " + error.hint() + "\n");
+  _exit(1);
+}
+
+/// Process 1: tells the parent what becomes of the command ("stop", or its wait status), and ends with it.
+[[noreturn]] void be_init(int parent, const sigset_t& mask, const std::function<Error()>& become, LogSink& log) {
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  // It may have died before; its number says nothing here, its end of the line does.
+  pollfd line{parent, 0, 0};
+  if (poll(&line, 1, 0) > 0) _exit(1);
+  (void)prctl(PR_SET_NAME, "situla-init");
+  if (const auto mounted = mount_own_proc(); !mounted)
+    fail_in_child(Error(mounted.error())
+                      .with_context("PID namespace of the container")
+                      .with_hint("a node that hides parts of its own /proc allows no new one; start without --pid"),
+                  log);
+  auto command = fork_child();
+  if (!command) fail_in_child(command.error(), log);
+  if (!*command) {
+    (void)sigprocmask(SIG_SETMASK, &mask, nullptr);
+    fail_in_child(become(), log);
+  }
+  const pid_t pid = command->pid();
+  std::vector<int> fds;
+  if (command->pidfd() >= 0) fds.push_back(command->pidfd());
+  (void)send_packet(parent, "started", fds);
+  close_other_fds(3, {parent});
+  for (;;) {
+    int status = 0;
+    const pid_t changed = waitpid(-1, &status, WUNTRACED);
+    if (changed < 0 && errno != EINTR) _exit(1);
+    if (changed != pid) continue;
+    (void)send_packet(parent, WIFSTOPPED(status) ? "stop" : std::to_string(status));
+    if (!WIFSTOPPED(status)) _exit(0);
+  }
+}
+
+int end_like(int status) {
+  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  const rlimit none{0, 0};
+  (void)setrlimit(RLIMIT_CORE, &none);
+  reset_signals();
+  (void)raise(WTERMSIG(status));
+  return 128 + WTERMSIG(status);
+}
+
+/// The side that the caller of `start` sees.
+class Watcher {
+ public:
+  Watcher(Child init, UniqueFd line, UniqueFd signals)
+      : init_(std::move(init)), line_(std::move(line)), signals_(std::move(signals)) {}
+
+  Result<int> watch() {
+    for (;;) {
+      // Signals that come before the command is known wait for it.
+      std::array<pollfd, 2> entries = {{{line_.get(), POLLIN, 0}, {started_ ? signals_.get() : -1, POLLIN, 0}}};
+      if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR)
+        return fail_errno(errno, "wait for the command");
+      if (entries[1].revents != 0) forward();
+      if (entries[0].revents == 0) continue;
+      TRY_ASSIGN(auto packet, receive_packet(line_.get(), kMaxWord));
+      if (!packet) return end_without_word();
+      if (packet->bytes == "started") {
+        started_ = true;
+        if (!packet->fds.empty()) command_ = std::move(packet->fds[0]);
+      } else if (packet->bytes == "stop") {
+        stop();
+      } else {
+        const int status = static_cast<int>(parse_unsigned(packet->bytes).value_or(0));
+        (void)init_.wait();
+        return end_like(status);
+      }
+    }
+  }
+
+ private:
+  void signal_command(int number) {
+    if (command_) (void)signal_pidfd(command_.get(), number);
+  }
+
+  void forward() {
+    signalfd_siginfo info{};
+    if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
+    // si_code > 0: from the kernel, so the terminal's, which the command has got as well.
+    if (info.ssi_code <= 0) signal_command(static_cast<int>(info.ssi_signo));
+  }
+
+  /// Stops as the command did, for the shell whose job we are, and goes on with it.
+  void stop() {
+    (void)raise(SIGSTOP);
+    signal_command(SIGCONT);
+  }
+
+  /// Process 1 failed before the command, and has said why, or was killed.
+  Result<int> end_without_word() {
+    TRY_ASSIGN(const ExitStatus status, init_.wait());
+    return status.signal != 0 ? 128 + status.signal : status.code;
+  }
+
+  Child init_;
+  UniqueFd line_, signals_, command_;
+  bool started_ = false;
+};
+
+}  // namespace
+
+Result<int> run_as_init(const std::function<Error()>& become, LogSink& log) {
+  const sigset_t ours = forwarded_signals();
+  sigset_t before;
+  if (sigprocmask(SIG_BLOCK, &ours, &before) != 0) return fail_errno(errno, "block signals");
+  UniqueFd signals(signalfd(-1, &ours, SFD_CLOEXEC));
+  if (!signals) return fail_errno(errno, "create a signal descriptor");
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY(unshare_namespaces(kPidNs));
+  TRY_ASSIGN(Child init, fork_child());
+  if (!init) {
+    sockets.first.reset();
+    signals.reset();
+    be_init(sockets.second.get(), before, become, log);
+  }
+  sockets.second.reset();
+  return Watcher(std::move(init), std::move(sockets.first), std::move(signals)).watch();
+}
+
+}  // namespace situla

@@ -1,0 +1,168 @@
+// Which hooks run, in which order, and what do scripts leave behind? COMPAT.md 6.3 and its last paragraph.
+#include <filesystem>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "hooks/run/config_script.hpp"
+#include "hooks/run/container_environment.hpp"
+#include "hooks/run/hook_sequence.hpp"
+#include "tests/support/memory_log.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace fs = std::filesystem;
+using namespace situla;
+
+namespace {
+
+constexpr std::string_view kShadow = "#!/bin/bash\n\n# (c) 2020\nset -eu\necho shadow\n";
+constexpr std::string_view kPmi = "set -eu\necho pmi\n";
+
+struct Site {
+  test::TempDir dir;
+  test::MemoryLog log;
+  std::vector<KnownScript> known = {{"10-shadow.sh", BuiltInHook::shadow, fingerprint(kShadow)},
+                                    {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, fingerprint(kPmi)}};
+
+  void put(const std::string& name, std::string_view content, bool executable = true) const {
+    dir.write(name, std::string(content));
+    REQUIRE(chmod((dir.path() + "/" + name).c_str(), executable ? 0755 : 0644) == 0);
+  }
+  EnrootConfig config() {
+    Environment environment;
+    environment.set("PATH", "/usr/bin:/bin");
+    environment.set("HOME", "/home/ada");
+    environment.set("ENROOT_SYSCONF_PATH", dir.path() + "/site");
+    environment.set("ENROOT_CONFIG_PATH", dir.path() + "/user");
+    auto config = EnrootConfig::load(environment, log);
+    REQUIRE(config);
+    return *config;
+  }
+  /// "shadow" for the built-in hook, a script by its path beneath the directory.
+  std::vector<std::string> sequence() {
+    static const std::vector<std::string> kNames = {"aptfix",     "cgroups", "devices", "home",      "localtime",
+                                                    "mig-config", "shadow",  "sharp",   "slurm-pmi", "slurm-pytorch"};
+    const auto steps = hook_sequence(config(), known);
+    REQUIRE(steps);
+    std::vector<std::string> words;
+    for (const HookStep& step : *steps)
+      words.push_back(step.built_in ? kNames.at(static_cast<size_t>(*step.built_in))
+                                    : step.script.substr(dir.path().size() + 1));
+    return words;
+  }
+};
+
+using Words = std::vector<std::string>;
+const Words kStandard = {"aptfix", "cgroups", "devices", "home", "localtime", "shadow"};
+
+}  // namespace
+
+TEST_CASE("without hooks.d the standard hooks run, in the order of their scripts' names") {
+  Site site;
+  CHECK(site.sequence() == kStandard);
+}
+
+TEST_CASE("a site's own scripts run among the standard hooks, the user's after all of them") {
+  Site site;
+  site.put("site/hooks.d/10-license.sh", "true\n");
+  site.put("site/hooks.d/50-site.sh", "true\n");
+  site.put("site/hooks.d/60-off.sh", "true\n", false);
+  site.put("site/hooks.d/readme.txt", "true\n");
+  site.put("site/hooks.d/.hidden.sh", "true\n");
+  site.put("user/hooks.d/05-mine.sh", "true\n");
+  fs::create_directories(site.dir.path() + "/site/hooks.d/70-directory.sh");
+  CHECK(site.sequence() == Words{"aptfix", "cgroups", "devices", "home", "site/hooks.d/10-license.sh", "localtime",
+                                 "shadow", "site/hooks.d/50-site.sh", "user/hooks.d/05-mine.sh"});
+}
+
+TEST_CASE("a hooks.d that enroot's package made: what is not in it does not run") {
+  Site site;
+  site.put("site/hooks.d/10-shadow.sh", kShadow);
+  site.put("site/hooks.d/50-slurm-pmi.sh", kPmi);
+  site.put("site/hooks.d/98-nvidia.sh", "true\n");
+  CHECK(site.sequence() == Words{"shadow", "slurm-pmi", "site/hooks.d/98-nvidia.sh"});
+  site.put("site/hooks.d/10-shadow.sh", kShadow, false);
+  CHECK(site.sequence() == Words{"slurm-pmi", "site/hooks.d/98-nvidia.sh"});
+}
+
+TEST_CASE("a changed copy of a standard script runs as it is, in its place, and the built-in hook does not") {
+  Site site;
+  site.put("site/hooks.d/10-shadow.sh", std::string(kShadow) + "echo more\n");
+  site.put("site/hooks.d/20-next.sh", "true\n");
+  CHECK(site.sequence() == Words{"site/hooks.d/10-shadow.sh", "site/hooks.d/20-next.sh"});
+}
+
+TEST_CASE("comments, years and blanks make no other script; everything else does, the name too") {
+  Site site;
+  site.put("site/hooks.d/10-shadow.sh",
+           "#! /usr/bin/env bash\n# (c) 2025, with a licence\n\nset -eu\n\necho shadow  \n");
+  CHECK(site.sequence() == Words{"shadow"});
+  site.put("site/hooks.d/10-shadow.sh", "set -eu\necho  shadow\n");
+  CHECK(site.sequence() == Words{"site/hooks.d/10-shadow.sh"});
+  site.put("site/hooks.d/10-shadow.sh", kShadow);
+  site.put("site/hooks.d/11-shadow.sh", kShadow);
+  CHECK(site.sequence() == Words{"shadow", "site/hooks.d/11-shadow.sh"});
+}
+
+TEST_CASE("a user's copies: an unchanged one is not run twice, a changed one runs as well") {
+  Site site;
+  site.put("user/hooks.d/10-shadow.sh", kShadow);
+  site.put("user/hooks.d/50-slurm-pmi.sh", kPmi);
+  Words expected = kStandard;
+  expected.emplace_back("slurm-pmi");
+  CHECK(site.sequence() == expected);
+  site.put("user/hooks.d/10-shadow.sh", "echo mine\n");
+  expected = kStandard;
+  expected.insert(expected.end(), {"user/hooks.d/10-shadow.sh", "slurm-pmi"});
+  CHECK(site.sequence() == expected);
+}
+
+TEST_CASE("every released script is in the table once, and no fingerprint is another's") {
+  const auto scripts = released_scripts();
+  CHECK(scripts.size() >= 20);
+  for (size_t i = 0; i < scripts.size(); ++i)
+    for (size_t k = 0; k < i; ++k) CHECK(scripts[i].fingerprint != scripts[k].fingerprint);
+}
+
+TEST_CASE("what scripts leave in the environment file") {
+  Environment before;
+  before.set("KEPT", "\"quoted\"");
+  before.set("CHANGED", "old");
+  before.set("REMOVED", "x");
+  before.set("LINES", "one\ntwo");
+  CHECK(definitions_text(before) == "KEPT=\"quoted\"\nCHANGED=old\nREMOVED=x\n");
+  const Environment after = definitions_taken_back(
+      "KEPT=\"quoted\"\nCHANGED=old\n  # comment\n  INDENTED=1\nCHANGED=new ${HOME}\nENROOT_X=1\n1X=2\nno definition\n"
+      "QUOTED='a b' \n",
+      before);
+  CHECK(after.get("KEPT") == "\"quoted\"");
+  CHECK(after.get("CHANGED") == "new ${HOME}");
+  CHECK_FALSE(after.has("REMOVED"));
+  CHECK(after.get("LINES") == "one\ntwo");
+  CHECK(after.get("INDENTED") == "1");
+  CHECK(after.get("QUOTED") == "a b");
+  CHECK_FALSE(after.has("ENROOT_X"));
+  CHECK_FALSE(after.has("1X"));
+}
+
+TEST_CASE("directives of a configuration script beat environment and files; the last one counts") {
+  Site site;
+  site.put("site/enroot.conf", "ENROOT_REMAP_ROOT no\nENROOT_TEMP_PATH /from/file\n");
+  site.put("c.sh",
+           "#!/bin/bash\n#ENROOT_REMAP_ROOT=yes\n# ENROOT_TEMP_PATH ${HOME}/t\n#ENROOT_DATA_PATH=$(echo a)b\n"
+           "#ENROOT_MAX_PROCESSORS=1\n#ENROOT_MAX_PROCESSORS 3\n#SOMETHING else\nENROOT_LOGIN_SHELL=no\n");
+  const auto config = with_directives(site.config(), site.dir.path() + "/c.sh", site.log);
+  REQUIRE(config);
+  CHECK(config->flag("ENROOT_REMAP_ROOT"));
+  CHECK(config->temp_path() == "/home/ada/t");
+  CHECK(config->data_path() == "ab");
+  CHECK(config->get("ENROOT_MAX_PROCESSORS") == "3");
+  CHECK(config->flag("ENROOT_LOGIN_SHELL"));
+  CHECK(config->exported().get("ENROOT_REMAP_ROOT") == "yes");
+  CHECK_FALSE(config->exported().has("ENROOT_MOUNT_HOME"));
+  const auto missing = with_directives(site.config(), "/no/such/script", site.log);
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().message() == "No such file or directory: /no/such/script");
+}
