@@ -44,7 +44,7 @@ struct Container {
   Result<void> mount() {
     NullLog log;
     TRY_ASSIGN(const UniqueFd target, open_file(merged(), O_PATH | O_DIRECTORY));
-    return mount_overlay({base_ + "/lower", named.upper(), named.work()}, target.get(), {}, log);
+    return mount_overlay({{base_ + "/lower"}, named.upper(), named.work()}, target.get(), {}, log);
   }
   Result<void> unmount() { return situla::unmount(merged(), false); }
   Result<ExportedImage> save(const std::string& name, LogSink& log, ExportOptions options = {}) {
