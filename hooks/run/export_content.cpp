@@ -76,7 +76,7 @@ Result<uint64_t> ExportContent::keep(const SquashfsDonor& donor) {
 
 Result<uint64_t> ExportContent::keep_pieces(const SquashfsDonor& donor, const std::vector<Piece>& pieces) {
   constexpr size_t kAtOnce = 16384;
-  std::map<uint32_t, uint32_t> numbers;
+  std::vector<uint32_t> numbers;  // by the number it was referred to with
   uint64_t bytes = 0;
   for (size_t begin = 0; begin < pieces.size(); begin += kAtOnce) {
     const size_t end = std::min(begin + kAtOnce, pieces.size());
@@ -86,7 +86,10 @@ Result<uint64_t> ExportContent::keep_pieces(const SquashfsDonor& donor, const st
       bytes += pieces[i].bytes;
     }
     TRY_ASSIGN(const std::vector<uint32_t> taken, writer_.adopt(donor, files));
-    for (size_t i = begin; i < end; ++i) numbers[pieces[i].data] = taken[i - begin];
+    for (size_t i = begin; i < end; ++i) {
+      if (pieces[i].data >= numbers.size()) numbers.resize(pieces[i].data + size_t{1}, kNone);
+      numbers[pieces[i].data] = taken[i - begin];
+    }
   }
   for (const uint32_t inode : tree_.inodes()) {
     LayerEntry& entry = tree_.entry(inode);

@@ -13,6 +13,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/import/output_file.hpp"
+#include "hooks/run/config_script.hpp"
 #include "hooks/run/enroot_config.hpp"
 #include "hooks/run/launch.hpp"
 #include "hooks/run/scratch.hpp"
@@ -121,16 +122,19 @@ Result<void> extract_bundle(const Bundle& bundle, LogSink& log) {
 
 Result<int> start_bundle(Bundle bundle, const Scratch& home, const Options& options, Environment environment,
                          LogSink& log) {
-  if (!options.configuration.empty()) return fail(ErrorKind::unsupported, "--conf is not supported yet");
   TRY(write_files(bundle, home.path()));
   environment.unset("SITULA_BUNDLE_TARGET");
   environment.set("ENROOT_SYSCONF_PATH", home.path() + "/system");
   environment.set("ENROOT_CONFIG_PATH", home.path() + "/user");
   environment.set("ENROOT_DATA_PATH", home.path());
   environment.set("ENROOT_RUNTIME_PATH", home.path() + "/run");
-  TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(environment, log));
+  TRY_ASSIGN(EnrootConfig config, EnrootConfig::load(environment, log));
 
   StartRequest request;
+  if (!options.configuration.empty()) {
+    TRY_ASSIGN(config, with_directives(config, options.configuration, log));
+    request.configuration = options.configuration;
+  }
   if (options.keep)
     request.root = RootSource{RootSource::Kind::directory, bundle.target, UniqueFd(), MountKind::automatic};
   else
