@@ -16,28 +16,26 @@ namespace situla::cli {
 namespace {
 
 /// enroot has these too; they come with later releases and say so instead of being unknown.
-constexpr std::array<std::string_view, 2> kLater = {"batch", "exec"};
+constexpr std::array<std::string_view, 1> kLater = {"batch"};
+
+enum class Wanted { action, help };
 
 /// CLI11 throws; its exceptions end here.
-Result<void> parse(CLI::App& app, const std::vector<std::string>& arguments) {
+Result<Wanted> parse(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
-    return {};
+    return Wanted::action;
+  } catch (const CLI::CallForHelp&) {
+    return Wanted::help;
   } catch (const CLI::Error& error) {
     return fail(ErrorKind::usage, error.what());
   }
 }
 
-/// Whether help is asked for: before the command, or after it as long as the words are the command's own.
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "-h" || arguments[i] == "--help") return true;
-    if (arguments[i] == "--") return false;
-    // What follows a container's name in `start` belongs to the container.
-    if (i > 0 && arguments[0] == "start" && !arguments[i].starts_with('-')) return false;
-  }
-  return !arguments.empty() && arguments[0] == "help";
+/// Instead of a command. Behind one it is the command's own option, and what `start NAME ls --help` asks is for ls.
+bool asks_for_help(const std::string& first) {
+  return first == "-h" || first == "--help" || first == "help";
 }
 
 std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -79,19 +77,24 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
                invocation.program);
   Actions actions;
   declare(app, actions, add_commands);
-  if (asks_for_help(invocation.arguments)) {
-    streams.out << usage(app, invocation.arguments);
-    return 0;
-  }
   if (invocation.arguments.empty()) {
     streams.out << app.help();
     return 1;
   }
+  if (asks_for_help(invocation.arguments.front())) {
+    streams.out << usage(app, invocation.arguments);
+    return 0;
+  }
   TRY(check_command(app, invocation));
   const std::string& command = invocation.arguments.front();
-  if (auto parsed = parse(app, invocation.arguments); !parsed)
+  auto parsed = parse(app, invocation.arguments);
+  if (!parsed)
     return fail(
         std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
+  if (*parsed == Wanted::help) {
+    streams.out << usage(app, {command});
+    return 0;
+  }
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
   return actions.at(command)(Context{invocation, streams, log, config});
 }

@@ -123,14 +123,62 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
 
 TEST_CASE("what comes later says so and fails") {
   const User user;
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
-                                                {"batch", "x"},
-                                                {"list", "-f"}}) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"batch", "x"}}) {
     INFO(words[0]);
     const Outcome outcome = user.run(words);
     CHECK(outcome.status == 1);
     CHECK_THAT(outcome.err, Catch::Contains("not supported yet"));
   }
+}
+
+TEST_CASE("help is the command's own up to the words that belong to the container") {
+  const User user;
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "-e", "A=b", "--help"},
+                                                {"start", "--mount", "/a:/b", "-h"},
+                                                {"exec", "--env=A=b", "--help"},
+                                                {"create", "--no-such-option", "--help"}}) {
+    INFO(words[0]);
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, Catch::Contains("Usage: situla " + words[0]));
+    CHECK(outcome.err.empty());
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "none", "ls", "--help"},
+                                                {"exec", "2147483647", "ls", "--help"},
+                                                {"remove", "--", "--help"}}) {
+    INFO(words[0]);
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+  }
+}
+
+TEST_CASE("exec says what is wrong with its words") {
+  const User user;
+  CHECK(user.run({"exec", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
+  CHECK_THAT(user.run({"exec", std::to_string(getpid()), "true"}).err,
+             Catch::Contains("[ERROR] process " + std::to_string(getpid()) + " is not in a container"));
+  for (const char* pid : {"0", "-1", "1x", "abc", "99999999999999999999", "2147483648"}) {
+    INFO(pid);
+    const Outcome outcome = user.run({"exec", "--", pid, "true"});
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, Catch::StartsWith("[ERROR] ") && Catch::Contains(pid));
+  }
+  CHECK_THAT(user.run({"exec", "1"}).err, Catch::Contains("PID and COMMAND are required"));
+  CHECK_THAT(user.run({"exec", "--frob", "1", "true"}).err, Catch::Contains("unknown option --frob"));
+}
+
+TEST_CASE("list --fancy has one header line, and a line for every container") {
+  const User user;
+  const std::string header = "NAME  PID  COMM  STATE  STARTED  TIME  MNTNS  USERNS  COMMAND\n";
+  for (const char* option : {"-f", "--fancy"}) CHECK_THAT(user.run({"list", option}).out, Catch::StartsWith(header));
+  std::filesystem::create_directories(user.dir / "data/a-longer-name");
+  std::filesystem::create_directories(user.dir / "data/b");
+  std::filesystem::create_directories(user.dir / "data/.hidden");
+  const Outcome outcome = user.run({"list", "-f"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, Catch::StartsWith("NAME           PID  "));
+  CHECK_THAT(outcome.out, Catch::Contains("\na-longer-name\nb\n") && !Catch::Contains("hidden"));
 }
 
 TEST_CASE("version") {
@@ -150,6 +198,19 @@ TEST_CASE("info shows what is in effect, in a form that a shell can read back") 
                               Catch::Contains("\nENROOT_MOUNT_HOME=n\n") &&
                               Catch::Contains("\nENROOT_LOGIN_SHELL=yes\n") &&
                               Catch::Contains("\nENROOT_DATA_PATH=" + (user.dir / "data") + "\n"));
+}
+
+TEST_CASE("info --json") {
+  User user;
+  user.dir.write("etc/enroot.conf", "ENROOT_SQUASH_OPTIONS -comp lz4 \"a\\\"b\"\n");
+  const Outcome outcome = user.run({"info", "--json"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, Catch::StartsWith("{\n  \"version\": \"") &&
+                              Catch::Contains("\"enrootVersion\": \"4.1.2\"") &&
+                              Catch::Contains("\"ENROOT_SQUASH_OPTIONS\": \"-comp lz4 a\\\"b\"") &&
+                              Catch::Contains("\"ENROOT_LOGIN_SHELL\": \"yes\""));
+  user.environment.set("ENROOT_TEMP_PATH", "/tmp/\xff");
+  CHECK_THAT(user.run({"info", "--json"}).out, Catch::Contains("\"ENROOT_TEMP_PATH\": \"/tmp/"));
 }
 
 TEST_CASE("a configuration that cannot be read in part warns and goes on") {
