@@ -10,9 +10,9 @@
 namespace situla::cli {
 namespace {
 
-Result<int> exec(const Context& context, const std::vector<std::string>& environment, std::vector<std::string> words) {
+Result<int> exec(const Context& context, const std::vector<std::string>& environment,
+                 const std::vector<std::string>& words) {
   const std::string help = context.invocation.program + " exec --help";
-  if (!words.empty() && words.front() == "--") words.erase(words.begin());
   if (words.size() < 2) return fail(Error(ErrorKind::usage, "exec: PID and COMMAND are required").with_hint(help));
   if (words.front().starts_with('-'))
     return fail(Error(ErrorKind::usage, "exec: unknown option " + printable(words.front())).with_hint(help));

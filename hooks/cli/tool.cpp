@@ -18,11 +18,26 @@ namespace {
 /// enroot has these too; they come with later releases and say so instead of being unknown.
 constexpr std::array<std::string_view, 1> kLater = {"batch"};
 
+/// CLI11 takes "--" for the end of a command that passes its words on: it goes when it ends the options only.
+void drop_separator(const CLI::App& app, std::vector<std::string>& arguments) {
+  const CLI::App* command = app.get_subcommand(arguments.front());
+  if (!command->get_prefix_command()) return;
+  for (size_t i = 1; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
+    if (arguments[i] == "--") {
+      arguments.erase(arguments.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+    const CLI::Option* option = command->get_option_no_throw(arguments[i]);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+  }
+}
+
 enum class Wanted { action, help };
 
 /// CLI11 throws; its exceptions end here.
-Result<Wanted> parse(CLI::App& app, const std::vector<std::string>& arguments) {
+Result<Wanted> parse(CLI::App& app, std::vector<std::string> arguments) {
   try {
+    drop_separator(app, arguments);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
     return Wanted::action;

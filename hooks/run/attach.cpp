@@ -44,9 +44,12 @@ Error become(const std::vector<std::string>& command, const Environment& environ
   for (const std::string& text : command) arguments.push_back(const_cast<char*>(text.c_str()));
   arguments.push_back(nullptr);
   close_other_fds(3, {});
+  char** const own = environ;
   environ = pointers.data();  // execvp(3) looks for the program in this PATH
   execvp(arguments[0], arguments.data());
-  return Error::from_errno(errno, "execute " + printable(command[0]));
+  const int reason = errno;
+  environ = own;
+  return Error::from_errno(reason, "execute " + printable(command[0]));
 }
 
 Result<Environment> environment_of(const AttachTarget& target, const ExecRequest& request) {
