@@ -9,6 +9,7 @@
 #include "common/sys/namespaces.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/seccomp.hpp"
+#include "hooks/run/container_process.hpp"
 #include "hooks/run/enter.hpp"
 #include "hooks/run/stand_in.hpp"
 
@@ -16,7 +17,8 @@ namespace situla {
 namespace {
 
 constexpr size_t kMaxEnvironmentBytes = size_t{64} << 20U;
-constexpr size_t kMaxStatusBytes = 65536;
+/// Of one process that stands in for another: two of them with a PID namespace, or someone starts containers in one.
+constexpr int kMaxStandIns = 8;
 
 /// enroot's words for it.
 Error not_found(pid_t pid) {
@@ -28,6 +30,13 @@ std::string_view status_field(std::string_view status, std::string_view name) {
   for (const std::string_view line : split(status, '\n'))
     if (line.starts_with(name) && line.substr(name.size()).starts_with(':')) return trim(line.substr(name.size() + 1));
   return {};
+}
+
+/// The oldest child; 0 when there is none, or the kernel does not say (CONFIG_PROC_CHILDREN).
+pid_t first_child(int process, pid_t pid) {
+  const std::string text = read_process_file(process, "task/" + std::to_string(pid) + "/children");
+  const auto children = split_words(text);
+  return children.empty() ? 0 : static_cast<pid_t>(parse_unsigned(children.front()).value_or(0));
 }
 
 bool same_file(int left, int right) {
@@ -66,6 +75,18 @@ Result<Environment> environment_of(const AttachTarget& target, const ExecRequest
 }  // namespace
 
 Result<AttachTarget> AttachTarget::open(pid_t pid) {
+  TRY_ASSIGN(AttachTarget target, open_exactly(pid));
+  for (int i = 0; i < kMaxStandIns && runs_host_program(target.proc_.get()); ++i) {
+    const pid_t child = first_child(target.proc_.get(), target.pid_);
+    if (child == 0) break;
+    auto next = open_exactly(child);
+    if (!next) break;
+    target = std::move(*next);
+  }
+  return target;
+}
+
+Result<AttachTarget> AttachTarget::open_exactly(pid_t pid) {
   AttachTarget target(pid);
   auto directory = open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY);
   if (!directory && directory.error().kind() == ErrorKind::not_found) return fail(not_found(pid));
@@ -84,18 +105,14 @@ Result<AttachTarget> AttachTarget::open(pid_t pid) {
 }
 
 Result<void> AttachTarget::check_alive() const {
-  const auto file = open_file_at(proc_.get(), "status", O_RDONLY);
-  if (!file) return fail(not_found(pid_));
-  const auto status = read_all(file->get(), kMaxStatusBytes);
-  if (!status) return fail(not_found(pid_));
-  const std::string_view state = status_field(*status, "State");
-  if (state.starts_with('Z') || state.starts_with('X')) return fail(not_found(pid_));
+  const std::string status = read_process_file(proc_.get(), "status");
+  const std::string_view state = status_field(status, "State");
+  if (state.empty() || state.starts_with('Z') || state.starts_with('X')) return fail(not_found(pid_));
   return {};
 }
 
 Result<void> AttachTarget::check_owner() const {
-  TRY_ASSIGN(const UniqueFd file, open_file_at(proc_.get(), "status", O_RDONLY));
-  TRY_ASSIGN(const std::string status, read_all(file.get(), kMaxStatusBytes));
+  const std::string status = read_process_file(proc_.get(), "status");
   const auto ids = split_words(status_field(status, "Uid"));
   const auto own = std::to_string(geteuid());
   // Real, effective, saved, file system.

@@ -20,6 +20,7 @@ class AttachTarget {
  public:
   /// not_found: "Process not found: PID", also for one that has ended but was not waited for; denied: it belongs to
   /// another user (root included: an id of root is not mapped in a user's container); usage: it is in no container.
+  /// When that one only stands in for the container's first process, the latter is meant.
   static Result<AttachTarget> open(pid_t pid);
 
   /// What the process was started with.
@@ -37,6 +38,7 @@ class AttachTarget {
   /// In the order in which they are joined: the user namespace gives the rights for the others, and paths of the host
   /// are gone after the mount namespace.
   enum Kind : size_t { kUser, kCgroup, kIpc, kUts, kNet, kPid, kMount, kKinds };
+  static Result<AttachTarget> open_exactly(pid_t pid);
   explicit AttachTarget(pid_t pid) : pid_(pid) {}
   Result<void> check_alive() const;
   Result<void> check_owner() const;

@@ -12,7 +12,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
+#include "hooks/run/container_process.hpp"
 
 namespace situla {
 namespace {
@@ -20,7 +20,6 @@ namespace {
 using std::chrono::seconds;
 
 constexpr std::string_view kMark = "situla";
-constexpr size_t kMaxFileBytes = size_t{16} << 20U;
 /// Directories that hold the tree of an image which could not be mounted (`start`, a Slurm step).
 constexpr std::array<std::string_view, 2> kScratchPrefixes = {"situla-start.", "pyxis_"};
 
@@ -31,11 +30,6 @@ std::optional<FileId> file_id(int directory, const std::string& path) {
   struct stat status {};
   if (fstatat(directory, path.c_str(), &status, 0) != 0) return std::nullopt;
   return FileId{status.st_dev, status.st_ino};
-}
-
-std::string read_proc(int directory, const char* name) {
-  const auto file = open_file_at(directory, name, O_RDONLY);
-  return file ? read_all(file->get(), kMaxFileBytes).value_or("") : std::string();
 }
 
 /// mountinfo writes blanks, tabs, newlines and backslashes in octal (proc(5)).
@@ -62,7 +56,7 @@ struct RootMount {
 
 /// The mount that is a process's "/".
 std::optional<RootMount> root_mount(int process) {
-  const std::string text = read_proc(process, "mountinfo");
+  const std::string text = read_process_file(process, "mountinfo");
   for (const std::string_view line : split_nonempty(text, '\n')) {
     const auto words = split_words(line);
     const auto dash = std::find(words.begin(), words.end(), "-");
@@ -114,7 +108,7 @@ struct Stat {
 
 std::optional<Stat> read_stat(int process) {
   Stat stat;
-  stat.text = read_proc(process, "stat");
+  stat.text = read_process_file(process, "stat");
   const size_t end = stat.text.rfind(')');
   if (end == std::string::npos) return std::nullopt;
   stat.text.erase(0, end + 1);
@@ -136,16 +130,11 @@ std::string state_letters(const Stat& stat, pid_t pid) {
 }
 
 std::string command_line(int process, const std::string& comm) {
-  std::string text = read_proc(process, "cmdline");
+  std::string text = read_process_file(process, "cmdline");
   while (!text.empty() && text.back() == '\0') text.pop_back();
   std::replace(text.begin(), text.end(), '\0', ' ');
   return text.empty() ? "[" + comm + "]" : printable(text);
 }
-
-struct Namespaces {
-  uint64_t mount = 0, user = 0;
-  bool stands_in = false;  ///< its children are in another PID namespace
-};
 
 std::optional<uint64_t> namespace_number(int process, const char* name) {
   const auto id = file_id(process, std::string("ns/") + name);
@@ -156,18 +145,19 @@ std::optional<uint64_t> namespace_number(int process, const char* name) {
 struct Candidate {
   UniqueFd process;  ///< /proc/PID
   pid_t pid = 0;
-  int64_t start = 0;  ///< ticks after boot
-  Namespaces namespaces;
+  int64_t start = 0;    ///< ticks after boot
+  bool serves = false;  ///< runs a program of the host
+  uint64_t mount_namespace = 0, user_namespace = 0;
 };
 
 /// Processes that share a mount namespace have the same root (or made another one on purpose): one is enough, the
-/// oldest, but not one that only waits for the container's first process.
+/// oldest, but rather the container's own than one that only serves it.
 bool represents_better(const Candidate& left, const Candidate& right) {
-  return std::tuple(left.namespaces.stands_in, left.start, left.pid) <
-         std::tuple(right.namespaces.stands_in, right.start, right.pid);
+  return std::tuple(left.serves, left.start, left.pid) < std::tuple(right.serves, right.start, right.pid);
 }
 
-std::optional<Candidate> look_at(pid_t pid) {
+/// nullopt: it has ended, belongs to somebody else, or shares our mount namespace.
+std::optional<Candidate> look_at(pid_t pid, std::optional<uint64_t> own_namespace) {
   enum { kStart = 22 };
   Candidate candidate;
   auto process = open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY);
@@ -178,9 +168,11 @@ std::optional<Candidate> look_at(pid_t pid) {
   const auto mount = namespace_number(fd, "mnt");
   const auto user = namespace_number(fd, "user");
   const auto stat = read_stat(fd);
-  if (!mount || !user || !stat || stat->fields[0] == "Z") return std::nullopt;
+  if (!mount || !user || mount == own_namespace || !stat || stat->fields[0] == "Z") return std::nullopt;
   candidate.start = stat->number(kStart);
-  candidate.namespaces = {*mount, *user, namespace_number(fd, "pid") != namespace_number(fd, "pid_for_children")};
+  candidate.serves = runs_host_program(fd);
+  candidate.mount_namespace = *mount;
+  candidate.user_namespace = *user;
   return candidate;
 }
 
@@ -192,11 +184,11 @@ Result<std::map<uint64_t, Candidate>> representatives() {
   std::map<uint64_t, Candidate> result;
   for (const std::string& name : names) {
     const auto pid = parse_unsigned(name);
-    auto candidate = pid ? look_at(static_cast<pid_t>(*pid)) : std::nullopt;
-    if (!candidate || candidate->namespaces.mount == own) continue;
-    const auto known = result.find(candidate->namespaces.mount);
+    auto candidate = pid ? look_at(static_cast<pid_t>(*pid), own) : std::nullopt;
+    if (!candidate) continue;
+    const auto known = result.find(candidate->mount_namespace);
     if (known == result.end())
-      result.emplace(candidate->namespaces.mount, std::move(*candidate));
+      result.emplace(candidate->mount_namespace, std::move(*candidate));
     else if (represents_better(*candidate, known->second))
       known->second = std::move(*candidate);
   }
@@ -210,11 +202,11 @@ std::optional<RunningProcess> describe(const Candidate& candidate, std::optional
   RunningProcess process;
   process.container = std::move(container);
   process.pid = candidate.pid;
-  process.comm = printable(trim(read_proc(fd, "comm")));
+  process.comm = printable(trim(read_process_file(fd, "comm")));
   process.state = state_letters(*stat, candidate.pid);
   process.command = command_line(fd, process.comm);
-  process.mount_namespace = candidate.namespaces.mount;
-  process.user_namespace = candidate.namespaces.user;
+  process.mount_namespace = candidate.mount_namespace;
+  process.user_namespace = candidate.user_namespace;
   timespec since_boot{};
   (void)clock_gettime(CLOCK_BOOTTIME, &since_boot);
   process.elapsed = seconds(std::max<int64_t>(since_boot.tv_sec - candidate.start / sysconf(_SC_CLK_TCK), 0));

@@ -1,4 +1,5 @@
 // Does a command get inside a container that runs, and does `list --fancy` find it? COMPAT.md 3.
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -183,6 +184,34 @@ TEST_CASE("exec: what is no process, or in no container") {
   (void)waitpid(zombie, nullptr, 0);
 }
 
+TEST_CASE("exec: a process of ours that stands in for one of the container's is not meant itself") {
+  AttachScene scene;
+  const Running running(scene, scene.request());
+  const pid_t stand_in = fork();
+  if (stand_in == 0) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto target = AttachTarget::open(running.pid());
+    if (!target || !target->join()) _exit(1);
+    const auto ended = stand_in_for_child();
+    if (ended && *ended) _exit(**ended);
+    execle("/bin/sleep", "sleep", "1000", nullptr,
+           std::array<const char*, 3>{"ROLE=child", "PATH=/bin", nullptr}.data());
+    _exit(1);
+  }
+  const std::string children = "/proc/" + std::to_string(stand_in) + "/task/" + std::to_string(stand_in) + "/children";
+  const auto comm_of_child = [&] {
+    const std::string child = get_file(children);
+    return child.empty() ? "" : get_file("/proc/" + child.substr(0, child.find(' ')) + "/comm");
+  };
+  for (int i = 0; i < 500 && comm_of_child() != "sleep\n"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(scene.exec(stand_in, {"sh", "-c", "echo $ROLE"}).output == "child\n");
+  // It is not older than the container's own process, but would be, were that one gone.
+  CHECK(listed({scene.root}, running.pid()).size() == 1);
+  (void)kill(stand_in, SIGKILL);
+  (void)waitpid(stand_in, nullptr, 0);
+}
+
 TEST_CASE("exec: the container ends between look-up and join") {
   AttachScene scene;
   Running running(scene, scene.request());
@@ -195,6 +224,33 @@ TEST_CASE("exec: the container ends between look-up and join") {
           (void)write_all(1, joined ? "joined" : joined.error().text());
           return 0;
         }).output == "Process not found: " + std::to_string(pid));
+}
+
+TEST_CASE("list: a process that serves a container, though older, does not represent it") {
+  AttachScene scene;
+  StartRequest request = scene.request();
+  Running running(scene, std::move(request));
+  const auto enter_and = [&](const std::function<void()>& then) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto target = AttachTarget::open(running.pid());
+    if (target && target->join()) then();
+    _exit(1);
+  };
+  const pid_t server = enter_and([] { pause(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // ages are counted in hundredths of a second
+  const pid_t command = enter_and([] { execle("/bin/sleep", "sleep", "1000", nullptr, environ); });
+  const std::string comm = "/proc/" + std::to_string(command) + "/comm";
+  for (int i = 0; i < 500 && get_file(comm) != "sleep\n"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  running.end();
+  CHECK(listed({scene.root}, server).empty());
+  CHECK(listed({scene.root}, command).size() == 1);
+  for (const pid_t pid : {server, command}) {
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, nullptr, 0);
+  }
 }
 
 TEST_CASE("a stand-in is what its child is: exit code, signals, stop and continue") {
