@@ -7,9 +7,10 @@
 namespace situla::cli {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, AddCommands>, 9> kLocal = {{{"create", add_create},
+constexpr std::array<std::pair<std::string_view, AddCommands>, 10> kLocal = {{{"create", add_create},
                                                                              {"export", add_export},
                                                                              {"start", add_start},
+                                                                             {"batch", add_batch},
                                                                              {"exec", add_exec},
                                                                              {"list", add_list},
                                                                              {"remove", add_remove},

@@ -1,7 +1,5 @@
 #include "hooks/cli/tool.hpp"
 
-#include <algorithm>
-#include <array>
 #include <iostream>
 
 #include <unistd.h>
@@ -14,9 +12,6 @@
 
 namespace situla::cli {
 namespace {
-
-/// enroot has these too; they come with later releases and say so instead of being unknown.
-constexpr std::array<std::string_view, 1> kLater = {"batch"};
 
 /// CLI11 takes "--" for the end of a command that passes its words on: it goes when it ends the options only.
 void drop_separator(const CLI::App& app, std::vector<std::string>& arguments) {
@@ -61,8 +56,6 @@ std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
 }
 
 Error unknown_command(const std::string& program, const std::string& name) {
-  if (std::find(kLater.begin(), kLater.end(), name) != kLater.end())
-    return {ErrorKind::unsupported, "the command " + name + " is not supported yet"};
   return Error(ErrorKind::usage, "unknown command \"" + printable(name) + "\"").with_hint(program + " help");
 }
 

@@ -11,7 +11,7 @@ namespace situla {
 /// A file of /proc/PID; empty when it cannot be read.
 std::string read_process_file(int process, const std::string& name);
 
-/// Whether its program was opened before it entered the container: one of ours or squashfuse, which serve the container
+/// Whether its program was opened before it entered the container: one of ours, which serve the container
 /// or stand in for its first process, and have the environment of the host.
 bool runs_host_program(int process);
 

@@ -121,16 +121,6 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
   }
 }
 
-TEST_CASE("what comes later says so and fails") {
-  const User user;
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"batch", "x"}}) {
-    INFO(words[0]);
-    const Outcome outcome = user.run(words);
-    CHECK(outcome.status == 1);
-    CHECK_THAT(outcome.err, Catch::Contains("not supported yet"));
-  }
-}
-
 TEST_CASE("help is the command's own up to the words that belong to the container") {
   const User user;
   for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "-e", "A=b", "--help"},
@@ -160,6 +150,16 @@ TEST_CASE("two dashes end the options, and are a value where one is wanted") {
   CHECK_THAT(user.run({"start", "-e", "A=b", "--env=C=d", "--", "none", "-x"}).err,
              Catch::Contains("No such file or directory: "));
   CHECK(user.run({"exec", "-e", "--", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
+}
+
+TEST_CASE("batch says what is wrong with its script") {
+  const User user;
+  CHECK(user.run({"batch", "/no/such/script"}).err == "[ERROR] No such file or directory: /no/such/script\n");
+  const std::string none = user.dir.write("none", "#!/usr/bin/env -S enroot batch\n#ENROOT_REMAP_ROOT=y\n");
+  CHECK_THAT(user.run({"batch", none}).err, Catch::StartsWith("[ERROR] Missing directive ENROOT_ROOTFS in " + none));
+  CHECK_THAT(user.run({"batch"}).err, Catch::Contains("CONFIG is required"));
+  CHECK_THAT(user.run({"batch", "-x", none}).err, Catch::Contains("unknown option -x"));
+  CHECK_THAT(user.run({"batch", "--help"}).out, Catch::Contains("Usage: situla batch"));
 }
 
 TEST_CASE("exec says what is wrong with its words") {
