@@ -94,7 +94,7 @@ task 1" ]
   [ -z "$output" ]
   run -1 --separate-stderr enroot batch ./missing
   [[ "$stderr" == "[ERROR] No such file or directory: ./missing"* ]]
-  script unknown <<<'#ENROOT_ROOTFS=unknown'
-  run -1 --separate-stderr ./unknown true
+  script for-unknown <<<'#ENROOT_ROOTFS=unknown'
+  run -1 --separate-stderr ./for-unknown true
   [[ "$stderr" == "[ERROR] No such file or directory: $ENROOT_DATA_PATH/unknown"* ]]
 }

@@ -103,13 +103,14 @@ make_package() {
 set timeout 20
 spawn srun --pty enroot start --mount ./data:/mnt/data mycontainer bash
 expect -re {[$#] $}
-send "cat /mnt/data/file; echo output >/mnt/data/result; exit 5\r"
-expect -re {\ninput}
-expect eof
+send "tr a-z A-Z </mnt/data/file; echo output >/mnt/data/result; exit 5\r"
+expect { eof {} timeout { exit 99 } }
 exit [lindex [wait] 3]
 END
   run expect -f script
+  echo "$output"
   [ "$status" -eq 5 ]
+  grep -q INPUT <<<"$output"
   [ "$(cat data/result)" = output ]
 }
 
