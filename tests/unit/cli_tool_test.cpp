@@ -152,6 +152,49 @@ TEST_CASE("two dashes end the options, and are a value where one is wanted") {
   CHECK(user.run({"exec", "-e", "--", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
 }
 
+TEST_CASE("every option of enroot, in every spelling") {
+  struct Case {
+    const char* command;
+    std::vector<const char*> with_value, flags, operands;
+  };
+  // The operands make it fail once the options are understood.
+  const std::vector<Case> cases = {
+      {"import", {"-a|--arch|x86_64", "-o|--output|/nonexistent/x.sqsh"}, {}, {"docker://UPPER"}},
+      {"load", {"-a|--arch|aarch64", "-n|--name|x"}, {"-f", "--force"}, {"docker://UPPER"}},
+      {"digest", {"-a|--arch|ppc64le"}, {}, {"docker://UPPER"}},
+      {"create", {"-n|--name|x"}, {"-f", "--force"}, {"/nonexistent.sqsh"}},
+      {"start",
+       {"-c|--conf|/nonexistent", "-e|--env|A=b", "-m|--mount|/a:/b", "||--rc|/nonexistent"},
+       {"-r", "--root", "-w", "--rw", "--pid", "--net", "--ipc", "--uts"},
+       {"nonexistent", "true"}},
+      {"exec", {"-e|--env|A=b"}, {}, {"2147483647", "true"}},
+      {"batch", {}, {}, {"/nonexistent"}},
+      {"remove", {}, {"-f", "--force"}, {"nonexistent"}},
+  };
+  const User user;
+  const auto understood = [&](const Case& c, const std::vector<std::string>& options) {
+    std::vector<std::string> words = {c.command};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), c.operands.begin(), c.operands.end());
+    INFO(c.command << ' ' << options.front());
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, !Catch::Contains("expected") && !Catch::Contains("option") && !Catch::Contains("--help"));
+  };
+  for (const Case& c : cases) {
+    understood(c, {"--"});
+    for (const char* flag : c.flags) understood(c, {flag});
+    for (const std::string option : c.with_value) {
+      const std::string value = option.substr(option.rfind('|') + 1);
+      const std::string names = option.substr(0, option.rfind('|'));
+      const std::string shorter = names.substr(0, names.find('|')), longer = names.substr(names.rfind('|') + 1);
+      understood(c, {longer, value});
+      understood(c, {longer + "=" + value});
+      if (!shorter.empty()) understood(c, {shorter, value});
+    }
+  }
+}
+
 TEST_CASE("batch says what is wrong with its script") {
   const User user;
   CHECK(user.run({"batch", "/no/such/script"}).err == "[ERROR] No such file or directory: /no/such/script\n");
