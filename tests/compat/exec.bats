@@ -9,6 +9,8 @@ setup_file() {
   enroot import -o tiny.sqsh docker://registry.test#tiny
   enroot create tiny.sqsh
   enroot create -n idle tiny.sqsh
+  # A directory tree, however other containers are kept.
+  SITULA_CREATE=tree enroot create -n tree tiny.sqsh
 }
 
 teardown_file() {
@@ -48,8 +50,9 @@ pids() { awk -v name="$1" 'NR > 1 { if ($0 !~ /^ /) shown = $1; if (shown == nam
   [ "$status" -eq 0 ]
   [ -z "$stderr" ]
   [ "$(awk '{ $1 = $1 } NR == 1' <<<"$output")" = "NAME PID COMM STATE STARTED TIME MNTNS USERNS COMMAND" ]
-  [ "$(awk 'NR > 1 { print $1 }' <<<"$output")" = "idle
-tiny" ]
+  [ "$(awk 'NR > 1 && $1 != "<unknown>" { print $1 }' <<<"$output")" = "idle
+tiny
+tree" ]
   [ "$(awk 'NR > 1 && $1 == "tiny" { print $2, $3 }' <<<"$output")" = "$pid sleep" ]
   [ "$(awk 'NR > 1 && $1 == "idle" { print NF }' <<<"$output")" = 1 ]
   # The last columns: namespaces as the kernel numbers them, and the command.
@@ -62,11 +65,17 @@ tiny" ]
   first=$pid
   start --rw tiny
   second=$pid
+  start tree
+  third=$pid
+  start --rw tree
+  fourth=$pid
   start tiny.sqsh
   unnamed=$pid
   run --separate-stderr enroot list --fancy
   [ "$(pids tiny <<<"$output")" = "$first
 $second" ]
+  [ "$(pids tree <<<"$output")" = "$third
+$fourth" ]
   [ "$(pids '<unknown>' <<<"$output" | grep -x "$unnamed")" = "$unnamed" ]
   # With other containers in sight it has no name.
   [ "$(ENROOT_DATA_PATH=/nonexistent enroot list -f | pids '<unknown>' | grep -cxE "$first|$second")" = 2 ]
@@ -99,11 +108,13 @@ $(id -u)" ]
 @test "exec: what one changes the other sees" {
   start --rw tiny
   enroot exec "$pid" touch /from-exec
-  [ -e data/tiny/from-exec ]
+  enroot start tiny ls /from-exec
+  enroot start --rw tiny rm /from-exec
+  run enroot exec "$pid" ls /from-exec
+  [ "$status" -ne 0 ]
   enroot exec "$pid" sh -c 'echo text >/tmp/shared'
   [ "$(enroot exec "$pid" cat /tmp/shared)" = text ]
   [ ! -e /tmp/shared ]
-  rm data/tiny/from-exec
 }
 
 @test "exec: root stays root inside, and nobody gets more than the container has" {
