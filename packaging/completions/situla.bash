@@ -4,7 +4,7 @@ _situla_options() {
   local -A options=(
     [batch]=""
     [bundle]="-a --all -c --checksum -d --desc -f --force -o --output -t --target"
-    [create]="-f --force -n --name"
+    [create]="--extract -f --force -n --name"
     [digest]="-a --arch"
     [doctor]="--json"
     [exec]="-e --env"
@@ -13,7 +13,7 @@ _situla_options() {
     [info]="--json"
     [inspect]="-a --arch --json --raw"
     [list]="-f --fancy"
-    [load]="-a --arch -f --force -n --name"
+    [load]="-a --arch --extract -f --force -n --name"
     [remove]="-f --force"
     [start]="-c --conf -e --env -m --mount --rc -r --root -w --rw --pid --net --ipc --uts"
     [version]=""
