@@ -112,6 +112,11 @@ Result<void> join_namespace(int fd, std::string_view name) {
   return fail(std::move(error));
 }
 
+Result<void> change_root(int root_fd) {
+  if (fchdir(root_fd) != 0 || chroot(".") != 0) return fail_errno(errno, "change the root directory");
+  return {};
+}
+
 Result<UniqueFd> open_namespace(pid_t pid, const char* name) {
   const std::string who = pid == 0 ? "self" : std::to_string(pid);
   return open_file("/proc/" + who + "/ns/" + name, O_RDONLY);

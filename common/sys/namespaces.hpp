@@ -27,6 +27,9 @@ enum NamespaceBits : unsigned {
 Result<void> unshare_namespaces(unsigned bits);
 /// setns(2) into the namespace behind fd; `name` is for the error ("user", "mnt", ...).
 Result<void> join_namespace(int fd, std::string_view name);
+/// chroot(2) into an open directory, which becomes the working directory, too. Needs CAP_SYS_CHROOT in the user
+/// namespace.
+Result<void> change_root(int root_fd);
 /// Opens /proc/<pid>/ns/<name>; pid 0 = self.
 Result<UniqueFd> open_namespace(pid_t pid, const char* name);
 /// (st_dev, st_ino) identity of a namespace file.

@@ -119,6 +119,11 @@ Result<Child> fork_child() {
   return Child(pid, UniqueFd(kernel::pidfd_open(pid)));
 }
 
+Result<void> die_with_parent() {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return fail_errno(errno, "ask for a signal at the parent's end");
+  return {};
+}
+
 Result<UniqueFd> open_pidfd(pid_t pid) {
   UniqueFd fd(kernel::pidfd_open(pid));
   if (!fd) return fail_errno(errno, "open a descriptor of process " + std::to_string(pid));

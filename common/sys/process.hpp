@@ -73,6 +73,8 @@ Error execute(const SpawnOptions& options);
 
 /// fork(2) for a single-threaded process with a pidfd; returns an empty Child in the child.
 Result<Child> fork_child();
+/// In the new child: SIGKILL when the parent ends (PR_SET_PDEATHSIG), through exec(2), too.
+Result<void> die_with_parent();
 /// In the new child, before exec: closes all descriptors >= first except those in `keep` (sorted not required).
 void close_other_fds(int first, const std::vector<int>& keep);
 /// Opens a pidfd (pidfd_open(2)) for somebody else's process.

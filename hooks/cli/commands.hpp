@@ -37,6 +37,8 @@ void add_create(CLI::App& app, Actions& actions);
 void add_bundle(CLI::App& app, Actions& actions);
 void add_export(CLI::App& app, Actions& actions);
 void add_start(CLI::App& app, Actions& actions);
+void add_batch(CLI::App& app, Actions& actions);
+void add_exec(CLI::App& app, Actions& actions);
 void add_list(CLI::App& app, Actions& actions);
 void add_remove(CLI::App& app, Actions& actions);
 void add_info(CLI::App& app, Actions& actions);
@@ -48,6 +50,12 @@ void add_doctor(CLI::App& app, Actions& actions);
 Result<StorageWish> storage_wish(const Context& context, bool extract);
 /// --force, or ENROOT_FORCE_OVERRIDE.
 bool replaces(const Context& context, bool force);
+
+/// `start --conf script`; words: the container's name or an image, and the command.
+Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words);
+
+/// The table of `list --fancy`, for the containers of these names.
+Result<int> list_running(const Context& context, const std::vector<std::string>& names);
 
 /// enroot's words for it.
 Error no_such_file(const std::string& path);

@@ -9,9 +9,12 @@
 namespace situla::cli {
 namespace {
 
-Result<int> list(const Context& context) {
+Result<int> list(const Context& context, bool fancy) {
   TRY_ASSIGN(const std::vector<NamedContainer> containers, list_containers(context.config));
-  for (const NamedContainer& container : containers) context.streams.out << container.name << '\n';
+  std::vector<std::string> names;
+  for (const NamedContainer& container : containers) names.push_back(container.name);
+  if (fancy) return list_running(context, names);
+  for (const std::string& name : names) context.streams.out << name << '\n';
   return 0;
 }
 
@@ -38,10 +41,7 @@ void add_list(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("list", "List the containers");
   auto fancy = std::make_shared<bool>(false);
   command->add_flag("-f,--fancy", *fancy, "Show the processes that run in them");
-  actions["list"] = [fancy](const Context& context) -> Result<int> {
-    if (*fancy) return fail(ErrorKind::unsupported, "list --fancy is not supported yet");
-    return list(context);
-  };
+  actions["list"] = [fancy](const Context& context) { return list(context, *fancy); };
 }
 
 void add_remove(CLI::App& app, Actions& actions) {

@@ -7,14 +7,16 @@
 namespace situla::cli {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, AddCommands>, 8> kLocal = {{{"create", add_create},
-                                                                             {"export", add_export},
-                                                                             {"start", add_start},
-                                                                             {"list", add_list},
-                                                                             {"remove", add_remove},
-                                                                             {"info", add_info},
-                                                                             {"version", add_version},
-                                                                             {"doctor", add_doctor}}};
+constexpr std::array<std::pair<std::string_view, AddCommands>, 10> kLocal = {{{"create", add_create},
+                                                                              {"export", add_export},
+                                                                              {"start", add_start},
+                                                                              {"batch", add_batch},
+                                                                              {"exec", add_exec},
+                                                                              {"list", add_list},
+                                                                              {"remove", add_remove},
+                                                                              {"info", add_info},
+                                                                              {"version", add_version},
+                                                                              {"doctor", add_doctor}}};
 
 }  // namespace
 

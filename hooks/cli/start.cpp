@@ -79,6 +79,12 @@ Result<int> start(const Context& context, const Options& options, std::vector<st
 
 }  // namespace
 
+Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words) {
+  Options options;
+  options.configuration = script;
+  return start(context, options, std::move(words));
+}
+
 void add_start(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand(
       "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND...]");

@@ -1,7 +1,5 @@
 #include "hooks/cli/tool.hpp"
 
-#include <algorithm>
-#include <array>
 #include <iostream>
 
 #include <unistd.h>
@@ -15,29 +13,39 @@
 namespace situla::cli {
 namespace {
 
-/// enroot has these too; they come with later releases and say so instead of being unknown.
-constexpr std::array<std::string_view, 2> kLater = {"batch", "exec"};
+/// CLI11 takes "--" for the end of a command that passes its words on: it goes when it ends the options only.
+void drop_separator(const CLI::App& app, std::vector<std::string>& arguments) {
+  const CLI::App* command = app.get_subcommand(arguments.front());
+  if (!command->get_prefix_command()) return;
+  for (size_t i = 1; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
+    if (arguments[i] == "--") {
+      arguments.erase(arguments.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+    const CLI::Option* option = command->get_option_no_throw(arguments[i]);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+  }
+}
+
+enum class Wanted { action, help };
 
 /// CLI11 throws; its exceptions end here.
-Result<void> parse(CLI::App& app, const std::vector<std::string>& arguments) {
+Result<Wanted> parse(CLI::App& app, std::vector<std::string> arguments) {
   try {
+    drop_separator(app, arguments);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
-    return {};
+    return Wanted::action;
+  } catch (const CLI::CallForHelp&) {
+    return Wanted::help;
   } catch (const CLI::Error& error) {
     return fail(ErrorKind::usage, error.what());
   }
 }
 
-/// Whether help is asked for: before the command, or after it as long as the words are the command's own.
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "-h" || arguments[i] == "--help") return true;
-    if (arguments[i] == "--") return false;
-    // What follows a container's name in `start` belongs to the container.
-    if (i > 0 && arguments[0] == "start" && !arguments[i].starts_with('-')) return false;
-  }
-  return !arguments.empty() && arguments[0] == "help";
+/// Instead of a command. Behind one it is the command's own option, and what `start NAME ls --help` asks is for ls.
+bool asks_for_help(const std::string& first) {
+  return first == "-h" || first == "--help" || first == "help";
 }
 
 std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -48,8 +56,6 @@ std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
 }
 
 Error unknown_command(const std::string& program, const std::string& name) {
-  if (std::find(kLater.begin(), kLater.end(), name) != kLater.end())
-    return {ErrorKind::unsupported, "the command " + name + " is not supported yet"};
   return Error(ErrorKind::usage, "unknown command \"" + printable(name) + "\"").with_hint(program + " help");
 }
 
@@ -79,19 +85,24 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
                invocation.program);
   Actions actions;
   declare(app, actions, add_commands);
-  if (asks_for_help(invocation.arguments)) {
-    streams.out << usage(app, invocation.arguments);
-    return 0;
-  }
   if (invocation.arguments.empty()) {
     streams.out << app.help();
     return 1;
   }
+  if (asks_for_help(invocation.arguments.front())) {
+    streams.out << usage(app, invocation.arguments);
+    return 0;
+  }
   TRY(check_command(app, invocation));
   const std::string& command = invocation.arguments.front();
-  if (auto parsed = parse(app, invocation.arguments); !parsed)
+  auto parsed = parse(app, invocation.arguments);
+  if (!parsed)
     return fail(
         std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
+  if (*parsed == Wanted::help) {
+    streams.out << usage(app, {command});
+    return 0;
+  }
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
   return actions.at(command)(Context{invocation, streams, log, config});
 }

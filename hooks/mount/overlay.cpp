@@ -163,7 +163,7 @@ Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const Mou
   for (const MountParameters& extra : attempts(layers.ephemeral)) {
     MountParameters parameters = directories;
     parameters.insert(parameters.end(), extra.begin(), extra.end());
-    auto done = mount_new_at(target_fd, "overlay", "overlay", parameters, flags, "the container's root");
+    auto done = mount_new_at(target_fd, "overlay", layers.source, parameters, flags, "the container's root");
     if (done) {
       log.debug("overlay mounted with " + option_names(extra));
       return {};

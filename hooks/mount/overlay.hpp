@@ -18,6 +18,7 @@ struct OverlayLayers {
   std::string work;                ///< empty, on the same file system as upper
   bool ephemeral =
       false;  ///< upper is thrown away afterwards: nothing is ever synced to disk ("volatile", where the kernel has it)
+  std::string source = "overlay";  ///< what mountinfo and df show as its device; at most 255 bytes
 };
 
 /// Mounts on the directory behind target_fd. In a user namespace (Linux >= 5.11). ErrorKind::unsupported when upper's

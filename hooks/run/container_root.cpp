@@ -11,6 +11,7 @@
 #include "hooks/mount/overlay.hpp"
 #include "hooks/run/keeper.hpp"
 #include "hooks/run/named_container.hpp"
+#include "hooks/run/running.hpp"
 #include "hooks/unpack/extract.hpp"
 
 namespace situla {
@@ -26,8 +27,8 @@ Result<void> make_directory(const std::string& path) {
 
 /// lower + upper -> target. Nothing of the upper layer outlives the container.
 Result<void> mount_layers(const std::vector<std::string>& lower, const std::string& parent, const std::string& target,
-                          LogSink& log) {
-  OverlayLayers layers{lower, parent + "/upper", parent + "/work", true};
+                          const std::string& mark, LogSink& log) {
+  OverlayLayers layers{lower, parent + "/upper", parent + "/work", true, mark};
   TRY(make_directory(layers.upper));
   TRY(make_directory(layers.work));
   TRY_ASSIGN(const UniqueFd point, open_file(target, O_PATH | O_DIRECTORY));
@@ -70,16 +71,17 @@ class RootBuilder {
       log_.warning("changes to the container are kept in memory: " + mounted.error().message());
       root_.scratch = Scratch();
     }
-    return mount_layers(lower, request_.stage, root_.path, log_);
+    return mount_layers(lower, request_.stage, root_.path, mark_, log_);
   }
 
   Result<void> add_layer_on_disk(const std::vector<std::string>& lower) {
     TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
-    return mount_layers(lower, root_.scratch.path(), root_.path, log_);
+    return mount_layers(lower, root_.scratch.path(), root_.path, mark_, log_);
   }
 
   /// Changes to a writable directory are meant to stay; a read-only one is not touched at all.
   Result<void> from_directory(const std::string& path) {
+    mark_ = root_mark(path);
     if (!request_.writable) return add_layer({path});
     TRY(lock(path + "/.lock"));
     return bind(path);
@@ -87,6 +89,7 @@ class RootBuilder {
 
   /// A read-only one is mounted by itself, over what was changed until now; writable ones share one mount.
   Result<void> from_layers(const NamedContainer& container) {
+    mark_ = root_mark(container.path);
     if (!request_.writable) {
       TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
       return serve(image.get(), {container.upper()});
@@ -157,6 +160,7 @@ class RootBuilder {
 
   const RootRequest& request_;
   LogSink& log_;
+  std::string mark_ = root_mark(std::nullopt);  ///< by which `list --fancy` recognises the container
   ContainerRoot root_;
 };
 

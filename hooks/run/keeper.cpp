@@ -21,6 +21,7 @@
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "hooks/run/mount_users.hpp"
+#include "hooks/run/running.hpp"
 
 namespace situla {
 namespace {
@@ -113,8 +114,9 @@ class Keeper {
     TRY_ASSIGN(const UniqueFd image, open_file(request.container.image(), O_RDONLY));
     TRY_ASSIGN(server_, serve_image(image.get(), lower, request.uid, request.gid, log));
     TRY_ASSIGN(const UniqueFd target, open_file(root, O_PATH | O_DIRECTORY));
-    TRY(mount_overlay({{lower}, request.container.upper(), request.container.work(), false}, target.get(),
-                      {.no_suid = true, .no_dev = true}, log));
+    const OverlayLayers layers{
+        {lower}, request.container.upper(), request.container.work(), false, root_mark(request.container.path)};
+    TRY(mount_overlay(layers, target.get(), {.no_suid = true, .no_dev = true}, log));
     TRY_ASSIGN(root_, open_file(root, O_RDONLY | O_DIRECTORY));
     struct stat status {};
     if (fstat(root_.get(), &status) != 0) return fail_errno(errno, "inspect " + root);

@@ -9,6 +9,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
+#include "common/sys/seccomp.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/run/config_script.hpp"
 #include "hooks/run/enter.hpp"
@@ -178,6 +179,8 @@ Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log
   }
   // Who is root inside keeps what root may hold.
   TRY(restrict_privileges(identity.inside == 0));
+  // apt, dpkg and ssh change owners and ids, of which there is one (COMPAT.md 2.4; enroot does it for all it starts).
+  if (!superuser) TRY(install_id_filter());
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, entered.environment, identity, config.flag("ENROOT_LOGIN_SHELL", true));
   TRY_ASSIGN(const Command command, choose_command(login, script_file, request.command));

@@ -106,7 +106,7 @@ named" ]
   run --separate-stderr enroot start tiny.sqsh sh -c 'echo inside; cat /proc/mounts'
   [ "$status" -eq 0 ]
   [ "${lines[0]}" = inside ]
-  grep -Eq '^overlay / ' <<<"$output"
+  grep -Eq '^situla / overlay ' <<<"$output"
   [ ! -e data ] || [ -z "$(ls -A data)" ]
 }
 

@@ -121,16 +121,116 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
   }
 }
 
-TEST_CASE("what comes later says so and fails") {
+TEST_CASE("help is the command's own up to the words that belong to the container") {
   const User user;
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"exec", "1", "true"},
-                                                {"batch", "x"},
-                                                {"list", "-f"}}) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "-e", "A=b", "--help"},
+                                                {"start", "--mount", "/a:/b", "-h"},
+                                                {"exec", "--env=A=b", "--help"},
+                                                {"create", "--no-such-option", "--help"}}) {
+    INFO(words[0]);
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, Catch::Contains("Usage: situla " + words[0]));
+    CHECK(outcome.err.empty());
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "none", "ls", "--help"},
+                                                {"exec", "2147483647", "ls", "--help"},
+                                                {"remove", "--", "--help"}}) {
     INFO(words[0]);
     const Outcome outcome = user.run(words);
     CHECK(outcome.status == 1);
-    CHECK_THAT(outcome.err, Catch::Contains("not supported yet"));
+    CHECK(outcome.out.empty());
   }
+}
+
+TEST_CASE("two dashes end the options, and are a value where one is wanted") {
+  const User user;
+  CHECK_THAT(user.run({"start", "--root", "--", "none", "--", "x"}).err,
+             Catch::Contains("No such file or directory: "));
+  CHECK_THAT(user.run({"start", "-e", "A=b", "--env=C=d", "--", "none", "-x"}).err,
+             Catch::Contains("No such file or directory: "));
+  CHECK(user.run({"exec", "-e", "--", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
+}
+
+TEST_CASE("every option of enroot, in every spelling") {
+  struct Case {
+    const char* command;
+    std::vector<const char*> with_value, flags, operands;
+  };
+  // The operands make it fail once the options are understood.
+  const std::vector<Case> cases = {
+      {"import", {"-a|--arch|x86_64", "-o|--output|/nonexistent/x.sqsh"}, {}, {"docker://UPPER"}},
+      {"load", {"-a|--arch|aarch64", "-n|--name|x"}, {"-f", "--force"}, {"docker://UPPER"}},
+      {"digest", {"-a|--arch|ppc64le"}, {}, {"docker://UPPER"}},
+      {"create", {"-n|--name|x"}, {"-f", "--force"}, {"/nonexistent.sqsh"}},
+      {"start",
+       {"-c|--conf|/nonexistent", "-e|--env|A=b", "-m|--mount|/a:/b", "||--rc|/nonexistent"},
+       {"-r", "--root", "-w", "--rw", "--pid", "--net", "--ipc", "--uts"},
+       {"nonexistent", "true"}},
+      {"exec", {"-e|--env|A=b"}, {}, {"2147483647", "true"}},
+      {"batch", {}, {}, {"/nonexistent"}},
+      {"remove", {}, {"-f", "--force"}, {"nonexistent"}},
+  };
+  const User user;
+  const auto understood = [&](const Case& c, const std::vector<std::string>& options) {
+    std::vector<std::string> words = {c.command};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), c.operands.begin(), c.operands.end());
+    INFO(c.command << ' ' << options.front());
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, !Catch::Contains("expected") && !Catch::Contains("option") && !Catch::Contains("--help"));
+  };
+  for (const Case& c : cases) {
+    understood(c, {"--"});
+    for (const char* flag : c.flags) understood(c, {flag});
+    for (const std::string option : c.with_value) {
+      const std::string value = option.substr(option.rfind('|') + 1);
+      const std::string names = option.substr(0, option.rfind('|'));
+      const std::string shorter = names.substr(0, names.find('|')), longer = names.substr(names.rfind('|') + 1);
+      understood(c, {longer, value});
+      understood(c, {longer + "=" + value});
+      if (!shorter.empty()) understood(c, {shorter, value});
+    }
+  }
+}
+
+TEST_CASE("batch says what is wrong with its script") {
+  const User user;
+  CHECK(user.run({"batch", "/no/such/script"}).err == "[ERROR] No such file or directory: /no/such/script\n");
+  const std::string none = user.dir.write("none", "#!/usr/bin/env -S enroot batch\n#ENROOT_REMAP_ROOT=y\n");
+  CHECK_THAT(user.run({"batch", none}).err, Catch::StartsWith("[ERROR] Missing directive ENROOT_ROOTFS in " + none));
+  CHECK_THAT(user.run({"batch"}).err, Catch::Contains("CONFIG is required"));
+  CHECK_THAT(user.run({"batch", "-x", none}).err, Catch::Contains("unknown option -x"));
+  CHECK_THAT(user.run({"batch", "--help"}).out, Catch::Contains("Usage: situla batch"));
+}
+
+TEST_CASE("exec says what is wrong with its words") {
+  const User user;
+  CHECK(user.run({"exec", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
+  CHECK_THAT(user.run({"exec", std::to_string(getpid()), "true"}).err,
+             Catch::Contains("[ERROR] process " + std::to_string(getpid()) + " is not in a container"));
+  for (const char* pid : {"0", "1x", "abc", "99999999999999999999", "2147483648"}) {
+    INFO(pid);
+    const Outcome outcome = user.run({"exec", "--", pid, "true"});
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, Catch::StartsWith("[ERROR] ") && Catch::Contains(pid) && !Catch::Contains("true"));
+  }
+  CHECK_THAT(user.run({"exec", "1"}).err, Catch::Contains("PID and COMMAND are required"));
+  CHECK_THAT(user.run({"exec", "--frob", "1", "true"}).err, Catch::Contains("unknown option --frob"));
+}
+
+TEST_CASE("list --fancy has one header line, and a line for every container") {
+  const User user;
+  const std::string header = "NAME  PID  COMM  STATE  STARTED  TIME  MNTNS  USERNS  COMMAND\n";
+  for (const char* option : {"-f", "--fancy"}) CHECK_THAT(user.run({"list", option}).out, Catch::StartsWith(header));
+  std::filesystem::create_directories(user.dir / "data/a-longer-name");
+  std::filesystem::create_directories(user.dir / "data/b");
+  std::filesystem::create_directories(user.dir / "data/.hidden");
+  const Outcome outcome = user.run({"list", "-f"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, Catch::StartsWith("NAME           PID  "));
+  CHECK_THAT(outcome.out, Catch::Contains("\na-longer-name\nb\n") && !Catch::Contains("hidden"));
 }
 
 TEST_CASE("version") {
@@ -150,6 +250,19 @@ TEST_CASE("info shows what is in effect, in a form that a shell can read back") 
                               Catch::Contains("\nENROOT_MOUNT_HOME=n\n") &&
                               Catch::Contains("\nENROOT_LOGIN_SHELL=yes\n") &&
                               Catch::Contains("\nENROOT_DATA_PATH=" + (user.dir / "data") + "\n"));
+}
+
+TEST_CASE("info --json") {
+  User user;
+  user.dir.write("etc/enroot.conf", "ENROOT_SQUASH_OPTIONS -comp lz4 \"a\\\"b\"\n");
+  const Outcome outcome = user.run({"info", "--json"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, Catch::StartsWith("{\n  \"version\": \"") &&
+                              Catch::Contains("\"enrootVersion\": \"4.1.2\"") &&
+                              Catch::Contains("\"ENROOT_SQUASH_OPTIONS\": \"-comp lz4 a\\\"b\"") &&
+                              Catch::Contains("\"ENROOT_LOGIN_SHELL\": \"yes\""));
+  user.environment.set("ENROOT_TEMP_PATH", "/tmp/\xff");
+  CHECK_THAT(user.run({"info", "--json"}).out, Catch::Contains("\"ENROOT_TEMP_PATH\": \"/tmp/"));
 }
 
 TEST_CASE("a configuration that cannot be read in part warns and goes on") {

@@ -3,7 +3,7 @@
 
 # Builds and installs when a source is newer than the last installation. Instances copy the prefix, so installing does not disturb them.
 prepare_situla() {
-  local sources=(CMakeLists.txt CMakePresets.json packaging/cmake common hooks plugin conf) stamp=$lab_state/prefix.stamp
+  local sources=(CMakeLists.txt CMakePresets.json packaging common hooks plugin conf) stamp=$lab_state/prefix.stamp
   (
     flock 9
     cd "$lab_repo" || exit 1
@@ -13,7 +13,7 @@ prepare_situla() {
     touch "$stamp.new"
     {
       cmake --preset release -DCMAKE_INSTALL_PREFIX="$lab_prefix" -DSITULA_LIBEXEC_DIR="$lab_prefix/libexec/situla" &&
-        cmake --build --preset release --target common/all hooks/all plugin/all &&
+        cmake --build --preset release --target common/all hooks/all plugin/all packaging/all &&
         rm -rf "$lab_state/stage" &&
         DESTDIR=$lab_state/stage cmake --install build/release
     } >"$lab_state/build.log" 2>&1 || {

@@ -1,6 +1,6 @@
 """Who may pull what from token.test? Answers https://auth-token.test/token with signed tokens.
 
-Repositories under public/ need no credentials; every other one needs basic credentials of tls/htpasswd's user. A token names exactly
+Repositories under public/ need no credentials; every other one needs basic credentials of one of LOGINS. A token names exactly
 the scope that was asked for and lives for five minutes; those for brief/ live for one or two seconds (docker-registry allows clocks to
 differ by 60 seconds, so their time is in the past). The scope "private/..." is granted to nobody: the token is valid, but empty.
 """
@@ -15,7 +15,8 @@ import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-USER, PASSWORD = "alice", "secret"  # documented in tests/cluster/README.md
+# Documented in tests/cluster/README.md; the second one as NGC has it: a name for everybody, and a key as the password.
+LOGINS = (("alice", "secret"), ("$oauthtoken", "ngc-key"))
 
 
 class TokenServer(BaseHTTPRequestHandler):
@@ -37,8 +38,8 @@ class TokenServer(BaseHTTPRequestHandler):
         if url.path != "/token" or query.get("service") != ["token.test"]:
             return self.answer(404, {"details": "no such token service"})
         given = self.headers.get("Authorization")
-        expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if given and given != expected:
+        users = {"Basic " + base64.b64encode(f"{user}:{password}".encode()).decode(): user for user, password in LOGINS}
+        if given and given not in users:
             return self.answer(401, {"details": "incorrect username or password"})
         access = []
         for scope in query.get("scope", []):
@@ -50,7 +51,7 @@ class TokenServer(BaseHTTPRequestHandler):
             return self.answer(401, {"details": "unauthorized"})
         now = int(time.time())
         lifetime = -58 if any(entry["name"].startswith("brief/") and "push" not in str(query) for entry in access) else 300
-        claims = {"iss": "lab", "sub": USER if given else "", "aud": "token.test", "exp": now + lifetime, "nbf": now - 10, "iat": now,
+        claims = {"iss": "lab", "sub": users.get(given, ""), "aud": "token.test", "exp": now + lifetime, "nbf": now - 10, "iat": now,
                   "jti": str(now), "access": access}
         token = jwt.encode(claims, self.key, algorithm="RS256", headers={"x5c": self.chain})
         return self.answer(200, {"token": token, "expires_in": 300})

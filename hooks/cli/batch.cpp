@@ -1,0 +1,45 @@
+// batch: a configuration script that says itself which container or image it is for. COMPAT.md section 3; it is what
+// `#!/usr/bin/env -S enroot batch` runs.
+#include <ostream>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "hooks/cli/commands.hpp"
+
+namespace situla::cli {
+namespace {
+
+/// What the script's directives (or the environment) say that ENROOT_ROOTFS is.
+Result<std::string> root_of(const Context& context, const std::string& script) {
+  auto text = read_file(script);
+  if (!text && text.error().kind() == ErrorKind::not_found) return fail(no_such_file(script));
+  if (!text) return fail(std::move(text).error());
+  EnrootConfig config = context.config;
+  TRY(config.apply_directives(*text, script, context.log));
+  std::string root = config.get("ENROOT_ROOTFS");
+  if (root.empty())
+    return fail(Error(ErrorKind::usage, "Missing directive ENROOT_ROOTFS in " + printable(script))
+                    .with_hint("a line #ENROOT_ROOTFS=NAME says which container, or image file, is meant"));
+  return root;
+}
+
+Result<int> batch(const Context& context, std::vector<std::string> words) {
+  const std::string help = context.invocation.program + " batch --help";
+  if (words.empty()) return fail(Error(ErrorKind::usage, "batch: CONFIG is required").with_hint(help));
+  if (words.front().starts_with('-'))
+    return fail(Error(ErrorKind::usage, "batch: unknown option " + printable(words.front())).with_hint(help));
+  const std::string script = words.front();
+  TRY_ASSIGN(words.front(), root_of(context, script));
+  return start_configured(context, script, std::move(words));
+}
+
+}  // namespace
+
+void add_batch(CLI::App& app, Actions& actions) {
+  CLI::App* command = app.add_subcommand(
+      "batch", "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND] [ARG...]");
+  command->prefix_command();  // what follows the script belongs to the container
+  actions["batch"] = [command](const Context& context) { return batch(context, command->remaining()); };
+}
+
+}  // namespace situla::cli

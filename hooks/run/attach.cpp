@@ -1,0 +1,180 @@
+#include "hooks/run/attach.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/process.hpp"
+#include "common/sys/seccomp.hpp"
+#include "hooks/run/container_process.hpp"
+#include "hooks/run/enter.hpp"
+#include "hooks/run/stand_in.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxEnvironmentBytes = size_t{64} << 20U;
+/// Of one process that stands in for another: two of them with a PID namespace, or someone starts containers in one.
+constexpr int kMaxStandIns = 8;
+
+/// enroot's words for it.
+Error not_found(pid_t pid) {
+  return {ErrorKind::not_found, "Process not found: " + std::to_string(pid)};
+}
+
+/// A field of /proc/PID/status; empty when there is none.
+std::string_view status_field(std::string_view status, std::string_view name) {
+  for (const std::string_view line : split(status, '\n'))
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(':')) return trim(line.substr(name.size() + 1));
+  return {};
+}
+
+/// The oldest child; 0 when there is none, or the kernel does not say (CONFIG_PROC_CHILDREN).
+pid_t first_child(int process, pid_t pid) {
+  const std::string text = read_process_file(process, "task/" + std::to_string(pid) + "/children");
+  const auto children = split_words(text);
+  return children.empty() ? 0 : static_cast<pid_t>(parse_unsigned(children.front()).value_or(0));
+}
+
+bool same_file(int left, int right) {
+  struct stat a {
+  }, b{};
+  return fstat(left, &a) == 0 && fstat(right, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+Error become(const std::vector<std::string>& command, const Environment& environment) {
+  std::vector<std::string> variables = environment.strings();
+  std::vector<char*> pointers, arguments;
+  for (std::string& text : variables) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  for (const std::string& text : command) arguments.push_back(const_cast<char*>(text.c_str()));
+  arguments.push_back(nullptr);
+  close_other_fds(3, {});
+  char** const own = environ;
+  environ = pointers.data();  // execvp(3) looks for the program in this PATH
+  execvp(arguments[0], arguments.data());
+  const int reason = errno;
+  environ = own;
+  return Error::from_errno(reason, "execute " + printable(command[0]));
+}
+
+Result<Environment> environment_of(const AttachTarget& target, const ExecRequest& request) {
+  TRY_ASSIGN(Environment environment, target.environment());
+  for (const std::string& word : request.environment) {
+    const auto pair = cut(word, '=');
+    const std::string_view name = pair ? pair->first : std::string_view(word);
+    if (!is_variable_name(name)) return fail(ErrorKind::usage, "Invalid argument: " + printable(word));
+    environment.set(name, pair ? std::string(pair->second) : request.host.get_or(name, ""));
+  }
+  return environment;
+}
+
+}  // namespace
+
+Result<AttachTarget> AttachTarget::open(pid_t pid) {
+  TRY_ASSIGN(AttachTarget target, open_exactly(pid));
+  for (int i = 0; i < kMaxStandIns && runs_host_program(target.proc_.get()); ++i) {
+    const pid_t child = first_child(target.proc_.get(), target.pid_);
+    if (child == 0) break;
+    auto next = open_exactly(child);
+    if (!next) break;
+    target = std::move(*next);
+  }
+  return target;
+}
+
+Result<AttachTarget> AttachTarget::open_exactly(pid_t pid) {
+  AttachTarget target(pid);
+  auto directory = open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY);
+  if (!directory && directory.error().kind() == ErrorKind::not_found) return fail(not_found(pid));
+  if (!directory) return fail(std::move(directory).error());
+  target.proc_ = std::move(*directory);
+  TRY(target.check_alive());
+  TRY(target.check_owner());
+  if (auto opened = target.open_namespaces(); !opened) {
+    TRY(target.check_alive());
+    return fail(std::move(opened).error().with_context("process " + std::to_string(pid)));
+  }
+  if (!target.joined_[kMount])
+    return fail(Error(ErrorKind::usage, "process " + std::to_string(pid) + " is not in a container")
+                    .with_hint("list --fancy shows the containers' processes"));
+  return target;
+}
+
+Result<void> AttachTarget::check_alive() const {
+  const std::string status = read_process_file(proc_.get(), "status");
+  const std::string_view state = status_field(status, "State");
+  if (state.empty() || state.starts_with('Z') || state.starts_with('X')) return fail(not_found(pid_));
+  return {};
+}
+
+Result<void> AttachTarget::check_owner() const {
+  const std::string status = read_process_file(proc_.get(), "status");
+  const auto ids = split_words(status_field(status, "Uid"));
+  const auto own = std::to_string(geteuid());
+  // Real, effective, saved, file system.
+  if (ids.size() == 4 && ids[0] == own && ids[1] == own) return {};
+  Error error(ErrorKind::denied, "process " + std::to_string(pid_) + " belongs to another user");
+  if (geteuid() == 0 && !ids.empty()) error.with_hint("run the command as user id " + std::string(ids[0]));
+  return fail(std::move(error));
+}
+
+Result<void> AttachTarget::open_namespaces() {
+  // A process that stands in for one in a PID namespace of its own is not in that namespace itself.
+  constexpr std::array<const char*, kKinds> kNames = {"user", "cgroup", "ipc", "uts", "net", "pid_for_children", "mnt"};
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    auto theirs = open_file_at(proc_.get(), std::string("ns/") + kNames[kind], O_RDONLY);
+    // A kernel without this kind (cgroup before 4.6), or a process namespace that nobody is in any more.
+    if (!theirs && theirs.error().kind() == ErrorKind::not_found) continue;
+    if (!theirs) return fail(std::move(theirs).error());
+    TRY_ASSIGN(const UniqueFd ours, open_namespace(0, kNames[kind]));
+    if (!same_file(theirs->get(), ours.get())) joined_[kind] = std::move(*theirs);
+  }
+  TRY_ASSIGN(root_, open_file_at(proc_.get(), "root", O_PATH | O_DIRECTORY));
+  TRY_ASSIGN(directory_, open_file_at(proc_.get(), "cwd", O_PATH | O_DIRECTORY));
+  return {};
+}
+
+Result<Environment> AttachTarget::environment() const {
+  const std::string what = "read the environment of process " + std::to_string(pid_);
+  auto file = open_file_at(proc_.get(), "environ", O_RDONLY);
+  if (!file) return fail(std::move(file).error().with_context(what));
+  auto block = read_all(file->get(), kMaxEnvironmentBytes);
+  if (!block) return fail(std::move(block).error().with_context(what));
+  return Environment::from_block(*block);
+}
+
+Result<void> AttachTarget::join() const {
+  static constexpr std::array<const char*, kKinds> kNames = {"user", "cgroup", "IPC", "UTS", "network", "PID", "mount"};
+  const auto enter = [this]() -> Result<void> {
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      if (joined_[kind]) TRY(join_namespace(joined_[kind].get(), kNames[kind]));
+    TRY_ASSIGN(const UniqueFd now, open_file("/", O_PATH | O_DIRECTORY));
+    if (!same_file(now.get(), root_.get())) TRY(change_root(root_.get()));
+    if (fchdir(directory_.get()) != 0)
+      return fail_errno(errno, "enter the working directory of process " + std::to_string(pid_));
+    return {};
+  };
+  auto entered = enter();
+  // Whatever went wrong: when the process has ended, that is why.
+  TRY(check_alive());
+  return entered;
+}
+
+Result<int> exec_in_container(const ExecRequest& request) {
+  TRY_ASSIGN(const AttachTarget target, AttachTarget::open(request.pid));
+  TRY_ASSIGN(const Environment environment, environment_of(target, request));
+  TRY(target.join());
+  if (target.has_own_processes()) {
+    TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child());
+    if (ended) return *ended;
+  }
+  TRY(restrict_privileges(geteuid() == 0));
+  if (target.has_own_ids()) TRY(install_id_filter());
+  return fail(become(request.command, environment));
+}
+
+}  // namespace situla

@@ -1,0 +1,245 @@
+#include "hooks/run/running.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+#include "hooks/run/container_process.hpp"
+
+namespace situla {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::string_view kMark = "situla";
+/// Directories that hold the tree of an image which could not be mounted (`start`, a Slurm step).
+constexpr std::array<std::string_view, 2> kScratchPrefixes = {"situla-start.", "pyxis_"};
+
+using FileId = std::pair<dev_t, ino_t>;
+using Containers = std::map<FileId, std::string>;
+
+std::optional<FileId> file_id(int directory, const std::string& path) {
+  struct stat status {};
+  if (fstatat(directory, path.c_str(), &status, 0) != 0) return std::nullopt;
+  return FileId{status.st_dev, status.st_ino};
+}
+
+/// mountinfo writes blanks, tabs, newlines and backslashes in octal (proc(5)).
+std::string without_octal(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const std::string_view digits = text.substr(i + 1, 3);
+    if (text[i] == '\\' && std::from_chars(digits.begin(), digits.end(), value, 8).ptr == digits.end() &&
+        digits.size() == 3) {
+      result += static_cast<char>(value);
+      i += 3;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+struct RootMount {
+  std::string root;    ///< of the mount, within its file system
+  std::string source;  ///< "/dev/sda1", or what the mounter called it
+};
+
+/// The mount that is a process's "/".
+std::optional<RootMount> root_mount(int process) {
+  const std::string text = read_process_file(process, "mountinfo");
+  for (const std::string_view line : split_nonempty(text, '\n')) {
+    const auto words = split_words(line);
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() > 5 && words[4] == "/" && words.end() - dash > 2)
+      return RootMount{without_octal(words[3]), without_octal(dash[2])};
+  }
+  return std::nullopt;
+}
+
+bool is_scratch_tree(const std::string& root) {
+  const auto pieces = split_nonempty(root, '/');
+  if (pieces.size() < 2 || pieces.back() != "rootfs") return false;
+  const std::string_view parent = pieces[pieces.size() - 2];
+  return std::any_of(kScratchPrefixes.begin(), kScratchPrefixes.end(),
+                     [&](std::string_view prefix) { return parent.starts_with(prefix); });
+}
+
+/// Whether a process's root is a container, and which. Outer nullopt: it is none.
+std::optional<std::optional<std::string>> container_of(int process, const Containers& containers) {
+  using Found = std::optional<std::string>;
+  // A directory as it is, wherever its file system is mounted.
+  if (const auto id = file_id(process, "root/"))
+    if (const auto found = containers.find(*id); found != containers.end()) return Found(found->second);
+  const auto mount = root_mount(process);
+  if (!mount) return std::nullopt;
+  const std::string named = std::string(kMark) + ":";
+  if (mount->source.starts_with(named)) {
+    const auto id = file_id(AT_FDCWD, mount->source.substr(named.size()));
+    const auto found = id ? containers.find(*id) : containers.end();
+    return found == containers.end() ? Found() : Found(found->second);
+  }
+  // enroot's own containers have its lock file.
+  if (mount->source == kMark || is_scratch_tree(mount->root) || file_id(process, "root/.lock")) return Found();
+  return std::nullopt;
+}
+
+/// /proc/PID/stat from its third field on (the second one, in brackets, may hold anything).
+struct Stat {
+  std::vector<std::string_view> fields;
+  std::string text;
+  /// By its number in proc_pid_stat(5), 3 or more.
+  [[nodiscard]] int64_t number(size_t field) const {
+    int64_t value = 0;
+    const std::string_view word = fields[field - 3];
+    (void)std::from_chars(word.begin(), word.end(), value);
+    return value;
+  }
+};
+
+std::optional<Stat> read_stat(int process) {
+  Stat stat;
+  stat.text = read_process_file(process, "stat");
+  const size_t end = stat.text.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  stat.text.erase(0, end + 1);
+  stat.fields = split_words(stat.text);
+  if (stat.fields.size() < 20) return std::nullopt;
+  return stat;
+}
+
+/// The letters of ps(1): PROCESS STATE CODES.
+std::string state_letters(const Stat& stat, pid_t pid) {
+  enum { kGroup = 5, kSession = 6, kTerminalGroup = 8, kNice = 19, kThreads = 20 };
+  std::string letters(stat.fields[0]);
+  if (stat.number(kNice) < 0) letters += '<';
+  if (stat.number(kNice) > 0) letters += 'N';
+  if (stat.number(kSession) == pid) letters += 's';
+  if (stat.number(kThreads) > 1) letters += 'l';
+  if (stat.number(kGroup) == stat.number(kTerminalGroup)) letters += '+';
+  return letters;
+}
+
+std::string command_line(int process, const std::string& comm) {
+  std::string text = read_process_file(process, "cmdline");
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text.empty() ? "[" + comm + "]" : printable(text);
+}
+
+std::optional<uint64_t> namespace_number(int process, const char* name) {
+  const auto id = file_id(process, std::string("ns/") + name);
+  if (!id) return std::nullopt;
+  return id->second;
+}
+
+struct Candidate {
+  UniqueFd process;  ///< /proc/PID
+  pid_t pid = 0;
+  int64_t start = 0;    ///< ticks after boot
+  bool serves = false;  ///< runs a program of the host
+  uint64_t mount_namespace = 0, user_namespace = 0;
+};
+
+/// Processes that share a mount namespace have the same root (or made another one on purpose): one is enough, the
+/// oldest, but rather the container's own than one that only serves it.
+bool represents_better(const Candidate& left, const Candidate& right) {
+  return std::tuple(left.serves, left.start, left.pid) < std::tuple(right.serves, right.start, right.pid);
+}
+
+/// nullopt: it has ended, belongs to somebody else, or shares our mount namespace.
+std::optional<Candidate> look_at(pid_t pid, std::optional<uint64_t> own_namespace) {
+  enum { kStart = 22 };
+  Candidate candidate;
+  auto process = open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY);
+  if (!process) return std::nullopt;
+  candidate.process = std::move(*process);
+  candidate.pid = pid;
+  const int fd = candidate.process.get();
+  const auto mount = namespace_number(fd, "mnt");
+  const auto user = namespace_number(fd, "user");
+  const auto stat = read_stat(fd);
+  if (!mount || !user || mount == own_namespace || !stat || stat->fields[0] == "Z") return std::nullopt;
+  candidate.start = stat->number(kStart);
+  candidate.serves = runs_host_program(fd);
+  candidate.mount_namespace = *mount;
+  candidate.user_namespace = *user;
+  return candidate;
+}
+
+/// One process for every mount namespace but our own.
+Result<std::map<uint64_t, Candidate>> representatives() {
+  TRY_ASSIGN(const std::vector<std::string> names, list_directory("/proc"));
+  TRY_ASSIGN(const UniqueFd self, open_file("/proc/self", O_RDONLY | O_DIRECTORY));
+  const auto own = namespace_number(self.get(), "mnt");
+  std::map<uint64_t, Candidate> result;
+  for (const std::string& name : names) {
+    const auto pid = parse_unsigned(name);
+    auto candidate = pid ? look_at(static_cast<pid_t>(*pid), own) : std::nullopt;
+    if (!candidate) continue;
+    const auto known = result.find(candidate->mount_namespace);
+    if (known == result.end())
+      result.emplace(candidate->mount_namespace, std::move(*candidate));
+    else if (represents_better(*candidate, known->second))
+      known->second = std::move(*candidate);
+  }
+  return result;
+}
+
+std::optional<RunningProcess> describe(const Candidate& candidate, std::optional<std::string> container) {
+  const int fd = candidate.process.get();
+  const auto stat = read_stat(fd);
+  if (!stat) return std::nullopt;
+  RunningProcess process;
+  process.container = std::move(container);
+  process.pid = candidate.pid;
+  process.comm = printable(trim(read_process_file(fd, "comm")));
+  process.state = state_letters(*stat, candidate.pid);
+  process.command = command_line(fd, process.comm);
+  process.mount_namespace = candidate.mount_namespace;
+  process.user_namespace = candidate.user_namespace;
+  timespec since_boot{};
+  (void)clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  process.elapsed = seconds(std::max<int64_t>(since_boot.tv_sec - candidate.start / sysconf(_SC_CLK_TCK), 0));
+  process.started = std::chrono::system_clock::now() - process.elapsed;
+  return process;
+}
+
+}  // namespace
+
+std::string root_mark(const std::optional<std::string>& path) {
+  // fsconfig(2) takes 255 bytes; a longer path would keep the container from starting at all.
+  constexpr size_t kLongest = 255;
+  const std::string mark = std::string(kMark) + (path ? ":" + *path : "");
+  return mark.size() <= kLongest ? mark : std::string(kMark);
+}
+
+Result<std::vector<RunningProcess>> running_processes(const std::vector<std::string>& containers) {
+  Containers known;
+  for (const std::string& path : containers)
+    if (const auto id = file_id(AT_FDCWD, path)) known.emplace(*id, path);
+  TRY_ASSIGN(const auto candidates, representatives());
+  std::vector<const Candidate*> sorted;
+  for (const auto& [number, candidate] : candidates) sorted.push_back(&candidate);
+  std::sort(sorted.begin(), sorted.end(), [](const Candidate* left, const Candidate* right) {
+    return std::pair(left->start, left->pid) < std::pair(right->start, right->pid);
+  });
+  std::vector<RunningProcess> result;
+  for (const Candidate* candidate : sorted) {
+    auto container = container_of(candidate->process.get(), known);
+    if (!container) continue;
+    if (auto process = describe(*candidate, std::move(*container))) result.push_back(std::move(*process));
+  }
+  return result;
+}
+
+}  // namespace situla

@@ -1,0 +1,128 @@
+# Completion of situla, and of enroot, its second name, for bash. A test compares the options with `situla COMMAND --help`.
+
+_situla_options() {
+  local -A options=(
+    [batch]=""
+    [bundle]="-a --all -c --checksum -d --desc -f --force -o --output -t --target"
+    [create]="--extract -f --force -n --name"
+    [digest]="-a --arch"
+    [doctor]="--json"
+    [exec]="-e --env"
+    [export]="-f --force -o --output"
+    [import]="-a --arch -o --output --trace"
+    [info]="--json"
+    [inspect]="-a --arch --json --raw"
+    [list]="-f --fancy"
+    [load]="-a --arch --extract -f --force -n --name"
+    [remove]="-f --force"
+    [start]="-c --conf -e --env -m --mount --rc -r --root -w --rw --pid --net --ipc --uts"
+    [version]=""
+  )
+  case $1 in
+    "") printf '%s\n' "${!options[@]}" help ;;
+    *) printf '%s\n' "${options[$1]-} -h --help" ;;
+  esac
+}
+
+# _situla_value COMMAND OPTION: what completes its value; fails for an option without one.
+_situla_value() {
+  case $1:$2 in
+    *:-a | *:--arch) [ "$1" != bundle ] && echo architecture ;;
+    bundle:-t | bundle:--target) echo directory ;;
+    bundle:-d | bundle:--desc | create:-n | create:--name | load:-n | load:--name) echo nothing ;;
+    start:-c | start:--conf | start:--rc | *:-o | *:--output | *:--trace) echo file ;;
+    start:-e | exec:-e | *:--env) echo variable ;;
+    start:-m | *:--mount) echo mount ;;
+    *) return 1 ;;
+  esac
+}
+
+# _situla_complete KIND CURRENT: sets COMPREPLY.
+_situla_complete() {
+  local word=$2 program=${COMP_WORDS[0]}
+  local IFS=$'\n'
+  case $1 in
+    architecture) COMPREPLY=($(compgen -W $'x86_64\naarch64\nppc64le\namd64\narm64\nppc64el' -- "$word")) ;;
+    directory) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")) ;;
+    file | mount) compopt -o filenames; COMPREPLY=($(compgen -f -- "$word")) ;;
+    variable) COMPREPLY=($(compgen -e -- "$word")) ;;
+    container) COMPREPLY=($(compgen -W "$("$program" list 2>/dev/null)" -- "$word")) ;;
+    process) COMPREPLY=($(compgen -W "$("$program" list --fancy 2>/dev/null |
+      sed -n '2,$s/^ *\(.* \)\{0,1\} *\([0-9][0-9]*\)  .*$/\2/p')" -- "$word")) ;;
+    image)
+      compopt -o filenames
+      COMPREPLY=($(compgen -f -X '!*.@(sqsh|squashfs|sqfs|sfs)' -- "$word") $(compgen -d -- "$word"))
+      ;;
+    reference)
+      # A colon ends a word: what follows the scheme is a word of its own.
+      [ "${COMP_WORDS[COMP_CWORD]}" = : ] || [[ $COMP_LINE == *://* ]] && return
+      compopt -o nospace
+      COMPREPLY=($(compgen -W $'docker://\ndockerd://\npodman://\noci:\noci-archive:\ndocker-archive:\ndir:' -- "$word"))
+      ;;
+    command) COMPREPLY=($(compgen -W "$(_situla_options "")" -- "$word")) ;;
+  esac
+}
+
+# _situla_argument COMMAND NUMBER CURRENT: the NUMBERth (from 0) word that is no option.
+_situla_argument() {
+  case $1:$2 in
+    start:0)
+      _situla_complete container "$3"
+      local names=("${COMPREPLY[@]}")
+      _situla_complete image "$3"
+      COMPREPLY=("${names[@]}" "${COMPREPLY[@]}")
+      ;;
+    export:0 | remove:*) _situla_complete container "$3" ;;
+    create:0 | bundle:0) _situla_complete image "$3" ;;
+    inspect:0)
+      _situla_complete reference "$3"
+      local schemes=("${COMPREPLY[@]}")
+      _situla_complete image "$3"
+      COMPREPLY=("${schemes[@]}" "${COMPREPLY[@]}")
+      ;;
+    import:0 | load:0 | digest:0) _situla_complete reference "$3" ;;
+    batch:0) _situla_complete file "$3" ;;
+    exec:0) _situla_complete process "$3" ;;
+    help:0) _situla_complete command "$3" ;;
+    # The container's own command: its files are not here.
+  esac
+}
+
+_situla() {
+  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} arguments=0 option="" end="" kind i
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    _situla_complete command "$current"
+    return
+  fi
+  # Readline makes a word of the sign in --name=value.
+  [ "$current" = = ] && current=""
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    local word=${COMP_WORDS[i]}
+    if [ "$word" = = ] && [ -n "$option" ]; then
+      continue
+    elif [ -n "$option" ]; then
+      option=""
+    elif [ "$arguments" -eq 0 ] && [ -z "$end" ] && [ "$word" = -- ]; then
+      end=yes
+    elif [ -z "$end" ] && [[ $word == -* ]]; then
+      _situla_value "$command" "$word" >/dev/null && option=$word
+    else
+      arguments=$((arguments + 1))
+    fi
+  done
+  if [ -n "$option" ]; then
+    kind=$(_situla_value "$command" "$option")
+    _situla_complete "$kind" "$current"
+  elif [[ $current == -* ]] && [ -z "$end" ]; then
+    case $command:$arguments in
+      start:0 | exec:0 | batch:0 | [!seb]*:* | export:* | bundle:*) ;;
+      *) return ;;  # behind the container's name they are its command's
+    esac
+    COMPREPLY=($(compgen -W "$(_situla_options "$command")" -- "$current"))
+  else
+    _situla_argument "$command" "$arguments" "$current"
+  fi
+}
+
+complete -F _situla situla enroot

@@ -1,0 +1,182 @@
+# lab:
+# A person at a terminal: prompt, window size, Ctrl-C, Ctrl-Z and the exit status, by hand and through srun --pty. expect(1) is the person.
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  export work=$(mktemp -d "$HOME/interactive.XXXXXX")
+  export ENROOT_DATA_PATH=$work/data
+  cd "$work"
+  enroot import -o debian.sqsh docker://registry.test#debian:12
+  enroot create debian.sqsh
+}
+
+teardown_file() {
+  cd /
+  chmod -R u+rwX "$work"
+  rm -rf "$work"
+}
+
+setup() {
+  cd "$work"
+  pid=""
+}
+
+teardown() { [ -z "$pid" ] || kill "$pid"; }
+
+# person <SCRIPT: an expect script with what all of them need; `see` waits for a pattern, `shell` starts a program whose prompt becomes
+# "ready>", `leaves STATUS` ends the script well when the program ended with this status. What was on the terminal is printed.
+person() {
+  cat >"$BATS_TEST_TMPDIR/script" <<'END'
+set timeout 15
+proc see {pattern} {
+  expect {
+    -re $pattern {}
+    timeout { puts "\nTIMEOUT: no $pattern"; exit 99 }
+    eof { puts "\nEND: no $pattern"; exit 98 }
+  }
+}
+proc type {text} { send -- $text }
+proc shell {args} {
+  global spawn_id spawn_out
+  set ::env(TERM) dumb  ;# no escape sequences among the output
+  uplevel #0 [list spawn {*}$args]
+  see {[$#] $}
+  # Written so that the echo of the line itself is no prompt.
+  type "PS1='rea''dy> '; PS0=\r"
+  see {\nready> $}
+}
+# srun passes the size of the window on in its own time.
+proc eventually {text pattern} {
+  for {set i 0} {$i < 50} {incr i} {
+    type $text
+    expect {
+      -re $pattern { return }
+      -re {ready> $} { sleep 0.2 }
+      timeout { break }
+    }
+  }
+  puts "\nNEVER: $pattern"
+  exit 95
+}
+proc leaves {status} {
+  expect { eof {} timeout { puts "\nTIMEOUT: still there"; exit 97 } }
+  lassign [wait] pid id error code
+  if {$error != 0 || $code != $status} { puts "\nended with $error $code, not $status"; exit 96 }
+  exit 0
+}
+END
+  cat >>"$BATS_TEST_TMPDIR/script"
+  expect -f "$BATS_TEST_TMPDIR/script"
+}
+
+# What the person does in a shell; every program that gives one has to bear it. It ends with status 7.
+conversation() {
+  cat <<'END'
+type "tty; test -t 0 && test -t 1 && test -t 2 && echo all-ter''minals\r"
+see {/dev/pts/[0-9]+.*all-terminals\r\nready> $}
+# The window: its size inside follows, and whoever wants to know is told.
+stty rows 41 columns 131 < $spawn_out(slave,name)
+eventually "stty size\r" {41 131\r\nready> $}
+type "trap 'echo was-''resized' WINCH\r"
+see {ready> $}
+stty rows 42 columns 132 < $spawn_out(slave,name)
+eventually "\r" {was-resized\r\n.*ready> $}
+eventually "stty size\r" {42 132\r\nready> $}
+type "trap - WINCH\r"
+see {ready> $}
+# Ctrl-C ends the child, not the shell.
+type "sleep 1000\r"
+sleep 0.5
+type "\003"
+see {ready> $}
+type "echo status-\$?\r"
+see {status-130\r\nready> $}
+# Ctrl-Z stops the child; fg and Ctrl-C end it.
+type "sleep 1001\r"
+sleep 0.5
+type "\032"
+see {Stopped.*ready> $}
+type "jobs\r"
+see {Stopped +sleep 1001\r\nready> $}
+type "fg\r"
+see {sleep 1001}
+sleep 0.5
+type "\003"
+see {ready> $}
+type "jobs; echo no-mo''re\r"
+see {no-more\r\nready> $}
+type "exit 7\r"
+END
+}
+
+@test "start: a shell in a container" {
+  person < <(
+    echo 'shell enroot start debian bash --norc'
+    conversation
+    echo 'leaves 7'
+  )
+}
+
+@test "start: the shell that /etc/rc gives, without a command, of an image" {
+  person < <(
+    echo 'shell enroot start --root --rw debian.sqsh'
+    echo 'type "id -u; echo \$0\r"'
+    echo 'see {\n0\r\n.*ready> $}'
+    echo 'type "exit 7\r"'
+    echo 'leaves 7'
+  )
+}
+
+@test "exec: a shell in a running container" {
+  enroot start debian sleep 1000 3>&- &
+  pid=$!
+  for _ in {1..200}; do [ "$(cat /proc/$pid/comm)" != sleep ] || break; sleep 0.05; done
+  person < <(
+    echo "shell enroot exec -e TERM $pid bash --norc"
+    conversation
+    echo 'leaves 7'
+  )
+}
+
+@test "start: job control of the shell outside" {
+  person <<'END'
+shell bash --norc
+type "enroot start debian sleep 1000\r"
+sleep 1
+type "\032"
+see {Stopped.*ready> $}
+type "enroot list -f | awk '\$1 == \"debian\" { print \"state\", substr(\$4, 1, 1) }'\r"
+see {state T\r\nready> $}
+type "bg\r"
+see {ready> $}
+type "fg\r"
+see {enroot start debian}
+sleep 0.5
+type "\003"
+see {ready> $}
+type "echo status-\$?\r"
+see {status-130\r\nready> $}
+type "exit 7\r"
+leaves 7
+END
+}
+
+@test "srun --pty enroot start" {
+  mkdir -p data-of-mine
+  echo content >data-of-mine/file
+  person < <(
+    echo 'shell srun --pty enroot start --mount ./data-of-mine:/mnt/data debian bash --norc'
+    echo 'type "cat /mnt/data/file\r"'
+    echo 'see {\ncontent\r\nready> $}'
+    conversation
+    echo 'leaves 7'
+  )
+}
+
+@test "srun --pty --container-image" {
+  person < <(
+    echo 'shell srun --pty --container-image=registry.test#debian:12 bash --norc'
+    conversation
+    echo 'leaves 7'
+  )
+}
