@@ -189,7 +189,7 @@ Result<void> ExportContent::compress_names(const RootDir& root, const std::strin
     if (!pending(inode)) continue;
     if (!directory) {
       auto opened = root.open_at(path.empty() ? "." : path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-      if (!opened && opened.error().errnum() != ENOENT) return fail(cannot_read(opened.error().errnum(), path));
+      if (!opened && !vanished(opened.error().errnum())) return fail(cannot_read(opened.error().errnum(), path));
       // It was removed meanwhile; that its files are missing is found one by one.
       if (opened) directory = std::move(*opened);
     }
@@ -202,7 +202,7 @@ Result<void> ExportContent::compress_file(int directory, const std::string& name
                                           uint32_t node) {
   const UniqueFd file(openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
-  const bool gone = !file && (errno == ENOENT || errno == ELOOP || errno == EBADF || errno == ENXIO);
+  const bool gone = !file && (vanished(errno) || errno == EBADF || errno == ENXIO);
   if (!file && !gone) return fail(cannot_read(errno, path));
   if (file && fstat(file.get(), &status) != 0) return fail(cannot_read(errno, path));
   if (gone || !S_ISREG(status.st_mode)) {

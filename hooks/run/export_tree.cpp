@@ -173,7 +173,7 @@ Result<void> ExportTree::add_directory(const RootDir& root, Directory kind) {
 Result<void> ExportTree::list_directory(const RootDir& root, const std::string& path, uint32_t node, bool overlay) {
   const std::string operand = "/" + printable(path);
   auto opened = root.open_at(path.empty() ? "." : path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!opened && opened.error().errnum() == ENOENT) {
+  if (!opened && vanished(opened.error().errnum())) {
     note(LogLevel::warning, "files vanish while they are exported", path);
     return {};
   }
@@ -242,7 +242,11 @@ Result<void> ExportTree::add_leaf(const OpenDirectory& directory, const std::str
 
 Result<void> ExportTree::read_target(const OpenDirectory& directory, const std::string& name, LayerEntry& entry) {
   std::array<char, PATH_MAX> target{};
-  const ssize_t size = readlinkat(directory.fd, name.c_str(), target.data(), target.size());
+  ssize_t size = readlinkat(directory.fd, name.c_str(), target.data(), target.size());
+  if (size < 0 && (errno == EINVAL || vanished(errno))) {  // something else has its name now
+    note(LogLevel::warning, "files vanish while they are exported", child_path(directory.path, name));
+    size = static_cast<ssize_t>(std::string_view("vanished").copy(target.data(), target.size()));
+  }
   if (size < 0) return fail_errno(errno, "read the link /" + printable(child_path(directory.path, name)));
   entry.data = table_.add_text(std::string_view(target.data(), static_cast<size_t>(size)));
   return {};

@@ -1,6 +1,7 @@
 // Which files does a container have? Those of its image and those of its upper layer, as one tree.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -19,6 +20,11 @@
 #include "hooks/unpack/squashfs_reader.hpp"
 
 namespace situla {
+
+/// Whether a running container has removed, or replaced by another kind, what is to be opened.
+inline bool vanished(int errnum) {
+  return errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP;
+}
 
 /// Names and inodes; content comes later (export_content.hpp). First the image, if there is one, then the directory,
 /// then finish().
