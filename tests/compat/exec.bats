@@ -42,7 +42,7 @@ start() {
 }
 
 # The process number in a line of the table: the second column, or the first one where the name is not repeated.
-pids() { awk -v name="$1" 'NR > 1 { if ($0 !~ /^ /) shown = $1; if (shown == name) print ($0 ~ /^ /) ? $1 : $2 }'; }
+pids() { awk -v name="$1" '!/^NAME / { if ($0 !~ /^ /) shown = $1; if (shown == name) print ($0 ~ /^ /) ? $1 : $2 }'; }
 
 @test "list -f: scripts cut columns 1 and 2 after one header line" {
   start tiny
@@ -131,7 +131,8 @@ $(id -u)" ]
   srun --container-image=registry.test#tiny sh -c 'cd /usr; sleep 300' >/dev/null 2>&1 3>&- &
   running+=("$!")
   for _ in {1..100}; do
-    step=$(enroot list -f | pids '<unknown>' | head -n 1)
+    # What prepares the container is listed as well, for a moment.
+    step=$(enroot list -f | grep 'sleep 300$' | pids '<unknown>')
     [ -z "$step" ] || break
     sleep 0.1
   done

@@ -50,7 +50,12 @@ proc eventually {text pattern} {
   for {set i 0} {$i < 50} {incr i} {
     type $text
     expect {
-      -re $pattern { return }
+      -re $pattern {
+        # Answers to what was typed too often shall not be taken for those to come.
+        type "echo in-''step-$i\r"
+        see "in-step-$i\r\nready> $"
+        return
+      }
       -re {ready> $} { sleep 0.2 }
       timeout { break }
     }
@@ -77,10 +82,10 @@ see {/dev/pts/[0-9]+.*all-terminals\r\nready> $}
 # The window: its size inside follows, and whoever wants to know is told.
 stty rows 41 columns 131 < $spawn_out(slave,name)
 eventually "stty size\r" {41 131\r\nready> $}
-type "trap 'echo was-''resized' WINCH\r"
-see {ready> $}
+type "trap 'echo was-''resized' WINCH; echo trap-''set\r"
+see {trap-set\r\nready> $}
 stty rows 42 columns 132 < $spawn_out(slave,name)
-eventually "\r" {was-resized\r\n.*ready> $}
+eventually "\r" {was-resized}
 eventually "stty size\r" {42 132\r\nready> $}
 type "trap - WINCH\r"
 see {ready> $}
