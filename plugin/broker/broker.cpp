@@ -121,10 +121,7 @@ void Broker::finish(bool orderly) {
   clients_.clear();
   input_.listener.reset();
   end_import();
-  if (!orderly && container_) {
-    if (const auto killed = kill_container(container_->user.get(), user_.uid); !killed)
-      syslog(LOG_ERR, "%s: %s", phrase(RootOperation::kill_container).data(), killed.error().message().c_str());
-  }
+  if (!orderly) end_processes();
   container_.reset();
   container_environment_.reset();
   end_builder(orderly);
@@ -159,6 +156,13 @@ void Broker::end_builder(bool orderly) {
   if (!clean) return;
   // The builder was killed before it could remove what it had made on disk.
   if (auto cleaner = start_cleaner(user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
+}
+
+/// What the image's own scripts have started may outlive the builder that was killed; tasks outlive slurmstepd.
+void Broker::end_processes() {
+  if (!user_namespace_) return;
+  if (const auto killed = kill_container(user_namespace_.get(), user_.uid); !killed)
+    syslog(LOG_ERR, "%s: %s", phrase(RootOperation::kill_container).data(), killed.error().message().c_str());
 }
 
 // --- tasks
@@ -253,6 +257,7 @@ void Broker::fail_step(const Error& error) {
   std::erase_if(clients_, [](const Client& client) { return !client.socket; });
   end_import();
   end_builder(false);
+  end_processes();
 }
 
 void Broker::on_deadline() {
@@ -442,6 +447,7 @@ Result<void> Broker::on_builder_message(Packet packet) {
     return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
   if (state_ != State::building) return {};
   if (const auto* wanted = std::get_if<MapsWanted>(&message)) {
+    TRY_ASSIGN(user_namespace_, open_user_namespace(builder_->process.pid(), user_.uid));
     const std::string path = "/proc/" + std::to_string(builder_->process.pid());
     TRY_ASSIGN(const UniqueFd proc, open_file(path, O_PATH | O_DIRECTORY));
     TRY_CONTEXT(phrase(RootOperation::write_id_maps),

@@ -75,6 +75,7 @@ class Broker {
   void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
   void finish(bool orderly);
   void end_builder(bool orderly);
+  void end_processes();
   void end_import();
 
   BrokerInput input_;
@@ -100,6 +101,7 @@ class Broker {
   bool builder_stays_ = false;
   std::string scratch_path_;
 
+  UniqueFd user_namespace_;  ///< of the container, from the moment the builder has made it
   std::optional<ContainerNamespaces> container_;
   UniqueFd container_environment_;
   std::string workdir_;

@@ -62,17 +62,23 @@ Result<void> check_owned_by(int namespace_fd, const NamespaceId& user, const cha
 
 }  // namespace
 
-Result<ContainerNamespaces> open_container_namespaces(pid_t builder, uid_t owner) {
-  ContainerNamespaces container;
-  TRY_ASSIGN(container.user, open_namespace(builder, "user"));
-  TRY_ASSIGN(container.mount, open_namespace(builder, "mnt"));
-  TRY_ASSIGN(container.cgroup, open_namespace(builder, "cgroup"));
+Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner) {
+  TRY_ASSIGN(UniqueFd user, open_namespace(builder, "user"));
   TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "user"));
   TRY_ASSIGN(const NamespaceId our_id, namespace_id(ours.get()));
-  TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
-  TRY_ASSIGN(const uid_t creator, user_namespace_owner(container.user.get()));
+  TRY_ASSIGN(const NamespaceId user_id, namespace_id(user.get()));
+  TRY_ASSIGN(const uid_t creator, user_namespace_owner(user.get()));
   if (user_id == our_id || creator != owner)
     return fail(ErrorKind::denied, "the builder's user namespace is not one that the job user made");
+  return user;
+}
+
+Result<ContainerNamespaces> open_container_namespaces(pid_t builder, uid_t owner) {
+  ContainerNamespaces container;
+  TRY_ASSIGN(container.user, open_user_namespace(builder, owner));
+  TRY_ASSIGN(container.mount, open_namespace(builder, "mnt"));
+  TRY_ASSIGN(container.cgroup, open_namespace(builder, "cgroup"));
+  TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
   TRY(check_owned_by(container.mount.get(), user_id, "mount"));
   TRY(check_owned_by(container.cgroup.get(), user_id, "cgroup"));
   return container;

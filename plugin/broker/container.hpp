@@ -14,6 +14,9 @@ struct ContainerNamespaces {
   UniqueFd user, mount, cgroup;
 };
 
+/// The user namespace that our own child `builder` has made, checked to be one of the user's own and not ours.
+Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner);
+
 /// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks that they are the
 /// user's own.
 Result<ContainerNamespaces> open_container_namespaces(pid_t builder, uid_t owner);

@@ -54,7 +54,9 @@ enum class RootOperation {
   /// namespace must be a new one that the job user owns; the mount and cgroup namespaces must belong to it.
   hand_out_namespaces,
 
-  /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone.
+  /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone or
+  /// the
+  /// container could not be made.
   kill_container,
 };
 

@@ -15,12 +15,6 @@ teardown() {
   rm -rf "$work"
 }
 
-# layered NAME: a container as an image and an upper layer.
-layered() {
-  mkdir -p "data/$1/.situla/upper" "data/$1/.situla/work"
-  cp debian.sqsh "data/$1/.situla/image.sqsh"
-}
-
 @test "create, change, export, start: what was changed is there" {
   enroot create --name mine debian.sqsh
   enroot start --root --rw mine sh -c 'echo changed > /etc/motd; rm /etc/issue; ln /etc/motd /etc/linked; echo TEST=1 >> /etc/environment; chmod 0 /etc/motd'
@@ -57,9 +51,8 @@ layered() {
 }
 
 @test "an image with an upper layer: unchanged files keep their blocks" {
-  layered mine
-  mkdir data/mine/.situla/upper/etc
-  echo changed > data/mine/.situla/upper/etc/motd
+  enroot create --name mine debian.sqsh
+  enroot start --rw mine sh -c 'echo changed > /etc/motd'
   enroot export mine
   run enroot start mine.sqsh sh -c 'cat /etc/motd; cat /etc/debian_version'
   [ "${lines[0]}" = changed ]
@@ -70,7 +63,7 @@ layered() {
 }
 
 @test "files that their owner may not read are exported, too" {
-  enroot create --name mine debian.sqsh
+  enroot create --extract --name mine debian.sqsh
   echo secret > data/mine/secret
   mkdir data/mine/closed
   echo inside > data/mine/closed/file
@@ -86,7 +79,8 @@ inside" ]
   enroot create --name mine debian.sqsh
   mkfifo go
   enroot start --rw -m "$PWD:/mnt" mine sh -c 'echo here > /running; cat /mnt/go' &
-  for _ in $(seq 100); do [ ! -e data/mine/running ] || break; sleep 0.1; done
+  for _ in $(seq 100); do [ ! -e data/mine/.situla/upper/running ] || break; sleep 0.1; done
+  [ -e data/mine/.situla/upper/running ]
   enroot export mine
   echo > go
   wait
@@ -95,7 +89,7 @@ inside" ]
 }
 
 @test "kill -9 at any moment leaves nothing" {
-  layered mine
+  enroot create --name mine debian.sqsh
   head -c 20000000 /dev/urandom > data/mine/.situla/upper/new
   mkdir target
   for i in $(seq 0 19); do

@@ -1,6 +1,7 @@
 // How does a test run `start`? In a child that becomes the container's command.
 #pragma once
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -62,6 +63,8 @@ struct StartScene : Scene {
     put_file(output, "");
     const pid_t pid = fork();
     if (pid != 0) return pid;
+    // A shell that runs the tests in the background has Ctrl-C ignored.
+    for (const int number : {SIGINT, SIGQUIT}) (void)std::signal(number, SIG_DFL);
     (void)dup2(open((directory / "input").c_str(), O_RDONLY), 0);
     (void)dup2(open(output.c_str(), O_WRONLY | O_APPEND), 1);
     (void)dup2(1, 2);
