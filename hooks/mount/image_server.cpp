@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,8 @@
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "common/base/text.hpp"
 
 namespace situla {
 namespace {
@@ -37,6 +40,12 @@ constexpr InodeRef ref_of(uint64_t node, InodeRef root) {
 
 int errno_of(const Error& error) {
   return error.errnum() != 0 ? error.errnum() : EIO;
+}
+
+Listing::const_iterator find_name(const Listing& names, std::string_view name) {
+  const auto found = std::lower_bound(names.begin(), names.end(), name,
+                                      [](const StoredName& a, std::string_view b) { return a.name < b; });
+  return found != names.end() && found->name == name ? found : names.end();
 }
 
 /// What the kernel said at the beginning.
@@ -187,11 +196,10 @@ class Worker {
   Result<void> look_up() {
     const std::string_view name = body_.substr(0, body_.find('\0'));
     TRY_ASSIGN(const std::shared_ptr<const Listing> names, listing());
-    const auto found = std::lower_bound(names->begin(), names->end(), name,
-                                        [](const StoredName& a, std::string_view b) { return a.name < b; });
+    const auto found = find_name(*names, name);
     fuse_entry_out out{};
     out.entry_valid = kForever;  // of what is not there: it never will be
-    if (found != names->end() && found->name == name) {
+    if (found != names->end()) {
       TRY_ASSIGN(out, entry(found->inode));
     }
     answer_with(out);
@@ -336,9 +344,62 @@ class Worker {
   std::string zeros_;
 };
 
+/// What nearly every command needs first. Paths that an image lacks cost nothing.
+constexpr std::array<std::string_view, 7> kNeededFirst = {
+    "bin/sh",          "lib64/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/libc.so.6",
+    "lib64/libc.so.6", "lib/ld-linux-aarch64.so.1",  "lib/aarch64-linux-gnu/libc.so.6",
+    "etc/profile"};
+constexpr uint64_t kMostReadAhead = uint64_t{4} << 20U;  ///< bytes of one file
+constexpr int kMostLinks = 10;
+
+/// Links are followed inside the image. Errors are of no interest: whoever really asks is told.
+std::optional<InodeRef> find_path(ImageAccess& image, std::string_view path) {
+  std::vector<InodeRef> stack = {image.root()};
+  std::vector<std::string> left;  // last component first
+  const auto push = [&left](std::string_view text) {
+    const auto parts = split_nonempty(text, '/');
+    left.insert(left.end(), parts.rbegin(), parts.rend());
+  };
+  push(path);
+  for (int links = 0; !left.empty();) {
+    const std::string name = std::move(left.back());
+    left.pop_back();
+    if (name == ".." && stack.size() > 1) stack.pop_back();
+    if (name == "." || name == "..") continue;
+    const auto directory = image.inode(stack.back());
+    if (!directory || !S_ISDIR(directory->mode)) return std::nullopt;
+    const auto names = image.list(stack.back(), *directory);
+    if (!names) return std::nullopt;
+    const auto found = find_name(**names, name);
+    if (found == (*names)->end()) return std::nullopt;
+    const auto inode = image.inode(found->inode);
+    if (!inode) return std::nullopt;
+    if (!S_ISLNK(inode->mode)) {
+      stack.push_back(found->inode);
+      continue;
+    }
+    const auto target = image.link_target(*inode);
+    if (!target || ++links > kMostLinks) return std::nullopt;
+    if (target->starts_with('/')) stack.resize(1);
+    push(*target);
+  }
+  return stack.back();
+}
+
+/// While the caller is still mounting: the blocks that its command is going to wait for.
+void read_ahead(ImageAccess image) {
+  for (const std::string_view path : kNeededFirst) {
+    const auto ref = find_path(image, path);
+    const auto inode = ref ? image.inode(*ref) : Result<StoredInode>(fail_errno(ENOENT, "read ahead"));
+    if (!inode || !S_ISREG(inode->mode)) continue;
+    for (uint64_t at = 0; at < std::min(inode->size, kMostReadAhead); at += image.block_bytes())
+      if (!image.read(*ref, *inode, at, image.block_bytes())) break;
+  }
+}
+
 }  // namespace
 
-Result<void> serve_requests(std::shared_ptr<SharedImage> image, int device, uid_t uid, gid_t gid) {
+Result<void> serve_requests(const std::shared_ptr<SharedImage>& image, int device, uid_t uid, gid_t gid) {
   Session session;
   std::vector<Worker> workers;
   const unsigned count = std::clamp(std::thread::hardware_concurrency(), 2U, kMostThreads);
@@ -348,8 +409,10 @@ Result<void> serve_requests(std::shared_ptr<SharedImage> image, int device, uid_
   }
   // One that is busy with a large block must not keep the others' questions waiting.
   std::vector<std::thread> threads;
+  TRY_ASSIGN(ImageAccess ahead, ImageAccess::create(image));
   for (unsigned i = 1; i < count; ++i) threads.emplace_back([&worker = workers[i]] { (void)worker.run(); });
-  const Result<void> done = workers[0].run();
+  threads.emplace_back([&ahead] { read_ahead(std::move(ahead)); });
+  Result<void> done = workers[0].run();
   for (std::thread& thread : threads) thread.join();
   return done;
 }
