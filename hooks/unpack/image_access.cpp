@@ -189,77 +189,86 @@ Result<void> ImageAccess::read_metadata(MetadataPosition& at, void* out, size_t 
   return {};
 }
 
+template <typename Fields>
+Result<Fields> ImageAccess::read_fields(MetadataPosition& at) {
+  Fields fields{};
+  TRY(read_metadata(at, &fields, sizeof fields));
+  return fields;
+}
+
+template <typename Fields>
+Result<void> ImageAccess::read_directory(MetadataPosition& at, StoredInode& inode) {
+  TRY_ASSIGN(const Fields fields, read_fields<Fields>(at));
+  inode.listing = {image_->super.directory_table + fields.block, fields.offset};
+  inode.size = fields.size;
+  inode.links = fields.links;
+  if constexpr (requires { fields.attributes; }) inode.attributes = fields.attributes;
+  return {};
+}
+
+template <typename Fields>
+Result<void> ImageAccess::read_file(MetadataPosition& at, StoredInode& inode) {
+  TRY_ASSIGN(const Fields fields, read_fields<Fields>(at));
+  inode.start = fields.start;
+  inode.size = fields.size;
+  inode.fragment = fields.fragment;
+  inode.fragment_offset = fields.fragment_offset;
+  if constexpr (requires { fields.attributes; }) {
+    inode.links = fields.links;
+    inode.attributes = fields.attributes;
+  }
+  return {};
+}
+
+/// Devices, fifos and sockets; the attributes of long ones follow.
+template <typename Fields>
+Result<void> ImageAccess::read_special(MetadataPosition& at, bool is_long, StoredInode& inode) {
+  TRY_ASSIGN(const Fields fields, read_fields<Fields>(at));
+  inode.links = fields.links;
+  if constexpr (requires { fields.device; }) inode.device = fields.device;
+  if (is_long) {
+    TRY_ASSIGN(inode.attributes, read_fields<uint32_t>(at));
+  }
+  return {};
+}
+
+/// Leaves `at` where the target begins; the attributes of long ones follow it.
+Result<void> ImageAccess::read_link(MetadataPosition& at, bool is_long, StoredInode& inode) {
+  TRY_ASSIGN(const auto fields, read_fields<squashfs::LinkInode>(at));
+  inode.links = fields.links;
+  inode.size = fields.size;
+  if (inode.size == 0 || inode.size > kMaxTarget) return fail(damaged("a link with an impossible target"));
+  if (!is_long) return {};
+  MetadataPosition end = at;
+  std::string target(inode.size, '\0');
+  TRY(read_metadata(end, target.data(), target.size()));
+  TRY_ASSIGN(inode.attributes, read_fields<uint32_t>(end));
+  return {};
+}
+
 Result<StoredInode> ImageAccess::inode(InodeRef ref) {
-  const uint64_t table = image_->super.inode_table;
-  MetadataPosition at{table + (ref >> 16U), static_cast<uint32_t>(ref & 0xFFFFU)};
-  const auto read = [&](auto& fields) { return read_metadata(at, &fields, sizeof fields); };
-  squashfs::InodeHeader header{};
-  TRY(read(header));
-  StoredInode inode;
-  inode.modification_time = header.modification_time;
-  inode.number = header.number;
+  MetadataPosition at{image_->super.inode_table + (ref >> 16U), static_cast<uint32_t>(ref & 0xFFFFU)};
+  TRY_ASSIGN(const auto header, read_fields<squashfs::InodeHeader>(at));
   constexpr std::array<uint32_t, 8> kTypes = {0, S_IFDIR, S_IFREG, S_IFLNK, S_IFBLK, S_IFCHR, S_IFIFO, S_IFSOCK};
   const bool is_long = header.type > 7;
   const unsigned type = is_long ? header.type - 7U : header.type;
   if (type == 0 || type > 7) return fail(damaged("an inode of unknown type"));
+  StoredInode inode;
+  inode.modification_time = header.modification_time;
+  inode.number = header.number;
   inode.mode = kTypes[type] | (header.mode & 07777U);
-  const auto set_listing = [&](uint32_t block, uint32_t offset) {
-    inode.listing = {image_->super.directory_table + block, offset};
-  };
-  if (type == 1 && !is_long) {
-    squashfs::DirectoryInode fields{};
-    TRY(read(fields));
-    set_listing(fields.block, fields.offset);
-    inode.size = fields.size;
-    inode.links = fields.links;
-  } else if (type == 1) {
-    squashfs::LongDirectoryInode fields{};
-    TRY(read(fields));
-    set_listing(fields.block, fields.offset);
-    inode.size = fields.size;
-    inode.links = fields.links;
-    inode.attributes = fields.attributes;
-  } else if (type == 2 && !is_long) {
-    squashfs::FileInode fields{};
-    TRY(read(fields));
-    inode.start = fields.start;
-    inode.size = fields.size;
-    inode.fragment = fields.fragment;
-    inode.fragment_offset = fields.fragment_offset;
-  } else if (type == 2) {
-    squashfs::LongFileInode fields{};
-    TRY(read(fields));
-    inode.start = fields.start;
-    inode.size = fields.size;
-    inode.links = fields.links;
-    inode.fragment = fields.fragment;
-    inode.fragment_offset = fields.fragment_offset;
-    inode.attributes = fields.attributes;
-  } else if (type == 3) {
-    squashfs::LinkInode fields{};
-    TRY(read(fields));
-    inode.links = fields.links;
-    inode.size = fields.size;
-  } else if (type == 4 || type == 5) {
-    squashfs::DeviceInode fields{};
-    TRY(read(fields));
-    inode.links = fields.links;
-    inode.device = fields.device;
-    if (is_long) TRY(read(inode.attributes));
-  } else {
-    squashfs::IpcInode fields{};
-    TRY(read(fields));
-    inode.links = fields.links;
-    if (is_long) TRY(read(inode.attributes));
-  }
+  if (S_ISDIR(inode.mode))
+    TRY(is_long ? read_directory<squashfs::LongDirectoryInode>(at, inode)
+                : read_directory<squashfs::DirectoryInode>(at, inode));
+  else if (S_ISREG(inode.mode))
+    TRY(is_long ? read_file<squashfs::LongFileInode>(at, inode) : read_file<squashfs::FileInode>(at, inode));
+  else if (S_ISLNK(inode.mode))
+    TRY(read_link(at, is_long, inode));
+  else if (S_ISBLK(inode.mode) || S_ISCHR(inode.mode))
+    TRY(read_special<squashfs::DeviceInode>(at, is_long, inode));
+  else
+    TRY(read_special<squashfs::IpcInode>(at, is_long, inode));
   inode.rest = at;
-  if (type != 3) return inode;
-  if (inode.size == 0 || inode.size > kMaxTarget) return fail(damaged("a link with an impossible target"));
-  if (is_long) {
-    std::string target(inode.size, '\0');
-    TRY(read_metadata(at, target.data(), target.size()));
-    TRY(read(inode.attributes));
-  }
   return inode;
 }
 

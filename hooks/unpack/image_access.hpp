@@ -90,6 +90,15 @@ class ImageAccess {
   Result<std::shared_ptr<const Block>> metadata_block(uint64_t at);
   Result<std::shared_ptr<const Block>> data_block(uint64_t at, uint32_t word);
   Result<void> read_metadata(MetadataPosition& at, void* out, size_t size);
+  template <typename Fields>
+  Result<Fields> read_fields(MetadataPosition& at);
+  template <typename Fields>
+  Result<void> read_directory(MetadataPosition& at, StoredInode& inode);
+  template <typename Fields>
+  Result<void> read_file(MetadataPosition& at, StoredInode& inode);
+  template <typename Fields>
+  Result<void> read_special(MetadataPosition& at, bool is_long, StoredInode& inode);
+  Result<void> read_link(MetadataPosition& at, bool is_long, StoredInode& inode);
   Result<std::shared_ptr<const Blocks>> blocks_of(InodeRef ref, const StoredInode& file);
   Result<Extent> block_extent(const Blocks& blocks, const StoredInode& file, uint64_t index);
   Result<Extent> fragment_extent(const StoredInode& file, size_t size);
