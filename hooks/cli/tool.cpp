@@ -1,6 +1,7 @@
 #include "hooks/cli/tool.hpp"
 
 #include <iostream>
+#include <memory>
 
 #include <unistd.h>
 
@@ -26,6 +27,25 @@ void drop_separator(const CLI::App& app, std::vector<std::string>& arguments) {
     if (option != nullptr && option->get_items_expected_max() > 0) ++i;
   }
 }
+
+/// The words of a command that passes some on to a container are in its description, "what it does: how it is called",
+/// because CLI11 does not know them.
+class Formatter final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    const std::string description = app->get_description();
+    const auto parts = cut(description, ':');
+    if (!app->get_prefix_command() || !parts) return CLI::Formatter::make_usage(app, std::move(name));
+    const std::string call(trim(parts->second));
+    return "Usage: " + name.substr(0, name.rfind(' ') + 1) + call + "\n";
+  }
+  std::string make_description(const CLI::App* app) const override {
+    const std::string description = app->get_description();
+    const auto parts = cut(description, ':');
+    if (!app->get_prefix_command() || !parts) return CLI::Formatter::make_description(app);
+    return std::string(parts->first) + "\n";
+  }
+};
 
 enum class Wanted { action, help };
 
@@ -83,6 +103,7 @@ Result<void> check_command(const CLI::App& app, const Invocation& invocation) {
 Result<int> run(const Invocation& invocation, const Streams& streams, AddCommands add_commands, LogSink& log) {
   CLI::App app("Containers from images in registries and squashfs files, for Slurm jobs and by hand.",
                invocation.program);
+  app.formatter(std::make_shared<Formatter>());  // before the commands, which take it over
   Actions actions;
   declare(app, actions, add_commands);
   if (invocation.arguments.empty()) {

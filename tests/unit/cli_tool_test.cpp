@@ -121,6 +121,17 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
   }
 }
 
+TEST_CASE("help says how a command is called that passes words on") {
+  const User user;
+  for (const auto& [name, call] : {std::pair<std::string, std::string>{"start", "start [OPTIONS] NAME|IMAGE"},
+                                   {"exec", "exec [OPTIONS] PID COMMAND"},
+                                   {"batch", "batch [OPTIONS] CONFIG"}}) {
+    const Outcome outcome = user.run({name, "--help"});
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, Catch::StartsWith("Run ") && Catch::Contains("\nUsage: situla " + call));
+  }
+}
+
 TEST_CASE("help is the command's own up to the words that belong to the container") {
   const User user;
   for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "-e", "A=b", "--help"},
