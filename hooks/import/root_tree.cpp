@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include <sys/stat.h>
+
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -110,7 +112,8 @@ void RootTree::touch(uint32_t index) {
 uint32_t RootTree::make_directory(uint32_t parent, std::string_view name) {
   LayerEntry made;
   made.kind = EntryKind::directory;
-  made.mode = 0755;
+  // As mkdir(2) does: what is made in a set-group-id directory is one, too.
+  made.mode = static_cast<uint16_t>(0755U | (table_.entry(nodes_[parent].inode).mode & S_ISGID));
   const uint32_t inode = table_.add_made(made);
   return add_node(parent, name, kNone, inode);
 }

@@ -180,3 +180,10 @@ TEST_CASE("which content need not be kept") {
   CHECK(hidden.hides("", "own"));
   CHECK(hidden.hides("", "h"));
 }
+
+TEST_CASE("A directory that no layer names takes after a set-group-id one above it") {
+  check({{dir("a", 02755), file("a/b/c/f")}, {file("a/x/f"), dir("a/b", 0755), file("a/b/y/f")}},
+        // Modes in decimal, octal, octal digits: 02755 is "2355".
+        {"/a d2355", "/a/b d755", "/a/b/c d2355", "/a/b/c/f f644", "/a/b/y d755", "/a/b/y/f f644", "/a/x d2355",
+         "/a/x/f f644"});
+}
