@@ -275,8 +275,10 @@ class Worker {
         plus.dirent.type = type_of(1);
       } else {
         const StoredName& stored = (*names)[at - kSpecialNames];
-        TRY_ASSIGN(plus.entry_out, entry(stored.inode));
-        plus.dirent.ino = plus.entry_out.attr.ino;
+        if (with_attributes) {
+          TRY_ASSIGN(plus.entry_out, entry(stored.inode));
+        }
+        plus.dirent.ino = stored.number;
         plus.dirent.type = type_of(stored.type);
       }
       plus.dirent.off = at + 1;

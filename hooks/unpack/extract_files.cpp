@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -41,12 +40,9 @@ Result<void> write_at(int fd, uint64_t offset, std::string_view bytes) {
   return {};
 }
 
-/// Processors that this process may use.
+/// Of the affinity mask, which is how Slurm limits a job to its processors.
 size_t processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<size_t>(std::max(CPU_COUNT(&set), 1));
+  return std::max(std::thread::hardware_concurrency(), 1U);
 }
 
 /// Of this process: /proc/self/task has one link for each, and two more.

@@ -306,7 +306,8 @@ Result<std::shared_ptr<const Listing>> ImageAccess::list(InodeRef ref, const Sto
             name.find('\0') != std::string::npos)
           return fail(damaged("an impossible name"));
         bytes += sizeof(StoredName) + name.size();
-        names->push_back({std::move(name), uint64_t{header.block} << 16U | entry.offset, entry.type});
+        names->push_back({std::move(name), uint64_t{header.block} << 16U | entry.offset,
+                          header.number + static_cast<uint32_t>(entry.number), entry.type});
       }
     }
     std::sort(names->begin(), names->end(), [](const StoredName& a, const StoredName& b) { return a.name < b.name; });

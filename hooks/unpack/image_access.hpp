@@ -41,7 +41,8 @@ struct StoredInode {
 struct StoredName {
   std::string name;  ///< one path component: not empty, "." or "..", no '/' and no NUL
   InodeRef inode = 0;
-  uint16_t type = 0;  ///< basic inode type, 1 (directory) to 7 (socket)
+  uint32_t number = 0;  ///< the inode's
+  uint16_t type = 0;    ///< basic inode type, 1 (directory) to 7 (socket)
 };
 
 /// Sorted by name.

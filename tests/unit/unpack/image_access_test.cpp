@@ -86,7 +86,10 @@ void compare(ImageAccess& image, InodeRef ref, const fs::path& path, size_t step
   for (const auto& entry : fs::directory_iterator(path)) expected.insert(entry.path().filename());
   for (const StoredName& name : *names) got.insert(name.name);
   CHECK(got == expected);
-  for (const StoredName& name : *names) compare(image, name.inode, path / name.name, step);
+  for (const StoredName& name : *names) {
+    CHECK(image.inode(name.inode).value().number == name.number);
+    compare(image, name.inode, path / name.name, step);
+  }
 }
 
 /// Reads all there is, as far as it can be read.
