@@ -1,41 +1,75 @@
 #include "plugin/config.hpp"
 
+#include <algorithm>
 #include <array>
-#include <optional>
 
 #include "common/base/text.hpp"
 
 namespace situla {
 namespace {
 
-enum class Key {
-  runtime_path,
-  execute_entrypoint,
-  container_scope,
-  sbatch_support,
-  use_enroot_load,
-  importer,
-  use_squashfuse
-};
-struct KeyName {
-  std::string_view name;
-  Key key;
-};
-constexpr std::array kKeys = {
-    KeyName{"runtime_path", Key::runtime_path},       KeyName{"execute_entrypoint", Key::execute_entrypoint},
-    KeyName{"container_scope", Key::container_scope}, KeyName{"sbatch_support", Key::sbatch_support},
-    KeyName{"use_enroot_load", Key::use_enroot_load}, KeyName{"importer", Key::importer},
-    KeyName{"use_squashfuse", Key::use_squashfuse},
-};
+// Each setter returns what the key wants when the value is not it, or "" when it was taken.
+using Setter = std::string (*)(std::string_view value, PluginConfig& config);
 
-Result<bool> boolean(std::string_view key, std::string_view value) {
-  if (value == "1" || value == "true" || value == "yes" || value == "y") return true;
-  if (value == "0" || value == "false" || value == "no" || value == "n") return false;
-  return fail(ErrorKind::usage, std::string(key) + "=" + printable(value) + ": not a boolean");
+std::string read_boolean(std::string_view value, bool& into) {
+  const bool yes = value == "1" || value == "true" || value == "yes" || value == "y";
+  const bool no = value == "0" || value == "false" || value == "no" || value == "n";
+  if (!yes && !no) return "1, true, yes, y, or 0, false, no, n";
+  into = yes;
+  return "";
 }
 
-Result<void> refuse(std::string_view word) {
-  return fail(ErrorKind::unsupported, "plugstack.conf: " + printable(word) + " is not supported yet");
+std::string set_scope(std::string_view value, PluginConfig& config) {
+  if (value != "global" && value != "job") return "global or job";
+  config.scope = value == "job" ? ContainerScope::job : ContainerScope::global;
+  return "";
+}
+
+/// Whether the program is there is seen on the node when it is used: login nodes read this file, too. It runs as the
+/// job's user, so who owns it is the site's affair.
+std::string set_importer(std::string_view value, PluginConfig& config) {
+  if (!value.starts_with('/')) return "an absolute path";
+  config.importer = value;
+  return "";
+}
+
+/// Accepted without effect: ours is fixed when Situla is built, and nothing of a user's script depends on it.
+std::string ignore_runtime_path(std::string_view, PluginConfig&) {
+  return "";
+}
+
+/// Accepted without effect: it chooses between two ways to extract an image, and images are mounted here.
+std::string ignore_enroot_load(std::string_view value, PluginConfig&) {
+  bool ignored = false;
+  return read_boolean(value, ignored);
+}
+
+std::string set_entrypoint(std::string_view value, PluginConfig& config) {
+  return read_boolean(value, config.execute_entrypoint);
+}
+std::string set_sbatch(std::string_view value, PluginConfig& config) {
+  return read_boolean(value, config.sbatch_support);
+}
+std::string set_squashfuse(std::string_view value, PluginConfig& config) {
+  return read_boolean(value, config.use_squashfuse);
+}
+
+struct Key {
+  std::string_view name;
+  Setter set;
+};
+constexpr std::array kKeys = {
+    Key{"runtime_path", ignore_runtime_path},   Key{"execute_entrypoint", set_entrypoint},
+    Key{"container_scope", set_scope},          Key{"sbatch_support", set_sbatch},
+    Key{"use_enroot_load", ignore_enroot_load}, Key{"importer", set_importer},
+    Key{"use_squashfuse", set_squashfuse},
+};
+
+Error unknown_key(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Key& key : kKeys) names.push_back(key.name);
+  return Error(ErrorKind::usage, "plugstack.conf: unknown key '" + printable(name) + "'")
+      .with_hint(suggestion(name, names, "known keys"));
 }
 
 }  // namespace
@@ -43,42 +77,17 @@ Result<void> refuse(std::string_view word) {
 Result<PluginConfig> PluginConfig::parse(std::span<const char* const> words) {
   PluginConfig config;
   for (const std::string_view word : words) {
-    const auto parts = cut(word, '=');
-    const KeyName* found = nullptr;
-    for (const KeyName& row : kKeys)
-      if (parts && row.name == parts->first) found = &row;
-    if (found == nullptr)
-      return fail(
-          Error(ErrorKind::usage, "plugstack.conf: unknown key '" + printable(parts ? parts->first : word) + "'")
-              .with_hint("keys are runtime_path execute_entrypoint container_scope sbatch_support use_enroot_load "
-                         "importer use_squashfuse"));
-    const std::string_view value = parts->second;
-    switch (found->key) {
-      case Key::runtime_path:     // ours is fixed when Situla is built; nothing of a user's script depends on it
-      case Key::use_enroot_load:  // images are always mounted without extraction
-        break;
-      case Key::execute_entrypoint: {
-        TRY_ASSIGN(const bool on, boolean(parts->first, value));
-        if (on) TRY(refuse(word));
-        break;
-      }
-      case Key::container_scope:
-        if (value != "global" && value != "job")
-          return fail(ErrorKind::usage, "plugstack.conf: container_scope must be global or job");
-        break;
-      case Key::sbatch_support: {
-        TRY_ASSIGN(const bool on, boolean(parts->first, value));
-        if (!on) TRY(refuse(word));
-        break;
-      }
-      case Key::importer:
-        TRY(refuse(word));
-        break;
-      case Key::use_squashfuse: {
-        TRY_ASSIGN(config.use_squashfuse, boolean(parts->first, value));
-        break;
-      }
-    }
+    const size_t equals = word.find('=');
+    const std::string_view name = word.substr(0, equals);
+    const auto* key = std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& k) { return k.name == name; });
+    if (key == kKeys.end()) return fail(unknown_key(name));
+    if (equals == std::string_view::npos)
+      return fail(Error(ErrorKind::usage, "plugstack.conf: " + std::string(name) + " has no value")
+                      .with_hint("write " + std::string(name) + "=VALUE, without blanks"));
+    const std::string_view value = word.substr(equals + 1);
+    if (const std::string wanted = key->set(value, config); !wanted.empty())
+      return fail(ErrorKind::usage,
+                  "plugstack.conf: " + std::string(name) + " must be " + wanted + ", not '" + printable(value) + "'");
   }
   return config;
 }

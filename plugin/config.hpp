@@ -1,19 +1,26 @@
 // What do the plugin's words in plugstack.conf say? All keys of pyxis are understood; COMPAT.md section 1.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "common/base/result.hpp"
 
 namespace situla {
 
-struct PluginConfig {
-  bool use_squashfuse = false;  ///< use_squashfuse=1: never let the kernel mount an image
+/// How long a named container stays on a node: until someone removes it, or until its job ends.
+enum class ContainerScope : uint8_t { global, job };
 
-  /// Words as Slurm splits them, each KEY=VALUE. An unknown key, or a value whose behavior is not built yet, is an
-  /// error.
+struct PluginConfig {
+  ContainerScope scope = ContainerScope::global;  ///< container_scope=global|job
+  bool execute_entrypoint = false;  ///< execute_entrypoint=1: run the image's entrypoint unless the user decides
+  bool sbatch_support = true;       ///< sbatch_support=0: sbatch and salloc have no options, batch scripts no container
+  std::string importer;             ///< importer=PATH: a site's program that gets images; absolute; empty: none
+  bool use_squashfuse = false;      ///< use_squashfuse=1: never let the kernel mount an image
+
+  /// Words as Slurm splits them, each KEY=VALUE; a key that comes twice counts as it comes last. An unknown key and a
+  /// bad value are errors.
   static Result<PluginConfig> parse(std::span<const char* const> words);
 };
 

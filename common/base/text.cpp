@@ -1,5 +1,6 @@
 #include "common/base/text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -31,6 +32,22 @@ size_t utf8_length(std::string_view text) {
     return 4;
   }
   return 0;
+}
+
+/// Insertions, deletions, replacements, and neighbours exchanged, that make one word of the other.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
 }
 
 }  // namespace
@@ -166,6 +183,27 @@ std::string printable(std::string_view text) {
     text.remove_prefix(length);
   }
   return shown;
+}
+
+std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known) {
+  constexpr size_t kLongest = 64;  // the cost grows with the product of the lengths, and keys are short
+  if (word.empty() || word.size() > kLongest) return std::nullopt;
+  const std::string wanted = to_lower(word);
+  std::optional<std::string_view> best;
+  size_t least = wanted.size() / 3 + 2;  // from here on the words have little to do with each other
+  for (const std::string_view name : known) {
+    const size_t distance = edit_distance(wanted, to_lower(name));
+    if (distance >= least || distance >= name.size()) continue;
+    least = distance;
+    best = name;
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> known, std::string_view what) {
+  const auto near = closest(word, known);
+  const std::string question = near ? "did you mean \"" + std::string(*near) + "\"? " : "";
+  return question + std::string(what) + ": " + join({known.begin(), known.end()}, ", ");
 }
 
 std::string to_hex(const uint8_t* data, size_t size) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,13 @@ std::string format_size(uint64_t bytes);
 std::string shell_quote(std::string_view text);
 /// Control characters and invalid UTF-8 as \xNN, so that foreign text cannot write to a terminal or forge a log line.
 std::string printable(std::string_view text);
+
+/// The word that was most likely meant, for "did you mean"; nullopt when none is near. Case does not count.
+std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known);
+
+/// For the hint of an unknown word: "did you mean \"mount\"? known keys: mount, store_path"; the first part only when
+/// a word is near. `what` is "known keys".
+std::string suggestion(std::string_view word, std::span<const std::string_view> known, std::string_view what);
 
 std::string to_hex(const uint8_t* data, size_t size);
 

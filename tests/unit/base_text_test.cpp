@@ -90,6 +90,25 @@ TEST_CASE("printable lets no control character and no broken UTF-8 through") {
   CHECK(printable("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
 }
 
+TEST_CASE("the word that was meant is the nearest one, and none when all are far") {
+  constexpr std::array<std::string_view, 4> kKnown = {"mount", "store_path", "import_timeout", "build_timeout"};
+  CHECK(closest("muont", kKnown) == "mount");
+  CHECK(closest("Mount", kKnown) == "mount");
+  CHECK(closest("mounts", kKnown) == "mount");
+  CHECK(closest("store-path", kKnown) == "store_path");
+  CHECK(closest("storepath", kKnown) == "store_path");
+  CHECK(closest("import_timout", kKnown) == "import_timeout");
+  CHECK(closest("bild_timeout", kKnown) == "build_timeout");
+  CHECK_FALSE(closest("colour", kKnown));
+  CHECK_FALSE(closest("x", kKnown));
+  CHECK_FALSE(closest("", kKnown));
+  CHECK_FALSE(closest(std::string(100000, 'm'), kKnown));
+  CHECK_FALSE(closest("mount", {}));
+  CHECK(suggestion("muont", kKnown, "known keys") ==
+        "did you mean \"mount\"? known keys: mount, store_path, import_timeout, build_timeout");
+  CHECK(suggestion("colour", kKnown, "known keys") == "known keys: mount, store_path, import_timeout, build_timeout");
+}
+
 TEST_CASE("to_hex") {
   const uint8_t bytes[] = {0x00, 0x0f, 0xa5, 0xff};
   CHECK(to_hex(bytes, sizeof bytes) == "000fa5ff");

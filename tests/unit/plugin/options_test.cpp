@@ -5,8 +5,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "plugin/config.hpp"
-
 using namespace situla;
 
 namespace {
@@ -169,22 +167,6 @@ TEST_CASE("a stray variable does not break jobs without a container, but a bad o
   ContainerOptions with;
   REQUIRE(with.set(OptionId::image, "debian"));
   CHECK_FALSE(with.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x"}})));
-}
-
-TEST_CASE("plugstack.conf: all keys of pyxis, unknown ones named") {
-  const auto parse = [](std::vector<const char*> words) { return PluginConfig::parse(words); };
-  CHECK(parse({}));
-  CHECK(parse({"runtime_path=/run/pyxis", "container_scope=job", "sbatch_support=1", "use_enroot_load=1"}));
-  CHECK(parse({"execute_entrypoint=0"}));
-  const auto fuse = parse({"use_squashfuse=1"});
-  REQUIRE(fuse);
-  CHECK(fuse->use_squashfuse);
-  CHECK_FALSE(parse({"use_squashfuse=2"}));
-  CHECK_FALSE(parse({"container_scope=node"}));
-  CHECK_FALSE(parse({"importer=/bin/x"}));
-  const auto unknown = parse({"colour=blue"});
-  REQUIRE_FALSE(unknown);
-  CHECK(unknown.error().message().find("'colour'") != std::string::npos);
 }
 
 TEST_CASE("images in files and engines are images, too") {
