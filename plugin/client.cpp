@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,10 +14,12 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/image_file.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/seccomp.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/stand_in.hpp"
 
 namespace situla {
 namespace {
@@ -24,6 +29,8 @@ constexpr size_t kMaxEnvironmentBytes = size_t{64} << 20U;
 struct Grant {
   std::string workdir;
   UniqueFd user, mount, cgroup;
+  Isolation isolation;
+  std::vector<UniqueFd> others;  ///< those of `isolation`: ipc, uts, net, pid
   std::string environment;
 };
 
@@ -32,24 +39,11 @@ std::string working_directory() {
   return name ? name.get() : "/";
 }
 
-Result<UniqueFd> open_image_file(const std::string& path) {
-  auto file = open_file(path, O_RDONLY | O_NONBLOCK);
-  if (!file)
-    return fail(std::move(file).error().with_context("image").with_hint(
-        "a path is looked up on the compute node, relative to the job's directory"));
-  struct stat info {};
-  if (fstat(file->get(), &info) != 0) return fail_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode))
-    return fail(Error(ErrorKind::usage, "image " + printable(path) + ": not a regular file")
-                    .with_hint("make a squashfs file with: situla import -o image.sqsh docker://..."));
-  return file;
-}
-
 Result<void> ask(int socket, const StepSession& session, const ContainerSpec& spec, const Environment& job) {
   TRY_ASSIGN(const UniqueFd environment, sealed_memory("situla-environment", job.block()));
   std::vector<int> fds = {environment.get()};
   UniqueFd image;
-  if (image_kind(spec.image) == ImageKind::path) {
+  if (spec.name.empty() && image_kind(spec.image) == ImageKind::path) {
     TRY_ASSIGN(image, open_image_file(spec.image));
     fds.push_back(image.get());
   }
@@ -59,6 +53,23 @@ Result<void> ask(int socket, const StepSession& session, const ContainerSpec& sp
 Error lost_broker() {
   return Error(ErrorKind::failure, "lost the container's broker while preparing the container")
       .with_hint("it was killed or crashed; the node's system log may say more");
+}
+
+Result<Grant> take_grant(const Joined& joined, std::vector<UniqueFd> fds) {
+  constexpr size_t kAlways = 4;
+  Grant grant;
+  grant.workdir = joined.workdir;
+  grant.isolation = joined.isolation;
+  const std::array others = {joined.isolation.ipc, joined.isolation.uts, joined.isolation.net, joined.isolation.pid};
+  if (fds.size() != kAlways + static_cast<size_t>(std::count(others.begin(), others.end(), true)))
+    return fail(ErrorKind::corrupt, "the container's broker sent a container without its namespaces");
+  TRY_ASSIGN(grant.environment, read_sealed_memory(fds.back().get(), kMaxEnvironmentBytes));
+  fds.pop_back();
+  grant.user = std::move(fds[0]);
+  grant.mount = std::move(fds[1]);
+  grant.cgroup = std::move(fds[2]);
+  grant.others.assign(std::make_move_iterator(fds.begin() + 3), std::make_move_iterator(fds.end()));
+  return grant;
 }
 
 Result<Grant> await_grant(int socket, LogSink& log) {
@@ -74,26 +85,64 @@ Result<Grant> await_grant(int socket, LogSink& log) {
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
-    } else if (const auto* joined = std::get_if<Joined>(&message); joined != nullptr && (*packet)->fds.size() == 4) {
-      auto& fds = (*packet)->fds;
-      TRY_ASSIGN(std::string environment, read_sealed_memory(fds[3].get(), kMaxEnvironmentBytes));
-      return Grant{joined->workdir, std::move(fds[0]), std::move(fds[1]), std::move(fds[2]), std::move(environment)};
+    } else if (const auto* joined = std::get_if<Joined>(&message); joined != nullptr) {
+      return take_grant(*joined, std::move((*packet)->fds));
     } else {
       return fail(ErrorKind::corrupt, "the container's broker sent a message out of turn");
     }
   }
 }
 
-Result<void> enter(const Grant& grant, const std::string& workdir) {
+/// Slurm goes on in a child, which is inside the PID namespace; the task that Slurm knows waits for it and ends as it
+/// does.
+Result<void> become_child() {
+  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child());
+  if (ended) _exit(*ended);
+  return {};
+}
+
+/// --container-unshare of a container that was made by another step, or by hand: it has what it has (COMPAT.md 1).
+Result<void> check_isolation(const Isolation& wanted, const Isolation& has) {
+  const std::array<std::tuple<bool, bool, const char*>, 4> rows = {{{wanted.net, has.net, "network"},
+                                                                    {wanted.ipc, has.ipc, "IPC"},
+                                                                    {wanted.uts, has.uts, "UTS"},
+                                                                    {wanted.pid, has.pid, "PID"}}};
+  for (const auto& [asked, there, name] : rows)
+    if (asked && !there)
+      return fail(
+          Error(ErrorKind::usage,
+                std::string("--container-unshare: the running container is not in a separate ") + name + " namespace")
+              .with_hint("leave the option out, or start a container of its own with --container-name=NAME:no_exec"));
+  return {};
+}
+
+/// In the order in which the descriptors come. The PID namespace is that of children only: stand_in_for_child()
+/// follows.
+Result<void> join_others(const Grant& grant) {
+  const std::array<std::pair<bool, const char*>, 4> rows = {{{grant.isolation.ipc, "IPC"},
+                                                             {grant.isolation.uts, "UTS"},
+                                                             {grant.isolation.net, "network"},
+                                                             {grant.isolation.pid, "PID"}}};
+  size_t next = 0;
+  for (const auto& [has, name] : rows)
+    if (has) TRY(join_namespace(grant.others[next++].get(), name));
+  return {};
+}
+
+Result<std::string> enter(const Grant& grant, const std::string& workdir) {
   // User namespace first: it brings the capabilities that joining the others needs.
   TRY(join_namespace(grant.user.get(), "user"));
   TRY(join_namespace(grant.cgroup.get(), "cgroup"));
   TRY(join_namespace(grant.mount.get(), "mount"));
-  const std::string& directory = workdir.empty() ? grant.workdir : workdir;
+  TRY(join_others(grant));
+  std::string directory = workdir.empty() ? grant.workdir : workdir;
+  if (!directory.starts_with('/')) directory = '/' + directory;
   if (chdir(directory.c_str()) != 0)
     return fail(Error::from_errno(errno, "change to directory " + directory + " inside the container")
                     .with_hint("--container-workdir must exist in the image or be mounted"));
-  return install_id_filter();
+  if (grant.isolation.pid) TRY(become_child());
+  TRY(install_id_filter());
+  return directory;
 }
 
 JoinedTask task_environment(const Grant& grant, const ContainerSpec& spec, const Environment& job) {
@@ -130,8 +179,11 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   if (peer.uid != 0) return fail(ErrorKind::denied, "the container's broker was replaced by a process of another user");
   TRY(ask(socket.get(), session, spec, job));
   TRY_ASSIGN(const Grant grant, await_grant(socket.get(), log));
-  TRY(enter(grant, spec.workdir));
-  return task_environment(grant, spec, job);
+  TRY(check_isolation(spec.unshare, grant.isolation));
+  TRY_ASSIGN(const std::string directory, enter(grant, spec.workdir));
+  JoinedTask task = task_environment(grant, spec, job);
+  task.set.set("PWD", directory);
+  return task;
 }
 
 }  // namespace situla

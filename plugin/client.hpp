@@ -21,7 +21,7 @@ struct JoinedTask {
 };
 
 /// The calling task (task_init, single-threaded, job user) asks, waits for import and preparation (notes go to `log`),
-/// joins user, mount and cgroup namespace, changes into the working directory and installs the id filter.
+/// joins the container's namespaces, changes into the working directory and installs the id filter.
 /// ErrorKind::cancelled with an empty message: another task of this node has reported the error already.
 Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
                                   LogSink& log);

@@ -32,7 +32,7 @@ constexpr std::array kTable = {
                "[situla] do not become root inside the container"},
     OptionInfo{OptionId::entrypoint, "container-entrypoint", nullptr, "[situla] run the entrypoint of the image"},
     OptionInfo{OptionId::no_entrypoint, "no-container-entrypoint", nullptr,
-               "[situla] do not run the entrypoint of the image (default)"},
+               "[situla] do not run the entrypoint of the image (default: plugstack.conf)"},
     OptionInfo{OptionId::entrypoint_log, "container-entrypoint-log", nullptr,
                "[situla] print what the entrypoint prints"},
     OptionInfo{OptionId::writable, "container-writable", nullptr,
@@ -41,7 +41,8 @@ constexpr std::array kTable = {
                "[situla] keep the container's root file system read-only"},
     OptionInfo{OptionId::env, "container-env", "NAME[,NAME...]",
                "[situla] variables that keep their value from outside the container"},
-    OptionInfo{OptionId::unshare, "container-unshare", "NS[,NS...]", "[situla] namespaces of its own: net, ipc, uts"},
+    OptionInfo{OptionId::unshare, "container-unshare", "NS[,NS...]",
+               "[situla] namespaces of its own: net, ipc, uts, pid"},
 };
 
 // The rest of PYXIS_CONTAINER_ / SITULA_CONTAINER_ and the option it stands for; booleans set one of two.
@@ -85,15 +86,60 @@ bool accumulates(OptionId id) {
   return id == OptionId::mounts || id == OptionId::env;
 }
 
-// Options whose behavior is not built yet fail instead of being ignored: a job that runs without what it asked for is
-// worse.
-bool unsupported(OptionId id) {
-  return id == OptionId::name || id == OptionId::save || id == OptionId::entrypoint || id == OptionId::entrypoint_log ||
-         id == OptionId::unshare;
+constexpr std::array<std::pair<std::string_view, NameFlag>, 5> kNameFlags = {{{"", NameFlag::automatic},
+                                                                              {"auto", NameFlag::automatic},
+                                                                              {"create", NameFlag::create},
+                                                                              {"exec", NameFlag::exec},
+                                                                              {"no_exec", NameFlag::no_exec}}};
+constexpr std::array<std::pair<std::string_view, bool Isolation::*>, 4> kNamespaces = {
+    {{"net", &Isolation::net}, {"ipc", &Isolation::ipc}, {"uts", &Isolation::uts}, {"pid", &Isolation::pid}}};
+
+struct ContainerName {
+  std::string name;
+  NameFlag flag = NameFlag::automatic;
+};
+
+/// NAME[:FLAG]. The name becomes a directory "pyxis_<jobid>_NAME" on the node, of at most 255 bytes.
+Result<ContainerName> parse_name(std::string_view value) {
+  constexpr size_t kLongest = 230;
+  constexpr std::string_view kRefused = "/:\"'\\";
+  ContainerName result;
+  const size_t colon = value.find(':');
+  result.name = value.substr(0, colon);
+  const std::string_view flag = colon == std::string_view::npos ? "" : value.substr(colon + 1);
+  const auto* row = std::find_if(kNameFlags.begin(), kNameFlags.end(), [&](const auto& r) { return r.first == flag; });
+  if (row == kNameFlags.end())
+    return fail(ErrorKind::usage,
+                R"(flag must be "auto", "create", "exec" or "no_exec", not ")" + printable(flag) + '"');
+  result.flag = row->second;
+  if (result.name.empty()) return fail(ErrorKind::usage, "the name is empty");
+  if (result.name.size() > kLongest)
+    return fail(ErrorKind::usage, "the name is longer than " + std::to_string(kLongest) + " characters");
+  for (const char c : result.name)
+    if (c <= ' ' || c > '~' || kRefused.find(c) != std::string_view::npos)
+      return fail(Error(ErrorKind::usage, "'" + printable(result.name) + "' cannot be the name of a container")
+                      .with_hint("it becomes a directory's name: letters, digits and . _ - + @ = are fine"));
+  return result;
+}
+
+Result<Isolation> parse_namespaces(std::string_view value) {
+  Isolation result;
+  for (const std::string_view name : split_nonempty(value, ',')) {
+    const auto* row =
+        std::find_if(kNamespaces.begin(), kNamespaces.end(), [&](const auto& r) { return r.first == name; });
+    if (row == kNamespaces.end())
+      return fail(Error(ErrorKind::usage, "unknown namespace: " + printable(name)).with_hint("net, ipc, uts and pid"));
+    result.*(row->second) = true;
+  }
+  return result;
+}
+
+Result<void> check_save(std::string_view path) {
+  if (path.ends_with('/')) return fail(ErrorKind::usage, printable(path) + " is not the name of a file");
+  return {};
 }
 
 Result<void> check_value(OptionId id, std::string_view value) {
-  if (unsupported(id)) return fail(ErrorKind::unsupported, "not supported yet");
   if (info_of(id).argument != nullptr && value.empty()) return fail(ErrorKind::usage, "needs a value");
   if (value.find('\0') != std::string_view::npos) return fail(ErrorKind::usage, "value holds a NUL byte");
   if (id == OptionId::image) return check_image(value);
@@ -101,6 +147,9 @@ Result<void> check_value(OptionId id, std::string_view value) {
     TRY_ASSIGN(const auto mounts, parse_mount_options(value));
     return {};
   }
+  if (id == OptionId::name) return parse_name(value).map([](const auto&) {});
+  if (id == OptionId::unshare) return parse_namespaces(value).map([](const auto&) {});
+  if (id == OptionId::save) return check_save(value);
   if (id == OptionId::env) {
     for (const std::string_view name : split_nonempty(value, ','))
       if (!is_variable_name(name))
@@ -157,7 +206,7 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
     }
   }
   // A default is checked only when there will be a container: a stray variable must not break jobs without one.
-  if (!given(OptionId::image) && !given(OptionId::name) && !defaults_.contains(OptionId::image)) return {};
+  if (!wants_container()) return {};
   for (const auto& [id, value] : defaults_)
     TRY_CONTEXT(spelled(id) + " (from the environment)", check_value(id, value));
   return {};
@@ -172,11 +221,21 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   const auto tristate = [&](OptionId yes, OptionId no) {
     return value(yes) ? Tristate::yes : value(no) ? Tristate::no : Tristate::unset;
   };
-  const auto image = value(OptionId::image);
-  if (!image) return std::optional<ContainerSpec>();
+  if (!wants_container()) return std::optional<ContainerSpec>();
 
   ContainerSpec spec;
-  spec.image = *image;
+  spec.image = value(OptionId::image).value_or("");
+  if (const auto name = value(OptionId::name)) {
+    TRY_ASSIGN(ContainerName parsed, parse_name(*name));
+    spec.name = std::move(parsed.name);
+    spec.name_flag = parsed.flag;
+  }
+  spec.save = value(OptionId::save).value_or("");
+  if (const auto namespaces = value(OptionId::unshare)) {
+    TRY_ASSIGN(spec.unshare, parse_namespaces(*namespaces));
+  }
+  spec.entrypoint = tristate(OptionId::entrypoint, OptionId::no_entrypoint);
+  spec.entrypoint_log = value(OptionId::entrypoint_log).has_value();
   if (const auto mounts = value(OptionId::mounts)) {
     TRY_ASSIGN(spec.mounts, parse_mount_options(*mounts));
   }
@@ -189,9 +248,14 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   return std::optional(std::move(spec));
 }
 
+bool ContainerOptions::wants_container() const {
+  return given(OptionId::image) || given(OptionId::name) || defaults_.contains(OptionId::image) ||
+         defaults_.contains(OptionId::name);
+}
+
 std::vector<std::string> ContainerOptions::warnings() const {
   std::vector<std::string> lines;
-  if (given(OptionId::image) || given(OptionId::name) || defaults_.contains(OptionId::image)) return lines;
+  if (wants_container()) return lines;
   for (const auto& [id, value] : values_)
     lines.push_back("ignoring " + spelled(id) + " because neither --container-image nor --container-name is set");
   return lines;

@@ -61,6 +61,8 @@ class ContainerOptions {
 
  private:
   [[nodiscard]] bool given(OptionId id) const { return values_.contains(id); }
+  /// An image or a name, from the command line or the environment.
+  [[nodiscard]] bool wants_container() const;
 
   std::map<OptionId, std::string> values_;
   std::map<OptionId, std::string> defaults_;

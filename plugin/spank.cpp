@@ -48,6 +48,7 @@ struct PluginState {
 constinit PluginState* g_state = nullptr;
 
 constexpr std::chrono::milliseconds kFinishLimit{10000};
+constexpr std::chrono::milliseconds kEpilogLimit{120000};
 
 /// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well.
 class SlurmLog final : public LogSink {
@@ -138,6 +139,7 @@ Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
 
 ImageOrigin image_origin(std::string_view image) {
   const ImageKind kind = image_kind(image);
+  if (image.empty()) return ImageOrigin::none;
   if (kind == ImageKind::path) return ImageOrigin::file;
   return kind == ImageKind::registry ? ImageOrigin::registry : ImageOrigin::user;
 }
@@ -152,8 +154,19 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec&
   int group_count = 0;
   if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count) == ESPANK_SUCCESS && groups != nullptr)
     request.groups.assign(groups, groups + group_count);
+  TRY_ASSIGN(request.local_tasks, item<uint32_t>(spank, S_JOB_LOCAL_TASK_COUNT, "the number of local tasks"));
+  TRY_ASSIGN(request.all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
+  const bool job_scope = g_state->config.scope == ContainerScope::job;
+  if (!spec.name.empty())
+    spec.directory = "pyxis_" + (job_scope ? std::to_string(request.job_id) + "_" : "") + spec.name;
+  if (spec.entrypoint == Tristate::unset)
+    spec.entrypoint = g_state->config.execute_entrypoint ? Tristate::yes : Tristate::no;
   request.origin = image_origin(spec.image);
+  request.named = !spec.name.empty();
+  request.job_scope = job_scope;
+  request.save = !spec.save.empty();
   request.use_squashfuse = g_state->config.use_squashfuse;
+  request.image = printable(spec.image);
   request.spec = spec.serialize();
   return request;
 }
@@ -170,10 +183,10 @@ Result<void> start_session(spank_t spank) {
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   if (!g_state->spec) return {};
   if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
-  TRY_ASSIGN(g_state->tasks_left, item<uint32_t>(spank, S_JOB_LOCAL_TASK_COUNT, "the number of local tasks"));
   TRY_ASSIGN(const uint32_t all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
   use_terminal(environment, all_tasks, *g_state->spec);
   TRY_ASSIGN(StepRequest request, step_request(spank, step_id, *g_state->spec));
+  g_state->tasks_left = request.local_tasks;
   TRY_ASSIGN(g_state->session, StepSession::start(std::move(request), environment.block()));
   return {};
 }
@@ -192,20 +205,15 @@ Result<void> check_on_client() {
   return {};
 }
 
-/// COMPAT.md 1, "Messages that people grep": said by the first task of a node, the first of them only for a single
-/// task.
-struct ImportMessages {
-  std::string before, after;
-};
-
-Result<ImportMessages> import_messages(spank_t spank) {
-  const std::string& image = g_state->spec->image;
-  if (image_origin(image) == ImageOrigin::file) return ImportMessages{};
-  TRY_ASSIGN(const int local_id, item<int>(spank, S_TASK_ID, "the task's number on this node"));
-  if (local_id != 0) return ImportMessages{};
-  TRY_ASSIGN(const uint32_t tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
-  const std::string name = printable(image);
-  return ImportMessages{tasks <= 1 ? "importing docker image: " + name : "", "imported docker image: " + name};
+/// Each node writes its own container. Said once for the step.
+Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
+  if (g_state->spec->save.empty()) return {};
+  TRY_ASSIGN(const uint32_t task, item<uint32_t>(spank, S_TASK_GLOBAL_ID, "the task's number"));
+  TRY_ASSIGN(const uint32_t nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
+  if (task == 0 && nodes > 1)
+    log.warning("--container-save " + printable(g_state->spec->save) + ": each of the " + std::to_string(nodes) +
+                " nodes saves its container there; where they share the directory, the last one's stays");
+  return {};
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
@@ -218,9 +226,28 @@ Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
   return {};
 }
 
+std::string or_dash(std::string text) {
+  return text.empty() ? "-" : text;
+}
+
 void end_session() {
   if (g_state == nullptr || !g_state->session) return;
-  if (const auto finished = g_state->session->finish(kFinishLimit); !finished) report(finished.error());
+  SlurmLog log;
+  const auto finished = g_state->session->finish(kFinishLimit, log);
+  if (!finished) return report(finished.error());
+  // One line for the administrator, in the node's log.
+  if (!finished->empty() && g_state->spec)
+    slurm_info("situla: image=%s name=%s %s", or_dash(printable(g_state->spec->image)).c_str(),
+               or_dash(printable(g_state->spec->name)).c_str(), finished->c_str());
+}
+
+/// RootOperation::end_job: containers of a job with container_scope=job end with it. Runs without the job's
+/// environment, in slurmd's epilog.
+Result<void> end_job(spank_t spank) {
+  if (g_state == nullptr || g_state->config.scope != ContainerScope::job) return {};
+  TRY_ASSIGN(const uint32_t job, item<uint32_t>(spank, S_JOB_ID, "the job id"));
+  TRY_ASSIGN(const uid_t user, item<uid_t>(spank, S_JOB_UID, "the job's user"));
+  return remove_job_containers(job, user, kEpilogLimit);
 }
 
 }  // namespace
@@ -232,11 +259,16 @@ using situla::Result;
 
 SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
   return guarded([&]() -> Result<void> {
-    if (!situla::runs_containers(spank_context())) return {};
+    const spank_context_t context = spank_context();
+    if (!situla::runs_containers(context) && context != S_CTX_JOB_SCRIPT) return {};
     delete std::exchange(g_state, new situla::PluginState);
     TRY_ASSIGN(g_state->config, situla::PluginConfig::parse({argv, static_cast<size_t>(argc)}));
-    return situla::register_options(spank);
+    return context == S_CTX_JOB_SCRIPT ? Result<void>() : situla::register_options(spank);
   });
+}
+
+SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int, char**) {
+  return guarded([&] { return situla::end_job(spank); });
 }
 
 SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
@@ -263,11 +295,9 @@ SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
     if (!g_state->session) return {};
     TRY_ASSIGN(const situla::Environment environment, situla::job_environment(spank));
     situla::SlurmLog log;
-    TRY_ASSIGN(const situla::ImportMessages messages, situla::import_messages(spank));
-    if (!messages.before.empty()) log.info(messages.before);
     TRY_ASSIGN(const situla::JoinedTask task,
                situla::join_container(*g_state->session, *g_state->spec, environment, log));
-    if (!messages.after.empty()) log.info(messages.after);
+    TRY(situla::warn_of_shared_save(spank, log));
     return situla::apply_to_task(spank, task);
   });
 }

@@ -20,18 +20,28 @@ SpawnOptions broker_program() {
   return options;
 }
 
+/// The broker's program in another mode; waits for its end.
+Result<void> run_broker_program(const std::vector<std::string>& arguments, const std::string& what,
+                                std::chrono::milliseconds limit) {
+  SpawnOptions options = broker_program();
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  TRY_ASSIGN(Child child, spawn(options));
+  TRY_ASSIGN(const auto status, child.wait_for(limit));
+  if (status && status->success()) return {};
+  return fail(ErrorKind::failure, what + ": " + (status ? status->text() : std::string("takes too long")));
+}
+
 /// The broker was killed before it could finish: another one drops what it left on the node.
 Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
-  SpawnOptions options = broker_program();
-  options.arguments.emplace_back("sweep");
-  TRY_ASSIGN(Child sweeper, spawn(options));
-  TRY_ASSIGN(const auto status, sweeper.wait_for(limit));
-  if (status && status->success()) return {};
-  return fail(ErrorKind::failure,
-              "cleaning up after a killed broker: " + (status ? status->text() : std::string("takes too long")));
+  return run_broker_program({"sweep"}, "cleaning up after a killed broker", limit);
 }
 
 }  // namespace
+
+Result<void> remove_job_containers(uint32_t job, uid_t user, std::chrono::milliseconds limit) {
+  return run_broker_program({"epilog", std::to_string(job), std::to_string(user)},
+                            "removing the containers of job " + std::to_string(job), limit);
+}
 
 Result<StepSession> StepSession::start(StepRequest request, std::string_view environment) {
   if (getrandom(request.token.data(), request.token.size(), 0) != static_cast<ssize_t>(request.token.size()))
@@ -52,15 +62,26 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   return StepSession(std::move(control.first), std::move(listener.address), request.token);
 }
 
-Result<void> StepSession::finish(std::chrono::milliseconds limit) {
-  if (!control_) return {};
+Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink& log) {
+  if (!control_) return "";
   const UniqueFd control = std::move(control_);
-  if (!send_packet(control.get(), encode(Finish{}))) return sweep_after_lost_broker(limit);
-  pollfd poll_entry{control.get(), POLLIN, 0};
-  const int ready = poll(&poll_entry, 1, static_cast<int>(limit.count()));
-  if (ready > 0) {
+  const auto lost = [&]() -> Result<std::string> {
+    TRY(sweep_after_lost_broker(limit));
+    return "";
+  };
+  if (!send_packet(control.get(), encode(Finish{}))) return lost();
+  bool saving = false;
+  for (;;) {
+    pollfd entry{control.get(), POLLIN, 0};
+    const int ready = poll(&entry, 1, saving ? -1 : static_cast<int>(limit.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) break;
     const auto packet = receive_packet(control.get(), kMaxMessageBytes);
-    return packet && *packet ? Result<void>() : sweep_after_lost_broker(limit);
+    if (!packet || !*packet) return lost();
+    TRY_ASSIGN(const Message message, decode((*packet)->bytes));
+    if (const auto* finished = std::get_if<Finished>(&message)) return finished->summary;
+    if (const auto* note = std::get_if<Note>(&message)) log.write(note->level, note->text);
+    saving = saving || std::holds_alternative<Saving>(message);
   }
   return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +
                                             std::to_string(limit.count() / 1000) + " s; it goes on by itself"));

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/protocol/messages.hpp"
@@ -23,8 +24,10 @@ class StepSession {
   /// broker from noticing that slurmstepd died.
   void forget_control() { control_.reset(); }
 
-  /// All local tasks have ended: waits until nothing is left of the container, at most `limit`. Safe to call twice.
-  Result<void> finish(std::chrono::milliseconds limit);
+  /// All local tasks have ended: waits until nothing is left of the container, at most `limit`; and before that until
+  /// it is saved, if that was asked for, however long it takes. Notes go to `log`. Returns the broker's summary for the
+  /// node's log. Safe to call twice.
+  Result<std::string> finish(std::chrono::milliseconds limit, LogSink& log);
 
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] const StepToken& token() const { return token_; }
@@ -37,5 +40,9 @@ class StepSession {
   std::string address_;
   StepToken token_;
 };
+
+/// Removes, as the user, the named containers of a job that has ended (container_scope=job); waits for it. `user`'s
+/// home directory says where they are when no step of the job has left its environment.
+Result<void> remove_job_containers(uint32_t job, uid_t user, std::chrono::milliseconds limit);
 
 }  // namespace situla

@@ -1,12 +1,14 @@
 #include "common/protocol/messages.hpp"
 
+#include <type_traits>
+
 #include "common/base/codec.hpp"
 
 namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490003;
+constexpr uint32_t kVersion = 0x53490004;
 constexpr size_t kMaxTextBytes = 12288;
 constexpr uint32_t kMaxGroups = 65536;
 
@@ -23,13 +25,32 @@ StepToken get_token(Decoder& in) {
   return token;
 }
 
+void put_isolation(Encoder& out, const Isolation& isolation) {
+  for (const bool flag : {isolation.ipc, isolation.uts, isolation.net, isolation.pid}) out.u8(flag ? 1 : 0);
+}
+Isolation get_isolation(Decoder& in) {
+  Isolation isolation;
+  for (bool* flag : {&isolation.ipc, &isolation.uts, &isolation.net, &isolation.pid}) *flag = in.u8() != 0;
+  return isolation;
+}
+
+Joined get_joined(Decoder& in) {
+  Joined m;
+  m.workdir = in.text();
+  m.isolation = get_isolation(in);
+  return m;
+}
+
 struct Put {
   Encoder& out;
   void operator()(const Join& m) const {
     put_token(out, m.token);
     out.text(cut_text(m.directory));
   }
-  void operator()(const Joined& m) const { out.text(cut_text(m.workdir)); }
+  void operator()(const Joined& m) const {
+    out.text(cut_text(m.workdir));
+    put_isolation(out, m.isolation);
+  }
   void operator()(const Note& m) const {
     out.u8(static_cast<uint8_t>(m.level));
     out.text(cut_text(m.text));
@@ -42,21 +63,38 @@ struct Put {
   void operator()(const ImportDone& m) const {
     for (const uint8_t byte : m.digest.bytes()) out.u8(byte);
     out.text(cut_text(m.variant));
+    out.u8(m.stored ? 1 : 0);
   }
   void operator()(const MapsWanted& m) const { out.u8(m.remap_root ? 1 : 0); }
-  void operator()(const MapsWritten&) const {}
   void operator()(const Ready& m) const {
     out.text(cut_text(m.workdir));
     out.text(cut_text(m.scratch_path));
-    out.u8(m.stays ? 1 : 0);
+    out.text(cut_text(m.root));
+    put_isolation(out, m.isolation);
+    for (const bool flag : {m.stays, m.has_container, m.has_save_directory, m.has_save_image}) out.u8(flag ? 1 : 0);
   }
-  void operator()(const Finish&) const {}
-  void operator()(const Finished&) const {}
+  void operator()(const Finished& m) const { out.text(cut_text(m.summary)); }
   void operator()(const Draw& m) const { out.text(cut_text(m.bytes)); }
+  void operator()(const RunningWanted& m) const { out.text(cut_text(m.ignored)); }
+  void operator()(const Found& m) const { (*this)(m.container); }
+  template <typename Empty>
+  void operator()(const Empty&) const {
+    static_assert(std::is_empty_v<Empty>);
+  }
 };
 
 LogLevel level_of(uint8_t value) {
   return value <= 3 ? static_cast<LogLevel>(value) : LogLevel::info;
+}
+
+Ready get_ready(Decoder& in) {
+  Ready m;
+  m.workdir = in.text();
+  m.scratch_path = in.text();
+  m.root = in.text();
+  m.isolation = get_isolation(in);
+  for (bool* flag : {&m.stays, &m.has_container, &m.has_save_directory, &m.has_save_image}) *flag = in.u8() != 0;
+  return m;
 }
 
 Message get(uint32_t index, Decoder& in) {
@@ -68,7 +106,7 @@ Message get(uint32_t index, Decoder& in) {
       return m;
     }
     case 1:
-      return Joined{std::string(in.text())};
+      return get_joined(in);
     case 2: {
       Note m;
       m.level = level_of(in.u8());
@@ -85,25 +123,34 @@ Message get(uint32_t index, Decoder& in) {
     case 4: {
       std::array<uint8_t, Digest::kBytes> bytes{};
       for (uint8_t& byte : bytes) byte = in.u8();
-      return ImportDone{Digest(bytes), std::string(in.text())};
+      ImportDone m{Digest(bytes), std::string(in.text())};
+      m.stored = in.u8() != 0;
+      return m;
     }
     case 5:
       return MapsWanted{in.u8() != 0};
     case 6:
       return MapsWritten{};
-    case 7: {
-      Ready m;
-      m.workdir = in.text();
-      m.scratch_path = in.text();
-      m.stays = in.u8() != 0;
-      return m;
-    }
+    case 7:
+      return get_ready(in);
     case 8:
       return Finish{};
     case 9:
-      return Finished{};
-    default:
+      return Finished{std::string(in.text())};
+    case 10:
       return Draw{std::string(in.text())};
+    case 11:
+      return RunningWanted{std::string(in.text())};
+    case 12:
+      return NotRunning{};
+    case 13:
+      return Found{get_joined(in)};
+    case 14:
+      return ImageWanted{};
+    case 15:
+      return ImageReady{};
+    default:
+      return Saving{};
   }
 }
 
@@ -138,9 +185,11 @@ std::string encode_step_request(const StepRequest& request) {
   out.u32(request.gid);
   out.u32(static_cast<uint32_t>(request.groups.size()));
   for (const uint32_t group : request.groups) out.u32(group);
+  for (const uint32_t count : {request.local_tasks, request.all_tasks}) out.u32(count);
   out.u8(static_cast<uint8_t>(request.origin));
-  out.u8(request.use_squashfuse ? 1 : 0);
+  for (const bool flag : {request.named, request.job_scope, request.save, request.use_squashfuse}) out.u8(flag ? 1 : 0);
   put_token(out, request.token);
+  out.text(request.image);
   out.text(request.spec);
   return out.take();
 }
@@ -155,10 +204,12 @@ Result<StepRequest> decode_step_request(std::string_view bytes) {
   request.gid = in.u32();
   const uint32_t groups = in.u32();
   for (uint32_t i = 0; i < groups && groups <= kMaxGroups && in.ok(); ++i) request.groups.push_back(in.u32());
+  for (uint32_t* count : {&request.local_tasks, &request.all_tasks}) *count = in.u32();
   const uint8_t origin = in.u8();
   request.origin = static_cast<ImageOrigin>(origin);
-  request.use_squashfuse = in.u8() != 0;
+  for (bool* flag : {&request.named, &request.job_scope, &request.save, &request.use_squashfuse}) *flag = in.u8() != 0;
   request.token = get_token(in);
+  request.image = in.text();
   request.spec = in.text();
   if (!in.finished() || origin > static_cast<uint8_t>(ImageOrigin::user))
     return fail(ErrorKind::corrupt, "step request of a wrong length or kind");

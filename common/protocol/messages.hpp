@@ -11,6 +11,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/spec/container_spec.hpp"
 #include "common/spec/digest.hpp"
 
 namespace situla {
@@ -24,7 +25,8 @@ using StepToken = std::array<uint8_t, 16>;
 
 /// Who opens the image of a step.
 enum class ImageOrigin : uint8_t {
-  file,      ///< the tasks bring an open squashfs file
+  none,      ///< a named container that has to exist
+  file,      ///< a squashfs file: the tasks bring it open; for a named container its builder opens it
   registry,  ///< the importer, as the service user, into the node's store
   user,      ///< an archive, a layout or an engine: imported as the job user, for this step only
 };
@@ -36,9 +38,16 @@ struct StepRequest {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::vector<uint32_t> groups;  ///< supplementary groups of the job
+  uint32_t local_tasks = 0;      ///< of this node
+  uint32_t all_tasks = 0;        ///< of the step
   ImageOrigin origin = ImageOrigin::file;
+  bool named = false;  ///< --container-name
+  bool job_scope =
+      false;          ///< container_scope=job: the epilog removes named containers, for which it needs the environment
+  bool save = false;  ///< --container-save
   bool use_squashfuse = false;  ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
   StepToken token{};            ///< what a task must show
+  std::string image;            ///< for messages; printable
   std::string spec;             ///< ContainerSpec::serialize()
 };
 std::string encode_step_request(const StepRequest& request);
@@ -48,7 +57,7 @@ Result<StepRequest> decode_step_request(std::string_view bytes);
 // --------------------------------------------------------------------------------------------------------
 
 /// fds: [0] the task's environment (sealed memfd, Environment::block()); [1] the image file, open for reading, if it is
-/// a path.
+/// a path and the container has no name.
 struct Join {
   StepToken token{};
   std::string directory;  ///< the job's working directory, where relative paths of mounts begin
@@ -57,9 +66,12 @@ struct Join {
 // --- broker -> task
 // --------------------------------------------------------------------------------------------------------
 
-/// fds: user namespace, mount namespace, cgroup namespace, environment (sealed memfd).
+/// Also broker -> broker of another step that joins the container; the connection is the request.
+/// fds: user namespace, mount namespace, cgroup namespace; those of `isolation` in the order ipc, uts, net, pid; the
+/// environment (sealed memfd).
 struct Joined {
-  std::string workdir;  ///< absolute, inside the container
+  std::string workdir;  ///< of the image; absolute, inside the container
+  Isolation isolation;
 };
 
 // --- any -> broker -> task
@@ -88,6 +100,7 @@ struct Failure {
 struct ImportDone {
   Digest digest;        ///< manifest digest; names the file in the store
   std::string variant;  ///< file name suffix of a non-default squashfs variant: [a-z0-9-]{0,32}
+  bool stored = false;  ///< the image was in the store already
 };                      // from an import as the user, fds: the squashfs file
 
 // --- builder <-> broker
@@ -97,21 +110,44 @@ struct MapsWanted {  ///< the builder has unshared its user namespace
   bool remap_root = false;
 };
 struct MapsWritten {};
-/// fds: environment (sealed memfd). The namespaces are taken from /proc/<builder>/ns by the broker itself.
+/// fds: what the tasks get of the environment, and what tasks of other steps get that join (sealed memfds); then, as
+/// the flags say, the named container's directory, and what --container-save exports: a directory, and the image
+/// beneath it. The namespaces are taken from /proc/<builder>/ns by the broker itself.
 struct Ready {
   std::string workdir;
   std::string scratch_path;  ///< opaque to the broker: given back to a cleaner that runs as the user; may be empty
-  bool stays = false;        ///< the builder keeps running (scratch) until its socket is closed
+  std::string root;          ///< what the root file system is made of, for the log
+  Isolation isolation;
+  bool stays = false;  ///< the builder keeps running (scratch) until its socket is closed
+  bool has_container = false, has_save_directory = false, has_save_image = false;
 };
+
+/// Does a step of this node run the named container? fds: its directory, and what --container-save would export of it:
+/// a directory, and the image beneath it if there is one. Answer: NotRunning, or the end of the
+/// connection: then the tasks have got the namespaces and nothing is to be built.
+struct RunningWanted {
+  std::string ignored;  ///< what the user should read if it runs; may be empty
+};
+struct NotRunning {};
+/// A container that no step made (`start`) runs already. fds and fields as of Joined.
+struct Found {
+  Joined container;
+};
+/// A named container has to be made. fds of the answer: the image file, open for reading.
+struct ImageWanted {};
+struct ImageReady {};
 
 // --- plugin (slurmstepd) <-> broker, control socket
 // ---------------------------------------------------------------------------
 
-struct Finish {};    ///< all local tasks have ended
-struct Finished {};  ///< nothing is left of the container
+struct Finish {};       ///< all local tasks have ended
+struct Saving {};       ///< --container-save has begun, which may take its time; Notes follow
+struct Finished {       ///< nothing is left of the container
+  std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built
+};
 
-using Message =
-    std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished, Draw>;
+using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
+                             Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving>;
 
 /// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
 /// fits.

@@ -8,7 +8,7 @@ namespace {
 
 // Layout: magic, then each field in the order of the struct; numbers are 32-bit little-endian, strings and lists are
 // their length and then their content, enumerations one byte. Another layout gets another last letter of the magic.
-constexpr std::string_view kMagic = "SITULA-SPEC-B";
+constexpr std::string_view kMagic = "SITULA-SPEC-C";
 constexpr size_t kMaxBytes = size_t{16} << 20U;
 
 class Writer {
@@ -59,6 +59,11 @@ class Reader {
       return fail(ErrorKind::corrupt, "container specification: unknown value " + std::to_string(value));
     return static_cast<Enum>(value);
   }
+  Result<bool> flag() {
+    TRY_ASSIGN(const std::string_view byte, take(1));
+    if (byte[0] != 0 && byte[0] != 1) return fail(ErrorKind::corrupt, "container specification: neither yes nor no");
+    return byte[0] == 1;
+  }
   Result<std::string> text() {
     TRY_ASSIGN(const size_t size, number());
     TRY_ASSIGN(const std::string_view bytes, take(size));
@@ -100,6 +105,10 @@ std::string ContainerSpec::serialize() const {
   Writer writer;
   writer.raw(kMagic);
   writer.text(image);
+  writer.text(name);
+  writer.text(directory);
+  writer.byte(static_cast<uint8_t>(name_flag));
+  writer.text(save);
   writer.number(mounts.size());
   for (const MountOption& mount : mounts) {
     writer.byte(static_cast<uint8_t>(mount.kind));
@@ -112,6 +121,9 @@ std::string ContainerSpec::serialize() const {
   writer.byte(static_cast<uint8_t>(mount_home));
   writer.byte(static_cast<uint8_t>(remap_root));
   writer.byte(static_cast<uint8_t>(writable));
+  writer.byte(static_cast<uint8_t>(entrypoint));
+  for (const bool flag : {entrypoint_log, unshare.pid, unshare.net, unshare.ipc, unshare.uts})
+    writer.byte(flag ? 1 : 0);
   writer.number(terminal_columns);
   writer.number(terminal_rows);
   return writer.take();
@@ -126,6 +138,10 @@ Result<ContainerSpec> ContainerSpec::deserialize(std::string_view bytes) {
                     .with_hint("the plugin and the programs in libexec must come from the same release"));
   ContainerSpec spec;
   TRY_ASSIGN(spec.image, reader.text());
+  TRY_ASSIGN(spec.name, reader.text());
+  TRY_ASSIGN(spec.directory, reader.text());
+  TRY_ASSIGN(spec.name_flag, reader.enumeration(NameFlag::no_exec));
+  TRY_ASSIGN(spec.save, reader.text());
   TRY_ASSIGN(const size_t mounts, reader.number());
   for (size_t i = 0; i < mounts; ++i) {
     TRY_ASSIGN(MountOption mount, read_mount(reader));
@@ -136,6 +152,11 @@ Result<ContainerSpec> ContainerSpec::deserialize(std::string_view bytes) {
   TRY_ASSIGN(spec.mount_home, reader.enumeration(Tristate::yes));
   TRY_ASSIGN(spec.remap_root, reader.enumeration(Tristate::yes));
   TRY_ASSIGN(spec.writable, reader.enumeration(Tristate::yes));
+  TRY_ASSIGN(spec.entrypoint, reader.enumeration(Tristate::yes));
+  for (bool* flag :
+       {&spec.entrypoint_log, &spec.unshare.pid, &spec.unshare.net, &spec.unshare.ipc, &spec.unshare.uts}) {
+    TRY_ASSIGN(*flag, reader.flag());
+  }
   TRY_ASSIGN(const size_t columns, reader.number());
   TRY_ASSIGN(const size_t rows, reader.number());
   spec.terminal_columns = static_cast<uint32_t>(columns);

@@ -16,14 +16,35 @@ namespace situla {
 /// unset: follow the enroot configuration of the user and site.
 enum class Tristate : uint8_t { unset, no, yes };
 
+/// Namespaces that a container has beside its user, mount and cgroup namespace.
+struct Isolation {
+  bool pid = false, net = false, ipc = false, uts = false;
+  friend bool operator==(const Isolation&, const Isolation&) = default;
+};
+
+/// The FLAG of --container-name=NAME:FLAG.
+enum class NameFlag : uint8_t {
+  automatic,  ///< join the container if it runs, start it if it exists, else make it
+  create,     ///< make it; there must be none
+  exec,       ///< join it; it must be running
+  no_exec,    ///< start or make it, never join
+};
+
 struct ContainerSpec {
-  std::string image;  ///< as typed; see image_kind(); empty = none
+  std::string image;      ///< as typed; see image_kind(); empty = none
+  std::string name;       ///< --container-name, as typed; empty = none
+  std::string directory;  ///< of that name, beneath ENROOT_DATA_PATH (COMPAT.md 1, "Names on disk")
+  NameFlag name_flag = NameFlag::automatic;
+  std::string save;  ///< --container-save: path on the node, relative to the job's directory; empty = none
   std::vector<MountOption> mounts;
   std::string workdir;                ///< empty = the image's WORKDIR, else "/"
   std::vector<std::string> keep_env;  ///< --container-env: names that keep the host's value
   Tristate mount_home = Tristate::unset;
   Tristate remap_root = Tristate::unset;
   Tristate writable = Tristate::unset;
+  Tristate entrypoint = Tristate::unset;  ///< unset: follow plugstack.conf
+  bool entrypoint_log = false;
+  Isolation unshare;
   /// Size of the terminal on which the one task's import may draw; 0: there is none.
   uint32_t terminal_columns = 0, terminal_rows = 0;
 

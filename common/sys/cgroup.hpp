@@ -1,15 +1,24 @@
 // How does a helper come to live in the job's cgroup, so that its memory and CPU time are the job's and not the node's?
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
 
 namespace situla {
 
-/// Moves process `who` into every cgroup that process `like` is in: all v1 hierarchies and the v2 one (cgroups(7)).
-/// `like_proc_fd` is an open /proc/<pid> directory, so that a recycled pid cannot be meant. Hierarchies that are not
+/// The cgroups of a process: its /proc/<pid>/cgroup, by an open /proc/<pid>, so that a recycled pid cannot be meant.
+Result<std::string> cgroups_of(int proc_fd);
+
+/// The same text for what has to outlive one step of its job: Slurm's version 1 cgroups of the step ("/step_N...")
+/// become those of the job. In version 2 only leaves may hold processes: these stay.
+std::string job_cgroups(std::string_view cgroups);
+
+/// Moves process `who` into each of them: all v1 hierarchies and the v2 one (cgroups(7)). Hierarchies that are not
 /// mounted are skipped.
-Result<void> move_to_cgroups_of(pid_t who, int like_proc_fd);
+Result<void> move_to_cgroups(pid_t who, std::string_view cgroups);
 
 }  // namespace situla

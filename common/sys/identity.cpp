@@ -119,29 +119,52 @@ Result<void> drop_all_capabilities() {
   return set_no_new_privileges();
 }
 
-Result<Identity> identity_of_user(const std::string& name) {
+namespace {
+
+Result<std::vector<gid_t>> groups_of(const std::string& name, gid_t gid) {
+  int count = 64;
+  std::vector<gid_t> groups(static_cast<size_t>(count));
+  // The count of groups may grow between the calls; every call says how many there are.
+  while (getgrouplist(name.c_str(), gid, groups.data(), &count) < 0) {
+    if (count > 65536) return fail(ErrorKind::failure, "look up groups of " + name + ": more than 65536");
+    count = std::max(count, static_cast<int>(groups.size()) * 2);
+    groups.resize(static_cast<size_t>(count));
+  }
+  groups.resize(static_cast<size_t>(count));
+  return groups;
+}
+
+/// look_up: getpwnam_r(3) or getpwuid_r(3), bound to who is meant; `who` is for messages.
+template <typename LookUp>
+Result<Account> account(const std::string& who, LookUp look_up) {
   std::vector<char> buffer(16384);
   passwd entry{};
   passwd* found = nullptr;
   int errnum = 0;
-  while ((errnum = getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found)) == ERANGE &&
+  while ((errnum = look_up(&entry, buffer.data(), buffer.size(), &found)) == ERANGE &&
          buffer.size() < (size_t{1} << 24U))
     buffer.resize(buffer.size() * 2);
-  if (errnum != 0) return fail_errno(errnum, "look up user " + name);
+  if (errnum != 0) return fail_errno(errnum, "look up user " + who);
   if (found == nullptr)
-    return fail(Error(ErrorKind::not_found, "look up user " + name + ": no such user")
-                    .with_hint("check `getent passwd " + name + "` on this node"));
-  Identity identity{entry.pw_uid, entry.pw_gid, {}};
-  int count = 64;
-  identity.groups.resize(static_cast<size_t>(count));
-  // The count of groups may grow between the calls; every call says how many there are.
-  while (getgrouplist(name.c_str(), entry.pw_gid, identity.groups.data(), &count) < 0) {
-    if (count > 65536) return fail(ErrorKind::failure, "look up groups of " + name + ": more than 65536");
-    count = std::max(count, static_cast<int>(identity.groups.size()) * 2);
-    identity.groups.resize(static_cast<size_t>(count));
-  }
-  identity.groups.resize(static_cast<size_t>(count));
-  return identity;
+    return fail(Error(ErrorKind::not_found, "look up user " + who + ": no such user")
+                    .with_hint("check `getent passwd " + who + "` on this node"));
+  TRY_ASSIGN(std::vector<gid_t> groups, groups_of(entry.pw_name, entry.pw_gid));
+  return Account{{entry.pw_uid, entry.pw_gid, std::move(groups)}, entry.pw_dir};
+}
+
+}  // namespace
+
+Result<Identity> identity_of_user(const std::string& name) {
+  TRY_ASSIGN(Account found, account(name, [&](passwd* entry, char* buffer, size_t size, passwd** result) {
+               return getpwnam_r(name.c_str(), entry, buffer, size, result);
+             }));
+  return std::move(found.identity);
+}
+
+Result<Account> account_of(uid_t uid) {
+  return account(std::to_string(uid), [&](passwd* entry, char* buffer, size_t size, passwd** result) {
+    return getpwuid_r(uid, entry, buffer, size, result);
+  });
 }
 
 }  // namespace situla

@@ -30,5 +30,11 @@ Result<void> drop_bounding_set();
 Result<void> own_proc_files_again();
 /// From getpwnam(3)/getgrouplist(3). ErrorKind::not_found with a hint.
 Result<Identity> identity_of_user(const std::string& name);
+struct Account {
+  Identity identity;
+  std::string home;
+};
+/// From getpwuid(3)/getgrouplist(3). ErrorKind::not_found.
+Result<Account> account_of(uid_t uid);
 
 }  // namespace situla

@@ -2,10 +2,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
@@ -13,9 +16,15 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
+#include "common/sys/network.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
+#include "hooks/builder/named.hpp"
+#include "hooks/builder/shared_environment.hpp"
+#include "hooks/run/init_process.hpp"
+#include "hooks/run/isolation.hpp"
 #include "hooks/run/prepare.hpp"
 #include "plugin/broker/contract.hpp"
 
@@ -24,13 +33,34 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{500};
 
-Result<RootSource> root_source(const std::string& image_mode) {
+/// What is made before the namespaces are: paths of the host still mean something, and the user is still himself.
+struct Source {
   RootSource root;
-  const std::string stage = kStageMount;
+  UniqueFd container;                   ///< directory of a named one
+  UniqueFd save_directory, save_image;  ///< what will be exported, as far as it is known by now
+};
+
+struct BuiltContainer {
+  PreparedContainer prepared;
+  Source source;
+  Isolation isolation;
+  Environment own, for_others;  ///< variables for the tasks of this step, and of others that join it
+  UniqueFd init;                ///< socket whose end ends the PID namespace
+};
+
+Result<UniqueFd> duplicate(const UniqueFd& fd) {
+  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return fail_errno(errno, "duplicate the image's descriptor");
+  return copy;
+}
+
+Result<Source> unnamed_source(const std::string& image_mode) {
+  Source source;
+  RootSource& root = source.root;
   if (image_mode == "mounted") {
     root.kind = RootSource::Kind::mounted;
-    root.path = stage + "/" + kStageImage;
-    return root;
+    root.path = std::string(kStageMount) + "/" + kStageImage;
+    return source;
   }
   if (fcntl(builder_fd::kImage, F_SETFD, FD_CLOEXEC) != 0) return fail_errno(errno, "descriptor of the image");
   root.kind = RootSource::Kind::image;
@@ -41,50 +71,94 @@ Result<RootSource> root_source(const std::string& image_mode) {
     root.mount = MountKind::extract;
   else if (image_mode != "image-auto")
     return fail(ErrorKind::usage, "unknown image mode " + image_mode);
-  return root;
+  TRY_ASSIGN(source.save_image, duplicate(root.image));
+  return source;
 }
 
-Result<void> enter_namespaces(bool remap_root) {
-  TRY(unshare_namespaces(kUserNs | kMountNs));
-  TRY(send_packet(builder_fd::kBroker, encode(MapsWanted{remap_root})));
-  TRY_ASSIGN(const auto packet, receive_packet(builder_fd::kBroker, kMaxMessageBytes));
-  if (!packet) return fail(ErrorKind::cancelled, "the broker went away");
-  TRY_ASSIGN(const Message message, decode(packet->bytes));
-  if (std::holds_alternative<MapsWritten>(message)) return {};
-  return fail(ErrorKind::cancelled, "the broker gave up");
+/// nullopt: the tasks have joined a container that runs.
+Result<std::optional<Source>> find_source(const std::string& image_mode, const BuilderData& data,
+                                          const EnrootConfig& config, LogSink& log) {
+  if (image_mode != "named") {
+    TRY_ASSIGN(Source source, unnamed_source(image_mode));
+    return std::optional(std::move(source));
+  }
+  TRY_ASSIGN(auto named, find_or_make_container(data, config, log));
+  if (!named) return std::optional<Source>();
+  return std::optional(Source{std::move(named->source), std::move(named->directory), std::move(named->save_directory),
+                              std::move(named->save_image)});
 }
 
-/// What the container changes. A variable that comes out of it as it went in is left to each task's own value: SLURM_*
-/// and CUDA_VISIBLE_DEVICES differ between the tasks that share the container.
-Environment changed_variables(const Environment& host, const Environment& container) {
-  Environment changed;
-  for (const auto& [name, value] : container.entries())
-    if (host.get(name) != value) changed.set(name, value);
-  return changed;
+/// Before anything is made: the file is written when the work is done, too late to hear that it cannot be.
+Result<void> check_save_path(const std::string& path) {
+  if (path.empty()) return {};
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return fail(ErrorKind::usage, "--container-save " + printable(path) + " is not a regular file");
+  const std::string parent = std::filesystem::path(path).parent_path();
+  if (access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) != 0)
+    return fail(Error::from_errno(errno, "--container-save " + printable(path))
+                    .with_hint("its directory must exist on the node, and you must be able to write there"));
+  return {};
 }
 
-Result<PreparedContainer> prepare(const std::string& image_mode, const std::string& scratch_name, LogSink& log) {
+Result<void> enter_namespaces(bool remap_root, const Isolation& isolation) {
+  TRY(unshare_namespaces(kUserNs | kMountNs | namespace_bits(isolation)));
+  TRY_ASSIGN(const Answer answer, ask_broker(MapsWanted{remap_root}));
+  if (!std::holds_alternative<MapsWritten>(answer.message)) return fail(ErrorKind::cancelled, "the broker gave up");
+  return isolation.net ? bring_loopback_up() : Result<void>();
+}
+
+/// nullopt: see find_source().
+Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const std::string& scratch_name,
+                                            LogSink& log) {
   TRY_ASSIGN(BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
+  TRY(check_save_path(data.spec.save));
+  BuiltContainer built;
+  TRY_ASSIGN(auto source, find_source(image_mode, data, config, log));
+  if (!source) return std::optional<BuiltContainer>();
+  built.source = std::move(*source);
+  built.isolation = wanted_isolation(data.spec.unshare, config);
+
   PrepareRequest request;
-  TRY_ASSIGN(request.root, root_source(image_mode));
   request.remap_root = wants_remap_root(data.spec, config);
   request.host_uid = geteuid();
   request.host_gid = getegid();
-  TRY(enter_namespaces(request.remap_root));
+  TRY(enter_namespaces(request.remap_root, built.isolation));
+  request.root = std::move(built.source.root);
   request.spec = std::move(data.spec);
   request.host = data.host;
+  request.isolation = built.isolation;
   request.stage = std::string(kStageMount) + "/" + kStageDirectory;
   request.scratch_name = scratch_name;
-  TRY_ASSIGN(PreparedContainer container, prepare_container(std::move(request), config, log));
-  container.environment = changed_variables(data.host, container.environment);
-  return container;
+  TRY_ASSIGN(built.prepared, prepare_container(std::move(request), config, log));
+  if (built.isolation.pid) {
+    TRY_ASSIGN(built.init, start_init());
+  }
+  built.own = changed_variables(data.host, built.prepared.environment);
+  built.for_others = for_other_steps(built.prepared.environment);
+  if (!built.source.save_directory) built.source.save_directory = std::move(built.prepared.changes);
+  // A tree that was extracted has no image beneath it any more.
+  if (built.prepared.root_kind == "extracted") built.source.save_image.reset();
+  return std::optional(std::move(built));
 }
 
-Result<void> announce(const PreparedContainer& container, bool stays) {
-  TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-environment", container.environment.block()));
-  return send_packet(builder_fd::kBroker, encode(Ready{container.workdir, container.scratch_path, stays}),
-                     {memory.get()});
+Result<void> announce(const BuiltContainer& built, bool stays) {
+  TRY_ASSIGN(const UniqueFd own, sealed_memory("situla-environment", built.own.block()));
+  TRY_ASSIGN(const UniqueFd for_others, sealed_memory("situla-environment", built.for_others.block()));
+  std::vector<int> fds = {own.get(), for_others.get()};
+  for (const UniqueFd* fd : {&built.source.container, &built.source.save_directory, &built.source.save_image})
+    if (*fd) fds.push_back(fd->get());
+  Ready ready;
+  ready.workdir = built.prepared.workdir;
+  ready.scratch_path = built.prepared.scratch_path;
+  ready.root = built.prepared.root_kind;
+  ready.isolation = built.isolation;
+  ready.stays = stays;
+  ready.has_container = static_cast<bool>(built.source.container);
+  ready.has_save_directory = static_cast<bool>(built.source.save_directory);
+  ready.has_save_image = static_cast<bool>(built.source.save_image);
+  return send_packet(builder_fd::kBroker, encode(ready), fds);
 }
 
 /// True: the broker asked to finish. False: it is gone.
@@ -128,14 +202,19 @@ int end(PreparedContainer& container) {
 
 int build_container(const std::string& image_mode, const std::string& scratch_name) {
   BrokerLog log;
-  auto container = prepare(image_mode, scratch_name, log);
-  if (!container) return tell_failure(container.error());
-  const bool stays = static_cast<bool>(container->scratch_parent);
-  const pid_t server = container->server.pid;
-  if (const auto announced = announce(*container, stays); !announced) return end(*container);
+  auto made = build(image_mode, scratch_name, log);
+  if (!made) return tell_failure(made.error());
+  if (!*made) return 0;
+  BuiltContainer& built = **made;
+  PreparedContainer& container = built.prepared;
+  const bool stays = static_cast<bool>(container.scratch_parent) || built.init;
+  const pid_t server = container.server.pid;
+  if (const auto announced = announce(built, stays); !announced) return end(container);
+  // The broker holds them now; while it does, what they belong to is in use.
+  built.source = Source();
   if (!await_broker() && stays)
     while (container_in_use(server)) std::this_thread::sleep_for(kLookAgain);
-  return end(*container);
+  return end(container);
 }
 
 int clean_scratch(const std::string& path) {

@@ -45,9 +45,6 @@ void add_info(CLI::App& app, Actions& actions);
 void add_version(CLI::App& app, Actions& actions);
 void add_doctor(CLI::App& app, Actions& actions);
 
-/// What --extract, SITULA_CREATE (tree or layered) and the site's `mount = "extract"` say about a new container, in
-/// this order.
-Result<StorageWish> storage_wish(const Context& context, bool extract);
 /// --force, or ENROOT_FORCE_OVERRIDE.
 bool replaces(const Context& context, bool force);
 

@@ -4,8 +4,6 @@
 
 #include <fcntl.h>
 
-#include "common/base/text.hpp"
-#include "common/spec/site_config.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
 
@@ -36,25 +34,15 @@ Result<int> create(const Context& context, const Options& options) {
   request.replace = replaces(context, options.force);
   request.image = image->get();
   TRY(check_new_container(request.path, request.replace));
-  TRY_ASSIGN(request.wish, storage_wish(context, options.extract));
+  request.wish = StorageWish::tree;
+  if (!options.extract) {
+    TRY_ASSIGN(request.wish, storage_wish(context.invocation.environment, context.log));
+  }
   TRY_CONTEXT("create a container of " + options.image, create_container(context.config, request, context.log));
   return 0;
 }
 
 }  // namespace
-
-Result<StorageWish> storage_wish(const Context& context, bool extract) {
-  if (extract) return StorageWish::tree;
-  const std::string asked = context.invocation.environment.get_or("SITULA_CREATE", "");
-  if (asked == "tree") return StorageWish::tree;
-  if (asked == "layered") return StorageWish::layered;
-  if (!asked.empty())
-    return fail(Error(ErrorKind::usage, "SITULA_CREATE=" + printable(asked) + ": not a kind of container")
-                    .with_hint("tree or layered"));
-  const Result<SiteConfig> site = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
-  if (!site) context.log.warning("ignoring " + site.error().message());
-  return site && site->mount == MountKind::extract ? StorageWish::tree : StorageWish::automatic;
-}
 
 bool replaces(const Context& context, bool force) {
   return force || context.config.flag("ENROOT_FORCE_OVERRIDE");

@@ -46,7 +46,10 @@ Result<int> load(const Context& context, const Options& options) {
   request.replace = replaces(context, options.force);
   // Before anything is fetched.
   TRY(check_new_container(request.path, request.replace));
-  TRY_ASSIGN(request.wish, storage_wish(context, options.extract));
+  request.wish = StorageWish::tree;
+  if (!options.extract) {
+    TRY_ASSIGN(request.wish, storage_wish(context.invocation.environment, context.log));
+  }
   // A layered container keeps the file itself, so it lies where that will be.
   TRY_ASSIGN(const bool layered, makes_layers(context.config, request.wish, context.log));
   TRY_ASSIGN(const UnnamedImage image,

@@ -179,7 +179,7 @@ int run_importer(const std::vector<std::string>& words, int input, int socket) {
   const Watcher watcher(socket, reporter);
   auto image = import(words, input, reporter);
   if (image) {
-    reporter.send(ImportDone{image->digest, image->variant});
+    reporter.send(ImportDone{image->digest, image->variant, image->reused});
     return 0;
   }
   reporter.send(Failure{image.error().kind(), image.error().message(), image.error().hint()});

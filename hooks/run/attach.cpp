@@ -8,10 +8,12 @@
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/process.hpp"
+#include "common/sys/root_dir.hpp"
 #include "common/sys/seccomp.hpp"
+#include "common/sys/stand_in.hpp"
 #include "hooks/run/container_process.hpp"
 #include "hooks/run/enter.hpp"
-#include "hooks/run/stand_in.hpp"
+#include "hooks/run/rc_script.hpp"
 
 namespace situla {
 namespace {
@@ -145,6 +147,29 @@ Result<Environment> AttachTarget::environment() const {
   auto block = read_all(file->get(), kMaxEnvironmentBytes);
   if (!block) return fail(std::move(block).error().with_context(what));
   return Environment::from_block(*block);
+}
+
+Isolation AttachTarget::isolation() const {
+  const auto own = [this](Kind kind) { return static_cast<bool>(joined_[kind]); };
+  return {.pid = own(kPid), .net = own(kNet), .ipc = own(kIpc), .uts = own(kUts)};
+}
+
+Result<std::vector<UniqueFd>> AttachTarget::take_namespaces() {
+  std::vector<UniqueFd> taken;
+  for (const Kind kind : {kUser, kMount, kCgroup}) {
+    if (!joined_[kind])
+      return fail(ErrorKind::unsupported, "process " + std::to_string(pid_) + " has not all namespaces of a container");
+    taken.push_back(std::move(joined_[kind]));
+  }
+  for (const Kind kind : {kIpc, kUts, kNet, kPid})
+    if (joined_[kind]) taken.push_back(std::move(joined_[kind]));
+  return taken;
+}
+
+std::string AttachTarget::image_workdir() const {
+  const auto root = RootDir::open("/proc/self/fd/" + std::to_string(root_.get()));
+  const auto script = root ? root->read_file("/etc/rc") : fail(root.error());
+  return script ? rc_directory(*script).value_or("/") : "/";
 }
 
 Result<void> AttachTarget::join() const {

@@ -10,6 +10,7 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/spec/container_spec.hpp"
 #include "common/spec/environment.hpp"
 
 namespace situla {
@@ -29,6 +30,13 @@ class AttachTarget {
   [[nodiscard]] bool has_own_processes() const { return static_cast<bool>(joined_[kPid]); }
   /// Whether the container's ids are those of a user namespace of its own.
   [[nodiscard]] bool has_own_ids() const { return static_cast<bool>(joined_[kUser]); }
+
+  /// What tasks of a step need to join it, in the order of the message Joined: user, mount and cgroup namespace, then
+  /// those of isolation(). unsupported: it has no user namespace of its own, or lacks another that every step has.
+  [[nodiscard]] Result<std::vector<UniqueFd>> take_namespaces();
+  [[nodiscard]] Isolation isolation() const;
+  /// WORKDIR of the image, else "/".
+  [[nodiscard]] std::string image_workdir() const;
 
   /// This single-threaded process gets the namespaces, the root and the working directory of the other one. not_found
   /// when that one ended meanwhile. After an error the process is in disorder: end it.

@@ -25,14 +25,16 @@ Result<void> make_directory(const std::string& path) {
   return {};
 }
 
-/// lower + upper -> target. Nothing of the upper layer outlives the container.
-Result<void> mount_layers(const std::vector<std::string>& lower, const std::string& parent, const std::string& target,
-                          const std::string& mark, LogSink& log) {
+/// lower + upper -> target. Nothing of the upper layer outlives the container. Returns that layer.
+Result<UniqueFd> mount_layers(const std::vector<std::string>& lower, const std::string& parent,
+                              const std::string& target, const std::string& mark, LogSink& log) {
   OverlayLayers layers{lower, parent + "/upper", parent + "/work", true, mark};
   TRY(make_directory(layers.upper));
   TRY(make_directory(layers.work));
+  TRY_ASSIGN(UniqueFd upper, open_file(layers.upper, O_RDONLY | O_DIRECTORY));
   TRY_ASSIGN(const UniqueFd point, open_file(target, O_PATH | O_DIRECTORY));
-  return mount_overlay(layers, point.get(), kRootFlags, log);
+  TRY(mount_overlay(layers, point.get(), kRootFlags, log));
+  return upper;
 }
 
 /// Makes a root in the stage; a class because request, result and log are needed by all ways.
@@ -46,12 +48,15 @@ class RootBuilder {
     TRY(make_directory(root_.path));
     switch (source.kind) {
       case RootSource::Kind::mounted:
+        root_.kind = "kernel";
         TRY(add_layer({source.path}));
         break;
       case RootSource::Kind::layered:
+        root_.kind = "layers";
         TRY(from_layers({"", source.path, NamedContainer::Kind::layered}));
         break;
       case RootSource::Kind::directory:
+        root_.kind = "tree";
         TRY(from_directory(source.path));
         break;
       case RootSource::Kind::image:
@@ -71,12 +76,14 @@ class RootBuilder {
       log_.warning("changes to the container are kept in memory: " + mounted.error().message());
       root_.scratch = Scratch();
     }
-    return mount_layers(lower, request_.stage, root_.path, mark_, log_);
+    TRY_ASSIGN(root_.changes, mount_layers(lower, request_.stage, root_.path, mark_, log_));
+    return {};
   }
 
   Result<void> add_layer_on_disk(const std::vector<std::string>& lower) {
     TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
-    return mount_layers(lower, root_.scratch.path(), root_.path, mark_, log_);
+    TRY_ASSIGN(root_.changes, mount_layers(lower, root_.scratch.path(), root_.path, mark_, log_));
+    return {};
   }
 
   /// Changes to a writable directory are meant to stay; a read-only one is not touched at all.
@@ -131,6 +138,7 @@ class RootBuilder {
     const std::string lower = request_.stage + "/image";
     TRY(make_directory(lower));
     TRY_ASSIGN(root_.server, serve_image(image_fd, lower, request_.uid, request_.gid, log_));
+    if (root_.kind.empty()) root_.kind = "fuse";
     above.push_back(lower);
     return add_layer(above);
   }
@@ -143,8 +151,9 @@ class RootBuilder {
     TRY(root_.scratch.remove_at_exit());
     const std::string tree = root_.scratch.path() + "/rootfs";
     TRY(make_directory(tree));
-    TRY_ASSIGN(const UniqueFd target, open_file(tree, O_RDONLY | O_DIRECTORY));
-    TRY_CONTEXT("extract the image to " + tree, extract_image(image_fd, target.get(), {&log_}));
+    TRY_ASSIGN(root_.changes, open_file(tree, O_RDONLY | O_DIRECTORY));
+    TRY_CONTEXT("extract the image to " + tree, extract_image(image_fd, root_.changes.get(), {&log_}));
+    root_.kind = "extracted";
     return bind(tree);
   }
 

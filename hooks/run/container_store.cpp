@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
+#include "common/spec/site_config.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
 #include "hooks/mount/image_mount.hpp"
@@ -152,6 +154,18 @@ Result<void> fill_layered(const NewContainer& request, const std::string& direct
 }
 
 }  // namespace
+
+Result<StorageWish> storage_wish(const Environment& environment, LogSink& log) {
+  const std::string asked = environment.get_or("SITULA_CREATE", "");
+  if (asked == "tree") return StorageWish::tree;
+  if (asked == "layered") return StorageWish::layered;
+  if (!asked.empty())
+    return fail(Error(ErrorKind::usage, "SITULA_CREATE=" + printable(asked) + ": not a kind of container")
+                    .with_hint("tree or layered"));
+  const Result<SiteConfig> site = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (!site) log.warning("ignoring " + site.error().message());
+  return site && site->mount == MountKind::extract ? StorageWish::tree : StorageWish::automatic;
+}
 
 Result<void> check_new_container(const std::string& path, bool replace) {
   if (!exists(path) || replace) return {};

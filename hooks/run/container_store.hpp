@@ -7,6 +7,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
 #include "hooks/run/enroot_config.hpp"
 #include "hooks/run/named_container.hpp"
 
@@ -26,6 +27,10 @@ struct NewContainer {
   int image = -1;              ///< a squashfs file, open for reading
   bool image_is_ours = false;  ///< it has no other name and no other user: it is kept itself, where that is possible
 };
+
+/// What SITULA_CREATE (tree or layered) in the user's environment and the site's `mount = "extract"` say, in this
+/// order.
+Result<StorageWish> storage_wish(const Environment& environment, LogSink& log);
 
 /// ErrorKind::exists, "File already exists: PATH", unless it may be replaced.
 Result<void> check_new_container(const std::string& path, bool replace);

@@ -178,6 +178,8 @@ Result<EnteredContainer> enter_container(PrepareRequest request, const Container
   // Kernels without cgroup namespaces do without (EINVAL), as enroot does.
   if (auto unshared = unshare_namespaces(kCgroupNs); !unshared && unshared.error().errnum() != EINVAL)
     return fail(std::move(unshared).error());
+  entered.root_kind = std::move(built.kind);
+  entered.changes = std::move(built.changes);
   entered.server = std::move(built.server);
   entered.scratch = std::move(built.scratch);
   return entered;

@@ -13,7 +13,7 @@
 
 namespace situla {
 
-/// What `start` has and a Slurm step has not.
+/// What `start` has and a Slurm step has not; only `isolation` is of both.
 struct ContainerExtras {
   std::vector<std::string> mounts;                 ///< fstab lines of --mount
   std::vector<std::string> environment;            ///< -e words
@@ -27,6 +27,8 @@ struct ContainerExtras {
 
 struct EnteredContainer {
   Environment environment;  ///< before the login shell
+  std::string root_kind;    ///< ContainerRoot::kind
+  UniqueFd changes;         ///< ContainerRoot::changes
   ImageServer server;
   Scratch scratch;
   std::optional<std::string> rc;  ///< of the configuration script: a script that replaces /etc/rc

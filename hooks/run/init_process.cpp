@@ -47,6 +47,12 @@ Result<void> mount_own_proc() {
   return proc.attach(point.get());
 }
 
+Error no_own_proc(Error error) {
+  return std::move(error)
+      .with_context("PID namespace of the container")
+      .with_hint("a node that hides parts of its own /proc allows no new one: do without a PID namespace");
+}
+
 [[noreturn]] void fail_in_child(const Error& error, LogSink& log) {
   log.error(error.message());
   if (!error.hint().empty()) (void)write_all(STDERR_FILENO, "hint: " + error.hint() + "\n");
@@ -60,11 +66,7 @@ Result<void> mount_own_proc() {
   pollfd line{parent, 0, 0};
   if (poll(&line, 1, 0) > 0) _exit(1);
   (void)prctl(PR_SET_NAME, "situla-init");
-  if (const auto mounted = mount_own_proc(); !mounted)
-    fail_in_child(Error(mounted.error())
-                      .with_context("PID namespace of the container")
-                      .with_hint("a node that hides parts of its own /proc allows no new one; start without --pid"),
-                  log);
+  if (auto mounted = mount_own_proc(); !mounted) fail_in_child(no_own_proc(std::move(mounted).error()), log);
   auto command = fork_child();
   if (!command) fail_in_child(command.error(), log);
   if (!*command) {
@@ -153,7 +155,38 @@ class Watcher {
   bool started_ = false;
 };
 
+/// Process 1 of a step: SIGCHLD is ignored, so that the kernel reaps for it.
+[[noreturn]] void idle_as_init(const UniqueFd& line) {
+  (void)prctl(PR_SET_NAME, "situla-init");
+  (void)setsid();
+  (void)std::signal(SIGCHLD, SIG_IGN);
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
+  const auto mounted = mount_own_proc();
+  (void)send_packet(line.get(), mounted ? "started" : mounted.error().message());
+  if (!mounted) _exit(1);
+  close_other_fds(0, {line.get()});
+  pollfd end{line.get(), POLLIN, 0};
+  while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
+  _exit(0);
+}
+
 }  // namespace
+
+Result<UniqueFd> start_init() {
+  constexpr size_t kMaxAnswer = 4096;
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY(unshare_namespaces(kPidNs));
+  TRY_ASSIGN(Child init, fork_child());
+  if (!init) {
+    sockets.first.reset();
+    idle_as_init(sockets.second);
+  }
+  sockets.second.reset();
+  (void)init.release();
+  TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), kMaxAnswer));
+  if (answer && answer->bytes == "started") return std::move(sockets.first);
+  return fail(no_own_proc(Error(ErrorKind::unsupported, answer ? answer->bytes : "process 1 died")));
+}
 
 Result<int> run_as_init(const std::function<Error()>& become, LogSink& log) {
   const sigset_t ours = forwarded_signals();

@@ -6,6 +6,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
 
 namespace situla {
 
@@ -15,5 +16,10 @@ namespace situla {
 /// it stops when the command stops, and ends as the command did: the exit code, or by the same signal (then it does not
 /// return). The terminal stays with the command, which is in our process group and session.
 Result<int> run_as_init(const std::function<Error()>& become, LogSink& log);
+
+/// For a Slurm step: the calling process is inside the container and has its capabilities. Makes a PID namespace for
+/// others to join (its ns/pid_for_children) with a process 1 that mounts /proc, reaps, and ends when the other end of
+/// the returned socket is closed; everything else in the namespace is killed then.
+Result<UniqueFd> start_init();
 
 }  // namespace situla

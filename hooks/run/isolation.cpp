@@ -12,15 +12,6 @@
 namespace situla {
 namespace {
 
-unsigned bits_of(const NamespaceRequest& request) {
-  unsigned bits = kMountNs;
-  if (request.user) bits |= kUserNs;
-  if (request.isolation.net) bits |= kNetNs;
-  if (request.isolation.ipc) bits |= kIpcNs;
-  if (request.isolation.uts) bits |= kUtsNs;
-  return bits;
-}
-
 /// The descriptor is from the old mount namespace, its path leads to the same directory in the new one.
 Result<UniqueFd> same_directory(const std::string& path, const UniqueFd& before) {
   TRY_ASSIGN(UniqueFd now, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
@@ -35,6 +26,14 @@ Result<UniqueFd> same_directory(const std::string& path, const UniqueFd& before)
 
 }  // namespace
 
+unsigned namespace_bits(const Isolation& isolation) {
+  unsigned bits = 0;
+  if (isolation.net) bits |= kNetNs;
+  if (isolation.ipc) bits |= kIpcNs;
+  if (isolation.uts) bits |= kUtsNs;
+  return bits;
+}
+
 Isolation wanted_isolation(const Isolation& options, const EnrootConfig& config) {
   return {options.pid || config.flag("ENROOT_UNSHARE_PID"), options.net || config.flag("ENROOT_UNSHARE_NET"),
           options.ipc || config.flag("ENROOT_UNSHARE_IPC"), options.uts || config.flag("ENROOT_UNSHARE_UTS")};
@@ -45,7 +44,7 @@ bool is_superuser(const EnrootConfig& config) {
 }
 
 Result<void> enter_namespaces(const NamespaceRequest& request, const UniqueFd& stage) {
-  TRY(unshare_namespaces(bits_of(request)));
+  TRY(unshare_namespaces(namespace_bits(request.isolation) | kMountNs | (request.user ? kUserNs : 0U)));
   if (request.user)
     TRY(write_own_id_maps(request.remap_root ? 0 : request.uid, request.uid, request.remap_root ? 0 : request.gid,
                           request.gid));

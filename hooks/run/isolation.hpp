@@ -8,17 +8,16 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/spec/container_spec.hpp"
 #include "hooks/run/enroot_config.hpp"
 
 namespace situla {
 
-/// Those that a container has beside its mount (and user) namespace.
-struct Isolation {
-  bool pid = false, net = false, ipc = false, uts = false;
-};
-
 /// An option or the configuration asks for it.
 Isolation wanted_isolation(const Isolation& options, const EnrootConfig& config);
+
+/// For unshare_namespaces(): net, ipc and uts. A PID namespace comes last of all, when everything is mounted.
+unsigned namespace_bits(const Isolation& isolation);
 
 struct NamespaceRequest {
   Isolation isolation;

@@ -39,6 +39,7 @@ struct PrepareRequest {
   uid_t host_uid = 0;  ///< ids of the user outside; inside they are the same, or 0 with remap_root
   gid_t host_gid = 0;
   bool remap_root = false;  ///< as the id maps of the current user namespace were written
+  Isolation isolation;      ///< the other namespaces, made already (PID: made afterwards)
   std::string stage;        ///< an empty directory on a tmpfs of this mount namespace, owned by the user, mode 0700
   std::string
       scratch_name;  ///< "pyxis_<jobid>.<stepid>": directory name under ENROOT_DATA_PATH for a writable upper layer
@@ -46,7 +47,9 @@ struct PrepareRequest {
 
 struct PreparedContainer {
   Environment environment;  ///< of the container, after login shell and rc; overwrites the job's (COMPAT.md 2)
-  std::string workdir;      ///< absolute, inside
+  std::string workdir;      ///< of the image; absolute, inside. That of the specification is checked, no more
+  std::string root_kind;    ///< ContainerRoot::kind
+  UniqueFd changes;         ///< ContainerRoot::changes
   ImageServer server;       ///< of an image that is served, or empty; ends by itself
   UniqueFd
       scratch_parent;  ///< directory that holds the writable upper layer on disk, opened before pivot_root; or none

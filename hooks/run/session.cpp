@@ -41,7 +41,7 @@ struct SessionFiles {
   std::string script_path;  ///< empty: the image has no /etc/rc
 };
 
-Result<SessionFiles> make_files(const RootDir& root, const UniqueFd& stage) {
+Result<SessionFiles> make_files(const RootDir& root, const UniqueFd& stage, bool entrypoint) {
   SessionFiles files;
   // As good as /dev/null, which a container need not have.
   TRY_ASSIGN(files.input, temporary_file(stage));
@@ -50,6 +50,7 @@ Result<SessionFiles> make_files(const RootDir& root, const UniqueFd& stage) {
   const auto rc = root.read_file("/etc/rc");
   if (!rc) return files;
   files.script_path = "/etc/rc";
+  if (entrypoint) return files;
   if (const auto script = redirect_rc_local(*rc, descriptor_path(kHookFd))) {
     TRY_ASSIGN(files.hook, temporary_file(stage, kHookScript));
     TRY_ASSIGN(files.script, temporary_file(stage, *script));
@@ -96,8 +97,11 @@ std::string read_from_start(const UniqueFd& file, size_t limit) {
 std::string report_output(const UniqueFd& output, LogLevel level, LogSink& log) {
   const std::string text = read_from_start(output, kMaxOutput);
   std::vector<std::string_view> lines = split_nonempty(text, '\n');
-  const size_t first = level == LogLevel::debug || lines.size() < kShownLines ? 0 : lines.size() - kShownLines;
-  for (size_t i = first; i < lines.size(); ++i) log.write(level, "/etc/rc: " + printable(lines[i]));
+  // What the user asked to see is shown as it came.
+  const std::string prefix = level == LogLevel::info ? "" : "/etc/rc: ";
+  const bool all = level != LogLevel::warning || lines.size() < kShownLines;
+  const size_t first = all ? 0 : lines.size() - kShownLines;
+  for (size_t i = first; i < lines.size(); ++i) log.write(level, prefix + printable(lines[i]));
   return lines.empty() ? "" : printable(lines.back());
 }
 
@@ -124,7 +128,7 @@ Result<Session> run_shell(const Login& login, const SessionFiles& files, const S
   if (!child) return fail(std::move(child).error().with_context(operand));
   TRY_ASSIGN(const std::optional<ExitStatus> status, child->wait_for(request.time));
   if (status && status->success()) {
-    (void)report_output(files.output, LogLevel::debug, log);
+    (void)report_output(files.output, request.entrypoint_log ? LogLevel::info : LogLevel::debug, log);
     auto session = parse_answer(read_from_start(files.answer, kMaxAnswer));
     if (!session) (void)report_output(files.output, LogLevel::warning, log);
     return session;
@@ -165,12 +169,15 @@ Result<UniqueFd> open_session_helper() {
 Result<Session> run_session(const Environment& environment, const SessionRequest& request, LogSink& log) {
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, environment, request.identity, request.login);
-  if (login.shell.empty()) return without_shell(root, login);
+  if (login.shell.empty()) {
+    if (request.entrypoint) log.warning("the image has no shell: its entrypoint is not run");
+    return without_shell(root, login);
+  }
   if (!root.exists("/proc/self/fd")) {
     log.warning("no /proc in the container: its login shell and /etc/rc are not run");
     return without_shell(root, login);
   }
-  TRY_ASSIGN(const SessionFiles files, make_files(root, request.stage));
+  TRY_ASSIGN(const SessionFiles files, make_files(root, request.stage, request.entrypoint));
   TRY_ASSIGN(Session session, run_shell(login, files, request, log));
   // HOME, where a login begins, is not where tasks of an image without WORKDIR begin (COMPAT.md 1).
   if (files.script_path.empty()) session.directory = "/";

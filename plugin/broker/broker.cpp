@@ -1,6 +1,7 @@
 #include "plugin/broker/broker.hpp"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 
 #include <fcntl.h>
@@ -27,16 +28,6 @@ bool same_token(const StepToken& a, const StepToken& b) {
   return difference == 0;
 }
 
-bool is_variant(const std::string& text) {
-  return text.size() <= 32 && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-}
-
-Error ended_early(const char* who, Child& process) {
-  const auto status = process.wait_for(std::chrono::milliseconds(1000));
-  const std::string how = status && *status ? (*status)->text() : "closed its connection";
-  return Error(ErrorKind::failure, std::string(who) + " " + how).with_hint("the node's system log may say more");
-}
-
 }  // namespace
 
 Broker::Broker(BrokerInput input, Result<SiteConfig> config) : input_(std::move(input)) {
@@ -60,7 +51,9 @@ void Broker::start() {
     TRY_ASSIGN(spec_, sealed_memory("situla-spec", input_.request.spec));
     TRY_ASSIGN(mounts_, ImageMounts::open(SITULA_RUNTIME_DIR));
     TRY(make_directories(kStageMount, 0755));
-    return input_.request.origin == ImageOrigin::registry ? begin_import() : Result<void>();
+    // An image may not be needed if the container has a name: the builder will say so.
+    const bool import_now = input_.request.origin == ImageOrigin::registry && !input_.request.named;
+    return import_now ? begin_import() : Result<void>();
   };
   if (const auto prepared = prepare(); !prepared) return fail_step(prepared.error());
   // While the importer works; should it fail, the attempt that needs it says so.
@@ -72,6 +65,7 @@ void Broker::poll_once() {
   entries.push_back({import_ ? import_->importer.socket.get() : -1, POLLIN, 0});
   entries.push_back({builder_ ? builder_->socket.get() : -1, POLLIN, 0});
   entries.push_back({import_ ? import_->request_writer.socket.get() : -1, POLLIN, 0});
+  entries.push_back({running_ ? running_->listener() : -1, POLLIN, 0});
   const size_t first_client = entries.size();
   for (const Client& client : clients_) entries.push_back({client.socket.get(), POLLIN, 0});
 
@@ -93,6 +87,7 @@ void Broker::poll_once() {
   if (import_ && entries[4].revents != 0) on_request_writer();
   if (import_ && entries[2].revents != 0) on_importer();
   if (builder_ && entries[3].revents != 0) on_builder();
+  if (running_ && entries[5].revents != 0) on_running();
   if (entries[1].revents != 0) on_listener();
   if (entries[0].revents != 0) on_control();
   on_deadline();
@@ -108,7 +103,7 @@ void Broker::on_control() {
     const auto message = decode((*packet)->bytes);
     if (!message || !std::holds_alternative<Finish>(*message)) return;
     finish(true);
-    (void)send_packet(input_.control.get(), encode(Finished{}));
+    (void)send_packet(input_.control.get(), encode(Finished{report_.text()}));
   } else {
     // slurmstepd is gone. Slurm itself would leave its tasks running.
     finish(false);
@@ -120,14 +115,63 @@ void Broker::finish(bool orderly) {
   // No task can get in any more; who waits is told by the closing of its connection.
   clients_.clear();
   input_.listener.reset();
+  running_.reset();
   end_import();
+  if (orderly) save();
   if (!orderly) end_processes();
   container_.reset();
   container_environment_.reset();
+  shared_environment_.reset();
+  save_directory_.reset();
+  save_image_.reset();
   end_builder(orderly);
   image_ = BuilderImage{};
   image_in_use_.reset();
   if (mounts_) mounts_->drop_idle(config_.image_mount_idle);
+}
+
+/// --container-save, if all local tasks have got their container (COMPAT.md 1).
+void Broker::save() {
+  const StepRequest& request = input_.request;
+  if (!request.save || state_ != State::ready || granted_ < request.local_tasks || !place_) return;
+  const int control = input_.control.get();
+  (void)send_packet(control, encode(Saving{}));
+  report_.begin("save");
+  if (const auto saved = run_saver(); !saved && !saved.error().message().empty()) {
+    (void)send_packet(control, encode(Note{LogLevel::error, saved.error().message()}));
+    if (!saved.error().hint().empty())
+      (void)send_packet(control, encode(Note{LogLevel::error, "hint: " + saved.error().hint()}));
+  }
+  report_.end();
+}
+
+/// Passes on what the saver says, until it ends. When slurmstepd goes away, so does the saver, and with it its file,
+/// which has no name yet.
+Result<void> Broker::run_saver() {
+  if (!save_directory_) return fail(ErrorKind::failure, "--container-save: there is nothing to save");
+  SaverInput input{user_, *place_};
+  input.spec_fd = spec_.get();
+  input.environment_fd = input_.environment.get();
+  input.directory_fd = save_directory_.get();
+  input.image_fd = save_image_.get();
+  TRY_ASSIGN(Helper saver, start_saver(input));
+  const int control = input_.control.get();
+  for (;;) {
+    std::array<pollfd, 2> entries = {{{saver.socket.get(), POLLIN, 0}, {control, POLLIN, 0}}};
+    if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return fail_errno(errno, "wait for the saver");
+    if (entries[1].revents != 0) return fail(ErrorKind::cancelled, "");
+    if (entries[0].revents == 0) continue;
+    const auto packet = receive_packet(saver.socket.get(), kMaxMessageBytes);
+    if (!packet || !*packet) break;
+    TRY_ASSIGN(const Message message, decode((*packet)->bytes));
+    if (const auto* text = std::get_if<Note>(&message)) (void)send_packet(control, encode(*text));
+    if (const auto* failure = std::get_if<Failure>(&message))
+      return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
+  }
+  const auto status = saver.process.wait_for(kEndLimit);
+  if (status && *status && (*status)->success()) return {};
+  return fail(ErrorKind::failure,
+              "saving the container " + (status && *status ? (*status)->text() : std::string("does not end")));
 }
 
 /// The closed socket cancels an import that still runs: it unwinds by itself, or is killed and swept up after.
@@ -186,7 +230,7 @@ void Broker::on_client(Client& client) {
   auto packet = receive_packet(client.socket.get(), kMaxMessageBytes);
   const auto message = packet && *packet ? decode((*packet)->bytes) : fail(ErrorKind::cancelled, "closed");
   const Join* join = message ? std::get_if<Join>(&*message) : nullptr;
-  const size_t wanted = input_.request.origin == ImageOrigin::file ? 2 : 1;
+  const size_t wanted = input_.request.origin == ImageOrigin::file && !input_.request.named ? 2 : 1;
   if (join == nullptr || client.waiting || !same_token(join->token, input_.request.token) ||
       (*packet)->fds.size() != wanted) {
     client.socket.reset();
@@ -215,10 +259,22 @@ void Broker::drop_lost_clients() {
 }
 
 void Broker::grant(Client& client) {
-  (void)send_packet(
-      client.socket.get(), encode(Joined{workdir_}),
-      {container_->user.get(), container_->mount.get(), container_->cgroup.get(), container_environment_.get()});
+  std::vector<int> fds = container_->numbers();
+  fds.push_back(container_environment_.get());
+  (void)send_packet(client.socket.get(), encode(Joined{workdir_, container_->isolation}), fds);
   client.socket.reset();
+  ++granted_;
+}
+
+/// The broker of another step of the same user: nobody else can enter the socket's directory.
+void Broker::on_running() {
+  const auto connection = accept_from(running_->listener());
+  if (!connection) return;
+  const auto peer = peer_credentials(connection->get());
+  if (!peer || peer->uid != 0) return;
+  std::vector<int> fds = container_->numbers();
+  fds.push_back(shared_environment_.get());
+  (void)send_packet(connection->get(), encode(Joined{workdir_, container_->isolation}), fds);
 }
 
 void Broker::refuse(Client& client) {
@@ -272,210 +328,6 @@ void Broker::on_deadline() {
                     "preparing the container took longer than " + std::to_string(config_.build_timeout.count()) + " s")
                   .with_hint("a hook or the image's /etc/rc may hang; build_timeout is in " SITULA_SYSCONF_DIR
                              "/situla.toml"));
-}
-
-// --- image
-// -----------------------------------------------------------------------------------------------------------------
-
-Result<void> Broker::begin_import() {
-  auto helpers = start_import(config_, user_, spec_.get(), input_.environment.get());
-  if (!helpers) return fail(std::move(helpers).error().with_context(phrase(RootOperation::start_importer)));
-  import_ = std::move(*helpers);
-  state_ = State::importing;
-  set_deadline(config_.import_timeout);
-  return {};
-}
-
-/// When a task has asked, because relative paths begin in its directory.
-Result<void> Broker::begin_user_import(const Client& client) {
-  UserImport input;
-  input.user = user_;
-  input.directory = client.directory;
-  input.task_proc = client.proc.get();
-  input.spec_fd = spec_.get();
-  input.environment_fd = input_.environment.get();
-  auto helper = start_user_import(input);
-  if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
-  import_ = ImportHelpers{std::move(*helper), Helper{}};
-  state_ = State::importing;
-  set_deadline(config_.import_timeout);
-  return {};
-}
-
-void Broker::on_importer() {
-  auto packet = receive_packet(import_->importer.socket.get(), kMaxMessageBytes);
-  if (!packet || !*packet) return fail_step(ended_early("the importer", import_->importer.process));
-  const auto message = decode((*packet)->bytes);
-  if (!message) return fail_step(message.error());
-  if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
-  if (const auto* drawing = std::get_if<Draw>(&*message)) return draw(*drawing);
-  if (const auto* failure = std::get_if<Failure>(&*message))
-    return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
-  const auto* done = std::get_if<ImportDone>(&*message);
-  if (done == nullptr) return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
-  if (const auto used = use_imported(*done, std::move((*packet)->fds)); !used) return fail_step(used.error());
-}
-
-void Broker::on_request_writer() {
-  auto packet = receive_packet(import_->request_writer.socket.get(), kMaxMessageBytes);
-  if (!packet || !*packet) {
-    const auto status = import_->request_writer.process.wait_for(kEndLimit);
-    import_->request_writer.socket.reset();
-    if (status && *status && (*status)->success()) return;
-    return fail_step(Error(ErrorKind::failure, "collecting the credentials " +
-                                                   (status && *status ? (*status)->text() : std::string("hangs"))));
-  }
-  const auto message = decode((*packet)->bytes);
-  if (!message) return fail_step(message.error());
-  if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
-  if (const auto* failure = std::get_if<Failure>(&*message))
-    fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
-}
-
-Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> fds) {
-  if (input_.request.origin == ImageOrigin::user) {
-    if (fds.size() != 1) return fail(ErrorKind::corrupt, "the import sent no image");
-    // The user's own file from here on, like one that a task brings.
-    TRY_ASSIGN(image_, make_image(std::move(fds[0]), ""));
-    import_->importer.socket.reset();
-    deadline_.reset();
-    state_ = State::needs_task;
-    return {};
-  }
-  if (!is_variant(done.variant)) return fail(ErrorKind::corrupt, "the importer named an image variant that cannot be");
-  auto file = open_store_image(config_.store_path, done.digest, done.variant, config_.service_user);
-  if (!file) return fail(std::move(file).error().with_context(phrase(RootOperation::open_store_image)));
-  TRY_ASSIGN(image_,
-             make_image(std::move(*file), done.digest.hex() + (done.variant.empty() ? "" : "." + done.variant)));
-  import_->importer.socket.reset();  // it gives up its lease and ends; reaped at the end
-  deadline_.reset();
-  state_ = State::needs_task;
-  return {};
-}
-
-Result<BuilderImage> Broker::make_image(UniqueFd file, const std::string& store_name) {
-  const MountKind kind = input_.request.use_squashfuse ? MountKind::fuse : config_.mount;
-  const bool may_mount = !store_name.empty() || config_.kernel_mount_user_images;
-  if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
-    auto image = mount_for_user(file.get(), store_name);
-    if (image) return image;
-    if (kind == MountKind::kernel) return image;
-    syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
-  }
-  BuilderImage image;
-  image.file = std::move(file);
-  image.mode = kind == MountKind::fuse ? "image-fuse" : kind == MountKind::extract ? "image-extract" : "image-auto";
-  return image;
-}
-
-Result<int> Broker::mapping_namespace() {
-  if (!mapping_) {
-    TRY_ASSIGN(mapping_, make_mapping_namespace(user_.uid, user_.gid));
-  }
-  return mapping_.get();
-}
-
-Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_name) {
-  BuilderImage image;
-  image.mode = "mounted";
-  const auto mount = [&]() -> Result<DetachedMount> {
-    if (store_name.empty()) return mount_image_file(file);
-    TRY_ASSIGN(image_in_use_, mounts_->acquire(store_name, file));
-    return clone_tree(image_in_use_->mount.get(), false);
-  };
-  auto mounted = mount();
-  if (!mounted) return fail(std::move(mounted).error().with_context(phrase(RootOperation::mount_image)));
-  const auto map = [&]() -> Result<void> {
-    TRY_ASSIGN(const int mapping, mapping_namespace());
-    return mounted->map_ids(mapping);
-  };
-  TRY_CONTEXT(phrase(RootOperation::map_image_owner), map());
-  image.mount = mounted->take();
-  return image;
-}
-
-// --- container
-// -------------------------------------------------------------------------------------------------------------
-
-void Broker::build_if_possible() {
-  if (state_ != State::needs_task) return;
-  const auto first =
-      std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
-  if (first == clients_.end()) return;
-  const bool import_first = input_.request.origin == ImageOrigin::user && !image_.file && !image_.mount;
-  const auto begun = import_first ? begin_user_import(*first) : begin_build(*first);
-  if (!begun) fail_step(begun.error());
-}
-
-Result<void> Broker::begin_build(Client& client) {
-  if (input_.request.origin == ImageOrigin::file) {
-    TRY_ASSIGN(image_, make_image(std::move(client.image), ""));
-  }
-  BuilderInput input;
-  input.user = user_;
-  input.scratch_name = "pyxis_" + std::to_string(input_.request.job_id) + "." + std::to_string(input_.request.step_id);
-  input.directory = client.directory;
-  input.task_proc = std::move(client.proc);
-  input.tmpfs_bytes = config_.root_tmpfs_bytes;
-  input.spec_fd = spec_.get();
-  input.environment_fd = client.environment.get();
-  TRY_ASSIGN(builder_, start_builder(input, image_));
-  client.environment.reset();
-  state_ = State::building;
-  set_deadline(config_.build_timeout);
-  return {};
-}
-
-void Broker::on_builder() {
-  auto packet = receive_packet(builder_->socket.get(), kMaxMessageBytes);
-  if (!packet || !*packet) {
-    if (state_ == State::building) return fail_step(ended_early("the container's builder", builder_->process));
-    // Ready, and not needed any more; or killed although it was to stay: then its scratch is removed at the end.
-    builder_->socket.reset();
-    return;
-  }
-  if (const auto handled = on_builder_message(std::move(**packet)); !handled) fail_step(handled.error());
-}
-
-Result<void> Broker::on_builder_message(Packet packet) {
-  TRY_ASSIGN(const Message message, decode(packet.bytes));
-  if (const auto* text = std::get_if<Note>(&message)) {
-    note(*text);
-    return {};
-  }
-  if (const auto* failure = std::get_if<Failure>(&message))
-    return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
-  if (state_ != State::building) return {};
-  if (const auto* wanted = std::get_if<MapsWanted>(&message)) {
-    TRY_ASSIGN(user_namespace_, open_user_namespace(builder_->process.pid(), user_.uid));
-    const std::string path = "/proc/" + std::to_string(builder_->process.pid());
-    TRY_ASSIGN(const UniqueFd proc, open_file(path, O_PATH | O_DIRECTORY));
-    TRY_CONTEXT(phrase(RootOperation::write_id_maps),
-                write_id_maps(proc.get(), wanted->remap_root ? 0 : user_.uid, user_.uid,
-                              wanted->remap_root ? 0 : user_.gid, user_.gid));
-    return send_packet(builder_->socket.get(), encode(MapsWritten{}));
-  }
-  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(packet.fds));
-  return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
-}
-
-Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> fds) {
-  if (fds.size() != 1) return fail(ErrorKind::corrupt, "the builder sent no environment");
-  scratch_path_ = ready.scratch_path;
-  builder_stays_ = ready.stays;
-  auto container = open_container_namespaces(builder_->process.pid(), user_.uid);
-  if (!container) return fail(std::move(container).error().with_context(phrase(RootOperation::hand_out_namespaces)));
-  container_ = std::move(*container);
-  container_environment_ = std::move(fds[0]);
-  workdir_ = ready.workdir;
-  state_ = State::ready;
-  deadline_.reset();
-  image_ = BuilderImage{};  // the container's own mount keeps the image now
-  if (!builder_stays_) (void)send_packet(builder_->socket.get(), encode(Finish{}));
-  for (Client& client : clients_)
-    if (client.waiting) grant(client);
-  std::erase_if(clients_, [](const Client& client) { return !client.socket; });
-  return {};
 }
 
 }  // namespace situla

@@ -14,6 +14,8 @@
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/container.hpp"
 #include "plugin/broker/image_mounts.hpp"
+#include "plugin/broker/running.hpp"
+#include "plugin/broker/step_report.hpp"
 
 namespace situla {
 
@@ -54,18 +56,29 @@ class Broker {
   void on_importer();
   void on_request_writer();
   void on_builder();
+  void on_running();
   void on_deadline();
 
   Result<void> begin_import();
-  Result<void> begin_user_import(const Client& client);
+  Result<void> begin_user_import();
+  void announce_import();
   Result<void> use_imported(const ImportDone& done, std::vector<UniqueFd> fds);
+  Result<void> take_image(UniqueFd file, const std::string& store_name);
   Result<BuilderImage> make_image(UniqueFd file, const std::string& store_name);
   Result<BuilderImage> mount_for_user(int file, const std::string& store_name);
   Result<int> mapping_namespace();
   void build_if_possible();
   Result<void> begin_build(Client& client);
+  void keep_environment(const Client& client) const;
   Result<void> on_builder_message(Packet packet);
+  Result<void> write_maps(const MapsWanted& wanted);
   Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);
+  Result<void> join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds);
+  Result<void> join_found(const Found& found, std::vector<UniqueFd> fds);
+  void use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment);
+  Result<void> give_image();
+  void publish(const RunningKey& key);
+  void set_ready();
   void grant(Client& client);
   void fail_step(const Error& error);
   void refuse(Client& client);
@@ -74,6 +87,8 @@ class Broker {
   void drop_lost_clients();
   void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
   void finish(bool orderly);
+  void save();
+  Result<void> run_saver();
   void end_builder(bool orderly);
   void end_processes();
   void end_import();
@@ -88,7 +103,9 @@ class Broker {
   bool asked_ = false;  ///< some task has shown the token
   std::optional<Clock::time_point> deadline_;
   std::vector<Client> clients_;
-  std::vector<Note> notes_;  ///< for the first task that asks
+  std::vector<Note> notes_;         ///< for the first task that asks
+  std::optional<TaskPlace> place_;  ///< of the first task that asked
+  uint32_t granted_ = 0;            ///< tasks that have got the container
   std::optional<Error> error_;
   bool reported_ = false;
 
@@ -103,8 +120,14 @@ class Broker {
 
   UniqueFd user_namespace_;  ///< of the container, from the moment the builder has made it
   std::optional<ContainerNamespaces> container_;
-  UniqueFd container_environment_;
+  UniqueFd container_environment_;  ///< for the tasks of this step
+  UniqueFd shared_environment_;     ///< for tasks of other steps
   std::string workdir_;
+  std::optional<RunningKey> container_key_;  ///< of a named container that was found running
+  std::string ignored_if_running_;
+  std::optional<RunningContainer> running_;  ///< named: other steps may join here
+  UniqueFd save_directory_, save_image_;
+  StepReport report_;
 };
 
 }  // namespace situla

@@ -52,8 +52,7 @@ Result<Child> start_as(const Identity& who, bool without_capabilities, const Spa
 
 /// A mount namespace other than ours is entered only if our own user namespace owns it (job_container makes such): a
 /// user can make mount namespaces only together with a user namespace of his own.
-Result<void> enter_mount_namespace_of(int proc_fd) {
-  TRY_ASSIGN(const UniqueFd theirs, open_file_at(proc_fd, "ns/mnt", O_RDONLY));
+Result<void> enter_mount_namespace(const UniqueFd& theirs) {
   TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "mnt"));
   TRY_ASSIGN(const NamespaceId their_id, namespace_id(theirs.get()));
   TRY_ASSIGN(const NamespaceId our_id, namespace_id(ours.get()));
@@ -69,7 +68,7 @@ Result<void> enter_mount_namespace_of(int proc_fd) {
 
 /// RootOperation::stage_root. After it nothing here is root any more.
 Result<void> stage_root(const BuilderInput& input, const BuilderImage& image) {
-  TRY(enter_mount_namespace_of(input.task_proc.get()));
+  TRY(enter_mount_namespace(input.place.mounts));
   TRY(unshare_namespaces(kMountNs));
   // Slave, not private: what automount or the administrator mounts on the node later still appears below bind mounts of
   // the container; nothing goes the other way.
@@ -102,23 +101,42 @@ Error execute_as(const Identity& user, const std::string& directory, const Spawn
   return execute(as_user);
 }
 
-/// Runs in the forked child; returns only with an error.
-Error run_user_import(const UserImport& input, const SpawnOptions& options) {
-  (void)move_to_cgroups_of(getpid(), input.task_proc);
-  if (auto entered = enter_mount_namespace_of(input.task_proc); !entered) return std::move(entered).error();
-  return execute_as(input.user, input.directory, options);
+/// Runs in the forked child; returns only with an error. Moving is best effort: a hierarchy that refuses costs
+/// accounting, not safety.
+Error run_in_place(const Identity& user, const TaskPlace& place, const SpawnOptions& options) {
+  (void)move_to_cgroups(getpid(), place.cgroups);
+  if (auto entered = enter_mount_namespace(place.mounts); !entered) return std::move(entered).error();
+  return execute_as(user, place.directory, options);
 }
 
 /// Runs in the forked child; returns only with an error.
 Error run_builder(const BuilderInput& input, const BuilderImage& image, const SpawnOptions& options) {
-  // Best effort: a hierarchy that refuses costs accounting, not safety.
-  (void)move_to_cgroups_of(getpid(), input.task_proc.get());
+  const std::string& cgroups = input.place.cgroups;
+  (void)move_to_cgroups(getpid(), input.outlives_step ? job_cgroups(cgroups) : cgroups);
   if (auto staged = stage_root(input, image); !staged)
     return std::move(staged).error().with_context(phrase(RootOperation::stage_root));
-  return execute_as(input.user, input.directory, options);
+  return execute_as(input.user, input.place.directory, options);
+}
+
+/// A helper of the user in the task's place, with a socket to it.
+Result<Helper> start_in_place(const Identity& user, const TaskPlace& place, SpawnOptions options) {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  options.fds.insert(options.fds.begin(), {sockets.second.get(), builder_fd::kBroker});
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) exit_with(run_in_place(user, place, options), {sockets.second.get(), builder_fd::kBroker});
+  return Helper{std::move(child), std::move(sockets.first)};
 }
 
 }  // namespace
+
+Result<TaskPlace> TaskPlace::of(int proc_fd, std::string directory) {
+  TaskPlace place;
+  TRY_ASSIGN(place.mounts, open_file_at(proc_fd, "ns/mnt", O_RDONLY));
+  // A node without cgroups does without.
+  place.cgroups = cgroups_of(proc_fd).value_or("");
+  place.directory = std::move(directory);
+  return place;
+}
 
 Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
@@ -146,14 +164,18 @@ Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& use
 }
 
 Result<Helper> start_user_import(const UserImport& input) {
-  TRY_ASSIGN(auto sockets, socket_pair());
   SpawnOptions options = program("situla-importer", {"user"});
-  options.fds = {{sockets.second.get(), builder_fd::kBroker},
-                 {input.spec_fd, builder_fd::kSpec},
-                 {input.environment_fd, builder_fd::kEnvironment}};
-  TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_user_import(input, options), {sockets.second.get(), builder_fd::kBroker});
-  return Helper{std::move(child), std::move(sockets.first)};
+  options.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
+  return start_in_place(input.user, input.place, std::move(options));
+}
+
+Result<Helper> start_saver(const SaverInput& input) {
+  SpawnOptions options = program("situla-saver", {});
+  options.fds = {{input.spec_fd, builder_fd::kSpec},
+                 {input.environment_fd, builder_fd::kEnvironment},
+                 {input.directory_fd, saver_fd::kDirectory}};
+  if (input.image_fd >= 0) options.fds.emplace_back(input.image_fd, saver_fd::kImage);
+  return start_in_place(input.user, input.place, std::move(options));
 }
 
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image) {
@@ -174,6 +196,13 @@ Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& imag
 Result<Child> start_store_sweeper(const SiteConfig& config) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
   return start_as(service, true, program("situla-importer", {"--store", config.store_path, "--sweep"}), -1);
+}
+
+Result<Child> start_job_cleaner(uid_t user, uint32_t job, int environment_fd) {
+  TRY_ASSIGN(const Account account, account_of(user));
+  SpawnOptions options = program("situla-builder", {"epilog", std::to_string(job), account.home});
+  if (environment_fd >= 0) options.fds = {{environment_fd, builder_fd::kEnvironment}};
+  return start_as(account.identity, false, options, -1);
 }
 
 Result<Child> start_cleaner(const Identity& user, const std::string& path) {

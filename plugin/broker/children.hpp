@@ -26,12 +26,19 @@ struct ImportHelpers {
 };
 Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd);
 
-/// What only the job user may read is imported as that user, in the asking task's mount namespace, cgroups and
-/// directory.
+/// Where the task is that asks first: taken while it lives, for helpers that may come later.
+struct TaskPlace {
+  UniqueFd mounts;        ///< its mount namespace
+  std::string cgroups;    ///< cgroups_of()
+  std::string directory;  ///< its working directory; entered as the user
+
+  static Result<TaskPlace> of(int proc_fd, std::string directory);
+};
+
+/// What only the job user may read is imported as that user, in the asking task's place.
 struct UserImport {
   Identity user;
-  std::string directory;
-  int task_proc = -1;  ///< /proc/<asking task>
+  const TaskPlace& place;
   int spec_fd = -1;
   int environment_fd = -1;
 };
@@ -41,21 +48,35 @@ Result<Helper> start_user_import(const UserImport& input);
 struct BuilderImage {
   UniqueFd mount;         ///< id-mapped detached mount to attach (kernel tier), or none
   UniqueFd file;          ///< open image file (other tiers), or none
-  const char* mode = "";  ///< builder_fd: mounted, image-fuse, image-extract, image-auto
+  const char* mode = "";  ///< builder_fd: mounted, image-fuse, image-extract, image-auto, named
 };
 struct BuilderInput {
   Identity user;
-  std::string scratch_name;  ///< "pyxis_<jobid>.<stepid>"
-  std::string directory;     ///< the task's working directory; entered as the user
-  UniqueFd task_proc;        ///< /proc/<asking task>: its mount namespace and cgroups
-  uint64_t tmpfs_bytes = 0;  ///< size limit of the stage, 0: the kernel's default
+  const TaskPlace& place;
+  std::string scratch_name{};  ///< "pyxis_<jobid>.<stepid>"
+  bool outlives_step = false;  ///< what it starts serves other steps as well: it belongs to the job, not to the step
+  uint64_t tmpfs_bytes = 0;    ///< size limit of the stage, 0: the kernel's default
   int spec_fd = -1;
   int environment_fd = -1;
 };
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image);
 
+/// --container-save, as the job user in the asking task's place: writes a squashfs file of what the builder gave.
+struct SaverInput {
+  Identity user;
+  const TaskPlace& place;
+  int spec_fd = -1;
+  int environment_fd = -1;
+  int directory_fd = -1;
+  int image_fd = -1;  ///< or none
+};
+Result<Helper> start_saver(const SaverInput& input);
+
 /// Removes, as the service user, what a killed importer left in the store.
 Result<Child> start_store_sweeper(const SiteConfig& config);
+
+/// Removes, as the user, the named containers of a job that has ended. environment_fd: kept_environment's file, or -1.
+Result<Child> start_job_cleaner(uid_t user, uint32_t job, int environment_fd);
 
 /// Removes a scratch directory as the user who owns it; the path means nothing to this side.
 Result<Child> start_cleaner(const Identity& user, const std::string& path);

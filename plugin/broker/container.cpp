@@ -1,7 +1,10 @@
 #include "plugin/broker/container.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <iterator>
 #include <thread>
 
 #include <fcntl.h>
@@ -52,35 +55,76 @@ size_t kill_members(const NamespaceId& id, uid_t owner) {
   return killed;
 }
 
-Result<void> check_owned_by(int namespace_fd, const NamespaceId& user, const char* name) {
+Result<void> check_owned_by(int namespace_fd, const NamespaceId& user) {
   TRY_ASSIGN(const UniqueFd owner, owning_user_namespace(namespace_fd));
   TRY_ASSIGN(const NamespaceId owner_id, namespace_id(owner.get()));
   if (owner_id == user) return {};
-  return fail(ErrorKind::denied,
-              std::string("the builder's ") + name + " namespace does not belong to its user namespace");
+  return fail(ErrorKind::denied, "a namespace of the container does not belong to its user namespace");
+}
+
+Result<void> check_user_namespace(int user, uid_t owner) {
+  TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "user"));
+  TRY_ASSIGN(const NamespaceId our_id, namespace_id(ours.get()));
+  TRY_ASSIGN(const NamespaceId user_id, namespace_id(user));
+  TRY_ASSIGN(const uid_t creator, user_namespace_owner(user));
+  if (user_id == our_id || creator != owner)
+    return fail(ErrorKind::denied, "the container's user namespace is not one that the job user made");
+  return {};
 }
 
 }  // namespace
 
+std::vector<int> ContainerNamespaces::numbers() const {
+  std::vector<int> result = {user.get(), mount.get(), cgroup.get()};
+  for (const UniqueFd& fd : others) result.push_back(fd.get());
+  return result;
+}
+
+Result<ContainerNamespaces> take_namespaces(const Isolation& isolation, std::vector<UniqueFd>& fds) {
+  constexpr size_t kAlways = 3;
+  const std::array wanted = {isolation.ipc, isolation.uts, isolation.net, isolation.pid};
+  const auto others = static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true));
+  if (fds.size() < kAlways + others) return fail(ErrorKind::corrupt, "a container came without its namespaces");
+  ContainerNamespaces container;
+  container.user = std::move(fds[0]);
+  container.mount = std::move(fds[1]);
+  container.cgroup = std::move(fds[2]);
+  container.isolation = isolation;
+  const auto end = fds.begin() + static_cast<std::ptrdiff_t>(kAlways + others);
+  container.others.assign(std::make_move_iterator(fds.begin() + kAlways), std::make_move_iterator(end));
+  fds.erase(fds.begin(), end);
+  return container;
+}
+
+Result<void> check_namespaces(const ContainerNamespaces& container, uid_t owner) {
+  TRY(check_user_namespace(container.user.get(), owner));
+  TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
+  TRY(check_owned_by(container.mount.get(), user_id));
+  TRY(check_owned_by(container.cgroup.get(), user_id));
+  for (const UniqueFd& other : container.others) TRY(check_owned_by(other.get(), user_id));
+  return {};
+}
+
 Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner) {
   TRY_ASSIGN(UniqueFd user, open_namespace(builder, "user"));
-  TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "user"));
-  TRY_ASSIGN(const NamespaceId our_id, namespace_id(ours.get()));
-  TRY_ASSIGN(const NamespaceId user_id, namespace_id(user.get()));
-  TRY_ASSIGN(const uid_t creator, user_namespace_owner(user.get()));
-  if (user_id == our_id || creator != owner)
-    return fail(ErrorKind::denied, "the builder's user namespace is not one that the job user made");
+  TRY(check_user_namespace(user.get(), owner));
   return user;
 }
 
-Result<ContainerNamespaces> open_container_namespaces(pid_t builder, uid_t owner) {
+Result<ContainerNamespaces> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner) {
   ContainerNamespaces container;
-  TRY_ASSIGN(container.user, open_user_namespace(builder, owner));
+  TRY_ASSIGN(container.user, open_namespace(builder, "user"));
   TRY_ASSIGN(container.mount, open_namespace(builder, "mnt"));
   TRY_ASSIGN(container.cgroup, open_namespace(builder, "cgroup"));
-  TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
-  TRY(check_owned_by(container.mount.get(), user_id, "mount"));
-  TRY(check_owned_by(container.cgroup.get(), user_id, "cgroup"));
+  container.isolation = isolation;
+  const std::array<std::pair<bool, const char*>, 4> others = {
+      {{isolation.ipc, "ipc"}, {isolation.uts, "uts"}, {isolation.net, "net"}, {isolation.pid, "pid_for_children"}}};
+  for (const auto& [own, name] : others) {
+    if (!own) continue;
+    TRY_ASSIGN(UniqueFd other, open_namespace(builder, name));
+    container.others.push_back(std::move(other));
+  }
+  TRY(check_namespaces(container, owner));
   return container;
 }
 

@@ -2,24 +2,39 @@
 // them.
 #pragma once
 
+#include <vector>
+
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/spec/container_spec.hpp"
 #include "common/sys/namespaces.hpp"
 
 namespace situla {
 
 struct ContainerNamespaces {
   UniqueFd user, mount, cgroup;
+  Isolation isolation;
+  std::vector<UniqueFd> others;  ///< those of `isolation`, in the order ipc, uts, net, pid
+
+  /// In the order of the message Joined.
+  [[nodiscard]] std::vector<int> numbers() const;
 };
+
+/// From the descriptors of a Joined or Found message, which are taken out of the front of `fds`. corrupt when there are
+/// not enough.
+Result<ContainerNamespaces> take_namespaces(const Isolation& isolation, std::vector<UniqueFd>& fds);
+
+/// That they are what a user's container has: a user namespace that `owner` made and that is not ours, and others that
+/// belong to it. ErrorKind::denied.
+Result<void> check_namespaces(const ContainerNamespaces& container, uid_t owner);
 
 /// The user namespace that our own child `builder` has made, checked to be one of the user's own and not ours.
 Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner);
 
-/// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks that they are the
-/// user's own.
-Result<ContainerNamespaces> open_container_namespaces(pid_t builder, uid_t owner);
+/// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks them.
+Result<ContainerNamespaces> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner);
 
 /// RootOperation::kill_container: SIGKILL to every process of `owner` in that user namespace; repeats until none is
 /// left or two seconds have passed.

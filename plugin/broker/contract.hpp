@@ -1,6 +1,9 @@
 // On which descriptor numbers do the programs of a step find what they were started with?
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 namespace situla {
 
 /// situla-broker, started by the plugin.
@@ -13,8 +16,8 @@ constexpr int kEnvironment =
 }  // namespace broker_fd
 
 /// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request` | `clean
-/// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto. `situla-importer user` has
-/// the same descriptors.
+/// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or named: the builder looks
+/// for the container and asks for an image if it needs one. `situla-importer user` has the same descriptors.
 namespace builder_fd {
 constexpr int kBroker = 3;       ///< SOCK_SEQPACKET to the broker
 constexpr int kSpec = 4;         ///< sealed memfd: ContainerSpec::serialize()
@@ -22,6 +25,18 @@ constexpr int kEnvironment = 5;  ///< sealed memfd: Environment::block()
 constexpr int kImage = 6;        ///< container: the image file, for MODE image-*
 constexpr int kOutput = 6;       ///< request: a pipe, the importer's input
 }  // namespace builder_fd
+
+/// situla-saver, started by the broker as the job user: kBroker, kSpec and kEnvironment as for the builder, and
+namespace saver_fd {
+constexpr int kDirectory = 6;  ///< ExportSource::directory
+constexpr int kImage = 7;      ///< ExportSource::image; closed: there is none
+}  // namespace saver_fd
+
+/// Where the environment of a job is kept for the epilog: keep_environment.
+constexpr const char* kJobsDirectory = SITULA_RUNTIME_DIR "/jobs";
+inline std::string job_environment_path(uint32_t job) {
+  return std::string(kJobsDirectory) + "/" + std::to_string(job);
+}
 
 /// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by
 /// root.

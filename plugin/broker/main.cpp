@@ -8,6 +8,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/broker.hpp"
 #include "plugin/broker/contract.hpp"
@@ -54,12 +56,31 @@ int sweep() {
   return sweeper && sweeper->wait() ? 0 : 1;
 }
 
+/// After a job, in slurmd's epilog: its user removes the job's containers.
+int epilog(const std::string& job_text, const std::string& uid_text) {
+  const auto job = parse_unsigned(job_text);
+  const auto uid = parse_unsigned(uid_text);
+  if (!job || !uid || *job > UINT32_MAX || *uid > UINT32_MAX) return 2;
+  const std::string path = job_environment_path(static_cast<uint32_t>(*job));
+  // Nobody else has a name in that directory.
+  const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
+  auto cleaner =
+      start_job_cleaner(static_cast<uid_t>(*uid), static_cast<uint32_t>(*job), environment ? environment->get() : -1);
+  const auto status = cleaner ? cleaner->wait() : fail(cleaner.error());
+  (void)unlink(path.c_str());
+  if (status && status->success()) return 0;
+  syslog(LOG_ERR, "removing the containers of job %s: %s", job_text.c_str(),
+         status ? status->text().c_str() : status.error().message().c_str());
+  return 1;
+}
+
 }  // namespace
 }  // namespace situla
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
   umask(022);
+  if (argc == 4 && std::string_view(argv[1]) == "epilog") return situla::epilog(argv[2], argv[3]);
   (void)std::signal(SIGPIPE, SIG_IGN);
   return situla::serve();
 }

@@ -16,7 +16,8 @@ enum class RootOperation {
   /// suffix.
   start_importer,
 
-  /// Starts the builder (mode "request" or "clean") or the importer (mode "user") as the job user: ids are set for good
+  /// Starts the builder (mode "request", "clean" or "epilog") the importer (mode "user") or the saver as the job user:
+  /// ids are set for good
   /// before exec, the environment is fixed, and it gets only the descriptors it needs. The importer runs in the asking
   /// task's mount namespace, entered as for stage_root.
   start_as_user,
@@ -51,8 +52,14 @@ enum class RootOperation {
   move_to_cgroup,
 
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
-  /// namespace must be a new one that the job user owns; the mount and cgroup namespaces must belong to it.
+  /// namespace must be a new one that the job user owns; the others must belong to it. Namespaces of a container that
+  /// runs already come from the broker of the step that runs it, or from the user's own helper and are checked
+  /// likewise.
   hand_out_namespaces,
+
+  /// Copies the job's environment, unread, into a file of root below <runtime>/jobs, for containers that end with their
+  /// job: the epilog's helper, which runs as the user, needs it to know where they are.
+  keep_environment,
 
   /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone or
   /// the
@@ -61,7 +68,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 10> kPhrases = {"start the importer",
+  constexpr std::array<std::string_view, 11> kPhrases = {"start the importer",
                                                          "start a helper as the job user",
                                                          "open the image in the store",
                                                          "mount the image",
@@ -70,6 +77,7 @@ constexpr std::string_view phrase(RootOperation operation) {
                                                          "write the id maps",
                                                          "join the job's cgroup",
                                                          "hand out the container's namespaces",
+                                                         "keep the job's environment",
                                                          "end the container's processes"};
   return kPhrases.at(static_cast<size_t>(operation));
 }

@@ -15,10 +15,10 @@
 
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
+#include "common/sys/stand_in.hpp"
 #include "hooks/run/attach.hpp"
 #include "hooks/run/launch.hpp"
 #include "hooks/run/running.hpp"
-#include "hooks/run/stand_in.hpp"
 #include "tests/userns/run_support.hpp"
 
 namespace fs = std::filesystem;

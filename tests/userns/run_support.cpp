@@ -136,7 +136,9 @@ Result<PreparedContainer> with_time_limit(PrepareRequest request, const EnrootCo
   const LoginIdentity identity{request.host_uid, request.host_uid};
   TRY_ASSIGN(const UniqueFd helper, open_session_helper());
   TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(request), {}, config, log));
-  TRY_ASSIGN(Session session, run_session(entered.environment, {entered.stage, helper, identity, true, time}, log));
+  SessionRequest session_request{entered.stage, helper, identity};
+  session_request.time = time;
+  TRY_ASSIGN(Session session, run_session(entered.environment, session_request, log));
   PreparedContainer container;
   container.environment = std::move(session.environment);
   container.workdir = session.directory;

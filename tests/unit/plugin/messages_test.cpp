@@ -26,7 +26,11 @@ TEST_CASE("every message arrives as it was sent") {
   const Join join = round_trip(Join{token, "/home/alice"});
   CHECK(join.token == token);
   CHECK(join.directory == "/home/alice");
-  CHECK(round_trip(Joined{"/srv"}).workdir == "/srv");
+  const Isolation isolation{.pid = true, .net = false, .ipc = true, .uts = false};
+  const Joined joined = round_trip(Joined{"/srv", isolation});
+  CHECK(joined.workdir == "/srv");
+  CHECK(joined.isolation == isolation);
+  CHECK(round_trip(Found{joined}).container.isolation == isolation);
   const Note note = round_trip(Note{LogLevel::warning, "text"});
   CHECK(note.level == LogLevel::warning);
   CHECK(note.text == "text");
@@ -36,17 +40,28 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(failure.hint == "hint");
   const auto digest = Digest::parse_hex(std::string(62, '0') + "1f");
   REQUIRE(digest);
-  const ImportDone done = round_trip(ImportDone{*digest, "lz4"});
+  const ImportDone done = round_trip(ImportDone{*digest, "lz4", true});
   CHECK(done.digest == *digest);
   CHECK(done.variant == "lz4");
+  CHECK(done.stored);
   CHECK(round_trip(MapsWanted{true}).remap_root);
   round_trip(MapsWritten{});
-  const Ready ready = round_trip(Ready{"/w", "/scratch", true});
+  const Ready ready = round_trip(Ready{"/w", "/scratch", "kernel", isolation, true, true, false, true});
   CHECK(ready.workdir == "/w");
   CHECK(ready.scratch_path == "/scratch");
+  CHECK(ready.root == "kernel");
+  CHECK(ready.isolation == isolation);
   CHECK(ready.stays);
+  CHECK(ready.has_container);
+  CHECK_FALSE(ready.has_save_directory);
+  CHECK(ready.has_save_image);
   round_trip(Finish{});
-  round_trip(Finished{});
+  CHECK(round_trip(Finished{"digest=x"}).summary == "digest=x");
+  CHECK(round_trip(RunningWanted{"text"}).ignored == "text");
+  round_trip(NotRunning{});
+  round_trip(ImageWanted{});
+  round_trip(ImageReady{});
+  round_trip(Saving{});
 }
 
 TEST_CASE("the largest message fits into a packet") {
@@ -71,7 +86,7 @@ TEST_CASE("random bytes behind a good header never do harm") {
   const std::string header = encode(Finish{}).substr(0, 4);
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = header;
-    bytes.push_back(static_cast<char>(random() % 11));
+    bytes.push_back(static_cast<char>(random() % 18));
     bytes.append(3, '\0');
     for (unsigned n = random() % 64; n > 0; --n) bytes.push_back(static_cast<char>(random() & 0xffU));
     (void)decode(bytes);
@@ -87,7 +102,12 @@ TEST_CASE("a step request arrives as it was sent") {
   request.uid = 1001;
   request.gid = 1002;
   request.groups = {10, 20, 30};
+  request.local_tasks = 2;
+  request.all_tasks = 5;
   request.origin = ImageOrigin::user;
+  request.named = true;
+  request.save = true;
+  request.image = "debian:12";
   request.use_squashfuse = true;
   request.token[3] = 9;
   request.spec = std::string("a\0b", 3);
@@ -99,6 +119,12 @@ TEST_CASE("a step request arrives as it was sent") {
   CHECK(decoded->gid == 1002);
   CHECK(decoded->groups == request.groups);
   CHECK(decoded->origin == ImageOrigin::user);
+  CHECK(decoded->local_tasks == 2);
+  CHECK(decoded->all_tasks == 5);
+  CHECK(decoded->named);
+  CHECK_FALSE(decoded->job_scope);
+  CHECK(decoded->save);
+  CHECK(decoded->image == request.image);
   CHECK(decoded->use_squashfuse);
   CHECK(decoded->token == request.token);
   CHECK(decoded->spec == request.spec);

@@ -1,4 +1,4 @@
-#include "hooks/run/stand_in.hpp"
+#include "common/sys/stand_in.hpp"
 
 #include <array>
 #include <cerrno>

@@ -1,0 +1,20 @@
+// What does the builder ask the broker while it works?
+#pragma once
+
+#include "common/base/result.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+
+/// A message of the broker with its descriptors.
+struct Answer {
+  Message message;
+  std::vector<UniqueFd> fds;
+};
+
+/// Sends, and waits for the answer. ErrorKind::cancelled with an empty message when the broker closes the connection:
+/// it needs no container any more.
+Result<Answer> ask_broker(const Message& message, const std::vector<int>& fds = {});
+
+}  // namespace situla

@@ -1,0 +1,173 @@
+#include "hooks/builder/named.hpp"
+
+#include <algorithm>
+
+#include <fcntl.h>
+
+#include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/image_file.hpp"
+#include "hooks/builder/broker_line.hpp"
+#include "hooks/builder/shared_environment.hpp"
+#include "hooks/run/attach.hpp"
+#include "hooks/run/container_store.hpp"
+#include "hooks/run/named_container.hpp"
+#include "hooks/run/running.hpp"
+#include "plugin/broker/contract.hpp"
+
+namespace situla {
+namespace {
+
+/// Between looking and making, another step may make the container, or a user may remove it: look again.
+constexpr int kMaxAttempts = 16;
+
+class NamedSearch {
+ public:
+  NamedSearch(const BuilderData& data, const EnrootConfig& config, LogSink& log)
+      : data_(data), spec_(data.spec), config_(config), log_(log) {}
+
+  Result<std::optional<NamedRoot>> run() {
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      auto container = find_container(config_, spec_.directory);
+      if (!container && container.error().kind() != ErrorKind::not_found) return fail(container.error());
+      if (!container) {
+        TRY(make());
+        continue;
+      }
+      auto directory = open_file(container->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      if (!directory && directory.error().kind() == ErrorKind::not_found) continue;
+      if (!directory) return fail(std::move(directory).error());
+      auto root = open_root(*container, std::move(*directory));
+      if (!root && root.error().kind() == ErrorKind::not_found) continue;
+      if (!root) return fail(std::move(root).error());
+      TRY_ASSIGN(const bool joined, join(*container, *root));
+      if (joined) return std::optional<NamedRoot>();
+      if (!made_) TRY(check_reuse());
+      return std::optional(std::move(*root));
+    }
+    return fail(ErrorKind::failure, described() + " is removed as fast as it is made");
+  }
+
+ private:
+  [[nodiscard]] std::string described() const { return "the container \"" + spec_.name + '"'; }
+
+  [[nodiscard]] std::string ignored() const {
+    return spec_.mounts.empty() ? "" : "ignoring --container-mounts because the container is running already";
+  }
+
+  [[nodiscard]] Error not_running() const {
+    return Error(ErrorKind::not_found, described() + " is not running on this node")
+        .with_hint("--container-name=" + spec_.name + ":auto starts it");
+  }
+
+  Result<bool> join(const NamedContainer& container, const NamedRoot& root) {
+    if (made_ || spec_.name_flag == NameFlag::no_exec || spec_.name_flag == NameFlag::create) return false;
+    std::vector<int> fds = {root.directory.get(), root.save_directory.get()};
+    if (root.save_image) fds.push_back(root.save_image.get());
+    const auto asked = ask_broker(RunningWanted{ignored()}, fds);
+    if (!asked && asked.error().kind() == ErrorKind::cancelled) return true;
+    if (!asked) return fail(asked.error());
+    if (!std::holds_alternative<NotRunning>(asked->message))
+      return fail(ErrorKind::corrupt, "the broker sent a message out of turn");
+    TRY_ASSIGN(const bool joined, join_process(container));
+    if (!joined && spec_.name_flag == NameFlag::exec) return fail(not_running());
+    return joined;
+  }
+
+  /// What no step made: `start`, of this user.
+  Result<bool> join_process(const NamedContainer& container) {
+    const auto processes = running_processes({container.path});
+    if (!processes) return false;
+    for (const RunningProcess& process : *processes) {
+      if (process.container != container.path) continue;
+      if (const auto joined = offer(process.pid); joined && *joined) return true;
+    }
+    return false;
+  }
+
+  /// An error: it ended meanwhile, or is not like a container of a step.
+  Result<bool> offer(pid_t pid) {
+    TRY_ASSIGN(AttachTarget target, AttachTarget::open(pid));
+    TRY_ASSIGN(const Environment environment, target.environment());
+    const Found found{{target.image_workdir(), target.isolation()}};
+    TRY_ASSIGN(std::vector<UniqueFd> fds, target.take_namespaces());
+    TRY_ASSIGN(UniqueFd memory, sealed_memory("situla-environment", for_other_steps(environment).block()));
+    fds.push_back(std::move(memory));
+    std::vector<int> numbers;
+    for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
+    const auto answer = ask_broker(found, numbers);
+    if (!answer && answer.error().kind() == ErrorKind::cancelled) return true;
+    if (!answer) return fail(answer.error());
+    return false;
+  }
+
+  Result<void> check_reuse() {
+    if (spec_.name_flag == NameFlag::create)
+      return fail(Error(ErrorKind::exists, described() + " exists already")
+                      .with_hint("--container-name=" + spec_.name + " uses it; enroot remove " + spec_.directory +
+                                 " deletes it"));
+    log_.info("reusing existing container filesystem");
+    return {};
+  }
+
+  Result<void> make() {
+    if (spec_.name_flag == NameFlag::exec) return fail(not_running());
+    if (spec_.image.empty())
+      return fail(
+          Error(ErrorKind::not_found,
+                "a container with name \"" + spec_.name + "\" does not exist, and --container-image is not set")
+              .with_hint("containers are kept on each node by itself: " + config_.data_path() + ", enroot list"));
+    NewContainer request;
+    TRY_ASSIGN(request.path, container_path(config_, spec_.directory));
+    TRY_ASSIGN(request.wish, storage_wish(data_.job, log_));
+    if (!image_) {
+      TRY_ASSIGN(image_, get_image());
+    }
+    request.image = image_.get();
+    auto created = create_container(config_, request, log_);
+    made_ = created.has_value();
+    // Another step was faster. Whether that is good depends on the flag.
+    if (made_ || created.error().kind() == ErrorKind::exists) return {};
+    return fail(std::move(created).error().with_context("create " + described()));
+  }
+
+  Result<UniqueFd> get_image() {
+    if (image_kind(spec_.image) == ImageKind::path) return open_image_file(spec_.image);
+    TRY_ASSIGN(Answer answer, ask_broker(ImageWanted{}));
+    if (!std::holds_alternative<ImageReady>(answer.message) || answer.fds.size() != 1)
+      return fail(ErrorKind::corrupt, "the broker sent no image");
+    return std::move(answer.fds[0]);
+  }
+
+  static Result<NamedRoot> open_root(const NamedContainer& container, UniqueFd directory) {
+    NamedRoot root;
+    root.source.path = container.path;
+    if (container.kind == NamedContainer::Kind::tree) {
+      root.source.kind = RootSource::Kind::directory;
+      TRY_ASSIGN(root.save_directory, open_file(container.path, O_RDONLY | O_DIRECTORY));
+    } else {
+      root.source.kind = RootSource::Kind::layered;
+      TRY_ASSIGN(root.save_directory, open_file(container.upper(), O_RDONLY | O_DIRECTORY));
+      TRY_ASSIGN(root.save_image, open_file(container.image(), O_RDONLY));
+    }
+    root.directory = std::move(directory);
+    return root;
+  }
+
+  const BuilderData& data_;
+  const ContainerSpec& spec_;
+  const EnrootConfig& config_;
+  LogSink& log_;
+  UniqueFd image_;
+  bool made_ = false;
+};
+
+}  // namespace
+
+Result<std::optional<NamedRoot>> find_or_make_container(const BuilderData& data, const EnrootConfig& config,
+                                                        LogSink& log) {
+  return NamedSearch(data, config, log).run();
+}
+
+}  // namespace situla

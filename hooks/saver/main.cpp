@@ -1,0 +1,5 @@
+#include "hooks/saver/saver.hpp"
+
+int main() {
+  return situla::save_container();
+}

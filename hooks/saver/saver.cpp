@@ -1,0 +1,83 @@
+#include "hooks/saver/saver.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "hooks/builder/broker_log.hpp"
+#include "hooks/builder/input.hpp"
+#include "hooks/run/enroot_config.hpp"
+#include "hooks/run/export.hpp"
+#include "plugin/broker/contract.hpp"
+
+namespace situla {
+namespace {
+
+/// Nothing is drawn: the tasks have ended, and with them who looked at a terminal.
+class SaveProgress final : public Progress {
+ public:
+  explicit SaveProgress(LogSink& log) : log_(log) {}
+  void phase(std::string_view text) noexcept override { log_.write(LogLevel::debug, text); }
+  void bytes(uint64_t, uint64_t) noexcept override {}
+  void layer(const LayerProgress&) noexcept override {}
+  void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
+  void finish(std::string_view) noexcept override {}
+  [[nodiscard]] bool cancelled() const noexcept override {
+    pollfd broker{builder_fd::kBroker, 0, 0};
+    return poll(&broker, 1, 0) > 0 && (broker.revents & POLLHUP) != 0;
+  }
+
+ private:
+  LogSink& log_;
+};
+
+Result<ExportSource> take_source(const std::string& name) {
+  ExportSource source;
+  source.name = name;
+  if (fcntl(saver_fd::kDirectory, F_SETFD, FD_CLOEXEC) != 0) return fail_errno(errno, "descriptor of the container");
+  source.directory = UniqueFd(saver_fd::kDirectory);
+  if (fcntl(saver_fd::kImage, F_SETFD, FD_CLOEXEC) == 0) source.image = UniqueFd(saver_fd::kImage);
+  return source;
+}
+
+ExportOptions export_options(const BuilderData& data, const EnrootConfig& config) {
+  ExportOptions options;
+  options.path = data.spec.save;
+  options.replace = true;
+  options.squash_options = config.get("ENROOT_SQUASH_OPTIONS");
+  const uint64_t workers = parse_unsigned(config.get("ENROOT_MAX_PROCESSORS")).value_or(0);
+  options.workers = static_cast<uint32_t>(std::min<uint64_t>(workers, 256));
+  return options;
+}
+
+Result<void> save(LogSink& log) {
+  TRY_ASSIGN(const BuilderData data, read_builder_data());
+  TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
+  const std::string name = data.spec.name.empty() ? printable(data.spec.image) : data.spec.name;
+  TRY_ASSIGN(const ExportSource source, take_source("container " + name));
+  const ExportOptions options = export_options(data, config);
+  if (const auto root = become_root_of_own_files(); !root)
+    log.debug("saving with the rights of an ordinary user: " + root.error().message());
+  SaveProgress progress(log);
+  auto saved = export_container(source, options, progress, log);
+  if (!saved) return fail(std::move(saved).error().with_context("--container-save " + printable(options.path)));
+  log.info("exported container " + name + " to " + printable(options.path));
+  return {};
+}
+
+}  // namespace
+
+int save_container() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  umask(022);
+  BrokerLog log;
+  const auto saved = save(log);
+  return saved ? 0 : tell_failure(saved.error());
+}
+
+}  // namespace situla

@@ -1,0 +1,379 @@
+// The second half of Broker: how the image and the container come to be, in the order in which it happens.
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <syslog.h>
+
+#include "common/sys/namespaces.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/broker.hpp"
+#include "plugin/broker/contract.hpp"
+#include "plugin/broker/operation.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::chrono::seconds kEndLimit{5};  // for a helper to end by itself
+constexpr int kAttachLimit = 5000;            // milliseconds, for the broker of another step to answer
+
+bool is_variant(const std::string& text) {
+  return text.size() <= 32 && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+}
+
+Error ended_early(const char* who, Child& process) {
+  const auto status = process.wait_for(std::chrono::milliseconds(1000));
+  const std::string how = status && *status ? (*status)->text() : "closed its connection";
+  return Error(ErrorKind::failure, std::string(who) + " " + how).with_hint("the node's system log may say more");
+}
+
+}  // namespace
+
+// --- image
+// -----------------------------------------------------------------------------------------------------------------
+
+/// COMPAT.md 1, "Messages that people grep": the first only for a single task.
+void Broker::announce_import() {
+  if (input_.request.all_tasks <= 1) note({LogLevel::info, "importing docker image: " + input_.request.image});
+  report_.begin("import");
+}
+
+Result<void> Broker::begin_import() {
+  announce_import();
+  auto helpers = start_import(config_, user_, spec_.get(), input_.environment.get());
+  if (!helpers) return fail(std::move(helpers).error().with_context(phrase(RootOperation::start_importer)));
+  import_ = std::move(*helpers);
+  state_ = State::importing;
+  set_deadline(config_.import_timeout);
+  return {};
+}
+
+/// When a task has asked, because relative paths begin in its directory.
+Result<void> Broker::begin_user_import() {
+  announce_import();
+  UserImport input{user_, *place_};
+  input.spec_fd = spec_.get();
+  input.environment_fd = input_.environment.get();
+  auto helper = start_user_import(input);
+  if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
+  import_ = ImportHelpers{std::move(*helper), Helper{}};
+  state_ = State::importing;
+  set_deadline(config_.import_timeout);
+  return {};
+}
+
+void Broker::on_importer() {
+  auto packet = receive_packet(import_->importer.socket.get(), kMaxMessageBytes);
+  if (!packet || !*packet) return fail_step(ended_early("the importer", import_->importer.process));
+  const auto message = decode((*packet)->bytes);
+  if (!message) return fail_step(message.error());
+  if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
+  if (const auto* drawing = std::get_if<Draw>(&*message)) return draw(*drawing);
+  if (const auto* failure = std::get_if<Failure>(&*message))
+    return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
+  const auto* done = std::get_if<ImportDone>(&*message);
+  if (done == nullptr) return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
+  if (const auto used = use_imported(*done, std::move((*packet)->fds)); !used) return fail_step(used.error());
+}
+
+void Broker::on_request_writer() {
+  auto packet = receive_packet(import_->request_writer.socket.get(), kMaxMessageBytes);
+  if (!packet || !*packet) {
+    const auto status = import_->request_writer.process.wait_for(kEndLimit);
+    import_->request_writer.socket.reset();
+    if (status && *status && (*status)->success()) return;
+    return fail_step(Error(ErrorKind::failure, "collecting the credentials " +
+                                                   (status && *status ? (*status)->text() : std::string("hangs"))));
+  }
+  const auto message = decode((*packet)->bytes);
+  if (!message) return fail_step(message.error());
+  if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
+  if (const auto* failure = std::get_if<Failure>(&*message))
+    fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
+}
+
+Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> fds) {
+  report_.end();
+  report_.set_digest(done.digest.text());
+  note({LogLevel::info, "imported docker image: " + input_.request.image});
+  if (input_.request.origin == ImageOrigin::user) {
+    if (fds.size() != 1) return fail(ErrorKind::corrupt, "the import sent no image");
+    report_.set_source("user");
+    return take_image(std::move(fds[0]), "");
+  }
+  report_.set_source(done.stored ? "store" : "registry");
+  if (!is_variant(done.variant)) return fail(ErrorKind::corrupt, "the importer named an image variant that cannot be");
+  auto file = open_store_image(config_.store_path, done.digest, done.variant, config_.service_user);
+  if (!file) return fail(std::move(file).error().with_context(phrase(RootOperation::open_store_image)));
+  return take_image(std::move(*file), done.digest.hex() + (done.variant.empty() ? "" : "." + done.variant));
+}
+
+/// store_name: empty for a user's own file, like one that a task brings.
+Result<void> Broker::take_image(UniqueFd file, const std::string& store_name) {
+  import_->importer.socket.reset();  // it gives up its lease and ends; reaped at the end
+  deadline_.reset();
+  if (input_.request.named) {
+    // Its container gets a copy.
+    set_deadline(config_.build_timeout);
+    state_ = State::building;
+    report_.begin("prepare");
+    return send_packet(builder_->socket.get(), encode(ImageReady{}), {file.get()});
+  }
+  TRY_ASSIGN(image_, make_image(std::move(file), store_name));
+  state_ = State::needs_task;
+  return {};
+}
+
+Result<BuilderImage> Broker::make_image(UniqueFd file, const std::string& store_name) {
+  if (input_.request.save) {
+    save_image_ = UniqueFd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+    if (!save_image_) return fail_errno(errno, "duplicate the image's descriptor");
+  }
+  const MountKind kind = input_.request.use_squashfuse ? MountKind::fuse : config_.mount;
+  const bool may_mount = !store_name.empty() || config_.kernel_mount_user_images;
+  if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
+    auto image = mount_for_user(file.get(), store_name);
+    if (image) return image;
+    if (kind == MountKind::kernel) return image;
+    syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
+  }
+  BuilderImage image;
+  image.file = std::move(file);
+  image.mode = kind == MountKind::fuse ? "image-fuse" : kind == MountKind::extract ? "image-extract" : "image-auto";
+  return image;
+}
+
+Result<int> Broker::mapping_namespace() {
+  if (!mapping_) {
+    TRY_ASSIGN(mapping_, make_mapping_namespace(user_.uid, user_.gid));
+  }
+  return mapping_.get();
+}
+
+Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_name) {
+  BuilderImage image;
+  image.mode = "mounted";
+  const auto mount = [&]() -> Result<DetachedMount> {
+    if (store_name.empty()) return mount_image_file(file);
+    TRY_ASSIGN(image_in_use_, mounts_->acquire(store_name, file));
+    return clone_tree(image_in_use_->mount.get(), false);
+  };
+  auto mounted = mount();
+  if (!mounted) return fail(std::move(mounted).error().with_context(phrase(RootOperation::mount_image)));
+  const auto map = [&]() -> Result<void> {
+    TRY_ASSIGN(const int mapping, mapping_namespace());
+    return mounted->map_ids(mapping);
+  };
+  TRY_CONTEXT(phrase(RootOperation::map_image_owner), map());
+  image.mount = mounted->take();
+  return image;
+}
+
+// --- container
+// -------------------------------------------------------------------------------------------------------------
+
+void Broker::build_if_possible() {
+  if (state_ != State::needs_task) return;
+  const auto first =
+      std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
+  if (first == clients_.end()) return;
+  const auto begin = [&]() -> Result<void> {
+    if (!place_) {
+      TRY_ASSIGN(place_, TaskPlace::of(first->proc.get(), first->directory));
+    }
+    const StepRequest& request = input_.request;
+    const bool import_first = request.origin == ImageOrigin::user && !request.named && !image_.file && !image_.mount;
+    return import_first ? begin_user_import() : begin_build(*first);
+  };
+  if (const auto begun = begin(); !begun) fail_step(begun.error());
+}
+
+/// RootOperation::keep_environment.
+void Broker::keep_environment(const Client& client) const {
+  const auto keep = [&]() -> Result<void> {
+    constexpr size_t kMaxBytes = size_t{64} << 20U;
+    const std::string path = job_environment_path(input_.request.job_id);
+    TRY(make_directories(kJobsDirectory, 0700));
+    TRY_ASSIGN(const std::string bytes, read_sealed_memory(client.environment.get(), kMaxBytes));
+    auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (!file && file.error().errnum() == EEXIST) return {};  // of an earlier step
+    if (!file) return fail(std::move(file).error());
+    return write_all(file->get(), bytes);
+  };
+  if (const auto kept = keep(); !kept)
+    syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_environment).data(), kept.error().message().c_str());
+}
+
+Result<void> Broker::begin_build(Client& client) {
+  const StepRequest& request = input_.request;
+  if (request.named) {
+    image_.mode = "named";
+    report_.set_source("container");
+    if (request.job_scope) keep_environment(client);
+  } else if (request.origin == ImageOrigin::file) {
+    report_.set_source("file");
+    TRY_ASSIGN(image_, make_image(std::move(client.image), ""));
+  }
+  report_.begin("prepare");
+  BuilderInput input{user_, *place_};
+  input.outlives_step = request.named;
+  input.scratch_name = "pyxis_" + std::to_string(request.job_id) + "." + std::to_string(request.step_id);
+  input.tmpfs_bytes = config_.root_tmpfs_bytes;
+  input.spec_fd = spec_.get();
+  input.environment_fd = client.environment.get();
+  TRY_ASSIGN(builder_, start_builder(input, image_));
+  client.environment.reset();
+  state_ = State::building;
+  set_deadline(config_.build_timeout);
+  return {};
+}
+
+void Broker::on_builder() {
+  auto packet = receive_packet(builder_->socket.get(), kMaxMessageBytes);
+  if (!packet || !*packet) {
+    // A builder of a named container waits for its image.
+    const bool needed = state_ == State::building || state_ == State::importing;
+    if (needed) return fail_step(ended_early("the container's builder", builder_->process));
+    // Ready, and not needed any more; or killed although it was to stay: then its scratch is removed at the end.
+    builder_->socket.reset();
+    return;
+  }
+  if (const auto handled = on_builder_message(std::move(**packet)); !handled) fail_step(handled.error());
+}
+
+Result<void> Broker::on_builder_message(Packet packet) {
+  TRY_ASSIGN(const Message message, decode(packet.bytes));
+  if (const auto* text = std::get_if<Note>(&message)) {
+    note(*text);
+    return {};
+  }
+  if (const auto* failure = std::get_if<Failure>(&message))
+    return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
+  if (state_ != State::building) return {};
+  if (const auto* wanted = std::get_if<MapsWanted>(&message)) return write_maps(*wanted);
+  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(packet.fds));
+  if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(*running, std::move(packet.fds));
+  if (const auto* found = std::get_if<Found>(&message)) return join_found(*found, std::move(packet.fds));
+  if (std::holds_alternative<ImageWanted>(message)) return give_image();
+  return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
+}
+
+Result<void> Broker::write_maps(const MapsWanted& wanted) {
+  TRY_ASSIGN(user_namespace_, open_user_namespace(builder_->process.pid(), user_.uid));
+  const std::string path = "/proc/" + std::to_string(builder_->process.pid());
+  TRY_ASSIGN(const UniqueFd proc, open_file(path, O_PATH | O_DIRECTORY));
+  TRY_CONTEXT(phrase(RootOperation::write_id_maps),
+              write_id_maps(proc.get(), wanted.remap_root ? 0 : user_.uid, user_.uid, wanted.remap_root ? 0 : user_.gid,
+                            user_.gid));
+  return send_packet(builder_->socket.get(), encode(MapsWritten{}));
+}
+
+Result<void> Broker::give_image() {
+  const ImageOrigin origin = input_.request.origin;
+  if (origin == ImageOrigin::registry) return begin_import();
+  if (origin == ImageOrigin::user) return begin_user_import();
+  return fail(ErrorKind::corrupt, "the builder asked for an image that the step does not have");
+}
+
+// --- a container that runs already
+// -----------------------------------------------------------------------------------------------------------------
+
+/// Namespaces are held by the descriptors from here on: it does not matter whether the container's own tasks end before
+/// ours have joined.
+Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds) {
+  if (fds.size() != 2 && fds.size() != 3) return fail(ErrorKind::corrupt, "the builder sent no directory");
+  TRY_ASSIGN(container_key_, RunningKey::of(fds[0].get(), user_.uid));
+  ignored_if_running_ = wanted.ignored;
+  if (input_.request.save) {
+    save_directory_ = std::move(fds[1]);
+    if (fds.size() == 3) save_image_ = std::move(fds[2]);
+  }
+  for (const UniqueFd& connection : connect_to_running(SITULA_RUNTIME_DIR, *container_key_)) {
+    // The other broker answers at once, or is ending its container.
+    pollfd entry{connection.get(), POLLIN, 0};
+    if (poll(&entry, 1, kAttachLimit) <= 0) continue;
+    auto packet = receive_packet(connection.get(), kMaxMessageBytes);
+    if (!packet || !*packet) continue;
+    const auto message = decode((*packet)->bytes);
+    const auto* joined = message ? std::get_if<Joined>(&*message) : nullptr;
+    if (joined == nullptr) continue;
+    std::vector<UniqueFd>& given = (*packet)->fds;
+    TRY_ASSIGN(ContainerNamespaces container, take_namespaces(joined->isolation, given));
+    if (given.size() != 1) return fail(ErrorKind::corrupt, "a container came without its environment");
+    use_running(std::move(container), joined->workdir, std::move(given[0]));
+    return {};
+  }
+  return send_packet(builder_->socket.get(), encode(NotRunning{}));
+}
+
+/// What the user's own process offers is checked as what it builds is.
+Result<void> Broker::join_found(const Found& found, std::vector<UniqueFd> fds) {
+  auto container = take_namespaces(found.container.isolation, fds);
+  if (!container || fds.size() != 1 || !check_namespaces(*container, user_.uid))
+    return send_packet(builder_->socket.get(), encode(NotRunning{}));
+  use_running(std::move(*container), found.container.workdir, std::move(fds[0]));
+  return {};
+}
+
+void Broker::use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment) {
+  container_ = std::move(container);
+  container_environment_ = std::move(environment);
+  shared_environment_ = UniqueFd(fcntl(container_environment_.get(), F_DUPFD_CLOEXEC, 0));
+  workdir_ = std::move(workdir);
+  builder_->socket.reset();  // nothing is to be built: it ends
+  note({LogLevel::info, "reusing existing container namespaces"});
+  if (!ignored_if_running_.empty()) note({LogLevel::warning, ignored_if_running_});
+  report_.set_source("running");
+  report_.set_root("joined");
+  // It goes on to run when the step that made it has ended.
+  if (container_key_) publish(*container_key_);
+  set_ready();
+}
+
+Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> fds) {
+  const auto expected = 2U + static_cast<unsigned>(ready.has_container) +
+                        static_cast<unsigned>(ready.has_save_directory) + static_cast<unsigned>(ready.has_save_image);
+  if (fds.size() != expected) return fail(ErrorKind::corrupt, "the builder sent a container without its descriptors");
+  scratch_path_ = ready.scratch_path;
+  builder_stays_ = ready.stays;
+  auto container = open_container_namespaces(builder_->process.pid(), ready.isolation, user_.uid);
+  if (!container) return fail(std::move(container).error().with_context(phrase(RootOperation::hand_out_namespaces)));
+  container_ = std::move(*container);
+  container_environment_ = std::move(fds[0]);
+  shared_environment_ = std::move(fds[1]);
+  workdir_ = ready.workdir;
+  report_.set_root(ready.root);
+  size_t next = 2;
+  if (ready.has_container) {
+    TRY_ASSIGN(const RunningKey key, RunningKey::of(fds[next++].get(), user_.uid));
+    publish(key);
+  }
+  if (input_.request.save && ready.has_save_directory) save_directory_ = std::move(fds[next++]);
+  if (input_.request.save && ready.has_save_image) save_image_ = std::move(fds[next]);
+  if (ready.root == "extracted" || ready.root == "tree") save_image_.reset();
+  set_ready();
+  return {};
+}
+
+/// Without it other steps start the container anew instead of joining it.
+void Broker::publish(const RunningKey& key) {
+  auto published = RunningContainer::publish(SITULA_RUNTIME_DIR, key, input_.request.job_id, input_.request.step_id);
+  if (published)
+    running_.emplace(std::move(*published));
+  else
+    syslog(LOG_WARNING, "other steps cannot join: %s", published.error().message().c_str());
+}
+
+void Broker::set_ready() {
+  report_.end();
+  state_ = State::ready;
+  deadline_.reset();
+  image_ = BuilderImage{};  // the container's own mount keeps the image now
+  if (builder_->socket && !builder_stays_) (void)send_packet(builder_->socket.get(), encode(Finish{}));
+  for (Client& client : clients_)
+    if (client.waiting) grant(client);
+  std::erase_if(clients_, [](const Client& client) { return !client.socket; });
+}
+
+}  // namespace situla

@@ -1,0 +1,72 @@
+#include "plugin/broker/running.hpp"
+
+#include <cerrno>
+#include <cstdio>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+namespace {
+
+std::string directory_of(const std::string& runtime, const RunningKey& key) {
+  return runtime + "/containers/" + std::to_string(key.uid) + "." + std::to_string(key.device) + "." +
+         std::to_string(key.inode);
+}
+
+}  // namespace
+
+Result<RunningKey> RunningKey::of(int directory, uid_t uid) {
+  struct stat status {};
+  if (fstat(directory, &status) != 0) return fail_errno(errno, "inspect the container's directory");
+  return RunningKey{uid, status.st_dev, status.st_ino};
+}
+
+Result<RunningContainer> RunningContainer::publish(const std::string& runtime, const RunningKey& key, uint32_t job,
+                                                   uint32_t step) {
+  constexpr int kAttempts = 100;
+  const std::string directory = directory_of(runtime, key);
+  const std::string path = directory + "/" + std::to_string(job) + "." + std::to_string(step);
+  TRY(make_directories(runtime + "/containers", 0700));
+  for (int attempt = 0;; ++attempt) {
+    TRY(make_directories(directory, 0700));
+    // It gets its name when somebody listens: a socket with nobody behind it is taken for a killed broker's.
+    const std::string hidden = directory + "/." + std::to_string(job) + "." + std::to_string(step);
+    (void)unlink(hidden.c_str());
+    auto listener = listen_at(hidden);
+    if (listener && rename(hidden.c_str(), path.c_str()) == 0) return RunningContainer(std::move(*listener), path);
+    // The last other step that ran it has just removed the directory.
+    const Error error = listener ? Error::from_errno(errno, "rename " + hidden) : listener.error();
+    if (error.errnum() != ENOENT || attempt == kAttempts) return fail(error);
+  }
+}
+
+RunningContainer::~RunningContainer() {
+  if (!listener_) return;
+  (void)unlink(path_.c_str());
+  (void)rmdir(path_.substr(0, path_.rfind('/')).c_str());
+}
+
+std::vector<UniqueFd> connect_to_running(const std::string& runtime, const RunningKey& key) {
+  std::vector<UniqueFd> connections;
+  const std::string directory = directory_of(runtime, key);
+  const auto names = list_directory(directory);
+  if (!names) return connections;
+  for (const std::string& name : *names) {
+    if (name.starts_with('.')) continue;
+    const std::string path = directory + "/" + name;
+    auto connection = connect_to(path);
+    if (connection)
+      connections.push_back(std::move(*connection));
+    else if (connection.error().errnum() == ECONNREFUSED)
+      (void)unlink(path.c_str());
+  }
+  if (connections.empty()) (void)rmdir(directory.c_str());
+  return connections;
+}
+
+}  // namespace situla
