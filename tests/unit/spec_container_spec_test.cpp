@@ -18,6 +18,13 @@ ContainerSpec full_spec() {
   spec.keep_env = {"A", "B"};
   spec.mount_home = Tristate::yes;
   spec.remap_root = Tristate::no;
+  spec.name = "x";
+  spec.directory = "pyxis_7_x";
+  spec.name_flag = NameFlag::no_exec;
+  spec.save = "image.sqsh";
+  spec.entrypoint = Tristate::yes;
+  spec.entrypoint_log = true;
+  spec.unshare = {.pid = true, .net = false, .ipc = true, .uts = false};
   spec.terminal_columns = 120;
   spec.terminal_rows = 40;
   return spec;

@@ -105,14 +105,63 @@ TEST_CASE("tri-state options") {
   CHECK(spec_of(options).mount_home == Tristate::no);
 }
 
-TEST_CASE("what comes later fails instead of being ignored") {
-  const OptionId id =
-      GENERATE(OptionId::name, OptionId::save, OptionId::entrypoint, OptionId::entrypoint_log, OptionId::unshare);
+TEST_CASE("a name has a flag and is fit to be a directory's name") {
+  const auto named = [](const std::string& value) {
+    ContainerOptions options;
+    REQUIRE(options.set(OptionId::name, value));
+    return spec_of(options);
+  };
+  CHECK(named("env-1.2_x@y+z=").name == "env-1.2_x@y+z=");
+  CHECK(named("x").name_flag == NameFlag::automatic);
+  CHECK(named("x:").name_flag == NameFlag::automatic);
+  CHECK(named("x:auto").name_flag == NameFlag::automatic);
+  CHECK(named("x:create").name_flag == NameFlag::create);
+  CHECK(named("x:exec").name_flag == NameFlag::exec);
+  CHECK(named("x:no_exec").name_flag == NameFlag::no_exec);
+  CHECK(named(std::string(230, 'n')).name.size() == 230);
+
+  const auto refused = [](const std::string& value) {
+    ContainerOptions options;
+    return error_of(options.set(OptionId::name, value));
+  };
+  CHECK(refused("x:always").find(R"(flag must be "auto", "create", "exec" or "no_exec")") != std::string::npos);
+  CHECK(refused("x:exec:create").find("flag must be") != std::string::npos);
+  CHECK(refused(":exec").find("the name is empty") != std::string::npos);
+  CHECK(refused(std::string(300, 'n')).find("longer than 230 characters") != std::string::npos);
+  for (const char* name : {"../x", "/x", "a b", "a\nb", "bär", "a\\b", "'x'"}) {
+    INFO(name);
+    CHECK(refused(name).find("cannot be the name of a container") != std::string::npos);
+  }
+}
+
+TEST_CASE("saving, namespaces and the entrypoint") {
   ContainerOptions options;
-  const auto result = options.set(id, "x");
-  REQUIRE_FALSE(result);
-  CHECK(result.error().kind() == ErrorKind::unsupported);
-  CHECK(result.error().message().find("not supported yet") != std::string::npos);
+  REQUIRE(options.set(OptionId::image, "debian"));
+  REQUIRE(options.set(OptionId::save, "dir/image.sqsh"));
+  REQUIRE(options.set(OptionId::unshare, "net,uts"));
+  REQUIRE(options.set(OptionId::no_entrypoint, ""));
+  REQUIRE(options.set(OptionId::entrypoint_log, ""));
+  const ContainerSpec spec = spec_of(options);
+  CHECK(spec.save == "dir/image.sqsh");
+  CHECK(spec.unshare == Isolation{.pid = false, .net = true, .ipc = false, .uts = true});
+  CHECK(spec.entrypoint == Tristate::no);
+  CHECK(spec.entrypoint_log);
+  CHECK(error_of(options.set(OptionId::entrypoint, "")).find("--no-container-entrypoint") != std::string::npos);
+
+  ContainerOptions wrong;
+  CHECK(error_of(wrong.set(OptionId::save, "dir/")).find("not the name of a file") != std::string::npos);
+  CHECK(error_of(wrong.set(OptionId::unshare, "net,user")).find("unknown namespace: user") != std::string::npos);
+  CHECK(error_of(wrong.set(OptionId::unshare, "")).find("needs a value") != std::string::npos);
+}
+
+TEST_CASE("a name alone is a container, from the environment, too") {
+  ContainerOptions options;
+  REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x:exec"}})));
+  const ContainerSpec spec = spec_of(options);
+  CHECK(spec.image.empty());
+  CHECK(spec.name == "x");
+  CHECK(spec.name_flag == NameFlag::exec);
+  CHECK(options.warnings().empty());
 }
 
 TEST_CASE("values are checked where the user types them") {
