@@ -25,6 +25,7 @@ std::string run(const std::string& script) {
 
 void put_program(const std::string& path, const std::string& script) {
   fs::create_directories(fs::path(path).parent_path());
+  fs::remove(path);
   std::ofstream(path) << "#!/bin/sh\n" << script;
   fs::permissions(path, fs::perms(0755));
 }
@@ -80,6 +81,7 @@ std::string make_node() {
   for (const auto& step : {make_user, make_image, install_programs})
     if (std::string problem = step(); !problem.empty()) return problem;
   fs::rename(kLibexec + "/situla-broker", kLibexec + "/broker.real");
+  put_program(kBatchScript, std::string(kTaskScript) + "\n");
   // Nobody listens; the end of the step is heard, and not answered. Everything else succeeds.
   put_program(kLibexec + "/broker.deserter", "test $# = 0 || exit 0\nexec 4<&-\nexec head -c 1 <&3 >/dev/null\n");
   return "";

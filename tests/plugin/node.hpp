@@ -16,6 +16,11 @@ constexpr const char* kHome = "/mnt/home";
 /// A squashfs file: busybox, FROM_IMAGE=yes in its environment.
 constexpr const char* kImage = "/mnt/home/image.sqsh";
 
+/// What tasks do: they print what they find.
+constexpr const char* kTaskScript = "echo image=$FROM_IMAGE lang=$LANG kept=$KEPT uid=$(id -u); ls /proc/self/fd";
+/// The same as a file that only the node has.
+constexpr const char* kBatchScript = "/mnt/spool/slurm_script";
+
 /// What stands where the plugin looks for its broker.
 enum class Broker {
   missing,   ///< nothing

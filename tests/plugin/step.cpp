@@ -100,8 +100,7 @@ StepSetup container_step() {
                            "KEPT=outside",
                            "SLURM_PROCID=0",
                            "SLURM_LOCALID=0"};
-  setup.job.arguments = {"/bin/sh", "-c",
-                         "echo image=$FROM_IMAGE lang=$LANG kept=$KEPT uid=$(id -u); ls /proc/self/fd"};
+  setup.job.arguments = {"/bin/sh", "-c", kTaskScript};
   return setup;
 }
 

@@ -32,7 +32,7 @@ struct StepSetup {
   Job job;
 };
 
-/// A job of the node's user; his image is what every step of it asks for. The task prints what it finds.
+/// A job of the node's user; his image is what every step of it asks for; its tasks are kTaskScript.
 StepSetup container_step();
 
 struct TaskEnd {

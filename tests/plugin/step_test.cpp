@@ -71,6 +71,19 @@ TEST_CASE("a step without container runs on the host") {
   CHECK(log_text().find("error: ") == std::string::npos);
 }
 
+TEST_CASE("a batch script runs in the container, the job's own extern step has none") {
+  SITULA_NODE(Broker::real);
+  StepSetup setup = container_step();
+  setup.job.step_id = SLURM_BATCH_SCRIPT;
+  setup.job.arguments = {kBatchScript};
+  CHECK(run(setup, 1).at(0).output == kInside);
+  CHECK(log_text().find("error: ") == std::string::npos);
+
+  setup.job.step_id = SLURM_EXTERN_CONT;
+  CHECK(run(setup, 1).at(0).output.starts_with("image= lang=C.UTF-8 kept=outside"));
+  CHECK(log_text().find("error: ") == std::string::npos);
+}
+
 TEST_CASE("an option that the node refuses stops the tasks") {
   SITULA_NODE(Broker::real);
   StepSetup setup = container_step();
