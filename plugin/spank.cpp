@@ -92,7 +92,7 @@ int guarded(Body body) noexcept {
 template <typename Body>
 int guarded_start(Body body) noexcept {
   const int status = guarded([&]() -> Result<void> {
-    const Result<void> result = body();
+    Result<void> result = body();
     if (!result && g_state != nullptr && !g_state->start_error) g_state->start_error = result.error();
     return result;
   });

@@ -32,10 +32,10 @@ void check_refused(const StepSetup& setup, uint32_t tasks) {
   }
 }
 
-void check_all_faults(FaultKind kind, const StepSetup& setup, long at_least) {
+void check_all_faults(FaultKind kind, const StepSetup& setup, long at_least, uint32_t tasks = 1) {
   const long steps = for_every_fault(kind, [&](long n) {
     INFO("step " << n << " fails");
-    check_refused(setup, 1);
+    check_refused(setup, tasks);
   });
   CHECK(steps > at_least);
   check_leaks();
@@ -102,6 +102,11 @@ TEST_CASE("memory that runs out at any step of slurmstepd stops the tasks: a bro
   check_all_faults(FaultKind::allocation, container_step(), 60);
 }
 
+TEST_CASE("memory that runs out at any step of a slurmstepd that starts no task leaves nothing") {
+  SITULA_NODE(Broker::deserter);
+  check_all_faults(FaultKind::allocation, container_step(), 60, 0);
+}
+
 TEST_CASE("a refusal of Slurm at any step of slurmstepd stops the tasks") {
   SITULA_NODE(Broker::deserter);
   StepSetup setup = container_step();
@@ -137,5 +142,22 @@ TEST_CASE("a task for which any step of joining fails does not run outside its c
     CHECK(joined >= 1);
     step.end();
   }
+  check_leaks();
+}
+
+TEST_CASE("memory that runs out while a container is ended leaves nothing of it") {
+  SITULA_NODE(Broker::real);
+  StepSetup setup = container_step();
+  setup.job.local_tasks = setup.job.total_tasks = 2;  // so that the end of one does not end the container
+  const long steps = for_every_fault(FaultKind::allocation, [&](long n) {
+    INFO("step " << n << " fails");
+    disarm_fault();
+    Step step(setup);
+    step.start();
+    CHECK(step.run_tasks(1).at(0).output == kInside);
+    arm_fault(FaultKind::allocation, n);
+    step.end();
+  });
+  CHECK(steps >= 1);
   check_leaks();
 }
