@@ -43,6 +43,7 @@ struct PluginState {
   std::optional<ContainerSpec> spec;
   std::optional<StepSession> session;
   std::optional<Error> start_error;  ///< why there is no session; reported by the tasks, where srun's user sees it
+  bool sound = true;  ///< false: a callback before the tasks failed, and what the user asked for may have been lost
   uint32_t tasks_left = 0;
 };
 constinit PluginState* g_state = nullptr;
@@ -87,8 +88,21 @@ int guarded(Body body) noexcept {
   return -1;
 }
 
+/// For the callbacks before the tasks. slurmstepd goes on when an option is refused, and after every error if
+/// plugstack.conf calls the plugin optional; the tasks must not, as if no container had been asked for.
+template <typename Body>
+int guarded_start(Body body) noexcept {
+  const int status = guarded([&]() -> Result<void> {
+    Result<void> result = body();
+    if (!result && g_state != nullptr && !g_state->start_error) g_state->start_error = result.error();
+    return result;
+  });
+  if (status != ESPANK_SUCCESS && g_state != nullptr) g_state->sound = false;
+  return status;
+}
+
 int on_option(int id, const char* value, int /*remote*/) {
-  return guarded([&]() -> Result<void> {
+  return guarded_start([&]() -> Result<void> {
     if (g_state == nullptr) return {};
     return g_state->options.set(static_cast<OptionId>(id), value == nullptr ? "" : value);
   });
@@ -217,12 +231,14 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
+  const auto checked = [](const char* what, const std::string& name, spank_err_t status) -> Result<void> {
+    if (status == ESPANK_SUCCESS) return {};
+    return fail(ErrorKind::failure, what + printable(name) + " for the task: " + spank_strerror(status));
+  };
   spank_unsetenv(spank, kTerminalVariable);
-  for (const std::string& name : task.unset) spank_unsetenv(spank, name.c_str());
-  for (const auto& [name, value] : task.set.entries()) {
-    if (const spank_err_t status = spank_setenv(spank, name.c_str(), value.c_str(), 1); status != ESPANK_SUCCESS)
-      return fail(ErrorKind::failure, "set variable " + printable(name) + " for the task: " + spank_strerror(status));
-  }
+  for (const std::string& name : task.unset) TRY(checked("unset variable ", name, spank_unsetenv(spank, name.c_str())));
+  for (const auto& [name, value] : task.set.entries())
+    TRY(checked("set variable ", name, spank_setenv(spank, name.c_str(), value.c_str(), 1)));
   return {};
 }
 
@@ -255,10 +271,11 @@ Result<void> end_job(spank_t spank) {
 
 using situla::g_state;
 using situla::guarded;
+using situla::guarded_start;
 using situla::Result;
 
 SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
-  return guarded([&]() -> Result<void> {
+  return guarded_start([&]() -> Result<void> {
     const spank_context_t context = spank_context();
     if (!situla::runs_containers(context) && context != S_CTX_JOB_SCRIPT) return {};
     delete std::exchange(g_state, new situla::PluginState);
@@ -272,8 +289,8 @@ SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int, char**) {
 }
 
 SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
-  return guarded([&]() -> Result<void> {
-    if (g_state == nullptr) return {};
+  return guarded_start([&]() -> Result<void> {
+    if (g_state == nullptr || !g_state->sound) return {};
     if (spank_remote(spank) != 1) return situla::check_on_client();
     // An error here would be logged on the node only: the tasks report it.
     if (const auto started = situla::start_session(spank); !started) g_state->start_error = started.error();
@@ -290,8 +307,10 @@ SITULA_EXPORT int slurm_spank_task_init_privileged(spank_t, int, char**) {
 
 SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
   return guarded([&]() -> Result<void> {
-    if (g_state == nullptr) return {};
-    if (g_state->start_error) return situla::fail(*g_state->start_error);
+    if (g_state != nullptr && g_state->start_error) return situla::fail(*g_state->start_error);
+    if (g_state == nullptr || !g_state->sound)
+      return situla::fail(situla::Error(situla::ErrorKind::failure, "the plugin could not be started on this node")
+                              .with_hint("the log of slurmd says why"));
     if (!g_state->session) return {};
     TRY_ASSIGN(const situla::Environment environment, situla::job_environment(spank));
     situla::SlurmLog log;
@@ -310,9 +329,10 @@ SITULA_EXPORT int slurm_spank_task_exit(spank_t, int, char**) {
 }
 
 SITULA_EXPORT int slurm_spank_exit(spank_t, int, char**) {
-  return guarded([&]() -> Result<void> {
+  const int status = guarded([&]() -> Result<void> {
     situla::end_session();
-    delete std::exchange(g_state, nullptr);
     return {};
   });
+  delete std::exchange(g_state, nullptr);
+  return status;
 }

@@ -212,10 +212,11 @@ TEST_CASE("PYXIS_CONTAINER_READONLY=0 means writable, and an option of the pair 
 
 TEST_CASE("a stray variable does not break jobs without a container, but a bad one does break those with") {
   ContainerOptions without;
-  CHECK(without.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x"}, {"PYXIS_CONTAINER_MOUNTS", "bad:bad"}})));
+  CHECK(
+      without.apply_environment(variables({{"PYXIS_CONTAINER_WORKDIR", "/"}, {"PYXIS_CONTAINER_MOUNTS", "bad:bad"}})));
   ContainerOptions with;
   REQUIRE(with.set(OptionId::image, "debian"));
-  CHECK_FALSE(with.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x"}})));
+  CHECK_FALSE(with.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x/y"}})));
 }
 
 TEST_CASE("images in files and engines are images, too") {
