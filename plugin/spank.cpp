@@ -19,6 +19,7 @@ extern "C" {
 #include "plugin/client.hpp"
 #include "plugin/config.hpp"
 #include "plugin/options.hpp"
+#include "plugin/pin.hpp"
 #include "plugin/step_session.hpp"
 #include "plugin/terminal.hpp"
 
@@ -50,6 +51,7 @@ constinit PluginState* g_state = nullptr;
 
 constexpr std::chrono::milliseconds kFinishLimit{10000};
 constexpr std::chrono::milliseconds kEpilogLimit{120000};
+constexpr std::chrono::milliseconds kPinLimit{5000};
 
 /// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well.
 class SlurmLog final : public LogSink {
@@ -158,7 +160,7 @@ ImageOrigin image_origin(std::string_view image) {
   return kind == ImageKind::registry ? ImageOrigin::registry : ImageOrigin::user;
 }
 
-Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec& spec) {
+Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& environment, ContainerSpec& spec) {
   StepRequest request;
   request.step_id = step_id;
   TRY_ASSIGN(request.job_id, item<uint32_t>(spank, S_JOB_ID, "the job id"));
@@ -181,6 +183,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, ContainerSpec&
   request.save = !spec.save.empty();
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.image = printable(spec.image);
+  use_pinned_image(environment, spec);  // messages say what the user wrote
   request.spec = spec.serialize();
   return request;
 }
@@ -199,7 +202,7 @@ Result<void> start_session(spank_t spank) {
   if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
   TRY_ASSIGN(const uint32_t all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
   use_terminal(environment, all_tasks, *g_state->spec);
-  TRY_ASSIGN(StepRequest request, step_request(spank, step_id, *g_state->spec));
+  TRY_ASSIGN(StepRequest request, step_request(spank, step_id, environment, *g_state->spec));
   g_state->tasks_left = request.local_tasks;
   TRY_ASSIGN(g_state->session, StepSession::start(std::move(request), environment.block()));
   return {};
@@ -211,11 +214,19 @@ Result<void> check_on_client() {
     const char* value = getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   }));
-  TRY_ASSIGN(const auto spec, g_state->options.finish());
+  TRY_ASSIGN(g_state->spec, g_state->options.finish());
   SlurmLog log;
-  if (!spec)
+  if (!g_state->spec)
     for (const std::string& line : g_state->options.warnings()) log.info(line);
-  if (spec && spank_context() == S_CTX_LOCAL) announce_terminal();
+  if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
+  return {};
+}
+
+/// In srun, when the nodes are known and before the environment goes to them.
+Result<void> pin_on_client(spank_t spank) {
+  if (!g_state->spec) return {};
+  TRY_ASSIGN(const uint32_t nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
+  pin_image(nodes > 1 ? g_state->spec->image : "", kPinLimit);
   return {};
 }
 
@@ -235,7 +246,7 @@ Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
     if (status == ESPANK_SUCCESS) return {};
     return fail(ErrorKind::failure, what + printable(name) + " for the task: " + spank_strerror(status));
   };
-  spank_unsetenv(spank, kTerminalVariable);
+  for (const char* name : {kTerminalVariable, kDigestVariable}) spank_unsetenv(spank, name);
   for (const std::string& name : task.unset) TRY(checked("unset variable ", name, spank_unsetenv(spank, name.c_str())));
   for (const auto& [name, value] : task.set.entries())
     TRY(checked("set variable ", name, spank_setenv(spank, name.c_str(), value.c_str(), 1)));
@@ -295,6 +306,13 @@ SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
     // An error here would be logged on the node only: the tasks report it.
     if (const auto started = situla::start_session(spank); !started) g_state->start_error = started.error();
     return {};
+  });
+}
+
+SITULA_EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) {
+  return guarded([&]() -> Result<void> {
+    if (g_state == nullptr || !g_state->sound) return {};
+    return situla::pin_on_client(spank);
   });
 }
 

@@ -15,6 +15,7 @@ namespace {
 struct Options {
   std::string architecture;
   std::string image;
+  bool index = false;
 };
 
 Result<int> digest(const Context& context, const Options& options) {
@@ -26,8 +27,8 @@ Result<int> digest(const Context& context, const Options& options) {
       const ImportRequest request,
       make_import_request(options.image, context.config, context.invocation.environment,
                           RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
-  TRY_ASSIGN(const Digest digest, resolve_digest(request, context.log));
-  context.streams.out << digest.text() << '\n';
+  TRY_ASSIGN(const ReferenceDigests digests, resolve_digests(request, context.log));
+  context.streams.out << (options.index ? digests.index : digests.manifest).text() << '\n';
   return 0;
 }
 
@@ -37,6 +38,8 @@ void add_digest(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("digest", "Print the digest of an image's manifest");
   auto options = std::make_shared<Options>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
+  command->add_flag("--index", options->index,
+                    "The digest for all architectures: of the index, where the image has one");
   command
       ->add_option("URI", options->image,
                    "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], or any other image that import takes")

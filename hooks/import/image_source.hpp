@@ -19,8 +19,9 @@ namespace situla {
 struct ResolvedImage {
   Digest digest;  ///< of the platform's manifest, verified
   Manifest manifest;
-  std::string media_type = {};  ///< as served, for `situla inspect`; may be empty
-  std::string bytes = {};       ///< of the manifest, as served; empty where the source has none
+  std::string media_type = {};       ///< as served, for `situla inspect`; may be empty
+  std::string bytes = {};            ///< of the manifest, as served; empty where the source has none
+  std::optional<Digest> named = {};  ///< of what the reference means for every platform: an index, or the manifest
 };
 
 /// A layer to be read.

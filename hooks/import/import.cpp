@@ -85,10 +85,11 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   return image;
 }
 
-Result<Digest> resolve_digest(const ImportRequest& request, LogSink&) {
+Result<ReferenceDigests> resolve_digests(const ImportRequest& request, LogSink&) {
   NullProgress silent;
   TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
-  return session->digest();
+  const Digest manifest = session->digest();
+  return ReferenceDigests{manifest, session->resolved().named.value_or(manifest)};
 }
 
 Result<ImageDescription> describe_image(const ImportRequest& request, LogSink&) {

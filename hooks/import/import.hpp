@@ -48,8 +48,12 @@ struct UnnamedImage {
 Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
                                             const std::string& layer_cache, Progress& progress, LogSink& log);
 
-/// The manifest digest the reference stands for now (`situla digest`); one or two requests, no layer.
-Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);
+struct ReferenceDigests {
+  Digest manifest;  ///< for the platform
+  Digest index;     ///< for every platform: of the index that lists the manifest, or of the manifest itself
+};
+/// What the reference stands for now (`situla digest`); one or two requests, no layer.
+Result<ReferenceDigests> resolve_digests(const ImportRequest& request, LogSink& log);
 
 /// What is known of an image without its layers. Texts are the image's own: printable() before they are shown.
 struct ImageDescription {
@@ -60,7 +64,7 @@ struct ImageDescription {
   Manifest manifest;
   ImageConfig config;
 };
-/// `situla inspect`: the requests of resolve_digest(), and one for the configuration.
+/// `situla inspect`: the requests of resolve_digests(), and one for the configuration.
 Result<ImageDescription> describe_image(const ImportRequest& request, LogSink& log);
 
 }  // namespace situla

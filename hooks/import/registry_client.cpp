@@ -218,6 +218,7 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   TRY(choose_scheme());
   TRY_ASSIGN(auto answer, get_manifest(reference_.manifest_name(), reference_.digest));
   TRY_ASSIGN(auto parsed, parse_manifest(answer.first, answer.second));
+  const Digest named = digest_of(answer.first);
   if (const Index* index = std::get_if<Index>(&parsed)) {
     TRY_ASSIGN(const Descriptor chosen, choose_platform(*index, platform));
     TRY_ASSIGN(answer, get_manifest(chosen.digest.text(), chosen.digest));
@@ -226,7 +227,7 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   Manifest* manifest = std::get_if<Manifest>(&parsed);
   if (manifest == nullptr) return fail(ErrorKind::corrupt, "manifest: an index inside an index");
   const Digest digest = digest_of(answer.first);
-  return ResolvedImage{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first)};
+  return ResolvedImage{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first), named};
 }
 
 Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {

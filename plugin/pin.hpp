@@ -1,0 +1,22 @@
+// Which image does a tag mean for all nodes of a step? Asked once, by srun, because a tag may move while nodes start.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "common/spec/container_spec.hpp"
+#include "common/spec/environment.hpp"
+
+namespace situla {
+
+/// In srun's environment, and so in the job's, the digest; gone before the task starts.
+constexpr const char* kDigestVariable = "SITULA_IMAGE_DIGEST";
+
+/// In srun, as the user: sets the variable when the registry can be asked from here within `limit`; else removes it,
+/// and every node asks for itself.
+void pin_image(const std::string& image, std::chrono::milliseconds limit);
+/// On the node: takes the variable out of the environment and adds the digest to the image's name.
+void use_pinned_image(Environment& environment, ContainerSpec& spec);
+
+}  // namespace situla
