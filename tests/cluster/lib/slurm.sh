@@ -45,6 +45,7 @@ SlurmdPidFile=/run/slurmd.pid
 SlurmdSpoolDir=/var/spool/slurmd
 SlurmctldDebug=info
 SlurmdDebug=$LAB_SLURMD_DEBUG
+SlurmdLogFile=$dir/logs/slurmd.%n.log
 KillWait=5
 PlugStackConfig=/etc/slurm/plugstack.conf
 CONF
@@ -57,6 +58,8 @@ CONF
   # One machine plays all nodes: each has its own name, address and port, and more cores than there are, so that many tasks fit.
   for ((n = 1; n <= LAB_NODES; n++)); do
     echo "NodeName=node$n NodeHostname=node$n NodeAddr=127.0.1.$n Port=$((7000 + n)) CPUs=32 RealMemory=4096 State=UNKNOWN"
+    # slurmd would make it for root alone; suites run as alice.
+    install -m 644 /dev/null "$dir/logs/slurmd.node$n.log"
   done >>/etc/slurm/slurm.conf
   echo "PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:64 State=UP" >>/etc/slurm/slurm.conf
   cat >/etc/slurm/cgroup.conf <<CONF
