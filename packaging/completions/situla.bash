@@ -5,7 +5,7 @@ _situla_options() {
     [batch]=""
     [bundle]="-a --all -c --checksum -d --desc -f --force -o --output -t --target"
     [create]="--extract -f --force -n --name"
-    [digest]="-a --arch"
+    [digest]="-a --arch --index"
     [doctor]="--json"
     [exec]="-e --env"
     [export]="-f --force -o --output"
