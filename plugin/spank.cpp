@@ -10,6 +10,7 @@ extern "C" {
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <unistd.h>
 
@@ -268,13 +269,12 @@ void end_session() {
                or_dash(printable(g_state->spec->name)).c_str(), finished->c_str());
 }
 
-/// RootOperation::end_job: containers of a job with container_scope=job end with it. Runs without the job's
-/// environment, in slurmd's epilog.
-Result<void> end_job(spank_t spank) {
-  if (g_state == nullptr || g_state->config.scope != ContainerScope::job) return {};
+/// In slurmd's epilog: Slurm calls nothing but this, without the job's environment.
+Result<void> end_job(spank_t spank, std::span<const char* const> arguments) {
+  TRY_ASSIGN(const PluginConfig config, PluginConfig::parse(arguments));
   TRY_ASSIGN(const uint32_t job, item<uint32_t>(spank, S_JOB_ID, "the job id"));
   TRY_ASSIGN(const uid_t user, item<uid_t>(spank, S_JOB_UID, "the job's user"));
-  return remove_job_containers(job, user, kEpilogLimit);
+  return clean_up_after_job(job, user, config.scope == ContainerScope::job, kEpilogLimit);
 }
 
 }  // namespace
@@ -287,16 +287,15 @@ using situla::Result;
 
 SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
   return guarded_start([&]() -> Result<void> {
-    const spank_context_t context = spank_context();
-    if (!situla::runs_containers(context) && context != S_CTX_JOB_SCRIPT) return {};
+    if (!situla::runs_containers(spank_context())) return {};
     delete std::exchange(g_state, new situla::PluginState);
     TRY_ASSIGN(g_state->config, situla::PluginConfig::parse({argv, static_cast<size_t>(argc)}));
-    return context == S_CTX_JOB_SCRIPT ? Result<void>() : situla::register_options(spank);
+    return situla::register_options(spank);
   });
 }
 
-SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int, char**) {
-  return guarded([&] { return situla::end_job(spank); });
+SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int argc, char** argv) {
+  return guarded([&] { return situla::end_job(spank, {argv, static_cast<size_t>(argc)}); });
 }
 
 SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {

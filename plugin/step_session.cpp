@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
@@ -38,9 +39,10 @@ Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
 
 }  // namespace
 
-Result<void> remove_job_containers(uint32_t job, uid_t user, std::chrono::milliseconds limit) {
-  return run_broker_program({"epilog", std::to_string(job), std::to_string(user)},
-                            "removing the containers of job " + std::to_string(job), limit);
+Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit) {
+  if (!own_containers && access(job_cgroups_path(job).c_str(), F_OK) != 0) return {};
+  return run_broker_program({"epilog", std::to_string(job), std::to_string(user), own_containers ? "job" : "global"},
+                            "cleaning up after job " + std::to_string(job), limit);
 }
 
 Result<StepSession> StepSession::start(StepRequest request, std::string_view environment) {

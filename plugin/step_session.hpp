@@ -41,8 +41,9 @@ class StepSession {
   StepToken token_;
 };
 
-/// Removes, as the user, the named containers of a job that has ended (container_scope=job); waits for it. `user`'s
-/// home directory says where they are when no step of the job has left its environment.
-Result<void> remove_job_containers(uint32_t job, uid_t user, std::chrono::milliseconds limit);
+/// After a job, as root: removes, as the user, its named containers if they end with it (container_scope=job), and
+/// waits for that. `user`'s home directory says where they are when no step of the job has left its environment. A job
+/// that had no named container costs nothing, unless `own_containers`.
+Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit);
 
 }  // namespace situla

@@ -21,4 +21,8 @@ std::string job_cgroups(std::string_view cgroups);
 /// mounted are skipped.
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups);
 
+/// Removes the version 1 cgroups of this text whose name is `name` ("job_7"), unless they have processes or cgroups
+/// beneath them, and then their parent likewise ("uid_1000"). True when none of them is left.
+bool remove_empty_cgroups(std::string_view cgroups, std::string_view name);
+
 }  // namespace situla

@@ -69,7 +69,8 @@ class Broker {
   Result<int> mapping_namespace();
   void build_if_possible();
   Result<void> begin_build(Client& client);
-  void keep_environment(const Client& client) const;
+  void keep_environment() const;
+  void keep_cgroups() const;
   Result<void> on_builder_message(Packet packet);
   Result<void> write_maps(const MapsWanted& wanted);
   Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <syslog.h>
 
+#include "common/sys/cgroup.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/broker.hpp"
@@ -189,20 +190,34 @@ void Broker::build_if_possible() {
   if (const auto begun = begin(); !begun) fail_step(begun.error());
 }
 
+namespace {
+
+/// For the epilog: a file of root's own, unless an earlier step of the job has left it.
+Result<void> keep_for_epilog(const std::string& path, std::string_view bytes) {
+  TRY(make_directories(kJobsDirectory, 0700));
+  auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!file && file.error().errnum() == EEXIST) return {};
+  if (!file) return fail(std::move(file).error());
+  return write_all(file->get(), bytes);
+}
+
+}  // namespace
+
 /// RootOperation::keep_environment.
-void Broker::keep_environment(const Client& client) const {
-  const auto keep = [&]() -> Result<void> {
-    constexpr size_t kMaxBytes = size_t{64} << 20U;
-    const std::string path = job_environment_path(input_.request.job_id);
-    TRY(make_directories(kJobsDirectory, 0700));
-    TRY_ASSIGN(const std::string bytes, read_sealed_memory(client.environment.get(), kMaxBytes));
-    auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    if (!file && file.error().errnum() == EEXIST) return {};  // of an earlier step
-    if (!file) return fail(std::move(file).error());
-    return write_all(file->get(), bytes);
-  };
-  if (const auto kept = keep(); !kept)
+void Broker::keep_environment() const {
+  constexpr size_t kMaxBytes = size_t{4} << 20U;  // in /run, and so in memory
+  const auto bytes = read_sealed_memory(input_.environment.get(), kMaxBytes);
+  const auto kept = bytes ? keep_for_epilog(job_environment_path(input_.request.job_id), *bytes) : fail(bytes.error());
+  if (!kept)
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_environment).data(), kept.error().message().c_str());
+}
+
+/// RootOperation::remove_cgroup: Slurm cannot remove a job's cgroups while something lives there that other jobs use.
+void Broker::keep_cgroups() const {
+  const std::string cgroups = job_cgroups(place_->cgroups);
+  if (cgroups == place_->cgroups) return;
+  if (const auto kept = keep_for_epilog(job_cgroups_path(input_.request.job_id), cgroups); !kept)
+    syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::remove_cgroup).data(), kept.error().message().c_str());
 }
 
 Result<void> Broker::begin_build(Client& client) {
@@ -210,7 +225,8 @@ Result<void> Broker::begin_build(Client& client) {
   if (request.named) {
     image_.mode = "named";
     report_.set_source("container");
-    if (request.job_scope) keep_environment(client);
+    if (request.job_scope) keep_environment();
+    keep_cgroups();
   } else if (request.origin == ImageOrigin::file) {
     report_.set_source("file");
     TRY_ASSIGN(image_, make_image(std::move(client.image), ""));

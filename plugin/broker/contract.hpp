@@ -37,6 +37,10 @@ constexpr const char* kJobsDirectory = SITULA_RUNTIME_DIR "/jobs";
 inline std::string job_environment_path(uint32_t job) {
   return std::string(kJobsDirectory) + "/" + std::to_string(job);
 }
+/// The cgroups of a job in which something may outlive it, as job_cgroups() names them.
+inline std::string job_cgroups_path(uint32_t job) {
+  return job_environment_path(job) + ".cgroups";
+}
 
 /// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by
 /// root.

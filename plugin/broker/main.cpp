@@ -1,7 +1,10 @@
 // situla-broker: the root side of one step on one node. Started by the plugin in slurmstepd; see plugin/README.md.
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string_view>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +12,9 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/broker.hpp"
 #include "plugin/broker/contract.hpp"
@@ -56,22 +61,46 @@ int sweep() {
   return sweeper && sweeper->wait() ? 0 : 1;
 }
 
-/// After a job, in slurmd's epilog: its user removes the job's containers.
-int epilog(const std::string& job_text, const std::string& uid_text) {
+/// Its user removes the job's containers.
+Result<void> remove_containers(uint32_t job, uid_t user) {
+  const std::string path = job_environment_path(job);
+  // Nobody else has a name in that directory.
+  const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
+  TRY_ASSIGN(Child cleaner, start_job_cleaner(user, job, environment ? environment->get() : -1));
+  TRY_ASSIGN(const ExitStatus status, cleaner.wait());
+  (void)unlink(path.c_str());
+  if (status.success()) return {};
+  return fail(ErrorKind::failure, "the cleaner " + status.text());
+}
+
+/// In a process of its own that waits, for as long as other jobs use what this job has started.
+void remove_cgroups(uint32_t job) {
+  constexpr std::chrono::seconds kLongestPause{10};
+  const std::string path = job_cgroups_path(job);
+  const auto cgroups = read_file(path);
+  if (!cgroups || fork() != 0) return;
+  (void)setsid();
+  close_other_fds(0, {});
+  std::chrono::milliseconds pause{100};
+  for (; !remove_empty_cgroups(*cgroups, "job_" + std::to_string(job));
+       pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause))
+    std::this_thread::sleep_for(pause);
+  (void)unlink(path.c_str());
+  _exit(0);
+}
+
+/// After a job, in slurmd's epilog. scope: "job" when named containers end with their job.
+int epilog(const std::string& job_text, const std::string& uid_text, std::string_view scope) {
+  openlog("situla-broker", LOG_PID, LOG_DAEMON);
   const auto job = parse_unsigned(job_text);
   const auto uid = parse_unsigned(uid_text);
   if (!job || !uid || *job > UINT32_MAX || *uid > UINT32_MAX) return 2;
-  const std::string path = job_environment_path(static_cast<uint32_t>(*job));
-  // Nobody else has a name in that directory.
-  const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
-  auto cleaner =
-      start_job_cleaner(static_cast<uid_t>(*uid), static_cast<uint32_t>(*job), environment ? environment->get() : -1);
-  const auto status = cleaner ? cleaner->wait() : fail(cleaner.error());
-  (void)unlink(path.c_str());
-  if (status && status->success()) return 0;
-  syslog(LOG_ERR, "removing the containers of job %s: %s", job_text.c_str(),
-         status ? status->text().c_str() : status.error().message().c_str());
-  return 1;
+  const auto id = static_cast<uint32_t>(*job);
+  const auto removed = scope == "job" ? remove_containers(id, static_cast<uid_t>(*uid)) : Result<void>();
+  if (!removed)
+    syslog(LOG_ERR, "removing the containers of job %s: %s", job_text.c_str(), removed.error().message().c_str());
+  remove_cgroups(id);
+  return removed ? 0 : 1;
 }
 
 }  // namespace
@@ -80,7 +109,7 @@ int epilog(const std::string& job_text, const std::string& uid_text) {
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
   umask(022);
-  if (argc == 4 && std::string_view(argv[1]) == "epilog") return situla::epilog(argv[2], argv[3]);
+  if (argc == 5 && std::string_view(argv[1]) == "epilog") return situla::epilog(argv[2], argv[3], argv[4]);
   (void)std::signal(SIGPIPE, SIG_IGN);
   return situla::serve();
 }

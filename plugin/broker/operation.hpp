@@ -61,6 +61,12 @@ enum class RootOperation {
   /// job: the epilog's helper, which runs as the user, needs it to know where they are.
   keep_environment,
 
+  /// Removes the version 1 cgroups of a job that has ended, when the last process of it has: what serves a named
+  /// container that other jobs joined. Their paths are the kernel's own text; only empty ones named "job_<id>", and
+  /// then
+  /// their parents, can be removed.
+  remove_cgroup,
+
   /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone or
   /// the
   /// container could not be made.
@@ -68,7 +74,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 11> kPhrases = {"start the importer",
+  constexpr std::array<std::string_view, 12> kPhrases = {"start the importer",
                                                          "start a helper as the job user",
                                                          "open the image in the store",
                                                          "mount the image",
@@ -78,6 +84,7 @@ constexpr std::string_view phrase(RootOperation operation) {
                                                          "join the job's cgroup",
                                                          "hand out the container's namespaces",
                                                          "keep the job's environment",
+                                                         "remove the job's cgroups",
                                                          "end the container's processes"};
   return kPhrases.at(static_cast<size_t>(operation));
 }
