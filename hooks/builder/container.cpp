@@ -129,6 +129,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   request.spec = std::move(data.spec);
   request.host = data.host;
   request.isolation = built.isolation;
+  request.for_step = true;
   request.stage = std::string(kStageMount) + "/" + kStageDirectory;
   request.scratch_name = scratch_name;
   TRY_ASSIGN(built.prepared, prepare_container(std::move(request), config, log));

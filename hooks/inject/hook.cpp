@@ -93,7 +93,7 @@ Result<Proposal> run_built_in_hook(BuiltInHook hook, const InjectContext& contex
     const char* name;
     Result<Proposal> (*run)(const InjectContext&);
   };
-  static constexpr std::array<Entry, 10> kHooks = {{{BuiltInHook::aptfix, "aptfix", aptfix_hook},
+  static constexpr std::array<Entry, 11> kHooks = {{{BuiltInHook::aptfix, "aptfix", aptfix_hook},
                                                     {BuiltInHook::cgroups, "cgroups", cgroups_hook},
                                                     {BuiltInHook::devices, "devices", devices_hook},
                                                     {BuiltInHook::home, "home", home_hook},
@@ -102,6 +102,7 @@ Result<Proposal> run_built_in_hook(BuiltInHook hook, const InjectContext& contex
                                                     {BuiltInHook::shadow, "shadow", shadow_hook},
                                                     {BuiltInHook::sharp, "sharp", sharp_hook},
                                                     {BuiltInHook::slurm_pmi, "slurm-pmi", slurm_pmi_hook},
+                                                    {BuiltInHook::slurm_pmix, "slurm-pmix", slurm_pmix_hook},
                                                     {BuiltInHook::slurm_pytorch, "slurm-pytorch", slurm_pytorch_hook}}};
   for (const Entry& entry : kHooks) {
     if (entry.hook != hook) continue;

@@ -69,6 +69,7 @@ enum class BuiltInHook {
   shadow,
   sharp,
   slurm_pmi,
+  slurm_pmix,
   slurm_pytorch
 };
 

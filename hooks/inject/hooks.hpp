@@ -25,6 +25,9 @@ Result<Proposal> mig_config_hook(const InjectContext& context);
 Result<Proposal> sharp_hook(const InjectContext& context);
 /// extra/50-slurm-pmi: SLURM_*, PMIX_* and PMI_* variables, and the directories of the PMIx server.
 Result<Proposal> slurm_pmi_hook(const InjectContext& context);
+/// In every Slurm step, also without that script: the directories of the step's PMIx server, as far as they are there,
+/// and with remapped root munge's, because the server believes nobody else.
+Result<Proposal> slurm_pmix_hook(const InjectContext& context);
 /// extra/50-slurm-pytorch: what torch.distributed reads, from Slurm's variables; only what the container lacks.
 Result<Proposal> slurm_pytorch_hook(const InjectContext& context);
 

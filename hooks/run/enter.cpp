@@ -135,6 +135,7 @@ Result<void> furnish(const RootDir& root, const std::string& path, const Prepare
                         config,
                         request.host_uid,
                         request.host_gid,
+                        request.for_step ? HookUse::step : HookUse::command,
                         scripts,
                         configuration ? &*configuration : nullptr};
   TRY_ASSIGN(std::vector<MountStep> mounts, run_hooks(scene, environment, log));

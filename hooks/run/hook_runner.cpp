@@ -4,7 +4,6 @@
 #include "hooks/mount/apply.hpp"
 #include "hooks/mount/fstab.hpp"
 #include "hooks/run/container_environment.hpp"
-#include "hooks/run/hook_sequence.hpp"
 
 namespace situla {
 
@@ -24,7 +23,7 @@ Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& en
                               config.flag("ENROOT_UNSHARE_IPC"),
                               log};
   std::vector<MountStep> mounts;
-  TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(config));
+  TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(config, scene.use));
   for (const HookStep& step : sequence) {
     if (!step.built_in) {
       TRY(scene.scripts.run(step.script, environment));

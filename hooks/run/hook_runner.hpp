@@ -14,6 +14,7 @@
 #include "hooks/mount/step.hpp"
 #include "hooks/run/config_script.hpp"
 #include "hooks/run/enroot_config.hpp"
+#include "hooks/run/hook_sequence.hpp"
 #include "hooks/run/host_script.hpp"
 
 namespace situla {
@@ -25,6 +26,7 @@ struct HookScene {
   const EnrootConfig& config;  ///< with what the options say on top
   uid_t uid = 0;               ///< of the user on the host
   gid_t gid = 0;
+  HookUse use = HookUse::command;
   ScriptHost& scripts;
   ConfigScript* configuration = nullptr;  ///< or none
 };

@@ -50,7 +50,8 @@ std::vector<NamedStep> standard_steps() {
 
 }  // namespace
 
-Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, std::span<const KnownScript> known) {
+Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse use,
+                                            std::span<const KnownScript> known) {
   const std::string site = config.sysconf_path() + "/hooks.d", user = config.config_path() + "/hooks.d";
   TRY_ASSIGN(const std::vector<std::string> site_names, script_names(site));
   const bool of_enroot = std::any_of(site_names.begin(), site_names.end(), is_standard_script);
@@ -69,6 +70,9 @@ Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, std::spa
     };
     if (std::none_of(steps.begin(), steps.end(), repeats)) steps.push_back(std::move(entry.step));
   }
+  const auto is_pmi = [](const HookStep& step) { return step.built_in == BuiltInHook::slurm_pmi; };
+  if (use == HookUse::step && std::none_of(steps.begin(), steps.end(), is_pmi))
+    steps.push_back({BuiltInHook::slurm_pmix, ""});
   return steps;
 }
 

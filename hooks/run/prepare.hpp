@@ -40,6 +40,7 @@ struct PrepareRequest {
   gid_t host_gid = 0;
   bool remap_root = false;  ///< as the id maps of the current user namespace were written
   Isolation isolation;      ///< the other namespaces, made already (PID: made afterwards)
+  bool for_step = false;    ///< tasks of a Slurm step will join: its PMIx server's directories are mounted as well
   std::string stage;        ///< an empty directory on a tmpfs of this mount namespace, owned by the user, mode 0700
   std::string
       scratch_name;  ///< "pyxis_<jobid>.<stepid>": directory name under ENROOT_DATA_PATH for a writable upper layer

@@ -41,10 +41,11 @@ struct Site {
     return *config;
   }
   /// "shadow" for the built-in hook, a script by its path beneath the directory.
-  std::vector<std::string> sequence() {
-    static const std::vector<std::string> kNames = {"aptfix",     "cgroups", "devices", "home",      "localtime",
-                                                    "mig-config", "shadow",  "sharp",   "slurm-pmi", "slurm-pytorch"};
-    const auto steps = hook_sequence(config(), known);
+  std::vector<std::string> sequence(HookUse use = HookUse::command) {
+    static const std::vector<std::string> kNames = {"aptfix",    "cgroups",    "devices",      "home",
+                                                    "localtime", "mig-config", "shadow",       "sharp",
+                                                    "slurm-pmi", "slurm-pmix", "slurm-pytorch"};
+    const auto steps = hook_sequence(config(), use, known);
     REQUIRE(steps);
     std::vector<std::string> words;
     for (const HookStep& step : *steps)
@@ -62,6 +63,19 @@ const Words kStandard = {"aptfix", "cgroups", "devices", "home", "localtime", "s
 TEST_CASE("without hooks.d the standard hooks run, in the order of their scripts' names") {
   Site site;
   CHECK(site.sequence() == kStandard);
+}
+
+TEST_CASE("in a step PMIx works without a script, and with one the script's hook does it") {
+  Site site;
+  Words with_pmix = kStandard;
+  with_pmix.emplace_back("slurm-pmix");
+  CHECK(site.sequence(HookUse::step) == with_pmix);
+  site.put("site/hooks.d/10-shadow.sh", kShadow);
+  CHECK(site.sequence(HookUse::step) == Words{"shadow", "slurm-pmix"});
+  site.put("site/hooks.d/50-slurm-pmi.sh", kPmi);
+  CHECK(site.sequence(HookUse::step) == Words{"shadow", "slurm-pmi"});
+  site.put("site/hooks.d/50-slurm-pmi.sh", "changed\n");
+  CHECK(site.sequence(HookUse::step) == Words{"shadow", "site/hooks.d/50-slurm-pmi.sh", "slurm-pmix"});
 }
 
 TEST_CASE("a site's own scripts run among the standard hooks, the user's after all of them") {

@@ -215,10 +215,55 @@ TEST_CASE("slurm-pmi: variables, and the PMIx server's directories") {
   CHECK(proposal.mounts[1].source == "/spool/pmix.7.3");
   fs::create_directories(scene.base + "/host/tmp/spmix_appdir_1000_7.3");
   CHECK(scene.run(slurm_pmi_hook).mounts[0].source == "/tmp/spmix_appdir_1000_7.3");
+  CHECK(scene.run(slurm_pmi_hook).mounts.size() == 2);
+  scene.put("/host/etc/slurm/slurm.conf", "TmpFS=/local\n");
+  fs::create_directories(scene.base + "/host/local/spmix_appdir_1000_7.3");
+  REQUIRE(scene.run(slurm_pmi_hook).mounts.size() == 3);
+  CHECK(scene.run(slurm_pmi_hook).mounts[2].source == "/local/spmix_appdir_1000_7.3");
   scene.host.set("SLURM_MPI_TYPE", "pmi2");
   proposal = scene.run(slurm_pmi_hook);
   CHECK(proposal.mounts.empty());
   CHECK_FALSE(proposal.environment.has("PMIX_RANK"));
+}
+
+TEST_CASE("slurm-pmix: what there is of the PMIx server's directories, and for a remapped root munge's") {
+  Scene scene;
+  const auto mounts = [&] { return described(scene.run(slurm_pmix_hook).mounts); };
+  scene.host.set("SLURM_JOB_ID", "7");
+  scene.host.set("SLURM_STEP_ID", "3");
+  scene.host.set("SLURM_JOB_UID", "1000");
+  scene.host.set("PMIX_SERVER_TMPDIR", "/spool/pmix.7.3/");
+  scene.put("/host/etc/slurm/slurm.conf", "ClusterName=x\n#TmpFS=/no\n tmpFS = /local/%n  # of each node\n");
+  scene.put("/host/etc/slurm/mpi.conf", "PMIxDebug=1\nPMIxCliTmpDirBase=/fast\n");
+  scene.host.set("SLURMD_NODENAME", "n1");
+  scene.host.set("PMIX_SECURITY_MODE", "munge,native");
+  fs::create_directories(scene.base + "/host/spool/pmix.7.3");
+  fs::create_directories(scene.base + "/host/fast/spmix_appdir_1000_7.3");
+  fs::create_directories(scene.base + "/host/local/n1/spmix_appdir_1000_7.3");
+  fs::create_directories(scene.base + "/host/tmp/spmix_appdir_7.3");
+  fs::create_directories(scene.base + "/host/tmp/spmix_appdir_1000_7.4");
+  CHECK(mounts().empty());
+  scene.host.set("PMIX_NAMESPACE", "slurm.pmix.7.3");
+  const std::vector<std::string> all = {"bind /spool/pmix.7.3/ on /spool/pmix.7.3/",
+                                        "bind /fast/spmix_appdir_1000_7.3 on /fast/spmix_appdir_1000_7.3",
+                                        "bind /local/n1/spmix_appdir_1000_7.3 on /local/n1/spmix_appdir_1000_7.3",
+                                        "bind /tmp/spmix_appdir_7.3 on /tmp/spmix_appdir_7.3"};
+  REQUIRE(mounts().size() == all.size());
+  for (size_t i = 0; i < all.size(); ++i) CHECK_THAT(mounts()[i], Catch::StartsWith(all[i]));
+  CHECK(scene.run(slurm_pmix_hook).environment.entries().empty());
+
+  scene.remap_root = true;
+  CHECK(mounts().size() == all.size());
+  fs::create_directories(scene.base + "/host/run/munge");
+  REQUIRE(mounts().size() == all.size() + 1);
+  CHECK_THAT(mounts().back(), Catch::StartsWith("bind /run/munge on /run/munge [ro"));
+  scene.host.set("PMIX_SECURITY_MODE", "native");
+  CHECK(mounts().size() == all.size());
+
+  scene.host.set("SLURM_MPI_TYPE", "pmix_v4");
+  CHECK(mounts().size() == all.size());
+  scene.host.set("SLURM_MPI_TYPE", "none");
+  CHECK(mounts().empty());
 }
 
 TEST_CASE("slurm-pytorch: what torch.distributed reads, only where PyTorch is and only what is unset") {
