@@ -224,11 +224,10 @@ Result<void> check_on_client() {
 }
 
 /// In srun, when the nodes are known and before the environment goes to them.
-Result<void> pin_on_client(spank_t spank) {
-  if (!g_state->spec) return {};
-  TRY_ASSIGN(const uint32_t nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
-  pin_image(nodes > 1 ? g_state->spec->image : "", kPinLimit);
-  return {};
+void pin_on_client(spank_t spank) {
+  if (!g_state->spec) return;
+  const auto nodes = item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes");
+  pin_image(nodes && *nodes > 1 ? g_state->spec->image : "", kPinLimit);
 }
 
 /// Each node writes its own container. Said once for the step.
@@ -310,8 +309,8 @@ SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
 
 SITULA_EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) {
   return guarded([&]() -> Result<void> {
-    if (g_state == nullptr || !g_state->sound) return {};
-    return situla::pin_on_client(spank);
+    if (g_state != nullptr && g_state->sound) situla::pin_on_client(spank);
+    return {};
   });
 }
 

@@ -190,13 +190,7 @@ SCRIPT
   [[ "$output" == *"ignoring --container-workdir because neither --container-image nor --container-name is set"* ]]
 }
 
-@test "options that come later say so and fail; both of a pair fail" {
-  local option
-  for option in --container-name=x --container-save=x.sqsh --container-entrypoint --container-entrypoint-log --container-unshare=net; do
-    run_and_show srun --container-image=registry.test/tiny "$option" true
-    [ "$status" -ne 0 ]
-    [[ "$output" == *"not supported yet"* ]]
-  done
+@test "both of a pair fail" {
   run_and_show srun --container-image=registry.test/tiny --container-writable --container-readonly true
   [ "$status" -ne 0 ]
   [[ "$output" == *"both --container-writable and --container-readonly"* ]]

@@ -73,8 +73,10 @@ spank_err_t availability(const SlurmHost& host, spank_item_t item) {
       return identity || item == S_JOB_ID ? kSuccess : ESPANK_NOT_AVAIL;
     case S_CTX_LOCAL:
       if (host.phase() != "local_user_init") return ESPANK_NOT_AVAIL;
-      return identity || item == S_JOB_ID || item == S_JOB_STEPID || item == S_JOB_TOTAL_TASK_COUNT ? kSuccess
-                                                                                                    : ESPANK_NOT_REMOTE;
+      return identity || item == S_JOB_ID || item == S_JOB_STEPID || item == S_JOB_NNODES ||
+                     item == S_JOB_TOTAL_TASK_COUNT
+                 ? kSuccess
+                 : ESPANK_NOT_REMOTE;
     case S_CTX_ALLOCATOR:
       return identity ? ESPANK_NOT_AVAIL : ESPANK_NOT_REMOTE;
     default:
