@@ -19,6 +19,7 @@ extern "C" {
 #include "common/spec/image_reference.hpp"
 #include "plugin/client.hpp"
 #include "plugin/config.hpp"
+#include "plugin/node_report.hpp"
 #include "plugin/options.hpp"
 #include "plugin/pin.hpp"
 #include "plugin/step_session.hpp"
@@ -182,9 +183,19 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   request.named = !spec.name.empty();
   request.job_scope = job_scope;
   request.save = !spec.save.empty();
+  if (const PluginConfig& config = g_state->config;
+      request.origin == ImageOrigin::registry && !config.importer.empty()) {
+    request.origin = ImageOrigin::user;
+    request.importer = config.importer;
+    request.importer_runtime = config.runtime_path;
+  }
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.image = printable(spec.image);
-  use_pinned_image(environment, spec);  // messages say what the user wrote
+  // Messages say what the user wrote. A cluster's own program gets that, too, and decides what a tag means.
+  if (request.importer.empty())
+    use_pinned_image(environment, spec);
+  else
+    environment.unset(kDigestVariable);
   request.spec = spec.serialize();
   return request;
 }
@@ -193,6 +204,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
 Result<void> start_session(spank_t spank) {
   TRY_ASSIGN(const uint32_t step_id, item<uint32_t>(spank, S_JOB_STEPID, "the step id"));
   if (step_id == SLURM_EXTERN_CONT) return {};
+  if (step_id == SLURM_BATCH_SCRIPT && !g_state->config.sbatch_support) return {};
   TRY_ASSIGN(Environment environment, job_environment(spank));
   TRY(g_state->options.apply_environment([&](const std::string& name) -> std::optional<std::string> {
     const auto value = environment.get(name);
@@ -224,10 +236,16 @@ Result<void> check_on_client() {
 }
 
 /// In srun, when the nodes are known and before the environment goes to them.
-void pin_on_client(spank_t spank) {
-  if (!g_state->spec) return;
-  const auto nodes = item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes");
-  pin_image(nodes && *nodes > 1 ? g_state->spec->image : "", kPinLimit);
+Result<void> pin_on_client(spank_t spank) {
+  if (!g_state->spec) return {};
+  uint32_t nodes = 0;
+  const spank_err_t status = spank_get_item(spank, S_JOB_NNODES, &nodes);
+  // A Slurm that does not tell srun: then every node asks for itself.
+  const bool unknown = status == ESPANK_NOT_AVAIL || status == ESPANK_NOT_REMOTE;
+  if (status != ESPANK_SUCCESS && !unknown)
+    return fail(ErrorKind::failure, std::string("ask Slurm for the number of nodes: ") + spank_strerror(status));
+  pin_image(nodes > 1 && g_state->config.importer.empty() ? g_state->spec->image : "", kPinLimit);
+  return {};
 }
 
 /// Each node writes its own container. Said once for the step.
@@ -255,6 +273,20 @@ Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
 
 std::string or_dash(std::string text) {
   return text.empty() ? "-" : text;
+}
+
+/// When slurmd starts: what this node does with images, and what is wrong here, while nobody waits for a job. Nothing
+/// of it keeps slurmd from starting: a node without containers still has other jobs to run.
+int init_in_slurmd(int argc, char** argv) {
+  (void)guarded([&]() -> Result<void> {
+    if (const auto config = PluginConfig::parse({argv, static_cast<size_t>(argc)}); !config) report(config.error());
+    const char* slurm_conf = getenv("SLURM_CONF");
+    TRY_ASSIGN(const NodeReport node, examine_node(SITULA_PROGRAM, slurm_conf == nullptr ? "" : slurm_conf));
+    slurm_info("situla: " SITULA_VERSION ": %s", node.images.c_str());
+    for (const std::string& line : node.errors) slurm_error("situla: %s", line.c_str());
+    return {};
+  });
+  return ESPANK_SUCCESS;
 }
 
 void end_session() {
@@ -285,10 +317,16 @@ using situla::guarded_start;
 using situla::Result;
 
 SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
+  if (spank_context() == S_CTX_SLURMD) return situla::init_in_slurmd(argc, argv);
   return guarded_start([&]() -> Result<void> {
     if (!situla::runs_containers(spank_context())) return {};
     delete std::exchange(g_state, new situla::PluginState);
     TRY_ASSIGN(g_state->config, situla::PluginConfig::parse({argv, static_cast<size_t>(argc)}));
+    // sbatch and salloc know no options then, and say so; what their users set for the steps inside is not looked at.
+    if (spank_context() == S_CTX_ALLOCATOR && !g_state->config.sbatch_support) {
+      delete std::exchange(g_state, nullptr);
+      return {};
+    }
     return situla::register_options(spank);
   });
 }
@@ -309,8 +347,8 @@ SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
 
 SITULA_EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) {
   return guarded([&]() -> Result<void> {
-    if (g_state != nullptr && g_state->sound) situla::pin_on_client(spank);
-    return {};
+    if (g_state == nullptr || !g_state->sound) return {};
+    return situla::pin_on_client(spank);
   });
 }
 
