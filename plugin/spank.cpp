@@ -141,8 +141,14 @@ Result<Environment> job_environment(spank_t spank) {
   return Environment::from_envp(envp);
 }
 
-/// The batch script is a file in slurmd's spool: it must be seen inside, at the same path, to be run there.
+/// The batch script is a file in slurmd's spool: it must be seen inside, at the same path, to be run there. A container
+/// that runs already cannot get it any more.
 Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
+  if (spec.name_flag == NameFlag::exec)
+    return fail(Error(ErrorKind::usage, "--container-name=" + printable(spec.name) +
+                                            ":exec: a batch script cannot join a container that runs already")
+                    .with_hint("use the option with srun, in the script"));
+  if (spec.name_flag == NameFlag::automatic) spec.name_flag = NameFlag::no_exec;
   int argc = 0;
   char** argv = nullptr;
   if (const spank_err_t status = spank_get_item(spank, S_JOB_ARGV, &argc, &argv); status != ESPANK_SUCCESS)
