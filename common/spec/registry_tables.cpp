@@ -35,10 +35,9 @@ class Table {
   Result<void> check_keys(std::initializer_list<std::string_view> known) const {
     for (const auto& [name, value] : table_) {
       if (std::find(known.begin(), known.end(), name.str()) != known.end()) continue;
-      const std::vector<std::string> names(known.begin(), known.end());
       return fail(Error(ErrorKind::usage, file_ + ":" + std::to_string(value.source().begin.line) + ": unknown key \"" +
                                               printable(name.str()) + "\"")
-                      .with_hint("known keys here: " + join(names, ", ")));
+                      .with_hint(suggestion(name.str(), known, "known keys here")));
     }
     return {};
   }

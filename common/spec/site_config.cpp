@@ -157,11 +157,11 @@ Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& w
     }
     const auto* key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == written; });
     if (key == known.end()) {
-      std::vector<std::string> names;
-      for (const Key& k : known) names.emplace_back(k.name);
+      std::vector<std::string_view> names;
+      for (const Key& k : known) names.push_back(k.name);
       names.emplace_back("registry");
       return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(written) + "\"")
-                      .with_hint("known keys: " + join(names, ", ")));
+                      .with_hint(suggestion(written, names, "known keys")));
     }
     if (const std::string wanted = key->set(value, config); !wanted.empty())
       return fail(ErrorKind::usage, line + ": " + std::string(key->name) + " must be " + wanted);

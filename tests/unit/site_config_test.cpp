@@ -73,6 +73,14 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
   }
 }
 
+TEST_CASE("an unknown key of situla.toml comes with the one that was meant, and with all there are") {
+  const auto hint = [](const char* text) { return SiteConfig::parse(text, "s.toml").error().hint(); };
+  CHECK_THAT(hint("muont = \"auto\""), Catch::StartsWith("did you mean \"mount\"? known keys: mount, kernel_mount_"));
+  CHECK_THAT(hint("storepath = \"/x\""), Catch::StartsWith("did you mean \"store_path\"? "));
+  CHECK_THAT(hint("registries = 1"), Catch::StartsWith("did you mean \"registry\"? "));
+  CHECK_THAT(hint("colour = \"blue\""), Catch::StartsWith("known keys: mount, "));
+}
+
 TEST_CASE("the names of the mount kinds go both ways") {
   for (const MountKind kind : {MountKind::automatic, MountKind::kernel, MountKind::fuse, MountKind::extract}) {
     const auto config = SiteConfig::parse("mount = \"" + std::string(to_string(kind)) + "\"", "x");
@@ -133,10 +141,13 @@ blocked = true
   CHECK(config->registries[1].blocked);
   const auto message = [](const char* text) { return SiteConfig::parse(text, "t").error().text(); };
   CHECK(message("[[registry]]\nprefix = \"a\"\nmirrors = []\n") ==
-        "t:3: unknown key \"mirrors\"\nhint: known keys here: prefix, location, insecure, blocked, "
+        "t:3: unknown key \"mirrors\"\nhint: did you mean \"mirror\"? known keys here: prefix, location, insecure, "
+        "blocked, "
         "mirror-by-digest-only, mirror");
   CHECK(message("[[registry]]\nprefix = \"a\"\n[[registry]]\nprefix = \"a\"\n") ==
         "t:3: a second table for \"a\", the first one is at t:1");
+  CHECK(message("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nlocatoin = \"b\"\n")
+            .starts_with("t:4: unknown key \"locatoin\"\nhint: did you mean \"location\"? known keys here: "));
   CHECK(message("[registry]\nprefix = \"a\"\n") == "t:1: registry must be tables, written [[registry]]");
   CHECK(message("registries = 1\n").find("build_timeout, registry") != std::string::npos);
 }
