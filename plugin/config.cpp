@@ -33,8 +33,10 @@ std::string set_importer(std::string_view value, PluginConfig& config) {
   return "";
 }
 
-/// Accepted without effect: ours is fixed when Situla is built, and nothing of a user's script depends on it.
-std::string ignore_runtime_path(std::string_view, PluginConfig&) {
+/// Only for what `importer` keeps there: our own runtime directory is fixed when Situla is built.
+std::string set_runtime_path(std::string_view value, PluginConfig& config) {
+  if (!value.starts_with('/')) return "an absolute path";
+  config.runtime_path = value;
   return "";
 }
 
@@ -59,7 +61,7 @@ struct Key {
   Setter set;
 };
 constexpr std::array kKeys = {
-    Key{"runtime_path", ignore_runtime_path},   Key{"execute_entrypoint", set_entrypoint},
+    Key{"runtime_path", set_runtime_path},      Key{"execute_entrypoint", set_entrypoint},
     Key{"container_scope", set_scope},          Key{"sbatch_support", set_sbatch},
     Key{"use_enroot_load", ignore_enroot_load}, Key{"importer", set_importer},
     Key{"use_squashfuse", set_squashfuse},

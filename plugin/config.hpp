@@ -17,7 +17,8 @@ struct PluginConfig {
   bool execute_entrypoint = false;  ///< execute_entrypoint=1: run the image's entrypoint unless the user decides
   bool sbatch_support = true;       ///< sbatch_support=0: sbatch and salloc have no options, batch scripts no container
   std::string importer;             ///< importer=PATH: a site's program that gets images; absolute; empty: none
-  bool use_squashfuse = false;      ///< use_squashfuse=1: never let the kernel mount an image
+  std::string runtime_path;     ///< runtime_path=PATH: where that program finds a directory of the user; empty: ours
+  bool use_squashfuse = false;  ///< use_squashfuse=1: never let the kernel mount an image
 
   /// Words as Slurm splits them, each KEY=VALUE; a key that comes twice counts as it comes last. An unknown key and a
   /// bad value are errors.

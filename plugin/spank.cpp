@@ -182,6 +182,12 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   request.named = !spec.name.empty();
   request.job_scope = job_scope;
   request.save = !spec.save.empty();
+  if (const PluginConfig& config = g_state->config;
+      request.origin == ImageOrigin::registry && !config.importer.empty()) {
+    request.origin = ImageOrigin::user;
+    request.importer = config.importer;
+    request.importer_runtime = config.runtime_path;
+  }
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.image = printable(spec.image);
   use_pinned_image(environment, spec);  // messages say what the user wrote
@@ -193,6 +199,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
 Result<void> start_session(spank_t spank) {
   TRY_ASSIGN(const uint32_t step_id, item<uint32_t>(spank, S_JOB_STEPID, "the step id"));
   if (step_id == SLURM_EXTERN_CONT) return {};
+  if (step_id == SLURM_BATCH_SCRIPT && !g_state->config.sbatch_support) return {};
   TRY_ASSIGN(Environment environment, job_environment(spank));
   TRY(g_state->options.apply_environment([&](const std::string& name) -> std::optional<std::string> {
     const auto value = environment.get(name);
@@ -289,6 +296,11 @@ SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
     if (!situla::runs_containers(spank_context())) return {};
     delete std::exchange(g_state, new situla::PluginState);
     TRY_ASSIGN(g_state->config, situla::PluginConfig::parse({argv, static_cast<size_t>(argc)}));
+    // sbatch and salloc know no options then, and say so; what their users set for the steps inside is not looked at.
+    if (spank_context() == S_CTX_ALLOCATOR && !g_state->config.sbatch_support) {
+      delete std::exchange(g_state, nullptr);
+      return {};
+    }
     return situla::register_options(spank);
   });
 }

@@ -188,6 +188,7 @@ std::string encode_step_request(const StepRequest& request) {
   for (const uint32_t count : {request.local_tasks, request.all_tasks}) out.u32(count);
   out.u8(static_cast<uint8_t>(request.origin));
   for (const bool flag : {request.named, request.job_scope, request.save, request.use_squashfuse}) out.u8(flag ? 1 : 0);
+  for (const std::string* text : {&request.importer, &request.importer_runtime}) out.text(*text);
   put_token(out, request.token);
   out.text(request.image);
   out.text(request.spec);
@@ -208,6 +209,7 @@ Result<StepRequest> decode_step_request(std::string_view bytes) {
   const uint8_t origin = in.u8();
   request.origin = static_cast<ImageOrigin>(origin);
   for (bool* flag : {&request.named, &request.job_scope, &request.save, &request.use_squashfuse}) *flag = in.u8() != 0;
+  for (std::string* text : {&request.importer, &request.importer_runtime}) *text = in.text();
   request.token = get_token(in);
   request.image = in.text();
   request.spec = in.text();

@@ -28,7 +28,7 @@ enum class ImageOrigin : uint8_t {
   none,      ///< a named container that has to exist
   file,      ///< a squashfs file: the tasks bring it open; for a named container its builder opens it
   registry,  ///< the importer, as the service user, into the node's store
-  user,      ///< an archive, a layout or an engine: imported as the job user, for this step only
+  user,  ///< an archive, a layout, an engine, or what the cluster's program gets: as the job user, for this step only
 };
 
 /// Everything the broker knows of a step. `spec` is the user's and stays opaque to it.
@@ -45,10 +45,12 @@ struct StepRequest {
   bool job_scope =
       false;          ///< container_scope=job: the epilog removes named containers, for which it needs the environment
   bool save = false;  ///< --container-save
-  bool use_squashfuse = false;  ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
-  StepToken token{};            ///< what a task must show
-  std::string image;            ///< for messages; printable
-  std::string spec;             ///< ContainerSpec::serialize()
+  bool use_squashfuse = false;   ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
+  std::string importer;          ///< plugstack.conf: importer=, for ImageOrigin::user; empty: none
+  std::string importer_runtime;  ///< plugstack.conf: runtime_path=; empty: the default
+  StepToken token{};             ///< what a task must show
+  std::string image;             ///< for messages; printable
+  std::string spec;              ///< ContainerSpec::serialize()
 };
 std::string encode_step_request(const StepRequest& request);
 Result<StepRequest> decode_step_request(std::string_view bytes);

@@ -127,6 +127,7 @@ void Broker::finish(bool orderly) {
   end_builder(orderly);
   image_ = BuilderImage{};
   image_in_use_.reset();
+  release_image();
   if (mounts_) mounts_->drop_idle(config_.image_mount_idle);
 }
 
@@ -185,6 +186,16 @@ void Broker::end_import() {
   // The file of a user's import has no name.
   if (unwound || input_.request.origin == ImageOrigin::user) return;
   if (auto sweeper = start_store_sweeper(config_)) (void)sweeper->wait_for(kEndLimit);
+}
+
+/// Once for each step on the node, however it ends.
+void Broker::release_image() {
+  if (!release_) return;
+  const UserImport import{user_, *place_, spec_.get(), input_.environment.get(),
+                          *std::exchange(release_, std::nullopt)};
+  if (const auto done = release_site_image(import); !done)
+    syslog(LOG_WARNING, "job %u step %u: %s", input_.request.job_id, input_.request.step_id,
+           done.error().message().c_str());
 }
 
 void Broker::end_builder(bool orderly) {
@@ -314,6 +325,7 @@ void Broker::fail_step(const Error& error) {
   end_import();
   end_builder(false);
   end_processes();
+  release_image();
 }
 
 void Broker::on_deadline() {

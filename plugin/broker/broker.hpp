@@ -93,6 +93,7 @@ class Broker {
   void end_builder(bool orderly);
   void end_processes();
   void end_import();
+  void release_image();
 
   BrokerInput input_;
   SiteConfig config_;
@@ -113,7 +114,8 @@ class Broker {
   std::optional<ImageMounts> mounts_;
   std::optional<ImageInUse> image_in_use_;
   std::optional<ImportHelpers> import_;
-  UniqueFd mapping_;  ///< user namespace that maps owner 0 of an image to the job's user; once made
+  std::optional<SiteProgram> release_;  ///< owed since the cluster's program was asked for the image
+  UniqueFd mapping_;                    ///< user namespace that maps owner 0 of an image to the job's user; once made
   BuilderImage image_;
   std::optional<Helper> builder_;
   bool builder_stays_ = false;

@@ -56,6 +56,11 @@ Result<void> Broker::begin_user_import() {
   UserImport input{user_, *place_};
   input.spec_fd = spec_.get();
   input.environment_fd = input_.environment.get();
+  if (const StepRequest& step = input_.request; !step.importer.empty()) {
+    const std::string runtime = step.importer_runtime.empty() ? SITULA_RUNTIME_DIR "/importer" : step.importer_runtime;
+    input.site = {step.importer, runtime, step.job_id, step.step_id};
+    release_ = input.site;
+  }
   auto helper = start_user_import(input);
   if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
   import_ = ImportHelpers{std::move(*helper), Helper{}};
@@ -96,11 +101,12 @@ void Broker::on_request_writer() {
 
 Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> fds) {
   report_.end();
-  report_.set_digest(done.digest.text());
+  // What a cluster's own program gets has none that we know.
+  if (done.digest != Digest{}) report_.set_digest(done.digest.text());
   note({LogLevel::info, "imported docker image: " + input_.request.image});
   if (input_.request.origin == ImageOrigin::user) {
     if (fds.size() != 1) return fail(ErrorKind::corrupt, "the import sent no image");
-    report_.set_source("user");
+    report_.set_source(input_.request.importer.empty() ? "user" : "importer");
     return take_image(std::move(fds[0]), "");
   }
   report_.set_source(done.stored ? "store" : "registry");

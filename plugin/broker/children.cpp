@@ -18,6 +18,7 @@
 namespace situla {
 namespace {
 
+constexpr std::chrono::seconds kReleaseLimit{5};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 SpawnOptions program(const char* name, std::vector<std::string> arguments) {
@@ -109,6 +110,39 @@ Error run_in_place(const Identity& user, const TaskPlace& place, const SpawnOpti
   return execute_as(user, place.directory, options);
 }
 
+/// Runs in the forked child; returns only with an error. The job's cgroup is no place any more: Slurm may be killing
+/// all that lives there. In a pid namespace of its own whatever the program starts ends with it.
+Error run_release(const UserImport& import, const SpawnOptions& options) {
+  if (auto entered = enter_mount_namespace(import.place.mounts); !entered) return std::move(entered).error();
+  if (auto unshared = unshare_namespaces(kPidNs); !unshared) return std::move(unshared).error();
+  if (auto bound = die_with_parent(); !bound) return std::move(bound).error();
+  auto child = fork_child();
+  if (!child) return std::move(child).error();
+  if (!*child) return execute_as(import.user, import.place.directory, options);
+  const auto status = child->wait();
+  _exit(status && status->success() ? 0 : 1);
+}
+
+/// Where the cluster's program may put the user's files, as pyxis has it below its runtime_path. Only a directory made
+/// here is given away.
+Result<void> make_site_directory(const std::string& runtime, const Identity& user) {
+  TRY(make_directories(runtime, 0755));
+  TRY_ASSIGN(const UniqueFd parent, open_file(runtime, O_RDONLY | O_DIRECTORY));
+  const std::string name = std::to_string(user.uid);
+  if (mkdirat(parent.get(), name.c_str(), 0700) != 0)
+    return errno == EEXIST ? Result<void>() : fail_errno(errno, "make directory " + runtime + "/" + name);
+  TRY_ASSIGN(const UniqueFd made, open_file_at(parent.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  struct stat info {};
+  if (fstat(made.get(), &info) != 0 || info.st_uid != geteuid())
+    return fail(ErrorKind::denied, runtime + "/" + name + " was replaced while it was made");
+  if (fchown(made.get(), user.uid, user.gid) != 0) return fail_errno(errno, "give away " + runtime + "/" + name);
+  return {};
+}
+
+std::vector<std::string> site_words(const char* operation, const SiteProgram& site) {
+  return {"site", operation, site.path, site.runtime, std::to_string(site.job_id), std::to_string(site.step_id)};
+}
+
 /// Runs in the forked child; returns only with an error.
 Error run_builder(const BuilderInput& input, const BuilderImage& image, const SpawnOptions& options) {
   const std::string& cgroups = input.place.cgroups;
@@ -164,7 +198,9 @@ Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& use
 }
 
 Result<Helper> start_user_import(const UserImport& input) {
-  SpawnOptions options = program("situla-importer", {"user"});
+  if (!input.site.path.empty()) TRY(make_site_directory(input.site.runtime, input.user));
+  SpawnOptions options = program(
+      "situla-importer", input.site.path.empty() ? std::vector<std::string>{"user"} : site_words("get", input.site));
   options.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
   return start_in_place(input.user, input.place, std::move(options));
 }
@@ -176,6 +212,31 @@ Result<Helper> start_saver(const SaverInput& input) {
                  {input.directory_fd, saver_fd::kDirectory}};
   if (input.image_fd >= 0) options.fds.emplace_back(input.image_fd, saver_fd::kImage);
   return start_in_place(input.user, input.place, std::move(options));
+}
+
+Result<void> release_site_image(const UserImport& import) {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  SpawnOptions options = program("situla-importer", site_words("release", import.site));
+  options.fds = {{sockets.second.get(), builder_fd::kBroker},
+                 {import.spec_fd, builder_fd::kSpec},
+                 {import.environment_fd, builder_fd::kEnvironment}};
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) exit_with(run_release(import, options), {sockets.second.get(), builder_fd::kBroker});
+  sockets.second.reset();
+  TRY_ASSIGN(const auto status, child.wait_for(kReleaseLimit));
+  if (!status)
+    return fail(ErrorKind::failure, import.site.path + " release: took longer than " +
+                                        std::to_string(kReleaseLimit.count()) + " s and was killed");
+  if (status->success()) return {};
+  // What it complained about comes first; the last message says how it ended.
+  Error error(ErrorKind::failure, import.site.path + " release: " + status->text());
+  for (auto packet = receive_packet(sockets.first.get(), kMaxMessageBytes); packet && *packet;
+       packet = receive_packet(sockets.first.get(), kMaxMessageBytes)) {
+    const auto message = decode((*packet)->bytes);
+    const auto* failure = message ? std::get_if<Failure>(&*message) : nullptr;
+    if (failure != nullptr) error = Error(failure->kind, failure->text).with_hint(failure->hint);
+  }
+  return fail(std::move(error));
 }
 
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image) {

@@ -35,14 +35,25 @@ struct TaskPlace {
   static Result<TaskPlace> of(int proc_fd, std::string directory);
 };
 
+/// The cluster's own program that gets images, called as the job user (hooks/importer/site_program.hpp).
+struct SiteProgram {
+  std::string path;     ///< absolute; empty: none, `situla-importer user` works
+  std::string runtime;  ///< absolute: below it the user finds a directory of his own, named by his uid
+  uint32_t job_id = 0, step_id = 0;
+};
+
 /// What only the job user may read is imported as that user, in the asking task's place.
 struct UserImport {
   Identity user;
   const TaskPlace& place;
   int spec_fd = -1;
   int environment_fd = -1;
+  SiteProgram site{};
 };
 Result<Helper> start_user_import(const UserImport& input);
+
+/// `PROGRAM release`, when the asking task is gone. Ends when the program has, or is ended; an error is the program's.
+Result<void> release_site_image(const UserImport& import);
 
 /// How the image reaches the builder.
 struct BuilderImage {

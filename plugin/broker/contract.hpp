@@ -17,7 +17,8 @@ constexpr int kEnvironment =
 
 /// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request` | `clean
 /// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or named: the builder looks
-/// for the container and asks for an image if it needs one. `situla-importer user` has the same descriptors.
+/// for the container and asks for an image if it needs one. `situla-importer user` and `site` have the same
+/// descriptors.
 namespace builder_fd {
 constexpr int kBroker = 3;       ///< SOCK_SEQPACKET to the broker
 constexpr int kSpec = 4;         ///< sealed memfd: ContainerSpec::serialize()

@@ -19,7 +19,9 @@ enum class RootOperation {
   /// Starts the builder (mode "request", "clean" or "epilog") the importer (mode "user") or the saver as the job user:
   /// ids are set for good
   /// before exec, the environment is fixed, and it gets only the descriptors it needs. The importer runs in the asking
-  /// task's mount namespace, entered as for stage_root.
+  /// task's mount namespace, entered as for stage_root. The cluster's program (importer= in plugstack.conf) is run by
+  /// such an importer, never here; its `release` has a pid namespace that ends all it started. A directory for the
+  /// user's files is made below runtime_path, where the administrator said, and only one made here is given away.
   start_as_user,
 
   /// Opens <store>/images/sha256/<64 hex>[.<a-z0-9->].sqsh without following links, and accepts only a regular file

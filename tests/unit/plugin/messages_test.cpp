@@ -108,6 +108,8 @@ TEST_CASE("a step request arrives as it was sent") {
   request.named = true;
   request.save = true;
   request.image = "debian:12";
+  request.importer = "/opt/site/importer";
+  request.importer_runtime = "/run/pyxis";
   request.use_squashfuse = true;
   request.token[3] = 9;
   request.spec = std::string("a\0b", 3);
@@ -125,6 +127,8 @@ TEST_CASE("a step request arrives as it was sent") {
   CHECK_FALSE(decoded->job_scope);
   CHECK(decoded->save);
   CHECK(decoded->image == request.image);
+  CHECK(decoded->importer == "/opt/site/importer");
+  CHECK(decoded->importer_runtime == "/run/pyxis");
   CHECK(decoded->use_squashfuse);
   CHECK(decoded->token == request.token);
   CHECK(decoded->spec == request.spec);

@@ -1,0 +1,292 @@
+# lab: --user root --plugin-arg importer=/tmp/importer --situla-conf tests/cluster/no_idle.toml
+# A cluster's own program that gets images (importer= in plugstack.conf): what it is called with, when, as whom, and what
+# becomes of every way in which it can misbehave.
+load helpers
+
+setup() {
+  calls=/tmp/importer-calls
+  rm -f "$calls"
+  rm -rf /tmp/importer-cache
+  install -m 0666 /dev/null "$calls"
+  install -d -m 1777 /tmp/importer-cache
+}
+
+teardown() {
+  as_alice scancel -u alice -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+}
+
+# importer: its `get` is what comes on stdin. Every call is noted.
+importer() {
+  {
+    echo '#!/bin/bash'
+    echo "echo \"\$* \$(id -un) \$SLURM_JOB_ID.\$SLURM_STEP_ID\" >>$calls"
+    echo 'if [ "$1" = release ]; then'
+    echo "${release:-exit 0}"
+    echo 'fi'
+    cat
+  } >/tmp/importer
+  chmod 0755 /tmp/importer
+}
+
+# One as sites have it: enroot imports into a cache, once per image.
+caching_importer() {
+  importer <<EOF
+image=/tmp/importer-cache/\$(tr / + <<<"\${2#docker://}").sqsh
+[ -e "\$image" ] || $SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" || exit
+echo "\$image"
+EOF
+}
+
+released() { [ "$(grep -c '^release ' "$calls")" -eq "${1:-1}" ]; }
+
+# fails_with PATTERN...: the step fails within a minute with each of the patterns in one error, nothing is left, and the
+# program was asked to release what it may have.
+fails_with() {
+  local pattern
+  snapshot
+  run_and_show as_alice timeout 60 srun --container-image=registry.test/tiny "${srun_options[@]}" true
+  [ "$status" -ne 0 ]
+  [ "$status" -ne 124 ]
+  for pattern in 'failed to import docker image: registry.test/tiny' '/tmp/importer get' "$@"; do
+    grep -Eq -- "$pattern" <<<"$output" || { echo "no line matches: $pattern"; return 1; }
+  done
+  wait_until 5 released
+  nothing_left
+}
+
+@test "an image comes from the cluster's program; once in a step, whatever the number of tasks" {
+  caching_importer
+  snapshot
+  run_and_show as_alice srun -n3 --container-image=registry.test/tiny cat hello.txt
+  [ "$status" -eq 0 ]
+  [ "$(grep -c '^hello from the top layer' <<<"$output")" -eq 3 ]
+  wait_until 5 released
+  cat "$calls"
+  [ "$(grep -c '^get docker://registry.test/tiny alice ' "$calls")" -eq 1 ]
+  [ "$(sort -u <(awk '{ print $NF }' "$calls") | wc -l)" -eq 1 ]
+  # Situla's own importer had no part in it.
+  [ -z "$(find /var/lib/situla -name '*.sqsh')" ]
+  rm -rf /tmp/importer-cache/*
+  nothing_left
+}
+
+@test "what it is called with: the job's environment, pyxis's variables, a directory of the user's, the job's cwd" {
+  importer <<'EOF'
+env >/tmp/importer-cache/env
+pwd >/tmp/importer-cache/pwd
+touch "$PYXIS_RUNTIME_PATH/$SLURM_JOB_UID/mine" || exit
+stat -c '%U %a' "$PYXIS_RUNTIME_PATH/$SLURM_JOB_UID" >/tmp/importer-cache/stat
+readlink /proc/self/fd/0 >/tmp/importer-cache/stdin
+ls /proc/self/fd >/tmp/importer-cache/fds
+exit 1
+EOF
+  cd /home/alice
+  SITE_VARIABLE=here LD_PRELOAD=/nosuch.so run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -ne 0 ]
+  cd /tmp/importer-cache
+  grep -x 'SITE_VARIABLE=here' env
+  grep -x 'PYXIS_VERSION=0.24.0' env
+  grep -x 'PYXIS_RUNTIME_PATH=/run/situla/importer' env
+  grep -Ex 'SLURM_JOB_ID=[0-9]+' env
+  grep -x 'SLURM_STEP_ID=0' env
+  grep -x "SLURM_JOB_UID=$(id -u alice)" env
+  grep -x "SLURM_JOB_GID=$(id -g alice)" env
+  grep -x 'HOME=/home/alice' env
+  if grep -E '^(LD_PRELOAD|SLURM_PROCID)=' env; then false; fi
+  [ "$(cat pwd)" = /home/alice ]
+  [ "$(cat stat)" = 'alice 700' ]
+  [ "$(cat stdin)" = /dev/null ]
+  [ "$(grep -c . fds)" -le 4 ] # 0, 1, 2, and ls's own
+  rm -rf /run/situla/importer
+}
+
+@test "no rights: it is the job's user, with the job's groups and no capability" {
+  importer <<'EOF'
+grep -E '^(Uid|CapEff|CapPrm):' /proc/self/status >/tmp/importer-cache/status
+id -Gn >/tmp/importer-cache/groups
+exit 1
+EOF
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -ne 0 ]
+  grep -Eq '^Uid:(.*'"$(id -u alice)"'){4}' /tmp/importer-cache/status
+  [ "$(grep -Ec 'Cap(Eff|Prm):[[:space:]]0+$' /tmp/importer-cache/status)" -eq 2 ]
+  grep -qw crew /tmp/importer-cache/groups
+}
+
+@test "batch scripts have an image from it, too" {
+  caching_importer
+  printf '#!/bin/sh\ncat /srv/hello.txt\n' >/tmp/script
+  run_and_show as_alice sbatch --wait -o /tmp/importer-cache/out --container-image=registry.test/tiny /tmp/script
+  [ "$status" -eq 0 ]
+  grep -q '^hello from the top layer' /tmp/importer-cache/out
+  wait_until 5 released
+  grep -Eq '^release .*alice [0-9]+\.[0-9]+$' "$calls"
+}
+
+@test "paths are not its business" {
+  caching_importer
+  as_alice srun --container-image=registry.test/tiny true
+  rm -f "$calls"
+  install -m 0666 /dev/null "$calls"
+  run_and_show as_alice srun --container-image=/tmp/importer-cache/registry.test+tiny.sqsh true
+  [ "$status" -eq 0 ]
+  [ ! -s "$calls" ]
+}
+
+@test "the image may be gone from its place while the container runs" {
+  importer <<EOF
+image=/tmp/importer-cache/\$SLURM_JOB_ID.sqsh
+$SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" || exit
+echo "\$image"
+(sleep 1; rm -f "\$image") >/dev/null 2>&1 &
+EOF
+  run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'sleep 2; cat hello.txt'
+  [ "$status" -eq 0 ]
+}
+
+@test "what it says is seen when it fails, and only then" {
+  importer <<'EOF'
+echo "looking for $2" >&2
+echo "no such image, $(printf '\033[31m')ask the help desk" >&2
+exit 3
+EOF
+  fails_with 'exited with return code 3' 'importer: looking for docker://registry.test/tiny' 'x1b\[31mask the help desk' 'hint: .*importer='
+  caching_importer
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  if grep -q 'importer:' <<<"$output"; then false; fi
+}
+
+@test "no program, one that may not be run, one that is no program" {
+  rm -f /tmp/importer
+  snapshot
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -ne 0 ]
+  grep -q '/tmp/importer get: execute /tmp/importer: No such file' <<<"$output"
+  grep -q 'hint: .*importer=' <<<"$output"
+  importer </dev/null
+  chmod 0644 /tmp/importer
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  grep -q 'execute /tmp/importer: Permission denied' <<<"$output"
+  head -c 4096 /dev/urandom >/tmp/importer
+  chmod 0755 /tmp/importer
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  grep -q 'execute /tmp/importer: Exec format error' <<<"$output"
+  rm /tmp/importer
+  nothing_left
+}
+
+@test "no path" {
+  importer <<<'exit 0'
+  fails_with 'it printed no path'
+  importer <<<'echo'
+  rm -f "$calls" && install -m 0666 /dev/null "$calls"
+  fails_with 'it printed no path'
+}
+@test "a path that is not absolute" {
+  importer <<<'echo image.sqsh'
+  fails_with 'not an absolute path: image.sqsh'
+}
+@test "a line that is too long for a path" {
+  importer <<<"printf '/%.0sx' {1..5000}; echo"
+  fails_with 'too long for a path'
+}
+@test "a file that is not there, and its complaints" {
+  importer <<<'echo "disk is away" >&2; echo /nosuch/image.sqsh'
+  fails_with 'open /nosuch/image.sqsh: No such file' 'importer: disk is away'
+}
+@test "a file that the user may not read" {
+  install -m 0600 /dev/null /tmp/importer-cache/secret.sqsh
+  importer <<<'echo /tmp/importer-cache/secret.sqsh'
+  fails_with 'open /tmp/importer-cache/secret.sqsh: Permission denied'
+}
+@test "no squashfs, a directory, a FIFO, a device" {
+  importer <<<'echo /etc/passwd'
+  fails_with '/etc/passwd is not a squashfs file'
+  for path in /tmp /tmp/importer-cache/fifo /dev/zero; do
+    rm -f "$calls" && install -m 0666 /dev/null "$calls"
+    [ -e "$path" ] || mkfifo -m 0666 "$path"
+    importer <<<"echo $path"
+    fails_with "$path is not a regular file"
+  done
+}
+@test "a file that begins like a squashfs and is none" {
+  importer <<<'{ printf hsqs; head -c 100000 /dev/urandom; } >/tmp/importer-cache/bad.sqsh; echo /tmp/importer-cache/bad.sqsh'
+  snapshot
+  run_and_show as_alice timeout 60 srun --container-image=registry.test/tiny true
+  [ "$status" -ne 0 ]
+  [ "$status" -ne 124 ]
+  grep -q 'error: situla: .' <<<"$output"
+  rm -f /tmp/importer-cache/bad.sqsh
+  nothing_left
+}
+@test "output without an end" {
+  importer <<<'exec yes /tmp/image.sqsh'
+  fails_with 'prints more than 64 KiB'
+}
+@test "complaints without an end do not fill memory" {
+  importer <<<'head -c 300000000 /dev/zero >&2; exit 1'
+  fails_with 'exited with return code 1'
+}
+@test "killed by a signal" {
+  importer <<<'kill -9 $$'
+  fails_with 'was killed by SIGKILL'
+}
+@test "a process that it leaves with its output open is not waited for" {
+  importer <<EOF
+image=/tmp/importer-cache/i.sqsh
+$SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" || exit
+echo "\$image"
+sleep 30 &
+EOF
+  local begin=$SECONDS
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  [ $((SECONDS - begin)) -lt 20 ]
+  pkill -u alice -x sleep
+}
+
+@test "scancel while it works: it ends at once, with what it started, and releases" {
+  importer <<<'echo going >/tmp/importer-cache/going; sleep 1000 & sleep 1001'
+  snapshot
+  as_alice srun --container-image=registry.test/tiny true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 10 test -e /tmp/importer-cache/going
+  as_alice scancel -u alice
+  wait_until 3 released
+  wait
+  cat "$BATS_TEST_TMPDIR/out"
+  if pgrep -u alice -x sleep; then false; fi
+  rm -f /tmp/importer-cache/going
+  nothing_left
+}
+
+@test "scancel while the tasks run: it releases" {
+  caching_importer
+  as_alice srun --container-image=registry.test/tiny sh -c 'echo started; exec sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
+  [ "$(grep -c ^release "$calls")" -eq 0 ]
+  as_alice scancel -u alice
+  wait_until 5 released
+}
+
+@test "a step that fails afterwards is released, too" {
+  caching_importer
+  run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/nosuchdir:/x true
+  [ "$status" -ne 0 ]
+  wait_until 5 released
+  grep -q nosuchdir <<<"$output"
+}
+
+@test "a release that fails or hangs does not hurt the step, and what it starts ends with it" {
+  release='sleep 1002 & exit 4' caching_importer
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  wait_until 5 released
+  release='sleep 1003; exit 0' caching_importer
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  wait_until 5 released 2
+  sleep 6
+  if pgrep -u alice -x sleep; then false; fi
+}
