@@ -19,6 +19,7 @@ extern "C" {
 #include "common/spec/image_reference.hpp"
 #include "plugin/client.hpp"
 #include "plugin/config.hpp"
+#include "plugin/node_report.hpp"
 #include "plugin/options.hpp"
 #include "plugin/pin.hpp"
 #include "plugin/step_session.hpp"
@@ -264,6 +265,20 @@ std::string or_dash(std::string text) {
   return text.empty() ? "-" : text;
 }
 
+/// When slurmd starts: what this node does with images, and what is wrong here, while nobody waits for a job. Nothing
+/// of it keeps slurmd from starting: a node without containers still has other jobs to run.
+int init_in_slurmd(int argc, char** argv) {
+  (void)guarded([&]() -> Result<void> {
+    if (const auto config = PluginConfig::parse({argv, static_cast<size_t>(argc)}); !config) report(config.error());
+    const char* slurm_conf = getenv("SLURM_CONF");
+    TRY_ASSIGN(const NodeReport node, examine_node(SITULA_PROGRAM, slurm_conf == nullptr ? "" : slurm_conf));
+    slurm_info("situla: " SITULA_VERSION ": %s", node.images.c_str());
+    for (const std::string& line : node.errors) slurm_error("situla: %s", line.c_str());
+    return {};
+  });
+  return ESPANK_SUCCESS;
+}
+
 void end_session() {
   if (g_state == nullptr || !g_state->session) return;
   SlurmLog log;
@@ -292,6 +307,7 @@ using situla::guarded_start;
 using situla::Result;
 
 SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
+  if (spank_context() == S_CTX_SLURMD) return situla::init_in_slurmd(argc, argv);
   return guarded_start([&]() -> Result<void> {
     if (!situla::runs_containers(spank_context())) return {};
     delete std::exchange(g_state, new situla::PluginState);

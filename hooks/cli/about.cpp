@@ -71,10 +71,13 @@ void add_version(CLI::App& app, Actions& actions) {
 void add_doctor(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to mend what is missing");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print the report as JSON");
-  actions["doctor"] = [json](const Context& context) -> Result<int> {
+  auto brief = std::make_shared<bool>(false);
+  CLI::Option* as_json = command->add_flag("--json", *json, "Print the report as JSON");
+  command->add_flag("--brief", *brief, "Print how images are mounted here and what fails, as slurmd logs it at start")
+      ->excludes(as_json);
+  actions["doctor"] = [json, brief](const Context& context) -> Result<int> {
     const doctor::Report report = doctor::examine(doctor::Places::installed(), context.invocation.environment);
-    context.streams.out << (*json ? report.json() : report.text());
+    context.streams.out << (*json ? report.json() : *brief ? report.brief() : report.text());
     return report.failed() ? 1 : 0;
   };
 }

@@ -6,7 +6,7 @@ _situla_options() {
     [bundle]="-a --all -c --checksum -d --desc -f --force -o --output -t --target"
     [create]="--extract -f --force -n --name"
     [digest]="-a --arch --index"
-    [doctor]="--json"
+    [doctor]="--brief --json"
     [exec]="-e --env"
     [export]="-f --force -o --output"
     [import]="-a --arch -o --output --trace"

@@ -53,6 +53,40 @@ TEST_CASE("a report fails when one check does, and says how to mend it") {
   CHECK(json["checks"][2]["fix"] == "buy new");
 }
 
+TEST_CASE("the brief report: one line about images, one for each error") {
+  doctor::Report report;
+  report.tier = "kernel";
+  report.checks = {{"first", State::ok, "fine", ""}, {"second", State::warn, "so so", "do this"}};
+  CHECK(report.brief() == "images by kernel mount\n");
+  report.tier = "fuse";
+  report.reason = "loop: /dev/loop-control is missing";
+  report.checks.push_back({"third", State::fail, "broken\nlog line", "buy new"});
+  CHECK(report.brief() ==
+        "images by FUSE (loop: /dev/loop-control is missing)\nerror: third: broken\\x0alog line; fix: buy new\n");
+  report.tier = "extract";
+  CHECK_THAT(report.brief(), Catch::StartsWith("images by extraction (loop: "));
+  report.tier = "none";
+  report.reason = "user-namespaces: Operation not permitted";
+  CHECK_THAT(report.brief(), Catch::StartsWith("no containers (user-namespaces: Operation not permitted)\n"));
+}
+
+TEST_CASE("what the site chose is the reason for its tier") {
+  Node node;
+  const auto reason = [&] { return doctor::examine(node.places, node.environment).reason; };
+  if (doctor::check_user_namespaces(node.places).state != State::ok) return;
+  const std::string path = node.dir.write("situla.toml", "mount = \"extract\"\n");
+  REQUIRE(chmod(path.c_str(), 0644) == 0);
+  if (geteuid() == 0) CHECK(reason() == "mount = \"extract\" in " + path);
+  CHECK_FALSE(doctor::plugstack_wants_fuse(node.places, node.environment));
+  node.dir.write("slurm/slurm.conf", "");
+  node.dir.write("slurm/plugstack.conf", "required /x/spank_other.so use_squashfuse=1\nrequired spank_situla.so\n");
+  CHECK_FALSE(doctor::plugstack_wants_fuse(node.places, node.environment));
+  node.dir.write("slurm/plugstack.conf", "required spank_situla.so use_squashfuse=1 container_scope=job\n");
+  CHECK(doctor::plugstack_wants_fuse(node.places, node.environment));
+  CHECK_THAT(reason(), Catch::Contains("use_squashfuse=1 in plugstack.conf") || Catch::Contains("fuse") ||
+                           Catch::Contains("overlay"));
+}
+
 TEST_CASE("the whole examination runs anywhere and names every check once") {
   Node node;
   node.places.proc = "/proc";

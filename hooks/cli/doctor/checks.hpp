@@ -30,6 +30,8 @@ Check check_programs(const Places& places);
 Check check_shell();
 Check check_slurm_plugin(const Places& places);
 Check check_plugstack(const Places& places, const Environment& environment);
+/// use_squashfuse=1 beside the plugin's name is mount = "fuse". True when it says so.
+bool plugstack_wants_fuse(const Places& places, const Environment& environment);
 
 /// The full path of a program on $PATH (or the usual directories when there is none).
 std::optional<std::string> find_program(const std::string& name, const Environment& environment);

@@ -1,39 +1,53 @@
 #include "hooks/cli/doctor/doctor.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/text.hpp"
 #include "common/spec/site_config.hpp"
 #include "hooks/cli/doctor/checks.hpp"
 
 namespace situla::doctor {
 namespace {
 
-bool good(const Report& report, std::string_view name) {
-  return std::any_of(report.checks.begin(), report.checks.end(),
-                     [&](const Check& check) { return check.name == name && check.state == State::ok; });
+constexpr std::array<std::string_view, 4> kKernelNeeds = {"overlay", "mount-api", "loop", "idmapped-mounts"};
+constexpr std::array<std::string_view, 2> kFuseNeeds = {"overlay", "fuse"};
+constexpr std::array<std::string_view, 1> kAllNeed = {"user-namespaces"};
+
+/// The first of these checks that is not in order, with what was found; empty when all are.
+std::string obstacle(const Report& report, std::span<const std::string_view> needs) {
+  for (const std::string_view name : needs)
+    for (const Check& check : report.checks)
+      if (check.name == name && check.state != State::ok) return check.name + ": " + check.found;
+  return "";
 }
 
 /// DESIGN.md 3: the new mount API with an id-mapped squashfs, else FUSE with an overlay, else extraction.
-std::string tier_of(const Report& report, MountKind wanted) {
-  if (!good(report, "user-namespaces")) return "none";
-  const bool overlay = good(report, "overlay");
-  const bool kernel = overlay && good(report, "mount-api") && good(report, "loop") && good(report, "idmapped-mounts");
-  const bool fuse = overlay && good(report, "fuse");
+void choose_tier(Report& report, MountKind wanted, const std::string& who_wants) {
+  const std::string nothing = obstacle(report, kAllNeed);
+  const std::string no_kernel = obstacle(report, kKernelNeeds);
+  const std::string no_fuse = obstacle(report, kFuseNeeds);
+  const auto choose = [&](const char* tier, const std::string& reason) {
+    report.tier = tier;
+    report.reason = reason;
+  };
+  if (!nothing.empty()) return choose("none", nothing);
   switch (wanted) {
     case MountKind::automatic:
-      return kernel ? "kernel" : fuse ? "fuse" : "extract";
+      if (no_kernel.empty()) return choose("kernel", "");
+      return no_fuse.empty() ? choose("fuse", no_kernel) : choose("extract", no_fuse);
     case MountKind::kernel:
-      return kernel ? "kernel" : "none";
+      return no_kernel.empty() ? choose("kernel", "") : choose("none", no_kernel);
     case MountKind::fuse:
-      return fuse ? "fuse" : "none";
+      return no_fuse.empty() ? choose("fuse", who_wants) : choose("none", no_fuse);
     case MountKind::extract:
-      return "extract";
+      return choose("extract", who_wants);
   }
-  return "none";
 }
 
 }  // namespace
@@ -82,6 +96,21 @@ std::string Report::json() const {
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+std::string Report::brief() const {
+  std::string text = tier == "kernel"    ? "images by kernel mount"
+                     : tier == "fuse"    ? "images by FUSE"
+                     : tier == "extract" ? "images by extraction"
+                                         : "no containers";
+  if (!reason.empty()) text += " (" + printable(reason) + ")";
+  if (!complete) text += "; only root's doctor can tell for Slurm jobs";
+  text += "\n";
+  for (const Check& check : checks)
+    if (check.state == State::fail)
+      text += "error: " + check.name + ": " + printable(check.found) +
+              (check.fix.empty() ? "" : "; fix: " + printable(check.fix)) + "\n";
+  return text;
+}
+
 Places Places::installed() {
   Places places;
   places.site_config = SITULA_SYSCONF_DIR "/situla.toml";
@@ -103,7 +132,11 @@ Report examine(const Places& places, const Environment& environment) {
                                          check_plugstack(places, environment)})
     report.checks.push_back(std::move(check));
   report.complete = geteuid() == 0;
-  report.tier = tier_of(report, config.mount);
+  const bool by_plugstack = plugstack_wants_fuse(places, environment);
+  if (by_plugstack) config.mount = MountKind::fuse;
+  choose_tier(report, config.mount,
+              by_plugstack ? "use_squashfuse=1 in plugstack.conf"
+                           : "mount = \"" + std::string(to_string(config.mount)) + "\" in " + places.site_config);
   if (report.tier == "none")
     report.checks.push_back({"tier", State::fail, "no way to turn an image into a root file system works here",
                              "mend the lines above, or set mount = \"auto\" in " + places.site_config});

@@ -22,11 +22,14 @@ struct Check {
 struct Report {
   std::vector<Check> checks;
   std::string tier;      ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"
+  std::string reason;    ///< why no better one: the check that stands in the way, or the setting; empty for "kernel"
   bool complete = true;  ///< false: the caller was not root, so what needs root was not tried and jobs may do better
 
   [[nodiscard]] bool failed() const;
   [[nodiscard]] std::string text() const;  ///< a line per check, fixes beneath them, the tier last
   [[nodiscard]] std::string json() const;
+  /// What slurmd logs when it starts: how images become root file systems, then a line "error: ..." per failed check.
+  [[nodiscard]] std::string brief() const;
 };
 
 /// Where things are looked for; the defaults are where this build was installed.

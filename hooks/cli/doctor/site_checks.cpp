@@ -51,6 +51,11 @@ std::string plugstack_path(const std::string& slurm_conf) {
   return (std::filesystem::path(slurm_conf).parent_path() / "plugstack.conf").string();
 }
 
+std::string slurm_conf_path(const Places& places, const Environment& environment) {
+  const std::string named = places.slurm_conf.empty() ? environment.get_or("SLURM_CONF", "") : places.slurm_conf;
+  return named.empty() ? "/etc/slurm/slurm.conf" : named;
+}
+
 }  // namespace
 
 std::optional<std::string> find_program(const std::string& name, const Environment& environment) {
@@ -135,8 +140,7 @@ Check check_slurm_plugin(const Places& places) {
 }
 
 Check check_plugstack(const Places& places, const Environment& environment) {
-  std::string slurm_conf = places.slurm_conf.empty() ? environment.get_or("SLURM_CONF", "") : places.slurm_conf;
-  if (slurm_conf.empty()) slurm_conf = "/etc/slurm/slurm.conf";
+  const std::string slurm_conf = slurm_conf_path(places, environment);
   if (access(slurm_conf.c_str(), F_OK) != 0)
     return {"plugstack", State::warn, "there is no " + slurm_conf, "without Slurm only the situla command works here"};
   const std::string plugstack = plugstack_path(slurm_conf);
@@ -156,6 +160,22 @@ Check check_plugstack(const Places& places, const Environment& environment) {
     return {"plugstack", State::fail, plugstack + " loads pyxis as well; both define --container-image",
             "remove the line of spank_pyxis.so"};
   return {"plugstack", State::ok, plugstack, ""};
+}
+
+bool plugstack_wants_fuse(const Places& places, const Environment& environment) {
+  std::vector<std::string> lines;
+  collect_plugstack(plugstack_path(slurm_conf_path(places, environment)), lines);
+  bool wanted = false;
+  for (const std::string& line : lines) {
+    if (line.find("spank_situla.so") == std::string::npos) continue;
+    for (const std::string_view word : split_words(line)) {
+      const auto setting = cut(word, '=');
+      if (!setting || setting->first != "use_squashfuse") continue;
+      wanted =
+          setting->second == "1" || setting->second == "true" || setting->second == "yes" || setting->second == "y";
+    }
+  }
+  return wanted;
 }
 
 }  // namespace situla::doctor
