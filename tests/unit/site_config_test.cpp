@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/text.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -79,6 +80,32 @@ TEST_CASE("an unknown key of situla.toml comes with the one that was meant, and 
   CHECK_THAT(hint("storepath = \"/x\""), Catch::StartsWith("did you mean \"store_path\"? "));
   CHECK_THAT(hint("registries = 1"), Catch::StartsWith("did you mean \"registry\"? "));
   CHECK_THAT(hint("colour = \"blue\""), Catch::StartsWith("known keys: mount, "));
+}
+
+TEST_CASE("every key of situla.toml is in the sample and in the manual") {
+  const std::string sample = test::slurp(SITULA_SOURCE_DIR "/conf/situla.toml");
+  const std::string manual = test::slurp(SITULA_SOURCE_DIR "/packaging/man/situla-config.5.scd");
+  const auto known_keys = [](const char* text) {
+    const std::string hint = SiteConfig::parse(text, "x").error().hint();
+    const auto words = split_words(std::string_view(hint).substr(hint.find(": ") + 2));
+    std::vector<std::string> keys;
+    for (const std::string_view word : words) keys.emplace_back(word.substr(0, word.find(',')));
+    return keys;
+  };
+  const auto top = known_keys("zzzzzzzz = 1");
+  REQUIRE(top.size() == 9);
+  for (const std::string& key : top) {
+    INFO(key);
+    CHECK(sample.find(key == "registry" ? "[[registry]]" : "\n#" + key + " = ") != std::string::npos);
+    CHECK(manual.find(key == "registry" ? "*[[registry]]*" : "*" + key + "* (") != std::string::npos);
+  }
+  for (const char* table :
+       {"[[registry]]\nzzzzzzzz = 1", "[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nzzzzzzzz = 1"})
+    for (const std::string& key : known_keys(table)) {
+      INFO(key);
+      CHECK(sample.find(key == "mirror" ? "[[registry.mirror]]" : "#   " + key + " = ") != std::string::npos);
+      CHECK(manual.find(key == "mirror" ? "*[[registry.mirror]]*" : "*" + key + "*") != std::string::npos);
+    }
 }
 
 TEST_CASE("the names of the mount kinds go both ways") {
