@@ -134,6 +134,18 @@ EOF
   [ ! -s "$calls" ]
 }
 
+@test "named containers: made from it once, reused without it" {
+  caching_importer
+  snapshot
+  run_and_show as_alice srun --container-image=registry.test/tiny --container-name=kept cat hello.txt
+  [ "$status" -eq 0 ]
+  wait_until 5 released
+  run_and_show as_alice srun --container-image=registry.test/tiny --container-name=kept cat hello.txt
+  [ "$status" -eq 0 ]
+  [ "$(cut -d ' ' -f 1 "$calls" | paste -sd ' ')" = "get release" ]
+  as_alice "$SITULA_LAB_PREFIX/bin/enroot" remove -f pyxis_kept
+}
+
 @test "the image may be gone from its place while the container runs" {
   importer <<EOF
 image=/tmp/importer-cache/\$SLURM_JOB_ID.sqsh
