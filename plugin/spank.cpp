@@ -191,7 +191,11 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   }
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.image = printable(spec.image);
-  use_pinned_image(environment, spec);  // messages say what the user wrote
+  // Messages say what the user wrote. A cluster's own program gets that, too, and decides what a tag means.
+  if (request.importer.empty())
+    use_pinned_image(environment, spec);
+  else
+    environment.unset(kDigestVariable);
   request.spec = spec.serialize();
   return request;
 }
@@ -235,7 +239,8 @@ Result<void> check_on_client() {
 void pin_on_client(spank_t spank) {
   if (!g_state->spec) return;
   const auto nodes = item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes");
-  pin_image(nodes && *nodes > 1 ? g_state->spec->image : "", kPinLimit);
+  const bool wanted = nodes && *nodes > 1 && g_state->config.importer.empty();
+  pin_image(wanted ? g_state->spec->image : "", kPinLimit);
 }
 
 /// Each node writes its own container. Said once for the step.
