@@ -90,10 +90,10 @@ std::string spelled(OptionId id) {
 }
 
 // Options that may be given several times and add up, each with the variable in which srun, sbatch and salloc hand on
-// the sum. --export=NONE leaves variables out, but not those that begin with SPANK_.
+// the sum. --export=NONE leaves variables out, but not those that begin with SLURM_.
 constexpr std::array<std::pair<OptionId, const char*>, 2> kSums = {{
-    {OptionId::mounts, "SPANK_SITULA_CONTAINER_MOUNTS"},
-    {OptionId::env, "SPANK_SITULA_CONTAINER_ENV"},
+    {OptionId::mounts, "SLURM_SITULA_CONTAINER_MOUNTS"},
+    {OptionId::env, "SLURM_SITULA_CONTAINER_ENV"},
 }};
 
 bool accumulates(OptionId id) {
@@ -214,6 +214,13 @@ void ContainerOptions::inherit_sums(const Lookup& lookup) {
     values_.insert_or_assign(id, *sum);
     repeated_.insert(id);
   }
+}
+
+Result<void> ContainerOptions::apply_submitted(const Lookup& lookup) {
+  if (!values_.empty()) return {};
+  for (const OptionInfo& row : kTable)
+    if (const auto value = lookup("SLURM_SPANK_" + inherited_variable(row.id))) TRY(set(row.id, *value));
+  return {};
 }
 
 void ContainerOptions::apply_sums(const Lookup& lookup) {

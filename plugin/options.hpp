@@ -59,6 +59,9 @@ class ContainerOptions {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> sums() const;
   /// On the client, before any option: what an outer job had, of which Slurm calls back with the last use, too.
   void inherit_sums(const Lookup& lookup);
+  /// On the node, for a batch script: with --export=NONE or a list, sbatch's options reach slurmstepd only in variables
+  /// that Slurm means for other scripts, and the job would silently run on the host.
+  Result<void> apply_submitted(const Lookup& lookup);
   /// On the node: takes such a sum in place of its last part, which Slurm has handed on.
   void apply_sums(const Lookup& lookup);
   /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.

@@ -198,6 +198,7 @@ Result<void> start_session(spank_t spank) {
     const auto value = environment.get(name);
     return value ? std::optional<std::string>(*value) : std::nullopt;
   };
+  if (step_id == SLURM_BATCH_SCRIPT) TRY(g_state->options.apply_submitted(lookup));
   g_state->options.apply_sums(lookup);
   TRY(g_state->options.apply_environment(lookup));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());

@@ -237,8 +237,8 @@ TEST_CASE("what adds up reaches the node, which hears of the last use only") {
   REQUIRE(client.set(OptionId::env, "ONE"));
   std::map<std::string, std::string> environment;
   for (const auto& [variable, sum] : client.sums()) environment[variable] = sum;
-  CHECK(environment == std::map<std::string, std::string>{{"SPANK_SITULA_CONTAINER_MOUNTS", "/a:/a,/b:/b"},
-                                                          {"SPANK_SITULA_CONTAINER_ENV", ""}});
+  CHECK(environment == std::map<std::string, std::string>{{"SLURM_SITULA_CONTAINER_MOUNTS", "/a:/a,/b:/b"},
+                                                          {"SLURM_SITULA_CONTAINER_ENV", ""}});
 
   REQUIRE(node.set(OptionId::image, "tiny"));
   REQUIRE(node.set(OptionId::mounts, "/b:/b"));
