@@ -78,12 +78,26 @@ const OptionInfo& info_of(OptionId id) {
   return *std::find_if(kTable.begin(), kTable.end(), [id](const OptionInfo& row) { return row.id == id; });
 }
 
+// As Slurm spells an option in the variable by which a job hands it on to its steps.
+std::string inherited_variable(OptionId id) {
+  std::string name = std::string("_SLURM_SPANK_OPTION_situla_") + info_of(id).name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 std::string spelled(OptionId id) {
   return std::string("--") + info_of(id).name;
 }
 
+// Options that may be given several times and add up, each with the variable in which srun, sbatch and salloc hand on
+// the sum. --export=NONE leaves variables out, but not those that begin with SLURM_.
+constexpr std::array<std::pair<OptionId, const char*>, 2> kSums = {{
+    {OptionId::mounts, "SLURM_SITULA_CONTAINER_MOUNTS"},
+    {OptionId::env, "SLURM_SITULA_CONTAINER_ENV"},
+}};
+
 bool accumulates(OptionId id) {
-  return id == OptionId::mounts || id == OptionId::env;
+  return std::any_of(kSums.begin(), kSums.end(), [id](const auto& row) { return row.first == id; });
 }
 
 constexpr std::array<std::pair<std::string_view, NameFlag>, 5> kNameFlags = {{{"", NameFlag::automatic},
@@ -181,7 +195,42 @@ Result<void> ContainerOptions::set(OptionId id, std::string_view value) {
   if (!accumulates(id)) return fail(ErrorKind::usage, spelled(id) + ": specified multiple times");
   entry->second += ',';
   entry->second += value;
+  repeated_.insert(id);
   return {};
+}
+
+std::vector<std::pair<std::string, std::string>> ContainerOptions::sums() const {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const auto& [id, variable] : kSums)
+    if (given(id)) variables.emplace_back(variable, repeated_.contains(id) ? values_.at(id) : std::string());
+  return variables;
+}
+
+void ContainerOptions::inherit_sums(const Lookup& lookup) {
+  for (const auto& [id, variable] : kSums) {
+    const auto sum = lookup(variable);
+    const auto last = lookup(inherited_variable(id));
+    if (!sum || !last || !sum->ends_with("," + *last)) continue;
+    values_.insert_or_assign(id, *sum);
+    repeated_.insert(id);
+  }
+}
+
+Result<void> ContainerOptions::apply_submitted(const Lookup& lookup) {
+  if (!values_.empty()) return {};
+  for (const OptionInfo& row : kTable)
+    if (const auto value = lookup("SLURM_SPANK_" + inherited_variable(row.id))) TRY(set(row.id, *value));
+  return {};
+}
+
+void ContainerOptions::apply_sums(const Lookup& lookup) {
+  for (const auto& [id, variable] : kSums) {
+    const auto sum = lookup(variable);
+    const auto entry = values_.find(id);
+    // Another end: it is of the job, and this step has its own.
+    if (sum && entry != values_.end() && sum->ends_with("," + entry->second) && check_value(id, *sum))
+      entry->second = *sum;
+  }
 }
 
 Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {

@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.hpp"
@@ -52,6 +54,16 @@ class ContainerOptions {
 
   /// One use of an option. The value is checked here, so that a slip is reported before the job is queued.
   Result<void> set(OptionId id, std::string_view value);
+  /// Slurm hands on to the node an option's last use only. On the client: what the options that add up came to, for the
+  /// job's environment; an empty value removes the variable, which is an outer job's.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> sums() const;
+  /// On the client, before any option: what an outer job had, of which Slurm calls back with the last use, too.
+  void inherit_sums(const Lookup& lookup);
+  /// On the node, for a batch script: with --export=NONE or a list, sbatch's options reach slurmstepd only in variables
+  /// that Slurm means for other scripts, and the job would silently run on the host.
+  Result<void> apply_submitted(const Lookup& lookup);
+  /// On the node: takes such a sum in place of its last part, which Slurm has handed on.
+  void apply_sums(const Lookup& lookup);
   /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.
   Result<void> apply_environment(const Lookup& lookup);
   /// The container wanted, or nullopt: then warnings() says which options were given in vain.
@@ -65,6 +77,7 @@ class ContainerOptions {
   [[nodiscard]] bool wants_container() const;
 
   std::map<OptionId, std::string> values_;
+  std::set<OptionId> repeated_;  ///< added up from several uses
   std::map<OptionId, std::string> defaults_;
 };
 

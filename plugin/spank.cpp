@@ -212,10 +212,13 @@ Result<void> start_session(spank_t spank) {
   if (step_id == SLURM_EXTERN_CONT) return {};
   if (step_id == SLURM_BATCH_SCRIPT && !g_state->config.sbatch_support) return {};
   TRY_ASSIGN(Environment environment, job_environment(spank));
-  TRY(g_state->options.apply_environment([&](const std::string& name) -> std::optional<std::string> {
+  const auto lookup = [&](const std::string& name) -> std::optional<std::string> {
     const auto value = environment.get(name);
     return value ? std::optional<std::string>(*value) : std::nullopt;
-  }));
+  };
+  if (step_id == SLURM_BATCH_SCRIPT) TRY(g_state->options.apply_submitted(lookup));
+  g_state->options.apply_sums(lookup);
+  TRY(g_state->options.apply_environment(lookup));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   if (!g_state->spec) return {};
   if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
@@ -227,13 +230,21 @@ Result<void> start_session(spank_t spank) {
   return {};
 }
 
+std::optional<std::string> own_variable(const std::string& name) {
+  const char* value = getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client() {
-  TRY(g_state->options.apply_environment([](const std::string& name) -> std::optional<std::string> {
-    const char* value = getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  }));
+  TRY(g_state->options.apply_environment(own_variable));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
+  for (const auto& [variable, sum] : g_state->options.sums()) {
+    if (sum.empty())
+      unsetenv(variable.c_str());
+    else
+      setenv(variable.c_str(), sum.c_str(), 1);
+  }
   SlurmLog log;
   if (!g_state->spec)
     for (const std::string& line : g_state->options.warnings()) log.info(line);
@@ -333,6 +344,7 @@ SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
       delete std::exchange(g_state, nullptr);
       return {};
     }
+    if (spank_remote(spank) != 1) g_state->options.inherit_sums(situla::own_variable);
     return situla::register_options(spank);
   });
 }

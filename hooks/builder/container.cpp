@@ -1,6 +1,7 @@
 #include "hooks/builder/container.hpp"
 
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -101,6 +102,13 @@ Result<void> check_save_path(const std::string& path) {
   return {};
 }
 
+/// Relative mount sources are meant from where the task is. PWD is missing with `srun --export=NONE`, and another
+/// directory with `srun --chdir`.
+void set_directory(Environment& host) {
+  std::string here(PATH_MAX, '\0');
+  if (getcwd(here.data(), here.size()) != nullptr) host.set("PWD", here.c_str());
+}
+
 Result<void> enter_namespaces(bool remap_root, const Isolation& isolation) {
   TRY(unshare_namespaces(kUserNs | kMountNs | namespace_bits(isolation)));
   TRY_ASSIGN(const Answer answer, ask_broker(MapsWanted{remap_root}));
@@ -128,6 +136,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   request.root = std::move(built.source.root);
   request.spec = std::move(data.spec);
   request.host = data.host;
+  set_directory(request.host);
   request.isolation = built.isolation;
   request.for_step = true;
   request.stage = std::string(kStageMount) + "/" + kStageDirectory;

@@ -53,16 +53,17 @@ enter_root() {
       cp -P "$entry" "$root/"
     elif [ -d "$entry" ]; then
       case $top in
-        dev | proc | sys | tmp | run | home | root | shared | lost+found) ;;
+        dev | proc | sys | tmp | run | home | root | shared | scratch | lost+found) ;;
         etc | var | opt) private_copy "$entry" ;;
         usr) mkdir "$root/usr"; mount --bind /usr "$root/usr"; mount -o remount,bind,ro "$root/usr" ;;
         *) mkdir -p "$root/$top"; mount --rbind "$entry" "$root/$top" ;;
       esac
     fi
   done
-  mkdir -p "$root"/{dev,proc,sys,home,shared,run,tmp,root}
+  mkdir -p "$root"/{dev,proc,sys,home,shared,scratch,run,tmp,root}
   mount -t tmpfs -o mode=755 home "$root/home"
   mount -t tmpfs -o mode=1777 shared "$root/shared"
+  mount -t tmpfs -o mode=755 scratch "$root/scratch"
   if [ "$LAB_DISK" = yes ]; then
     mkdir -p "$dir/disk/home"
     mount --bind "$dir/disk/home" "$root/home"
@@ -175,6 +176,7 @@ USERS
     cp -a /etc/skel "/home/$user"
     chown -R "$user:$user" "/home/$user"
     chmod 700 "/home/$user"
+    install -d -m 700 -o "$user" -g "$user" "/scratch/$user"
   done
   # alice has credentials, bob has none.
   mkdir -p /home/alice/.config/enroot

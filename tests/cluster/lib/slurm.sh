@@ -55,6 +55,11 @@ CONF
     case $key in NodeName | PartitionName) ;; *) sed -i "/^$key=/Id" /etc/slurm/slurm.conf ;; esac
     echo "$line" >>/etc/slurm/slurm.conf
   done
+  if [ "$LAB_GPUS" -gt 0 ]; then
+    # Slurm wants to see files, and hands out their numbers.
+    echo "Name=gpu File=/dev/loop[0-$((LAB_GPUS - 1))]" >/etc/slurm/gres.conf
+    printf '%s\n' GresTypes=gpu "NodeName=DEFAULT Gres=gpu:$LAB_GPUS" >>/etc/slurm/slurm.conf
+  fi
   # One machine plays all nodes: each has its own name, address and port, and more cores than there are, so that many tasks fit.
   for ((n = 1; n <= LAB_NODES; n++)); do
     echo "NodeName=node$n NodeHostname=node$n NodeAddr=127.0.1.$n Port=$((7000 + n)) CPUs=32 RealMemory=4096 State=UNKNOWN"

@@ -228,3 +228,32 @@ TEST_CASE("images in files and engines are images, too") {
     CHECK(spec_of(options).image == image);
   }
 }
+
+TEST_CASE("what adds up reaches the node, which hears of the last use only") {
+  ContainerOptions client, node;
+  REQUIRE(client.set(OptionId::image, "tiny"));
+  REQUIRE(client.set(OptionId::mounts, "/a:/a"));
+  REQUIRE(client.set(OptionId::mounts, "/b:/b"));
+  REQUIRE(client.set(OptionId::env, "ONE"));
+  std::map<std::string, std::string> environment;
+  for (const auto& [variable, sum] : client.sums()) environment[variable] = sum;
+  CHECK(environment == std::map<std::string, std::string>{{"SLURM_SITULA_CONTAINER_MOUNTS", "/a:/a,/b:/b"},
+                                                          {"SLURM_SITULA_CONTAINER_ENV", ""}});
+
+  REQUIRE(node.set(OptionId::image, "tiny"));
+  REQUIRE(node.set(OptionId::mounts, "/b:/b"));
+  node.apply_sums(variables(environment));
+  CHECK(spec_of(node).mounts.size() == 2);
+
+  // A step of that job with another option; one that inherits the job's, as salloc hands it on.
+  ContainerOptions other, inheriting;
+  REQUIRE(other.set(OptionId::image, "tiny"));
+  REQUIRE(other.set(OptionId::mounts, "/c:/c"));
+  other.apply_sums(variables(environment));
+  CHECK(spec_of(other).mounts.size() == 1);
+  environment["_SLURM_SPANK_OPTION_situla_container_mounts"] = "/b:/b";
+  inheriting.inherit_sums(variables(environment));
+  REQUIRE(inheriting.set(OptionId::mounts, "/b:/b"));
+  REQUIRE(inheriting.set(OptionId::image, "tiny"));
+  CHECK(spec_of(inheriting).mounts.size() == 2);
+}
