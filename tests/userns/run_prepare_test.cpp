@@ -160,7 +160,7 @@ TEST_CASE("targets are resolved inside the image, whatever its links say") {
   CHECK(fs::is_empty(scene.directory / "outside"));
 }
 
-TEST_CASE("working directory: the option, else the image's, else the root") {
+TEST_CASE("working directory: the image's, else the root; the option's is the task's to enter, but has to exist") {
   Scene scene;
   CHECK(scene.run({"pwd"}).results.at("pwd") == "/\n");
   fs::create_directories(scene.root + "/work space");
@@ -168,12 +168,9 @@ TEST_CASE("working directory: the option, else the image's, else the root") {
   CHECK(scene.run({}).workdir == "/work space");
   fs::create_directories(scene.root + "/workspace");
   put_file(scene.root + "/etc/rc", image_rc("/workspace"));
-  Outcome outcome = scene.run({"pwd", "echo $PWD"});
-  CHECK(outcome.results.at("pwd") == "/workspace\n");
+  CHECK(scene.run({"pwd"}).results.at("pwd") == "/workspace\n");
   scene.spec.workdir = "/bin";
-  outcome = scene.run({"pwd", "echo $PWD"});
-  CHECK(outcome.results.at("pwd") == "/bin\n");
-  CHECK(outcome.results.at("echo $PWD") == "/bin\n");
+  CHECK(scene.run({}).workdir == "/workspace");
   scene.spec.workdir = "/not/there";
   CHECK_THAT(scene.run({}).error, Catch::Contains("/not/there") && Catch::Contains("No such file"));
   scene.spec.workdir.clear();
