@@ -1,12 +1,8 @@
-// Where does Slurm enter? The entry points of spank_situla.so; the only file that includes <slurm/spank.h>.
+// Where does Slurm enter? The entry points of spank_situla.so; the only file that includes slurm_version.hpp.
 //
 // Context by context: srun, sbatch and salloc register and check the options; slurmstepd (root) starts the broker in
 // init_post_opt; each task (job user) joins its container in task_init; the last task_exit ends the container.
 
-extern "C" {
-#include <slurm/slurm.h>
-#include <slurm/spank.h>
-}
 #include <exception>
 #include <memory>
 #include <optional>
@@ -22,6 +18,7 @@ extern "C" {
 #include "plugin/node_report.hpp"
 #include "plugin/options.hpp"
 #include "plugin/pin.hpp"
+#include "plugin/slurm_version.hpp"
 #include "plugin/step_session.hpp"
 #include "plugin/terminal.hpp"
 

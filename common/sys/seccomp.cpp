@@ -1,6 +1,7 @@
 #include "common/sys/seccomp.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <linux/audit.h>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -21,16 +22,16 @@ void sort_unique(std::vector<uint64_t>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-/// Both sorted; what `more` has is in `values` afterwards.
+/// Both sorted and without doubles; what `more` has is in `values` afterwards.
 void merge(std::vector<uint64_t>& values, std::vector<uint64_t>&& more) {
   if (values.empty()) {
     values = std::move(more);
     return;
   }
-  const auto middle = static_cast<std::ptrdiff_t>(values.size());
-  values.insert(values.end(), more.begin(), more.end());
-  std::inplace_merge(values.begin(), values.begin() + middle, values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
+  std::vector<uint64_t> both;
+  both.reserve(values.size() + more.size());
+  std::set_union(values.begin(), values.end(), more.begin(), more.end(), std::back_inserter(both));
+  values = std::move(both);
 }
 
 std::string joined(std::string_view directory, std::string_view name) {

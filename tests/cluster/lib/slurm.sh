@@ -75,6 +75,7 @@ ConstrainCores=no
 ConstrainRAMSpace=no
 ConstrainDevices=no
 CONF
+  printf 'AutoBasePath=true\nBasePath=/var/spool/slurmd/job_container\n' >/etc/slurm/job_container.conf
   rm -rf /etc/slurm/plugstack.conf.d
   : >/etc/slurm/plugstack.conf
   if [ "$LAB_PLUGIN" = yes ]; then
