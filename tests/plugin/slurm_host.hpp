@@ -2,13 +2,11 @@
 // exports.
 #pragma once
 
-extern "C" {
-#include <slurm/slurm.h>
-#include <slurm/spank.h>
-}
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "plugin/slurm_version.hpp"
 
 #include <sys/types.h>
 
