@@ -48,7 +48,7 @@ build_in_root() {
   else
     in_root "$name" bash -c "cmake --preset release -DBUILD_TESTING=OFF -DCMAKE_INSTALL_PREFIX='$lab_prefix' \
       -DSITULA_LIBEXEC_DIR='$lab_prefix/libexec/situla' && cmake --build --preset release --target spank_situla &&
-      rm -rf '$lab_prefix' && cp -a /host-prefix '$lab_prefix' && cp build/release/plugin/spank_situla.so '$lab_prefix/lib/slurm/'"
+      rm -rf '$lab_prefix' && cp -a /host-lab/prefix '$lab_prefix' && cp build/release/plugin/spank_situla.so '$lab_prefix/lib/slurm/'"
   fi >"$log" 2>&1 || { tail -n 30 "$log" >&2; die "building in $name failed; the whole log is $log"; }
 }
 
@@ -63,10 +63,10 @@ in_root() {
       shift 3
       mount --bind "$root" "$root"
       for top in dev proc sys; do mount --rbind "/$top" "$root/$top"; done
-      mkdir -p "$root$repo" "$root.tree" "$root/host-prefix" "$state/prefix"
+      mkdir -p "$root$repo" "$root.tree" "$root/host-lab"
       mount --bind "$repo" "$root$repo"
       mount --bind "$root.tree" "$root$repo/build"
-      mount --bind "$state/prefix" "$root/host-prefix"
+      mount --bind "$state" "$root/host-lab"
       for folder in images registry tls; do
         mkdir -p "$root.tree/lab/$folder" "$state/$folder"
         mount --bind "$state/$folder" "$root$repo/build/lab/$folder"
