@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "plugin/slurm_version.hpp"
-
 #include <sys/types.h>
+
+#include "plugin/slurm_version.hpp"
 
 namespace situla::test {
 
