@@ -64,6 +64,8 @@ load batch_scripts
 @test "55 script fails to start" { as_expected; }
 @test "56 options without image" { as_expected; }
 @test "57 options accumulate" { as_expected; }
+@test "58 export none inside" { as_expected; }
+@test "59 chdir" { as_expected; }
 @test "60 name two steps" { as_expected; }
 @test "61 name exec" { as_expected; }
 @test "62 name flags" { as_expected; }
