@@ -285,7 +285,7 @@ Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
   return {};
 }
 
-std::string or_dash(std::string text) {
+std::string or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
