@@ -1,5 +1,7 @@
 #include "plugin/step_session.hpp"
 
+#include <array>
+
 #include <poll.h>
 #include <sys/random.h>
 
@@ -34,6 +36,17 @@ Result<void> run_broker_program(const std::vector<std::string>& arguments, const
 /// The broker was killed before it could finish: another one drops what it left on the node.
 Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
   return run_broker_program({"sweep"}, "cleaning up after a killed broker", limit);
+}
+
+/// The save has no process that Slurm knows of, so that proctrack/linuxproc would wait for its end when the step is
+/// cancelled. This one is a child of slurmstepd, and is killed with the step. (proctrack/cgroup kills the saver
+/// itself.)
+Child start_canary() {
+  SpawnOptions options = broker_program();
+  options.arguments.emplace_back("canary");
+  options.new_session = false;
+  auto canary = spawn(options);
+  return canary ? std::move(*canary) : Child();
 }
 
 }  // namespace
@@ -71,17 +84,27 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();
   bool saving = false;
+  Child canary;
   for (;;) {
-    pollfd entry{control.get(), POLLIN, 0};
-    const int ready = poll(&entry, 1, saving ? -1 : static_cast<int>(limit.count()));
+    std::array<pollfd, 2> entries = {{{control.get(), POLLIN, 0}, {canary.pidfd(), POLLIN, 0}}};
+    const int ready = poll(entries.data(), entries.size(), saving ? -1 : static_cast<int>(limit.count()));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
+    if (entries[1].revents != 0) {
+      canary = Child();
+      saving = false;
+      log.error("--container-save: the step was cancelled, nothing is saved");
+      if (!send_packet(control.get(), encode(Finish{}))) return lost();
+      continue;
+    }
     const auto packet = receive_packet(control.get(), kMaxMessageBytes);
     if (!packet || !*packet) return lost();
     TRY_ASSIGN(const Message message, decode((*packet)->bytes));
     if (const auto* finished = std::get_if<Finished>(&message)) return finished->summary;
     if (const auto* note = std::get_if<Note>(&message)) log.write(note->level, note->text);
-    saving = saving || std::holds_alternative<Saving>(message);
+    if (!std::holds_alternative<Saving>(message)) continue;
+    saving = true;
+    canary = start_canary();
   }
   return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +
                                             std::to_string(limit.count() / 1000) + " s; it goes on by itself"));

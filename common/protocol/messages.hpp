@@ -140,7 +140,7 @@ struct ImageReady {};
 // --- plugin (slurmstepd) <-> broker, control socket
 // ---------------------------------------------------------------------------
 
-struct Finish {};       ///< all local tasks have ended
+struct Finish {};       ///< all local tasks have ended; again while Saving: the step was cancelled, do not
 struct Saving {};       ///< --container-save has begun, which may take its time; Notes follow
 struct Finished {       ///< nothing is left of the container
   std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built

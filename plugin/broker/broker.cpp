@@ -145,8 +145,8 @@ void Broker::save() {
   report_.end();
 }
 
-/// Passes on what the saver says, until it ends. When slurmstepd goes away, so does the saver, and with it its file,
-/// which has no name yet.
+/// Passes on what the saver says, until it ends. When slurmstepd says Finish once more, because the step was cancelled,
+/// or goes away, so does the saver, and with it its file, which has no name yet.
 Result<void> Broker::run_saver() {
   if (!save_directory_) return fail(ErrorKind::failure, "--container-save: there is nothing to save");
   SaverInput input{user_, *place_};
@@ -159,7 +159,10 @@ Result<void> Broker::run_saver() {
   for (;;) {
     std::array<pollfd, 2> entries = {{{saver.socket.get(), POLLIN, 0}, {control, POLLIN, 0}}};
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return fail_errno(errno, "wait for the saver");
-    if (entries[1].revents != 0) return fail(ErrorKind::cancelled, "");
+    if (entries[1].revents != 0) {
+      (void)receive_packet(control, kMaxMessageBytes);
+      return fail(ErrorKind::cancelled, "");
+    }
     if (entries[0].revents == 0) continue;
     const auto packet = receive_packet(saver.socket.get(), kMaxMessageBytes);
     if (!packet || !*packet) break;
