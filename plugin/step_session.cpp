@@ -78,12 +78,13 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
 Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink& log) {
   if (!control_) return "";
   const UniqueFd control = std::move(control_);
+  bool saving = false;
   const auto lost = [&]() -> Result<std::string> {
+    if (saving) log.error("--container-save: lost the container's broker: the container is not saved");
     TRY(sweep_after_lost_broker(limit));
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();
-  bool saving = false;
   Child canary;
   for (;;) {
     std::array<pollfd, 2> entries = {{{control.get(), POLLIN, 0}, {canary.pidfd(), POLLIN, 0}}};
