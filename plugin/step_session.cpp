@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/random.h>
 
+#include "common/sys/cgroup.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/contract.hpp"
@@ -38,15 +39,16 @@ Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
   return run_broker_program({"sweep"}, "cleaning up after a killed broker", limit);
 }
 
-/// The save has no process that Slurm knows of, so that proctrack/linuxproc would wait for its end when the step is
-/// cancelled. This one is a child of slurmstepd, and is killed with the step. (proctrack/cgroup kills the saver
-/// itself.)
-Child start_canary() {
+/// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
+/// child of slurmstepd (proctrack/linuxproc) in the tasks' cgroup (proctrack/cgroup).
+Child start_canary(const std::string& cgroups) {
   SpawnOptions options = broker_program();
   options.arguments.emplace_back("canary");
   options.new_session = false;
   auto canary = spawn(options);
-  return canary ? std::move(*canary) : Child();
+  if (!canary) return {};
+  (void)move_to_cgroups(canary->pid(), cgroups);
+  return std::move(*canary);
 }
 
 }  // namespace
@@ -103,9 +105,10 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
     TRY_ASSIGN(const Message message, decode((*packet)->bytes));
     if (const auto* finished = std::get_if<Finished>(&message)) return finished->summary;
     if (const auto* note = std::get_if<Note>(&message)) log.write(note->level, note->text);
-    if (!std::holds_alternative<Saving>(message)) continue;
-    saving = true;
-    canary = start_canary();
+    if (const auto* begun = std::get_if<Saving>(&message)) {
+      saving = true;
+      canary = start_canary(begun->cgroups);
+    }
   }
   return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +
                                             std::to_string(limit.count() / 1000) + " s; it goes on by itself"));

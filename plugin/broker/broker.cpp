@@ -135,7 +135,7 @@ void Broker::save() {
   const StepRequest& request = input_.request;
   if (!request.save || state_ != State::ready || granted_ < request.local_tasks || !place_) return;
   const int control = input_.control.get();
-  (void)send_packet(control, encode(Saving{}));
+  (void)send_packet(control, encode(Saving{place_->cgroups}));
   report_.begin("save");
   if (const auto saved = run_saver(); !saved && !saved.error().message().empty()) {
     (void)send_packet(control, encode(Note{LogLevel::error, saved.error().message()}));

@@ -30,6 +30,8 @@ nothing_is_saved_or_left() {
   if grep -q 'exported container' "$work.out"; then false; fi
 }
 
+setup_file() { as_alice srun --container-image=registry.test/tiny true; }
+
 setup() {
   work=$(mktemp -d /home/alice/save.XXXXXX)
   chown alice: "$work"
