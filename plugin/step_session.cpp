@@ -1,9 +1,12 @@
 #include "plugin/step_session.hpp"
 
+#include <array>
+
 #include <poll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/sys/cgroup.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/contract.hpp"
@@ -37,6 +40,18 @@ Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
   return run_broker_program({"sweep"}, "cleaning up after a killed broker", limit);
 }
 
+/// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
+/// child of slurmstepd (proctrack/linuxproc) in the tasks' cgroup (proctrack/cgroup).
+Child start_canary(const std::string& cgroups) {
+  SpawnOptions options = broker_program();
+  options.arguments.emplace_back("canary");
+  options.new_session = false;
+  auto canary = spawn(options);
+  if (!canary) return {};
+  (void)move_to_cgroups(canary->pid(), cgroups);
+  return std::move(*canary);
+}
+
 }  // namespace
 
 Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit) {
@@ -67,23 +82,35 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
 Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink& log) {
   if (!control_) return "";
   const UniqueFd control = std::move(control_);
+  bool saving = false;
   const auto lost = [&]() -> Result<std::string> {
+    if (saving) log.error("--container-save: lost the container's broker: the container is not saved");
     TRY(sweep_after_lost_broker(limit));
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();
-  bool saving = false;
+  Child canary;
   for (;;) {
-    pollfd entry{control.get(), POLLIN, 0};
-    const int ready = poll(&entry, 1, saving ? -1 : static_cast<int>(limit.count()));
+    std::array<pollfd, 2> entries = {{{control.get(), POLLIN, 0}, {canary.pidfd(), POLLIN, 0}}};
+    const int ready = poll(entries.data(), entries.size(), saving ? -1 : static_cast<int>(limit.count()));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
+    if (entries[1].revents != 0) {
+      canary = Child();
+      saving = false;
+      log.error("--container-save: the step was cancelled, nothing is saved");
+      if (!send_packet(control.get(), encode(Finish{}))) return lost();
+      continue;
+    }
     const auto packet = receive_packet(control.get(), kMaxMessageBytes);
     if (!packet || !*packet) return lost();
     TRY_ASSIGN(const Message message, decode((*packet)->bytes));
     if (const auto* finished = std::get_if<Finished>(&message)) return finished->summary;
     if (const auto* note = std::get_if<Note>(&message)) log.write(note->level, note->text);
-    saving = saving || std::holds_alternative<Saving>(message);
+    if (const auto* begun = std::get_if<Saving>(&message)) {
+      saving = true;
+      canary = start_canary(begun->cgroups);
+    }
   }
   return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +
                                             std::to_string(limit.count() / 1000) + " s; it goes on by itself"));

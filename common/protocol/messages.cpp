@@ -76,6 +76,7 @@ struct Put {
   void operator()(const Finished& m) const { out.text(cut_text(m.summary)); }
   void operator()(const Draw& m) const { out.text(cut_text(m.bytes)); }
   void operator()(const RunningWanted& m) const { out.text(cut_text(m.ignored)); }
+  void operator()(const Saving& m) const { out.text(cut_text(m.cgroups)); }
   void operator()(const Found& m) const { (*this)(m.container); }
   template <typename Empty>
   void operator()(const Empty&) const {
@@ -150,7 +151,7 @@ Message get(uint32_t index, Decoder& in) {
     case 15:
       return ImageReady{};
     default:
-      return Saving{};
+      return Saving{std::string(in.text())};
   }
 }
 

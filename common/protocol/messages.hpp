@@ -142,8 +142,10 @@ struct ImageReady {};
 // --- plugin (slurmstepd) <-> broker, control socket
 // ---------------------------------------------------------------------------
 
-struct Finish {};       ///< all local tasks have ended
-struct Saving {};       ///< --container-save has begun, which may take its time; Notes follow
+struct Finish {};       ///< all local tasks have ended; again while Saving: the step was cancelled, do not
+struct Saving {         ///< --container-save has begun, which may take its time; Notes follow
+  std::string cgroups;  ///< of the step's tasks: cgroups_of()
+};
 struct Finished {       ///< nothing is left of the container
   std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built
 };

@@ -86,9 +86,11 @@ class NamedSearch {
     return false;
   }
 
-  /// An error: it ended meanwhile, or is not like a container of a step.
+  /// An error: it ended meanwhile, or is not like a container of a step. False also for a step's container that is not
+  /// ready yet, or whose broker has just ended: there is no environment to take over.
   Result<bool> offer(pid_t pid) {
     TRY_ASSIGN(AttachTarget target, AttachTarget::open(pid));
+    if (!target.is_at_work()) return false;
     TRY_ASSIGN(const Environment environment, target.environment());
     const Found found{{target.image_workdir(), target.isolation()}};
     TRY_ASSIGN(std::vector<UniqueFd> fds, target.take_namespaces());

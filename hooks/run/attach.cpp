@@ -21,6 +21,8 @@ namespace {
 constexpr size_t kMaxEnvironmentBytes = size_t{64} << 20U;
 /// Of one process that stands in for another: two of them with a PID namespace, or someone starts containers in one.
 constexpr int kMaxStandIns = 8;
+/// Who runs rc in a Slurm step (hooks/builder).
+constexpr std::string_view kBuilder = "situla-builder";
 
 /// enroot's words for it.
 Error not_found(pid_t pid) {
@@ -138,6 +140,13 @@ Result<void> AttachTarget::open_namespaces() {
   TRY_ASSIGN(root_, open_file_at(proc_.get(), "root", O_PATH | O_DIRECTORY));
   TRY_ASSIGN(directory_, open_file_at(proc_.get(), "cwd", O_PATH | O_DIRECTORY));
   return {};
+}
+
+bool AttachTarget::is_at_work() const {
+  if (runs_host_program(proc_.get())) return false;
+  const std::string status = read_process_file(proc_.get(), "status");
+  const std::string parent = "/proc/" + std::string(status_field(status, "PPid")) + "/comm";
+  return trim(read_file(parent).value_or("")) != kBuilder;
 }
 
 Result<Environment> AttachTarget::environment() const {

@@ -24,6 +24,9 @@ class AttachTarget {
   /// When that one only stands in for the container's first process, the latter is meant.
   static Result<AttachTarget> open(pid_t pid);
 
+  /// Whether it runs the container's own program, with the environment that programs of the container have: a task on
+  /// its way into the container does not yet, and the image's rc runs before the container is ready.
+  [[nodiscard]] bool is_at_work() const;
   /// What the process was started with.
   [[nodiscard]] Result<Environment> environment() const;
   /// Whether the container has processes of its own: after join() only children of this process are among them.

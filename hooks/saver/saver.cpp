@@ -73,7 +73,8 @@ Result<void> save(LogSink& log) {
 }  // namespace
 
 int save_container() {
-  (void)std::signal(SIGPIPE, SIG_IGN);
+  // Signals of a step reach it in the step's cgroup; those that do not end the step are for the user's programs.
+  for (const int number : {SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM}) (void)std::signal(number, SIG_IGN);
   umask(022);
   BrokerLog log;
   const auto saved = save(log);

@@ -136,7 +136,7 @@ void Broker::save() {
   const StepRequest& request = input_.request;
   if (!request.save || state_ != State::ready || granted_ < request.local_tasks || !place_) return;
   const int control = input_.control.get();
-  (void)send_packet(control, encode(Saving{}));
+  (void)send_packet(control, encode(Saving{place_->cgroups}));
   report_.begin("save");
   if (const auto saved = run_saver(); !saved && !saved.error().message().empty()) {
     (void)send_packet(control, encode(Note{LogLevel::error, saved.error().message()}));
@@ -146,8 +146,8 @@ void Broker::save() {
   report_.end();
 }
 
-/// Passes on what the saver says, until it ends. When slurmstepd goes away, so does the saver, and with it its file,
-/// which has no name yet.
+/// Passes on what the saver says, until it ends. When slurmstepd says Finish once more, because the step was cancelled,
+/// or goes away, so does the saver, and with it its file, which has no name yet.
 Result<void> Broker::run_saver() {
   if (!save_directory_) return fail(ErrorKind::failure, "--container-save: there is nothing to save");
   SaverInput input{user_, *place_};
@@ -160,7 +160,10 @@ Result<void> Broker::run_saver() {
   for (;;) {
     std::array<pollfd, 2> entries = {{{saver.socket.get(), POLLIN, 0}, {control, POLLIN, 0}}};
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return fail_errno(errno, "wait for the saver");
-    if (entries[1].revents != 0) return fail(ErrorKind::cancelled, "");
+    if (entries[1].revents != 0) {
+      (void)receive_packet(control, kMaxMessageBytes);
+      return fail(ErrorKind::cancelled, "");
+    }
     if (entries[0].revents == 0) continue;
     const auto packet = receive_packet(saver.socket.get(), kMaxMessageBytes);
     if (!packet || !*packet) break;

@@ -103,11 +103,18 @@ int epilog(const std::string& job_text, const std::string& uid_text, std::string
   return removed ? 0 : 1;
 }
 
+/// A process of the step, for the plugin to see when Slurm ends the step. Other signals are for the user's programs.
+int wait_to_be_killed() {
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM}) (void)std::signal(number, SIG_IGN);
+  for (;;) pause();
+}
+
 }  // namespace
 }  // namespace situla
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
+  if (argc == 2 && std::string_view(argv[1]) == "canary") return situla::wait_to_be_killed();
   umask(022);
   if (argc == 5 && std::string_view(argv[1]) == "epilog") return situla::epilog(argv[2], argv[3], argv[4]);
   (void)std::signal(SIGPIPE, SIG_IGN);

@@ -61,7 +61,7 @@ TEST_CASE("every message arrives as it was sent") {
   round_trip(NotRunning{});
   round_trip(ImageWanted{});
   round_trip(ImageReady{});
-  round_trip(Saving{});
+  CHECK(round_trip(Saving{"1:name=/x"}).cgroups == "1:name=/x");
 }
 
 TEST_CASE("the largest message fits into a packet") {
