@@ -1,5 +1,5 @@
 # lab: --user root --slurm-conf KillWait=2 --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1 --slurm-conf TaskPlugin=task/affinity --slurm-conf Prolog=/etc/slurm/prolog --slurm-conf Epilog=/etc/slurm/epilog --slurm-conf TaskProlog=/etc/slurm/task_prolog --slurm-conf TaskEpilog=/etc/slurm/task_epilog --slurm-file tests/cluster/slurm/prolog --slurm-file tests/cluster/slurm/epilog --slurm-file tests/cluster/slurm/task_prolog --slurm-file tests/cluster/slurm/task_epilog --situla-conf tests/cluster/no_idle.toml
-# What Slurm does around a task it does around a task in a container: signals, limits, prologs, requeue, heterogeneous jobs, and more.
+# What Slurm does around a task it does around a task in a container: signals, limits, prologs, requeue, arrays, and more.
 load helpers
 load slurm
 
@@ -41,7 +41,7 @@ teardown() {
 @test "a terminal: Ctrl-C, job control, and its size" { terminal_works; }
 @test "--kill-on-bad-exit, --wait, scancel of a job: all tasks end" { tasks_end_together; }
 @test "Prolog, Epilog and TaskEpilog run on the host; TaskProlog runs where the task runs, and its variables arrive" { prologs_run; }
-@test "heterogeneous jobs and job arrays: each part has its container" { parts_have_containers; }
+@test "each element of a job array has its container" { elements_have_containers; }
 @test "a job that is requeued while its image is imported, and while it runs, starts anew" { requeued_jobs_start_anew; }
 
 @test "jobs that are late get SIGTERM, then SIGKILL after KillWait; nothing is left" {
