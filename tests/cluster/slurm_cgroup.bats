@@ -20,9 +20,14 @@ teardown() {
 @test "signals of scancel and srun reach the program once, and only it, in a PID namespace" { signals_reach_the_program --container-unshare=pid; }
 @test "Ctrl-C of srun ends the program" { interrupt_of_srun; }
 @test "--kill-on-bad-exit, --wait: all tasks end" { tasks_end_together; }
-@test "the tasks are in the cgroup of their step, with and without a container" {
-  both cgroup sh -c 'grep freezer /proc/self/cgroup | grep -c step'
-  wait
-  cat "$BATS_TEST_TMPDIR"/cgroup.*
-  grep -qx 1 "$BATS_TEST_TMPDIR/cgroup.bare"
+@test "the tasks are in the cgroup of their step, their own PID namespace or not" {
+  local option pid
+  for option in --container-readonly --container-unshare=pid; do
+    start_program "$option"
+    pid=$(pgrep -u alice -n -f '^/shared/task_view signals')
+    cat "/proc/$pid/cgroup"
+    grep -q 'freezer:.*/job_[0-9]*/step_0' "/proc/$pid/cgroup"
+    as_alice scancel -u alice
+    wait || true
+  done
 }
