@@ -94,9 +94,11 @@ Result<Grant> await_grant(int socket, LogSink& log) {
 }
 
 /// Slurm goes on in a child, which is inside the PID namespace; the task that Slurm knows waits for it and ends as it
-/// does.
+/// does. Signals shall come once, whoever tracks processes: linuxproc, which signals the whole tree, spares what is
+/// called slurmstepd, and so reaches the child alone; pgid and cgroup reach the task alone, which passes them on.
 Result<void> become_child() {
-  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child());
+  const ProcessName spared("slurmstepd");
+  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(StandInFor::slurm));
   if (ended) _exit(*ended);
   return {};
 }

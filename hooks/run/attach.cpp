@@ -203,7 +203,7 @@ Result<int> exec_in_container(const ExecRequest& request) {
   TRY_ASSIGN(const Environment environment, environment_of(target, request));
   TRY(target.join());
   if (target.has_own_processes()) {
-    TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child());
+    TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(StandInFor::shell));
     if (ended) return *ended;
   }
   TRY(restrict_privileges(geteuid() == 0));

@@ -192,7 +192,7 @@ TEST_CASE("exec: a process of ours that stands in for one of the container's is 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto target = AttachTarget::open(running.pid());
     if (!target || !target->join()) _exit(1);
-    const auto ended = stand_in_for_child();
+    const auto ended = stand_in_for_child(StandInFor::shell);
     if (ended && *ended) _exit(**ended);
     execle("/bin/sleep", "sleep", "1000", nullptr,
            std::array<const char*, 3>{"ROLE=child", "PATH=/bin", nullptr}.data());
@@ -257,7 +257,7 @@ TEST_CASE("a stand-in is what its child is: exit code, signals, stop and continu
   AttachScene scene;
   const auto stand_in = [&](const std::function<void()>& child) {
     return in_child(scene.directory / "output", [&] {
-      const auto ended = stand_in_for_child();
+      const auto ended = stand_in_for_child(StandInFor::shell);
       if (!ended) return 99;
       if (*ended) return **ended;
       child();
@@ -274,7 +274,7 @@ TEST_CASE("a stand-in is what its child is: exit code, signals, stop and continu
         }).code == 5);
   const pid_t pid = fork();
   if (pid == 0) {
-    const auto ended = stand_in_for_child();
+    const auto ended = stand_in_for_child(StandInFor::shell);
     if (ended && *ended) _exit(**ended);
     (void)raise(SIGSTOP);
     _exit(6);

@@ -81,6 +81,7 @@ CONF
   if [ "$LAB_PLUGIN" = yes ]; then
     echo "required $lab_prefix/lib/slurm/spank_situla.so ${LAB_PLUGIN_ARGS[*]}" >/etc/slurm/plugstack.conf
   fi
+  cp -r "$dir/slurm.d/." /etc/slurm/
   # What the project ships for /etc/enroot, as an administrator would copy it.
   for folder in hooks.d mounts.d environ.d; do
     [ ! -d "$lab_repo/conf/$folder" ] || cp -r "$lab_repo/conf/$folder" /etc/enroot/
