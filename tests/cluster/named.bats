@@ -128,7 +128,7 @@ touch stop
 wait
 SCRIPT
   chmod 755 in_job
-  run_and_show timeout 50 salloc -q -n16 ./in_job
+  run_and_show timeout 50 salloc -Q -n16 ./in_job
   cat first.log
   [ "$(grep -c 'reusing existing container namespaces' <<<"$output")" -eq 2 ]
   cat first.? second.? third.?

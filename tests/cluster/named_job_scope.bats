@@ -20,7 +20,7 @@ none_left() { [ -z "$(containers "$@" | grep '^pyxis_[0-9]')" ]; }
 in_job() {
   printf '#!/bin/bash\ncd %s\n%s\n' "$work" "$1" >"$work/job"
   chmod 755 "$work/job"
-  run_and_show timeout 40 runuser -u alice -- env HOME=/home/alice USER=alice "${@:2}" salloc -q -n8 "$work/job"
+  run_and_show timeout 40 runuser -u alice -- env HOME=/home/alice USER=alice "${@:2}" salloc -Q -n8 "$work/job"
 }
 
 @test "the steps of a job share it; it goes with the job" {
@@ -43,7 +43,7 @@ in_job() {
   as_alice srun --container-image=registry.test/tiny true
   runuser -u alice -- env HOME=/home/alice bash -c "cd $work && situla import -o tiny.sqsh docker://registry.test#tiny &&
     enroot create -n pyxis_kept tiny.sqsh && enroot create -n pyxis_9_x.y tiny.sqsh && enroot create -n other tiny.sqsh"
-  as_alice salloc -q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; sleep 6" 3>&- &
+  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; sleep 6" 3>&- &
   wait_until 15 test -e "$work/made"
   in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true'
   sleep 1
