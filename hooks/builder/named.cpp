@@ -131,7 +131,7 @@ class NamedSearch {
     made_ = created.has_value();
     // Another step was faster. Whether that is good depends on the flag.
     if (made_ || created.error().kind() == ErrorKind::exists) return {};
-    return fail(std::move(created).error().with_context("create " + described()));
+    return fail(std::move(created).error().with_context("create " + described() + " from " + printable(spec_.image)));
   }
 
   Result<UniqueFd> get_image() {

@@ -28,7 +28,9 @@ constexpr int kScriptFd = 6;
 constexpr size_t kMaxAnswer = size_t{16} << 20U;
 constexpr size_t kMaxOutput = size_t{1} << 20U;
 constexpr size_t kShownLines = 10;
-constexpr std::string_view kHookScript = "exec \"$@\"\n";
+// The image's own rc.local counts, with its entrypoint and without.
+constexpr std::string_view kHookScript = "[ ! -s /etc/rc.local ] || . /etc/rc.local\nexec \"$@\"\n";
+constexpr const char* kEntrypointHint = "if the image has an unusual entrypoint, try using --no-container-entrypoint";
 constexpr std::string_view kHelperName = "situla-printenv";
 
 std::string descriptor_path(int fd) {
@@ -109,8 +111,7 @@ std::string report_output(const UniqueFd& output, LogLevel level, LogSink& log) 
 Result<Session> parse_answer(std::string_view answer) {
   constexpr std::string_view kEnd("\0\0", 2);
   if (!answer.ends_with(kEnd) || !answer.starts_with('/')) {
-    return fail(Error(ErrorKind::failure, "the container's /etc/rc ended too soon")
-                    .with_hint("if the image has an unusual entrypoint, try using --no-container-entrypoint"));
+    return fail(Error(ErrorKind::failure, "the container's /etc/rc ended too soon").with_hint(kEntrypointHint));
   }
   const size_t end = answer.find('\0');
   Session session;
@@ -138,13 +139,14 @@ Result<Session> run_shell(const Login& login, const SessionFiles& files, const S
     // Not only the shell but what it waits for. It is not reaped yet, so the number is still its own.
     (void)kill(-child->pid(), SIGKILL);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(request.time).count();
-    return fail(
-        Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
-            .with_hint(
-                "/etc/profile, ~/.profile or /etc/rc waits for something; ENROOT_LOGIN_SHELL=no skips the profiles"));
+    return fail(Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
+                    .with_hint(request.entrypoint ? kEntrypointHint
+                                                  : "/etc/profile, ~/.profile or /etc/rc waits for something; "
+                                                    "ENROOT_LOGIN_SHELL=no skips the profiles"));
   }
-  return fail(Error(ErrorKind::failure, operand + ": " + status->text() + (last.empty() ? "" : ": " + last))
-                  .with_hint("/etc/profile, ~/.profile or /etc/rc of the image failed"));
+  return fail(
+      Error(ErrorKind::failure, operand + ": " + status->text() + (last.empty() ? "" : ": " + last))
+          .with_hint(request.entrypoint ? kEntrypointHint : "/etc/profile, ~/.profile or /etc/rc of the image failed"));
 }
 
 /// What can be said without running anything of the image.

@@ -60,7 +60,7 @@ changed_and_saved() {
 }
 
 @test "of a container that another step runs" {
-  salloc -q -n4 bash -c '
+  salloc -Q -n4 bash -c '
     srun --overlap -n1 --container-writable --container-name=x --container-image=registry.test/tiny \
       sh -c "echo first >/first; echo started; until [ -e /done ]; do sleep 0.1; done" >out 2>&1 &
     until grep -q started out; do sleep 0.1; done

@@ -16,7 +16,7 @@ at_once() {
     printf ' >"out.$i" 2>&1 3>&- || echo "$?" >"failed.$i"; } &\ndone\nwait\n'
   } >"$outputs/at_once"
   chmod 755 "$outputs/at_once"
-  as_alice salloc -q -n16 "$outputs/at_once" 3>&-
+  as_alice salloc -Q -n16 "$outputs/at_once" 3>&-
 }
 
 # all_succeeded COUNT WORD: each srun ended well and printed the word once.

@@ -1,0 +1,73 @@
+# lab: --user root --plugin-arg container_scope=job --situla-conf tests/cluster/no_idle.toml
+# container_scope=job: named containers belong to their job, its steps share them, and its end removes them. As root, for the epilog.
+load helpers
+
+setup() {
+  work=$(mktemp -d /home/alice/scope.XXXXXX)
+  chown alice: "$work"
+}
+
+teardown() {
+  as_alice scancel -u alice 2>/dev/null || true
+  wait 2>/dev/null || true
+  rm -rf "$work"
+}
+
+containers() { as_alice env XDG_DATA_HOME="${1:-/home/alice/.local/share}" enroot list; }
+none_left() { [ -z "$(containers "$@" | grep '^pyxis_[0-9]')" ]; }
+
+# in_job SCRIPT: as alice, in an allocation.
+in_job() {
+  printf '#!/bin/bash\ncd %s\n%s\n' "$work" "$1" >"$work/job"
+  chmod 755 "$work/job"
+  run_and_show timeout 40 runuser -u alice -- env HOME=/home/alice USER=alice "${@:2}" salloc -Q -n8 "$work/job"
+}
+
+@test "the steps of a job share it; it goes with the job" {
+  in_job '
+    srun -n1 --container-writable --container-name=x --container-image=registry.test/tiny sh -c "echo mine >/mark"
+    srun -n1 --container-name=x cat /mark
+    echo "job $SLURM_JOB_ID"
+    enroot list
+    srun -n1 --container-name=x:create true || echo refused'
+  job=$(sed -n 's/^job //p' <<<"$output")
+  grep -qx mine <<<"$output"
+  grep -qx "pyxis_${job}_x" <<<"$output"
+  grep -qx refused <<<"$output"
+  wait_until 10 none_left
+  in_job 'srun -n1 --container-name=x true || echo gone'
+  grep -qx gone <<<"$output"
+}
+
+@test "another job's, and those that are nobody's, stay" {
+  as_alice srun --container-image=registry.test/tiny true
+  runuser -u alice -- env HOME=/home/alice bash -c "cd $work && situla import -o tiny.sqsh docker://registry.test#tiny &&
+    enroot create -n pyxis_kept tiny.sqsh && enroot create -n pyxis_9_x.y tiny.sqsh && enroot create -n other tiny.sqsh"
+  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; sleep 6" 3>&- &
+  wait_until 15 test -e "$work/made"
+  in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true'
+  sleep 1
+  containers
+  [ "$(containers | grep -c '^pyxis_[0-9]*_x$')" -ge 1 ]
+  wait
+  wait_until 10 sh -c "! runuser -u alice -- env HOME=/home/alice enroot list | grep -q '^pyxis_[0-9]*_x\$'"
+  for name in pyxis_kept pyxis_9_x.y other; do containers | grep -qx "$name"; done
+  as_alice enroot remove -f pyxis_kept pyxis_9_x.y other
+}
+
+@test "where the job's environment had other directories" {
+  in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true; enroot list' XDG_DATA_HOME="$work/data"
+  grep -q '^pyxis_[0-9]*_x$' <<<"$output"
+  wait_until 10 none_left "$work/data"
+  [ -d "$work/data/enroot" ]
+}
+
+@test "sbatch, and a job that is cancelled while its container runs" {
+  printf '#!/bin/sh\n#SBATCH --container-name=x --container-image=registry.test/tiny\necho started\nsleep 60\n' >"$work/job.sh"
+  as_alice sbatch --chdir="$work" -o "$work/out" "$work/job.sh"
+  wait_until 15 grep -q started "$work/out"
+  containers | grep -q '^pyxis_[0-9]*_x$'
+  as_alice scancel -u alice
+  wait_until 15 none_left
+  [ -z "$(ls /run/situla/jobs 2>/dev/null)" ]
+}
