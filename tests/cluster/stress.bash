@@ -75,8 +75,9 @@ check_fifty_attaches_while_the_first_step_ends() {
     echo "the first step ends $delay s after the others begin"
     before="srun --overlap -n1 --container-name=x sh -c 'echo started; exec sleep $delay' >first 2>&1 &
       until grep -sq started first; do sleep 0.02; done"
-    at_once 50 --container-name=x sh -c 'echo $GREETING'
+    at_once 50 --container-name=x sh -c 'echo $GREETING; sleep 0.5'
     all_succeeded 50 hello
+    # The first step's or, when it had ended, each other's.
     grep -q 'reusing existing container namespaces' "$outputs"/out.*
   done
   nothing_left 10
