@@ -19,7 +19,6 @@
 #include "common/sys/process.hpp"
 #include "common/sys/seccomp.hpp"
 #include "common/sys/socket.hpp"
-#include "common/sys/stand_in.hpp"
 
 namespace situla {
 namespace {
@@ -95,8 +94,8 @@ Result<Grant> await_grant(int socket, LogSink& log) {
 
 /// Slurm goes on in a child, which is inside the PID namespace; the task that Slurm knows waits for it and ends as it
 /// does.
-Result<void> become_child() {
-  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child());
+Result<void> become_child(Signalled signalled) {
+  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(signalled));
   if (ended) _exit(*ended);
   return {};
 }
@@ -129,7 +128,7 @@ Result<void> join_others(const Grant& grant) {
   return {};
 }
 
-Result<std::string> enter(const Grant& grant, const std::string& workdir) {
+Result<std::string> enter(const Grant& grant, const std::string& workdir, Signalled signalled) {
   // User namespace first: it brings the capabilities that joining the others needs.
   TRY(join_namespace(grant.user.get(), "user"));
   TRY(join_namespace(grant.cgroup.get(), "cgroup"));
@@ -140,7 +139,7 @@ Result<std::string> enter(const Grant& grant, const std::string& workdir) {
   if (chdir(directory.c_str()) != 0)
     return fail(Error::from_errno(errno, "change to directory " + directory + " inside the container")
                     .with_hint("--container-workdir must exist in the image or be mounted"));
-  if (grant.isolation.pid) TRY(become_child());
+  if (grant.isolation.pid) TRY(become_child(signalled));
   TRY(install_id_filter());
   return directory;
 }
@@ -169,7 +168,7 @@ JoinedTask task_environment(const Grant& grant, const ContainerSpec& spec, const
 }  // namespace
 
 Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
-                                  LogSink& log) {
+                                  Signalled signalled, LogSink& log) {
   // proctrack/linuxproc spares every process called slurmstepd: under that name a waiting task could not be cancelled.
   const ProcessName name("situla-join");
   TRY_ASSIGN(const UniqueFd socket, connect_to(session.address()));
@@ -180,7 +179,7 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   TRY(ask(socket.get(), session, spec, job));
   TRY_ASSIGN(const Grant grant, await_grant(socket.get(), log));
   TRY(check_isolation(spec.unshare, grant.isolation));
-  TRY_ASSIGN(const std::string directory, enter(grant, spec.workdir));
+  TRY_ASSIGN(const std::string directory, enter(grant, spec.workdir, signalled));
   JoinedTask task = task_environment(grant, spec, job);
   task.set.set("PWD", directory);
   return task;

@@ -10,6 +10,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/container_spec.hpp"
 #include "common/spec/environment.hpp"
+#include "common/sys/stand_in.hpp"
 #include "plugin/step_session.hpp"
 
 namespace situla {
@@ -22,8 +23,9 @@ struct JoinedTask {
 
 /// The calling task (task_init, single-threaded, job user) asks, waits for import and preparation (notes go to `log`),
 /// joins the container's namespaces, changes into the working directory and installs the id filter.
+/// `signalled`: how Slurm signals the task, for one that waits for a child in a PID namespace.
 /// ErrorKind::cancelled with an empty message: another task of this node has reported the error already.
 Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
-                                  LogSink& log);
+                                  Signalled signalled, LogSink& log);
 
 }  // namespace situla

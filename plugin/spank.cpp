@@ -383,8 +383,10 @@ SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
     if (!g_state->session) return {};
     TRY_ASSIGN(const situla::Environment environment, situla::job_environment(spank));
     situla::SlurmLog log;
+    TRY_ASSIGN(const uint32_t step_id, situla::item<uint32_t>(spank, S_JOB_STEPID, "the step id"));
+    const auto signalled = step_id == SLURM_BATCH_SCRIPT ? situla::Signalled::alone : situla::Signalled::with_child;
     TRY_ASSIGN(const situla::JoinedTask task,
-               situla::join_container(*g_state->session, *g_state->spec, environment, log));
+               situla::join_container(*g_state->session, *g_state->spec, environment, signalled, log));
     TRY(situla::warn_of_shared_save(spank, log));
     return situla::apply_to_task(spank, task);
   });

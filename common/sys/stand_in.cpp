@@ -60,18 +60,19 @@ std::optional<int> look_at(Child& child) {
   }
 }
 
-int follow(Child& child, const sigset_t& watched) {
+int follow(Child& child, const sigset_t& watched, Signalled signalled) {
   for (;;) {
     siginfo_t info{};
     if (sigwaitinfo(&watched, &info) < 0) continue;
-    if (info.si_signo != SIGCHLD && !from_terminal(info)) (void)child.signal(info.si_signo);
+    const bool for_child = signalled == Signalled::alone && info.si_signo != SIGCHLD && !from_terminal(info);
+    if (for_child) (void)child.signal(info.si_signo);
     if (const std::optional<int> ended = look_at(child)) return *ended;
   }
 }
 
 }  // namespace
 
-Result<std::optional<int>> stand_in_for_child() {
+Result<std::optional<int>> stand_in_for_child(Signalled signalled) {
   const sigset_t watched = watched_signals();
   sigset_t before;
   (void)sigprocmask(SIG_BLOCK, &watched, &before);
@@ -87,7 +88,7 @@ Result<std::optional<int>> stand_in_for_child() {
     (void)sigprocmask(SIG_SETMASK, &before, nullptr);
     return std::optional<int>();
   }
-  return std::optional<int>(follow(*child, watched));
+  return std::optional<int>(follow(*child, watched, signalled));
 }
 
 }  // namespace situla
