@@ -347,7 +347,9 @@ SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
 }
 
 SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int argc, char** argv) {
-  return guarded([&] { return situla::end_job(spank, {argv, static_cast<size_t>(argc)}); });
+  (void)guarded([&] { return situla::end_job(spank, {argv, static_cast<size_t>(argc)}); });
+  // For an epilog that fails Slurm drains the node, and a user decides whether his containers can be removed.
+  return ESPANK_SUCCESS;
 }
 
 SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {

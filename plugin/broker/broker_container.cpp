@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <syslog.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/cgroup.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/socket.hpp"
@@ -365,7 +366,7 @@ Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> 
   container_environment_ = std::move(fds[0]);
   shared_environment_ = std::move(fds[1]);
   workdir_ = ready.workdir;
-  report_.set_root(ready.root);
+  report_.set_root(printable(ready.root));
   size_t next = 2;
   if (ready.has_container) {
     TRY_ASSIGN(const RunningKey key, RunningKey::of(fds[next++].get(), user_.uid));

@@ -19,6 +19,7 @@ namespace situla {
 namespace {
 
 constexpr std::chrono::seconds kReleaseLimit{5};
+constexpr int kMaxLastWords = 256;  // messages
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 SpawnOptions program(const char* name, std::vector<std::string> arguments) {
@@ -28,6 +29,16 @@ SpawnOptions program(const char* name, std::vector<std::string> arguments) {
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
   options.environment = {kPath};
   return options;
+}
+
+struct Line {
+  UniqueFd ours, theirs;
+};
+/// To a helper. Ours does not block: a user who holds the other end, and neither reads nor closes it, must not stop us.
+Result<Line> line_to_helper() {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  if (fcntl(sockets.first.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a socket");
+  return Line{std::move(sockets.first), std::move(sockets.second)};
 }
 
 /// Ends a forked child with its error told to the broker; `fds` are the places where the socket may be by now.
@@ -154,11 +165,11 @@ Error run_builder(const BuilderInput& input, const BuilderImage& image, const Sp
 
 /// A helper of the user in the task's place, with a socket to it.
 Result<Helper> start_in_place(const Identity& user, const TaskPlace& place, SpawnOptions options) {
-  TRY_ASSIGN(auto sockets, socket_pair());
-  options.fds.insert(options.fds.begin(), {sockets.second.get(), builder_fd::kBroker});
+  TRY_ASSIGN(Line line, line_to_helper());
+  options.fds.insert(options.fds.begin(), {line.theirs.get(), builder_fd::kBroker});
   TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_in_place(user, place, options), {sockets.second.get(), builder_fd::kBroker});
-  return Helper{std::move(child), std::move(sockets.first)};
+  if (!child) exit_with(run_in_place(user, place, options), {line.theirs.get(), builder_fd::kBroker});
+  return Helper{std::move(child), std::move(line.ours)};
 }
 
 }  // namespace
@@ -174,26 +185,26 @@ Result<TaskPlace> TaskPlace::of(int proc_fd, std::string directory) {
 
 Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  TRY_ASSIGN(auto sockets, socket_pair());
-  TRY_ASSIGN(auto user_sockets, socket_pair());
+  TRY_ASSIGN(Line line, line_to_helper());
+  TRY_ASSIGN(Line user_line, line_to_helper());
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   const UniqueFd reader(ends[0]);
   const UniqueFd writer(ends[1]);
 
   SpawnOptions importer = program("situla-importer", {"--store", config.store_path});
-  importer.fds = {{reader.get(), 0}, {sockets.second.get(), importer_fd::kBroker}};
+  importer.fds = {{reader.get(), 0}, {line.theirs.get(), importer_fd::kBroker}};
   SpawnOptions request = program("situla-builder", {"request"});
-  request.fds = {{user_sockets.second.get(), builder_fd::kBroker},
+  request.fds = {{user_line.theirs.get(), builder_fd::kBroker},
                  {spec_fd, builder_fd::kSpec},
                  {environment_fd, builder_fd::kEnvironment},
                  {writer.get(), builder_fd::kOutput}};
 
   ImportHelpers helpers;
-  TRY_ASSIGN(helpers.importer.process, start_as(service, true, importer, sockets.second.get()));
-  TRY_ASSIGN(helpers.request_writer.process, start_as(user, false, request, user_sockets.second.get()));
-  helpers.importer.socket = std::move(sockets.first);
-  helpers.request_writer.socket = std::move(user_sockets.first);
+  TRY_ASSIGN(helpers.importer.process, start_as(service, true, importer, line.theirs.get()));
+  TRY_ASSIGN(helpers.request_writer.process, start_as(user, false, request, user_line.theirs.get()));
+  helpers.importer.socket = std::move(line.ours);
+  helpers.request_writer.socket = std::move(user_line.ours);
   return helpers;
 }
 
@@ -215,14 +226,14 @@ Result<Helper> start_saver(const SaverInput& input) {
 }
 
 Result<void> release_site_image(const UserImport& import) {
-  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Line line, line_to_helper());
   SpawnOptions options = program("situla-importer", site_words("release", import.site));
-  options.fds = {{sockets.second.get(), builder_fd::kBroker},
+  options.fds = {{line.theirs.get(), builder_fd::kBroker},
                  {import.spec_fd, builder_fd::kSpec},
                  {import.environment_fd, builder_fd::kEnvironment}};
   TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_release(import, options), {sockets.second.get(), builder_fd::kBroker});
-  sockets.second.reset();
+  if (!child) exit_with(run_release(import, options), {line.theirs.get(), builder_fd::kBroker});
+  line.theirs.reset();
   TRY_ASSIGN(const auto status, child.wait_for(kReleaseLimit));
   if (!status)
     return fail(ErrorKind::failure, import.site.path + " release: took longer than " +
@@ -230,8 +241,9 @@ Result<void> release_site_image(const UserImport& import) {
   if (status->success()) return {};
   // What it complained about comes first; the last message says how it ended.
   Error error(ErrorKind::failure, import.site.path + " release: " + status->text());
-  for (auto packet = receive_packet(sockets.first.get(), kMaxMessageBytes); packet && *packet;
-       packet = receive_packet(sockets.first.get(), kMaxMessageBytes)) {
+  for (int count = 0; count < kMaxLastWords; ++count) {
+    const auto packet = receive_packet(line.ours.get(), kMaxMessageBytes);
+    if (!packet || !*packet) break;
     const auto message = decode((*packet)->bytes);
     const auto* failure = message ? std::get_if<Failure>(&*message) : nullptr;
     if (failure != nullptr) error = Error(failure->kind, failure->text).with_hint(failure->hint);
@@ -240,9 +252,9 @@ Result<void> release_site_image(const UserImport& import) {
 }
 
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image) {
-  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Line line, line_to_helper());
   SpawnOptions options = program("situla-builder", {"container", image.mode, input.scratch_name});
-  options.fds = {{sockets.second.get(), builder_fd::kBroker},
+  options.fds = {{line.theirs.get(), builder_fd::kBroker},
                  {input.spec_fd, builder_fd::kSpec},
                  {input.environment_fd, builder_fd::kEnvironment}};
   if (image.file) options.fds.emplace_back(image.file.get(), builder_fd::kImage);
@@ -250,8 +262,8 @@ Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& imag
   // itself.
   options.die_with_parent = false;
   TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_builder(input, image, options), {sockets.second.get(), builder_fd::kBroker});
-  return Helper{std::move(child), std::move(sockets.first)};
+  if (!child) exit_with(run_builder(input, image, options), {line.theirs.get(), builder_fd::kBroker});
+  return Helper{std::move(child), std::move(line.ours)};
 }
 
 Result<Child> start_store_sweeper(const SiteConfig& config) {
