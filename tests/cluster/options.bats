@@ -182,28 +182,26 @@ try_good() {
   [ "$status" -eq 0 ]
 }
 
-@test "options of salloc and sbatch hold for the sruns inside; an srun's own value takes their place, or adds up" {
+@test "options of salloc and sbatch hold for the sruns inside, which may add mounts but not change the image" {
   run_and_show salloc --container-image=./tiny.sqsh --container-workdir=/etc --container-mounts=/usr/bin:/a --container-mounts=/usr/lib:/b sh -c '
     srun sh -c "echo first \$GREETING \$PWD; ls /b/os-release"
-    srun --container-image=registry.test/debian:12 --container-mounts=/usr/lib:/c sh -c "echo second \$GREETING \$PWD; ls /a/srun /b/os-release /c/os-release"
-    env -u SLURM_SPANK__SLURM_SPANK_OPTION_situla_container_image srun sh -c "echo third \$GREETING; test -e $HOME/job.sh"'
+    srun --container-mounts=/usr/lib:/c sh -c "echo second; ls /a/srun /b/os-release /c/os-release"
+    srun --container-image=registry.test/debian:12 true || echo refused'
   [ "$status" -eq 0 ]
-  [[ "$output" == *"first hello /etc"*/b/os-release*"second /etc"*/a/srun*/b/os-release*/c/os-release*third* ]]
+  [[ "$output" == *"first hello /etc"*/b/os-release*second*/a/srun*/b/os-release*/c/os-release*refused* ]]
+  [[ "$output" == *"--container-image: specified multiple times"* ]]
   # The host's programs inside, so that the script can call srun.
   cat >inner.sh <<SCRIPT
 #!/bin/sh
 #SBATCH --container-image=registry.test/tiny --container-workdir=/etc
 #SBATCH --container-mounts=/usr,/lib,/lib64,/etc/slurm,/run/munge,/etc/nsswitch.conf,/etc/passwd,$SITULA_LAB_PREFIX
 srun sh -c 'echo "first \$GREETING \$PWD"'
-srun --container-image=registry.test/debian:12 sh -c 'echo "second \$PWD"; grep PRETTY /etc/os-release'
-srun --container-image=registry.test/debian:12 --container-image=registry.test/tiny true || echo refused
+env -u SLURM_SPANK__SLURM_SPANK_OPTION_situla_container_image srun sh -c 'echo "second \$GREETING"; test -e $HOME/job.sh && echo on the host'
 SCRIPT
   sbatch --wait -o inner.out inner.sh
   cat inner.out
   grep -qx 'first hello /etc' inner.out
-  grep -qx 'second /etc' inner.out
-  grep -q '^PRETTY_NAME="Debian' inner.out
-  grep -qx refused inner.out
+  grep -qx 'on the host' inner.out
 }
 
 @test "an option and its opposite" {

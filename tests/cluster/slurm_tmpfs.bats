@@ -2,6 +2,9 @@
 # job_container/tmpfs: each job has a /tmp of its own, which its containers see, and where enroot's own directories may be.
 load helpers
 
+# What is in the store stays.
+setup_file() { as_alice srun --container-image=registry.test/tiny true; }
+
 batch() {
   cat >/home/alice/job.sh
   as_alice sbatch --wait -o /shared/out /home/alice/job.sh || true
