@@ -19,6 +19,7 @@
 #include "common/sys/process.hpp"
 #include "common/sys/seccomp.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/stand_in.hpp"
 
 namespace situla {
 namespace {

@@ -79,11 +79,14 @@ const OptionInfo& info_of(OptionId id) {
 }
 
 // As Slurm spells an option in the variable by which a job hands it on to its steps.
-std::string inherited_variable(OptionId id) {
-  std::string name = std::string("_SLURM_SPANK_OPTION_situla_") + info_of(id).name;
+std::string inherited_variable(OptionId id, std::string_view plugin = "situla") {
+  std::string name = "_SLURM_SPANK_OPTION_" + std::string(plugin) + "_" + info_of(id).name;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
+
+/// What spank_job_control_setenv() and Slurm itself put before such a name in the job's environment.
+constexpr std::string_view kJobPrefix = "SLURM_SPANK_";
 
 std::string spelled(OptionId id) {
   return std::string("--") + info_of(id).name;
@@ -219,8 +222,27 @@ void ContainerOptions::inherit_sums(const Lookup& lookup) {
 Result<void> ContainerOptions::apply_submitted(const Lookup& lookup) {
   if (!values_.empty()) return {};
   for (const OptionInfo& row : kTable)
-    if (const auto value = lookup("SLURM_SPANK_" + inherited_variable(row.id))) TRY(set(row.id, *value));
+    if (const auto value = lookup(std::string(kJobPrefix) + inherited_variable(row.id))) TRY(set(row.id, *value));
   return {};
+}
+
+std::vector<std::pair<std::string, std::string>> ContainerOptions::pyxis_variables() const {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const auto& [id, value] : values_) variables.emplace_back(inherited_variable(id, "pyxis"), value);
+  return variables;
+}
+
+std::vector<std::string> ContainerOptions::unset_by_script(const Lookup& lookup) {
+  std::vector<std::string> names;
+  for (const OptionInfo& row : kTable) {
+    // As a batch script and as salloc's shell see them.
+    for (const std::string_view prefix : {kJobPrefix, std::string_view()}) {
+      std::string name = std::string(prefix) + inherited_variable(row.id);
+      if (lookup(name) && !lookup(std::string(prefix) + inherited_variable(row.id, "pyxis")))
+        names.push_back(std::move(name));
+    }
+  }
+  return names;
 }
 
 void ContainerOptions::apply_sums(const Lookup& lookup) {

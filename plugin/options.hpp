@@ -62,6 +62,12 @@ class ContainerOptions {
   /// On the node, for a batch script: with --export=NONE or a list, sbatch's options reach slurmstepd only in variables
   /// that Slurm means for other scripts, and the job would silently run on the host.
   Result<void> apply_submitted(const Lookup& lookup);
+  /// Options of sbatch and salloc reach the sruns inside in variables of Slurm that carry the plugin's name. Scripts
+  /// that do not want them unset those of pyxis. In sbatch and salloc: the same variables with that name, and their
+  /// values, for spank_job_control_setenv() and the environment of salloc's shell.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> pyxis_variables() const;
+  /// In srun, before options are read: the variables of ours whose counterparts of pyxis are not there any more.
+  static std::vector<std::string> unset_by_script(const Lookup& lookup);
   /// On the node: takes such a sum in place of its last part, which Slurm has handed on.
   void apply_sums(const Lookup& lookup);
   /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.

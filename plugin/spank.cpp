@@ -232,8 +232,19 @@ std::optional<std::string> own_variable(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+/// In sbatch and salloc: ContainerOptions::pyxis_variables().
+Result<void> hand_on_as_pyxis(spank_t spank) {
+  for (const auto& [name, value] : g_state->options.pyxis_variables()) {
+    const spank_err_t status = spank_job_control_setenv(spank, name.c_str(), value.c_str(), 1);
+    if (status != ESPANK_SUCCESS)
+      return fail(ErrorKind::failure, "set variable " + name + " for the job: " + spank_strerror(status));
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  return {};
+}
+
 /// On the client: everything that can be known to be wrong is said before the job is queued.
-Result<void> check_on_client() {
+Result<void> check_on_client(spank_t spank) {
   TRY(g_state->options.apply_environment(own_variable));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   for (const auto& [variable, sum] : g_state->options.sums()) {
@@ -246,7 +257,7 @@ Result<void> check_on_client() {
   if (!g_state->spec)
     for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
-  return {};
+  return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
 }
 
 /// In srun, when the nodes are known and before the environment goes to them.
@@ -341,6 +352,9 @@ SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
       delete std::exchange(g_state, nullptr);
       return {};
     }
+    if (spank_context() == S_CTX_LOCAL)
+      for (const std::string& name : situla::ContainerOptions::unset_by_script(situla::own_variable))
+        unsetenv(name.c_str());
     if (spank_remote(spank) != 1) g_state->options.inherit_sums(situla::own_variable);
     return situla::register_options(spank);
   });
@@ -355,7 +369,7 @@ SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int argc, char** argv) {
 SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
   return guarded_start([&]() -> Result<void> {
     if (g_state == nullptr || !g_state->sound) return {};
-    if (spank_remote(spank) != 1) return situla::check_on_client();
+    if (spank_remote(spank) != 1) return situla::check_on_client(spank);
     // An error here would be logged on the node only: the tasks report it.
     if (const auto started = situla::start_session(spank); !started) g_state->start_error = started.error();
     return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace situla {
 namespace {
 
 constexpr size_t kMaxProcBytes = size_t{4} << 20U;
+constexpr std::chrono::seconds kLockLimit{5};
 
 struct Hierarchy {
   std::string mount_point;
@@ -76,14 +78,19 @@ std::string job_cgroups(std::string_view cgroups) {
 
 namespace {
 
-/// The directory of one line of /proc/PID/cgroup, "hierarchy-id:controllers:path" (cgroups(7)); nullopt: not mounted.
-std::optional<std::string> directory_of(const std::vector<Hierarchy>& mounted, std::string_view line) {
+struct Place {
+  std::string root;       ///< mount point of the hierarchy
+  std::string directory;  ///< of the cgroup
+};
+
+/// Of one line of /proc/PID/cgroup, "hierarchy-id:controllers:path" (cgroups(7)); nullopt: not mounted.
+std::optional<Place> place_of(const std::vector<Hierarchy>& mounted, std::string_view line) {
   const auto id = cut(line, ':');
   const auto rest = id ? cut(id->second, ':') : std::nullopt;
   if (!rest || rest->second.starts_with("/..")) return std::nullopt;
   const Hierarchy* hierarchy = find_hierarchy(mounted, rest->first);
   if (hierarchy == nullptr) return std::nullopt;
-  return hierarchy->mount_point + std::string(rest->second);
+  return Place{hierarchy->mount_point, hierarchy->mount_point + std::string(rest->second)};
 }
 
 }  // namespace
@@ -95,10 +102,10 @@ Result<void> move_to_cgroups(pid_t who, std::string_view cgroups) {
   for (const std::string_view line : split_nonempty(cgroups, '\n')) {
     // A write that changes nothing still waits for an RCU grace period: 14 ms measured, half of a container's start.
     if (std::find(own.begin(), own.end(), line) != own.end()) continue;
-    const auto directory = directory_of(mounted, line);
-    if (!directory) continue;
-    TRY_ASSIGN(const UniqueFd procs, open_file(*directory + "/cgroup.procs", O_WRONLY));
-    TRY_CONTEXT("move process into " + *directory, write_all(procs.get(), std::to_string(who)));
+    const auto place = place_of(mounted, line);
+    if (!place) continue;
+    TRY_ASSIGN(const UniqueFd procs, open_file(place->directory + "/cgroup.procs", O_WRONLY));
+    TRY_CONTEXT("move process into " + place->directory, write_all(procs.get(), std::to_string(who)));
   }
   return {};
 }
@@ -108,10 +115,16 @@ bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
   if (!mounted) return true;
   bool gone = true;
   for (const std::string_view line : split_nonempty(cgroups, '\n')) {
-    const auto directory = directory_of(*mounted, line);
-    if (!directory || !directory->ends_with("/" + std::string(name))) continue;
-    if (rmdir(directory->c_str()) == 0)
-      (void)rmdir(directory->substr(0, directory->rfind('/')).c_str());
+    const auto place = place_of(*mounted, line);
+    if (!place || !place->directory.ends_with("/" + std::string(name))) continue;
+    // Slurm's lock, without which a parent could go while it makes the child for a new step (cgroup_common.c).
+    auto root = open_file(place->root, O_RDONLY | O_DIRECTORY);
+    if (!root) continue;
+    const auto lock = FileLock::acquire(std::move(*root), FileLock::Kind::exclusive, kLockLimit, place->root);
+    if (!lock)
+      gone = false;
+    else if (rmdir(place->directory.c_str()) == 0)
+      (void)rmdir(place->directory.substr(0, place->directory.rfind('/')).c_str());
     else
       gone = gone && errno == ENOENT;
   }

@@ -220,7 +220,7 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   const bool stays = static_cast<bool>(container.scratch_parent) || built.init;
   const pid_t server = container.server.pid;
   if (const auto announced = announce(built, stays); !announced) return end(container);
-  // The broker holds them now; while it does, what they belong to is in use.
+  // What shall be saved is the broker's now; everything else here would only keep files in use.
   built.source = Source();
   if (!await_broker() && stays)
     while (container_in_use(server)) std::this_thread::sleep_for(kLookAgain);

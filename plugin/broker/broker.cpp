@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <syslog.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/contract.hpp"
@@ -17,7 +18,6 @@ namespace situla {
 namespace {
 
 constexpr std::chrono::seconds kJoinLimit{10};   // from connect() to the token
-constexpr std::chrono::seconds kEndLimit{5};     // for a helper to end by itself
 constexpr std::chrono::seconds kUnwindLimit{1};  // for a cancelled import to remove what it made
 constexpr size_t kMaxClients = 4096;
 constexpr size_t kMaxNotes = 64;
@@ -168,9 +168,11 @@ Result<void> Broker::run_saver() {
     const auto packet = receive_packet(saver.socket.get(), kMaxMessageBytes);
     if (!packet || !*packet) break;
     TRY_ASSIGN(const Message message, decode((*packet)->bytes));
-    if (const auto* text = std::get_if<Note>(&message)) (void)send_packet(control, encode(*text));
+    // slurmstepd writes them to its log.
+    if (const auto* text = std::get_if<Note>(&message))
+      (void)send_packet(control, encode(Note{text->level, printable(text->text)}));
     if (const auto* failure = std::get_if<Failure>(&message))
-      return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
+      return fail(Error(failure->kind, printable(failure->text)).with_hint(printable(failure->hint)));
   }
   const auto status = saver.process.wait_for(kEndLimit);
   if (status && *status && (*status)->success()) return {};
@@ -232,7 +234,8 @@ void Broker::on_listener() {
   const auto peer = peer_credentials(socket->get());
   if (!peer || peer->uid != user_.uid || clients_.size() >= kMaxClients) return;
   auto proc = open_file("/proc/" + std::to_string(peer->pid), O_PATH | O_DIRECTORY);
-  if (!proc) return;
+  // The number may be somebody else's by now.
+  if (!proc || !belongs_to(proc->get(), user_.uid)) return;
   Client client;
   client.socket = std::move(*socket);
   client.proc = std::move(*proc);

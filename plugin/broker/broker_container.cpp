@@ -17,8 +17,7 @@
 namespace situla {
 namespace {
 
-constexpr std::chrono::seconds kEndLimit{5};  // for a helper to end by itself
-constexpr int kAttachLimit = 5000;            // milliseconds, for the broker of another step to answer
+constexpr std::chrono::milliseconds kAttachLimit{3000};  // for the brokers of other steps to answer
 
 bool is_variant(const std::string& text) {
   return text.size() <= 32 && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
@@ -262,7 +261,11 @@ void Broker::on_builder() {
     builder_->socket.reset();
     return;
   }
-  if (const auto handled = on_builder_message(std::move(**packet)); !handled) fail_step(handled.error());
+  const auto handled = on_builder_message(std::move(**packet));
+  if (handled) return;
+  if (state_ != State::ready) return fail_step(handled.error());
+  // The tasks have their container, and maybe those of other steps: nothing that it says now may end them.
+  builder_->socket.reset();
 }
 
 Result<void> Broker::on_builder_message(Packet packet) {
@@ -312,19 +315,21 @@ Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<Uniqu
     save_directory_ = std::move(fds[1]);
     if (fds.size() == 3) save_image_ = std::move(fds[2]);
   }
+  const auto end = Clock::now() + kAttachLimit;
   for (const UniqueFd& connection : connect_to_running(SITULA_RUNTIME_DIR, *container_key_)) {
     // The other broker answers at once, or is ending its container.
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd entry{connection.get(), POLLIN, 0};
-    if (poll(&entry, 1, kAttachLimit) <= 0) continue;
+    if (poll(&entry, 1, std::max(0, static_cast<int>(left.count()))) <= 0) continue;
     auto packet = receive_packet(connection.get(), kMaxMessageBytes);
     if (!packet || !*packet) continue;
     const auto message = decode((*packet)->bytes);
     const auto* joined = message ? std::get_if<Joined>(&*message) : nullptr;
     if (joined == nullptr) continue;
     std::vector<UniqueFd>& given = (*packet)->fds;
-    TRY_ASSIGN(ContainerNamespaces container, take_namespaces(joined->isolation, given));
-    if (given.size() != 1) return fail(ErrorKind::corrupt, "a container came without its environment");
-    use_running(std::move(container), joined->workdir, std::move(given[0]));
+    auto container = take_namespaces(joined->isolation, given);
+    if (!container || given.size() != 1) continue;
+    use_running(std::move(*container), joined->workdir, std::move(given[0]));
     return {};
   }
   return send_packet(builder_->socket.get(), encode(NotRunning{}));

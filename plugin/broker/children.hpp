@@ -1,6 +1,7 @@
 // Which processes does the broker start, as whom, and with what? None of them keeps any privilege.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "common/base/result.hpp"
@@ -10,6 +11,9 @@
 #include "common/sys/process.hpp"
 
 namespace situla {
+
+/// How long a helper may take to end by itself.
+constexpr std::chrono::seconds kEndLimit{5};
 
 /// A child and the socket to talk to it.
 struct Helper {

@@ -22,6 +22,21 @@ namespace {
 constexpr std::chrono::milliseconds kKillLimit{2000};
 constexpr std::chrono::milliseconds kKillPause{10};
 
+/// /proc/<pid>/status; empty when the process is gone.
+std::string status_of(int proc_fd) {
+  constexpr size_t kMaxBytes = 65536;
+  const auto file = open_file_at(proc_fd, "status", O_RDONLY);
+  return file ? read_all(file->get(), kMaxBytes).value_or("") : "";
+}
+
+bool has_real_uid(std::string_view status, uid_t uid) {
+  constexpr std::string_view kLine = "\nUid:\t";
+  const size_t line = status.find(kLine);
+  if (line == std::string_view::npos) return false;
+  const auto words = split_words(status.substr(line + kLine.size(), 64));
+  return !words.empty() && words[0] == std::to_string(uid);
+}
+
 /// SIGKILL to one process if, looked at through its pidfd's lifetime, it is the owner's and lives in the namespace.
 bool kill_member(pid_t pid, const NamespaceId& members_of, uid_t owner) {
   // The pidfd first: what is read from /proc afterwards is of that process, or the signal below goes nowhere.
@@ -30,17 +45,12 @@ bool kill_member(pid_t pid, const NamespaceId& members_of, uid_t owner) {
   const auto proc = open_file("/proc/" + std::to_string(pid), O_PATH | O_DIRECTORY);
   if (!proc) return false;
   const auto user = open_file_at(proc->get(), "ns/user", O_RDONLY);
-  const auto status = open_file_at(proc->get(), "status", O_RDONLY);
-  if (!user || !status) return false;
+  if (!user) return false;
   const auto id = namespace_id(user->get());
   if (!id || !(*id == members_of)) return false;
-  const auto text = read_all(status->get(), 65536);
-  if (!text) return false;
-  const size_t line = text->find("\nUid:\t");
+  const std::string status = status_of(proc->get());
   // A zombie keeps its user namespace until its parent reaps it; there is nothing left in it to end.
-  if (line == std::string::npos || text->find("\nState:\tZ") != std::string::npos) return false;
-  const auto words = split_words(std::string_view(*text).substr(line + 6, 64));
-  if (words.empty() || words[0] != std::to_string(owner)) return false;
+  if (status.find("\nState:\tZ") != std::string::npos || !has_real_uid(status, owner)) return false;
   return signal_pidfd(pidfd->get(), SIGKILL).has_value();
 }
 
@@ -126,6 +136,10 @@ Result<ContainerNamespaces> open_container_namespaces(pid_t builder, const Isola
   }
   TRY(check_namespaces(container, owner));
   return container;
+}
+
+bool belongs_to(int proc_fd, uid_t uid) {
+  return has_real_uid(status_of(proc_fd), uid);
 }
 
 Result<void> kill_container(int user_namespace_fd, uid_t owner) {

@@ -36,6 +36,9 @@ Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner);
 /// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks them.
 Result<ContainerNamespaces> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner);
 
+/// Whether a process, by its open /proc/<pid>, has this real user id.
+bool belongs_to(int proc_fd, uid_t uid);
+
 /// RootOperation::kill_container: SIGKILL to every process of `owner` in that user namespace; repeats until none is
 /// left or two seconds have passed.
 Result<void> kill_container(int user_namespace_fd, uid_t owner);

@@ -257,3 +257,20 @@ TEST_CASE("what adds up reaches the node, which hears of the last use only") {
   REQUIRE(inheriting.set(OptionId::image, "tiny"));
   CHECK(spec_of(inheriting).mounts.size() == 2);
 }
+
+TEST_CASE("a script that unsets pyxis's variable of an inherited option does not get the option") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::image, "debian"));
+  const auto handed_on = options.pyxis_variables();
+  REQUIRE(handed_on.size() == 1);
+  CHECK(handed_on[0].first == "_SLURM_SPANK_OPTION_pyxis_container_image");
+  CHECK(handed_on[0].second == "debian");
+  const std::string ours = "SLURM_SPANK__SLURM_SPANK_OPTION_situla_container_image";
+  const std::string theirs = "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image";
+  CHECK(ContainerOptions::unset_by_script(variables({{ours, "debian"}, {theirs, "debian"}})).empty());
+  CHECK(ContainerOptions::unset_by_script(variables({{ours, "debian"}})) == std::vector<std::string>{ours});
+  CHECK(
+      ContainerOptions::unset_by_script(variables({{"_SLURM_SPANK_OPTION_situla_container_image", "debian"}})).size() ==
+      1);
+  CHECK(ContainerOptions::unset_by_script(variables({{theirs, "debian"}})).empty());
+}
