@@ -218,9 +218,13 @@ void Broker::end_builder(bool orderly) {
   if (auto cleaner = start_cleaner(user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
 }
 
-/// What the image's own scripts have started may outlive the builder that was killed; tasks outlive slurmstepd.
+/// What the image's own scripts have started may outlive the builder that was killed; tasks outlive slurmstepd. In a
+/// container that tasks of other steps share only this step's own tasks are ended.
 void Broker::end_processes() {
-  if (!user_namespace_) return;
+  if (shared_ || !user_namespace_) {
+    for (const UniqueFd& task : tasks_) (void)signal_pidfd(task.get(), SIGKILL);
+    return;
+  }
   if (const auto killed = kill_container(user_namespace_.get(), user_.uid); !killed)
     syslog(LOG_ERR, "%s: %s", phrase(RootOperation::kill_container).data(), killed.error().message().c_str());
 }
@@ -238,6 +242,7 @@ void Broker::on_listener() {
   if (!proc || !belongs_to(proc->get(), user_.uid)) return;
   Client client;
   client.socket = std::move(*socket);
+  if (auto pidfd = open_pidfd(peer->pid); pidfd && belongs_to(proc->get(), user_.uid)) client.pidfd = std::move(*pidfd);
   client.proc = std::move(*proc);
   client.connected = Clock::now();
   clients_.push_back(std::move(client));
@@ -280,6 +285,7 @@ void Broker::grant(Client& client) {
   fds.push_back(container_environment_.get());
   (void)send_packet(client.socket.get(), encode(Joined{workdir_, container_->isolation}), fds);
   client.socket.reset();
+  if (client.pidfd) tasks_.push_back(std::move(client.pidfd));
   ++granted_;
 }
 
@@ -291,7 +297,7 @@ void Broker::on_running() {
   if (!peer || peer->uid != 0) return;
   std::vector<int> fds = container_->numbers();
   fds.push_back(shared_environment_.get());
-  (void)send_packet(connection->get(), encode(Joined{workdir_, container_->isolation}), fds);
+  shared_ = send_packet(connection->get(), encode(Joined{workdir_, container_->isolation}), fds) || shared_;
 }
 
 void Broker::refuse(Client& client) {

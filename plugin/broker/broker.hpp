@@ -41,7 +41,8 @@ class Broker {
   /// One connection. waiting: it showed the token and has not been answered yet.
   struct Client {
     UniqueFd socket;
-    UniqueFd proc;  ///< /proc/<pid>
+    UniqueFd proc;   ///< /proc/<pid>
+    UniqueFd pidfd;  ///< none on kernels without (< 5.3)
     UniqueFd environment, image;
     std::string directory;
     Clock::time_point connected;
@@ -108,6 +109,8 @@ class Broker {
   std::vector<Note> notes_;         ///< for the first task that asks
   std::optional<TaskPlace> place_;  ///< of the first task that asked
   uint32_t granted_ = 0;            ///< tasks that have got the container
+  std::vector<UniqueFd> tasks_;     ///< their pidfds
+  bool shared_ = false;             ///< other steps have joined the container
   std::optional<Error> error_;
   bool reported_ = false;
 

@@ -70,8 +70,7 @@ enum class RootOperation {
   remove_cgroup,
 
   /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone or
-  /// the
-  /// container could not be made.
+  /// the container could not be made; of a container that other steps share, only the tasks that asked here.
   kill_container,
 };
 

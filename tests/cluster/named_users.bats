@@ -23,3 +23,26 @@ load helpers
   [ "$status" -ne 0 ]
   if grep -qx 'of alice' <<<"$output"; then false; fi
 }
+
+# asleep SECONDS: the program of a task, as Slurm found it.
+asleep() { pgrep -u alice -f "^[^ ]*sleep $1\$"; }
+ended() { [ -z "$(asleep "$1")" ]; }
+
+# step_daemon JOB: the slurmstepd of its first step.
+step_daemon() { pgrep -f "^slurmstepd: \[$1\.0\]"; }
+
+@test "kill -9 of a slurmstepd ends the tasks of its step, and not those of another one in the same container" {
+  local first second
+  as_alice srun --chdir=/ -J made --container-name=shared --container-image=registry.test/debian:12 sleep 61 3>&- &
+  wait_until 20 asleep 61
+  as_alice srun --chdir=/ -J joined --container-name=shared:exec sleep 62 3>&- &
+  wait_until 20 asleep 62
+  first=$(squeue -h -n made -o %i) second=$(squeue -h -n joined -o %i)
+  kill -9 $(step_daemon "$first")
+  wait_until 5 ended 61
+  asleep 62
+  kill -9 $(step_daemon "$second")
+  wait_until 5 ended 62
+  as_alice scancel -s KILL -u alice
+  wait
+}
