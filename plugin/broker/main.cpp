@@ -57,6 +57,7 @@ int sweep() {
   const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
   if (!config) return 1;
   if (const auto mounts = ImageMounts::open(SITULA_RUNTIME_DIR)) mounts->drop_idle(config->image_mount_idle);
+  sweep_running(SITULA_RUNTIME_DIR);
   auto sweeper = start_store_sweeper(*config);
   return sweeper && sweeper->wait() ? 0 : 1;
 }

@@ -18,6 +18,23 @@ std::string directory_of(const std::string& runtime, const RunningKey& key) {
          std::to_string(key.inode);
 }
 
+std::vector<UniqueFd> connect_to_all(const std::string& directory) {
+  std::vector<UniqueFd> connections;
+  const auto names = list_directory(directory);
+  if (!names) return connections;
+  for (const std::string& name : *names) {
+    if (name.starts_with('.')) continue;
+    const std::string path = directory + "/" + name;
+    auto connection = connect_to(path);
+    if (connection)
+      connections.push_back(std::move(*connection));
+    else if (connection.error().errnum() == ECONNREFUSED)
+      (void)unlink(path.c_str());
+  }
+  if (connections.empty()) (void)rmdir(directory.c_str());
+  return connections;
+}
+
 }  // namespace
 
 Result<RunningKey> RunningKey::of(int directory, uid_t uid) {
@@ -51,22 +68,14 @@ RunningContainer::~RunningContainer() {
   (void)rmdir(path_.substr(0, path_.rfind('/')).c_str());
 }
 
+void sweep_running(const std::string& runtime) {
+  const auto names = list_directory(runtime + "/containers");
+  if (!names) return;
+  for (const std::string& name : *names) (void)connect_to_all(runtime + "/containers/" + name);
+}
+
 std::vector<UniqueFd> connect_to_running(const std::string& runtime, const RunningKey& key) {
-  std::vector<UniqueFd> connections;
-  const std::string directory = directory_of(runtime, key);
-  const auto names = list_directory(directory);
-  if (!names) return connections;
-  for (const std::string& name : *names) {
-    if (name.starts_with('.')) continue;
-    const std::string path = directory + "/" + name;
-    auto connection = connect_to(path);
-    if (connection)
-      connections.push_back(std::move(*connection));
-    else if (connection.error().errnum() == ECONNREFUSED)
-      (void)unlink(path.c_str());
-  }
-  if (connections.empty()) (void)rmdir(directory.c_str());
-  return connections;
+  return connect_to_all(directory_of(runtime, key));
 }
 
 }  // namespace situla

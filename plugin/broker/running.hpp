@@ -38,6 +38,9 @@ class RunningContainer {
   std::string path_;
 };
 
+/// Removes the sockets of killed brokers.
+void sweep_running(const std::string& runtime);
+
 /// Connections to all who run it.
 std::vector<UniqueFd> connect_to_running(const std::string& runtime, const RunningKey& key);
 

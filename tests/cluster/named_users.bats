@@ -46,3 +46,15 @@ step_daemon() { pgrep -f "^slurmstepd: \[$1\.0\]"; }
   as_alice scancel -s KILL -u alice
   wait
 }
+
+@test "kill -9 of the broker: the task goes on, and its end leaves nothing that others would try to join" {
+  as_alice srun --chdir=/ --container-name=lonely --container-image=registry.test/debian:12 sleep 63 3>&- &
+  wait_until 20 asleep 63
+  [ -n "$(find /run/situla/containers -type s)" ]
+  pkill -KILL -x situla-broker
+  sleep 0.5
+  asleep 63
+  pkill -u alice -f "^[^ ]*sleep 63\$"
+  wait
+  wait_until 5 bash -c '[ -z "$(find /run/situla/containers -mindepth 1)" ]'
+}
