@@ -92,7 +92,7 @@ as_expected() {
   for size in "${sizes[@]}"; do
     cd "/home/alice/jobs/$size/$name"
     read -r job status nodes <result || { cat errors; return 1; }
-    [ -n "$nodes" ] || { echo "with $size node(s): job $job did not start within 100 s"; return 1; }
+    [ -n "$nodes" ] || { echo "with $size node(s): job $job did not start within 240 s"; return 1; }
     # shellcheck disable=SC2086
     "$BATS_TEST_DIRNAME/compare-output" "$scripts/$name.expected" printed "$job" "$status" $nodes >difference || {
       good=no

@@ -201,10 +201,11 @@ TEST_CASE("hooks, a configuration script and a PID namespace: killed at twenty m
 TEST_CASE("hooks: what a script starts for the container's life stays") {
   StartScene scene;
   scene.host.set("LIST", scene.directory / "pids");
-  // No other program: whose libraries are not loaded when the root becomes the container's does not find them any more.
-  scene.put_hook(
-      "50-a.sh",
-      "mkfifo \"${LIST}.fifo\"\n(read -r -t 20 _ <>\"${LIST}.fifo\") </dev/null &>/dev/null &\necho $! >\"${LIST}\"\n");
+  // No other program, and no file to open: what is not loaded when the root becomes the container's is not found any
+  // more.
+  scene.put_hook("50-a.sh",
+                 "mkfifo \"${LIST}.fifo\"\nexec 9<>\"${LIST}.fifo\"\n(read -r -t 20 -u 9 _) </dev/null &>/dev/null "
+                 "&\necho $! >\"${LIST}\"\n");
   const Ended ended = scene.start({"sh", "-c", "sleep 0.1; exit 4"});
   CHECK(ended.code == 4);
   const std::vector<pid_t> pids = pids_in(scene.directory / "pids");
