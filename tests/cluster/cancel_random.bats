@@ -44,7 +44,7 @@ canceled() {
   done
   ended=$((($(date +%s%N) - began) / 1000000))
   wait "$srun_pid" || true
-  if grep -q CANCELLED "$BATS_TEST_TMPDIR/out"; then hits=$((hits + 1)); fi
+  if grep -q -e CANCELLED -e "the step was cancelled" "$BATS_TEST_TMPDIR/out"; then hits=$((hits + 1)); fi
   if [ "$ended" -gt 2000 ] || ! nothing_left; then
     echo "$name, cancelled after $delay ms, took $ended ms (SITULA_CANCEL_SEED=$SITULA_CANCEL_SEED)"
     cat "$BATS_TEST_TMPDIR/out"
@@ -95,7 +95,7 @@ at_random_moments() {
   local i
   cp /shared/tiny.sqsh /home/alice/saved.sqsh
   chown alice: /home/alice/saved.sqsh
-  at_random_moments save 8 1000 --container-image=/shared/tiny.sqsh --container-writable --container-save=/home/alice/saved.sqsh sh -c 'head -c 60000000 /dev/urandom >/big'
+  at_random_moments save 8 1500 --container-image=/shared/tiny.sqsh --container-writable --container-save=/home/alice/saved.sqsh sh -c 'head -c 300000000 /dev/urandom >/big'
   unsquashfs -q -n -l /home/alice/saved.sqsh >/dev/null
   [ -z "$(find /home/alice -maxdepth 1 -name '*.sqsh*' ! -name saved.sqsh)" ]
 }

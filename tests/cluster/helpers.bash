@@ -9,6 +9,8 @@ bats_require_minimum_version 1.5.0
 run_and_show() {
   run --separate-stderr "$@"
   output=${stderr:+$stderr${output:+$'\n'}}$output
+  # Slurm says so when a job has to wait for the last one's end, which is nobody's matter here.
+  output=$(grep -v -x -E 'srun: job [0-9]+ (queued and waiting for resources|has been allocated resources)' <<<"$output" || true)
   mapfile -t lines <<<"$output"
   echo "status=$status"
   echo "$output"

@@ -73,7 +73,7 @@ digest_of() { skopeo inspect "docker://registry.test/$1" | jq -r .Digest; }
   cat "$BATS_TEST_TMPDIR/right.toml" >/etc/situla/situla.toml
   [ "$status" -ne 0 ]
   grep -F '/etc/situla/situla.toml:7: unknown key "lokation"' <<<"$output"
-  grep -F 'hint: known keys here: location, insecure, pull-from-mirror' <<<"$output"
+  grep -F 'hint: did you mean "location"? known keys here: location, insecure, pull-from-mirror' <<<"$output"
 }
 @test "the machine's registries.conf counts in jobs; a user's own does not" {
   printf '[[registry]]\nprefix = "unknown.test"\nlocation = "registry.test"\n' >/etc/containers/registries.conf.d/lab.conf
