@@ -10,13 +10,13 @@ bootstrap() {
   local name=$1 root=$2
   case $name in
     trixie | sid)
-      debootstrap --variant=minbase --include=ca-certificates "$name" "$root" http://deb.debian.org/debian ;;
+      debootstrap --variant=minbase --include=ca-certificates "$name" "$root" ;;
     noble | resolute)
       make_root trixie
       in_root trixie apt-get -q install -y ubuntu-keyring
       debootstrap --variant=minbase --include=ca-certificates --components=main,universe \
         --keyring="$lab_roots/trixie/usr/share/keyrings/ubuntu-archive-keyring.gpg" "$name" "$root" \
-        http://archive.ubuntu.com/ubuntu gutsy ;;
+        "" gutsy ;; # the script that knows where Ubuntu's archive is
   esac
 }
 
