@@ -240,6 +240,7 @@ SCRIPT
   # A job that was put back waits for two minutes, unless told to begin.
   for job in $importing $running; do
     wait_until 20 pending "$job"
+    sleep 3 # the node still refuses the job's old credential
     scontrol update "JobId=$job" StartTime=now
   done
   wait_until 40 grep -qs 'run 1' /shared/importing.out
