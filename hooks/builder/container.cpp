@@ -24,6 +24,7 @@
 #include "hooks/builder/input.hpp"
 #include "hooks/builder/named.hpp"
 #include "hooks/builder/shared_environment.hpp"
+#include "hooks/run/container_store.hpp"
 #include "hooks/run/init_process.hpp"
 #include "hooks/run/isolation.hpp"
 #include "hooks/run/prepare.hpp"
@@ -225,6 +226,15 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   if (!await_broker() && stays)
     while (container_in_use(server)) std::this_thread::sleep_for(kLookAgain);
   return end(container);
+}
+
+int sweep_unfinished() {
+  BrokerLog log;
+  const auto data = read_builder_data();
+  const auto config = data ? EnrootConfig::load(data->host, log) : fail(data.error());
+  if (!config) return 1;
+  remove_unfinished(*config, log);
+  return 0;
 }
 
 int clean_scratch(const std::string& path) {

@@ -12,4 +12,7 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
 /// Mode "clean": removes a scratch directory that a killed builder left.
 int clean_scratch(const std::string& path);
 
+/// Mode "sweep": removes what a killed builder left of a named container that it was making.
+int sweep_unfinished();
+
 }  // namespace situla

@@ -13,7 +13,8 @@ namespace {
 
 int usage() {
   (void)std::fputs(
-      "situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH | epilog JOB HOME\n",
+      "situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH | sweep | epilog JOB "
+      "HOME\n",
       stderr);
   return 2;
 }
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   if (mode == "container" && argc == 4) return situla::build_container(argv[2], argv[3]);
   if (mode == "request" && argc == 2) return situla::write_import_request();
   if (mode == "clean" && argc == 3) return situla::clean_scratch(argv[2]);
+  if (mode == "sweep" && argc == 2) return situla::sweep_unfinished();
   if (mode == "epilog" && argc == 4) return situla::remove_job_containers(argv[2], argv[3]);
   return usage();
 }

@@ -196,6 +196,10 @@ Result<void> create_container(const EnrootConfig& config, const NewContainer& re
   return unfinished.publish(request.path, request.replace);
 }
 
+void remove_unfinished(const EnrootConfig& config, LogSink& log) {
+  remove_abandoned(config.data_path(), log);
+}
+
 Result<void> remove_container(const EnrootConfig& config, std::string_view name, LogSink& log) {
   TRY_ASSIGN(const std::string path, container_path(config, name));
   struct stat status {};

@@ -42,6 +42,9 @@ Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink&
 /// this node is removed.
 Result<void> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log);
 
+/// What creates and removals left that were killed on this node. Without it, the next create or removal does the same.
+void remove_unfinished(const EnrootConfig& config, LogSink& log);
+
 /// Programs that run in it lose their files, as they do with enroot. From the first moment on the name is free.
 /// ErrorKind::not_found when there is none; a link is none.
 Result<void> remove_container(const EnrootConfig& config, std::string_view name, LogSink& log);

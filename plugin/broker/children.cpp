@@ -172,6 +172,12 @@ Result<Helper> start_in_place(const Identity& user, const TaskPlace& place, Spaw
   return Helper{std::move(child), std::move(line.ours)};
 }
 
+Result<UniqueFd> duplicate_fd(const UniqueFd& fd) {
+  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return fail_errno(errno, "duplicate a descriptor");
+  return copy;
+}
+
 }  // namespace
 
 Result<TaskPlace> TaskPlace::of(int proc_fd, std::string directory) {
@@ -214,6 +220,17 @@ Result<Helper> start_user_import(const UserImport& input) {
       "situla-importer", input.site.path.empty() ? std::vector<std::string>{"user"} : site_words("get", input.site));
   options.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
   return start_in_place(input.user, input.place, std::move(options));
+}
+
+Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& place, int spec_fd, int environment_fd) {
+  SpawnOptions options = program("situla-builder", {"sweep"});
+  options.fds = {{spec_fd, builder_fd::kSpec}, {environment_fd, builder_fd::kEnvironment}};
+  // Not in the step's cgroup: there it would be killed with the builder.
+  TaskPlace apart;
+  TRY_ASSIGN(apart.mounts, duplicate_fd(place.mounts));
+  apart.cgroups = job_cgroups(place.cgroups);
+  apart.directory = place.directory;
+  return start_in_place(user, apart, std::move(options));
 }
 
 Result<Helper> start_saver(const SaverInput& input) {

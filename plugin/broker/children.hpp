@@ -76,6 +76,9 @@ struct BuilderInput {
 };
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image);
 
+/// Removes, as the user, what a killed builder left of a named container that it was making.
+Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& place, int spec_fd, int environment_fd);
+
 /// --container-save, as the job user in the asking task's place: writes a squashfs file of what the builder gave.
 struct SaverInput {
   Identity user;

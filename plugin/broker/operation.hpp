@@ -16,7 +16,8 @@ enum class RootOperation {
   /// suffix.
   start_importer,
 
-  /// Starts the builder (mode "request", "clean" or "epilog") the importer (mode "user") or the saver as the job user:
+  /// Starts the builder (mode "request", "clean", "sweep" or "epilog") the importer (mode "user") or the saver as the
+  /// job user:
   /// ids are set for good
   /// before exec, the environment is fixed, and it gets only the descriptors it needs. The importer runs in the asking
   /// task's mount namespace, entered as for stage_root. The cluster's program (importer= in plugstack.conf) is run by
