@@ -212,6 +212,10 @@ void Broker::end_builder(bool orderly) {
     const auto status = builder_->process.wait_for(kEndLimit);
     if (status && *status && (*status)->success()) clean = false;
     builder_.reset();
+    const bool ended_itself = status && *status && (*status)->signal == 0;
+    if (input_.request.named && !container_ && !ended_itself && place_)
+      if (auto sweeper = start_unfinished_sweeper(user_, *place_, spec_.get(), input_.environment.get()))
+        (void)sweeper->process.wait_for(kEndLimit);
   }
   if (!clean) return;
   // The builder was killed before it could remove what it had made on disk.
@@ -263,9 +267,10 @@ void Broker::on_client(Client& client) {
   client.directory = join->directory;
   client.waiting = true;
   asked_ = true;
+  // Also when the import failed before the first task asked.
+  for (const Note& note : std::exchange(notes_, {})) (void)send_packet(client.socket.get(), encode(note));
   if (state_ == State::failed) return refuse(client);
   if (state_ == State::ready) return grant(client);
-  for (const Note& note : std::exchange(notes_, {})) (void)send_packet(client.socket.get(), encode(note));
 }
 
 void Broker::drop_lost_clients() {

@@ -1,6 +1,9 @@
 // The plugin in slurmstepd: steps as Slurm runs them, and steps in which something fails.
 #include "tests/plugin/step.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -90,6 +93,22 @@ TEST_CASE("an option that the node refuses stops the tasks") {
   // Slurm itself writes this to the node's log and goes on.
   setup.options.emplace_back("container-env", "1A");
   check_refused(setup, 2);
+}
+
+TEST_CASE("an import that has failed before the first task asks is told to it from its beginning") {
+  SITULA_NODE(Broker::real);
+  StepSetup setup = container_step();
+  setup.options = {{"container-image", "127.0.0.1:1#nothing/listens"}};
+  setup.job.local_tasks = setup.job.total_tasks = 1;
+  Step step(std::move(setup));
+  step.start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // for the import to fail in
+  CHECK(step.run_tasks(1).at(0).refused);
+  INFO(log_text());
+  const size_t begun = log_text().find("importing docker image: 127.0.0.1:1#nothing/listens");
+  REQUIRE(begun != std::string::npos);
+  CHECK(log_text().find("error: situla: ", begun) != std::string::npos);
+  step.end();
 }
 
 TEST_CASE("a broker that cannot be started stops the tasks") {
