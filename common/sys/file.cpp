@@ -48,6 +48,12 @@ Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int fla
   return fd;
 }
 
+Result<UniqueFd> duplicate_fd(int fd, std::string_view what) {
+  UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy) return fail_errno(errno, "duplicate the descriptor of " + std::string(what));
+  return copy;
+}
+
 Result<std::string> read_all(int fd, size_t limit) {
   std::string bytes;
   std::array<char, 65536> buffer;

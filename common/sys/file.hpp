@@ -15,6 +15,8 @@ namespace situla {
 /// open(2) with O_CLOEXEC; the error names the path.
 Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode = 0);
 Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int flags, mode_t mode = 0);
+/// With O_CLOEXEC; `what` is for the error.
+Result<UniqueFd> duplicate_fd(int fd, std::string_view what);
 Result<std::string> read_all(int fd, size_t limit);
 /// Reads a file of at most limit bytes (ErrorKind::corrupt beyond).
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);

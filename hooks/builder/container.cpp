@@ -50,12 +50,6 @@ struct BuiltContainer {
   UniqueFd init;                ///< socket whose end ends the PID namespace
 };
 
-Result<UniqueFd> duplicate(const UniqueFd& fd) {
-  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return fail_errno(errno, "duplicate the image's descriptor");
-  return copy;
-}
-
 Result<Source> unnamed_source(const std::string& image_mode) {
   Source source;
   RootSource& root = source.root;
@@ -73,7 +67,7 @@ Result<Source> unnamed_source(const std::string& image_mode) {
     root.mount = MountKind::extract;
   else if (image_mode != "image-auto")
     return fail(ErrorKind::usage, "unknown image mode " + image_mode);
-  TRY_ASSIGN(source.save_image, duplicate(root.image));
+  TRY_ASSIGN(source.save_image, duplicate_fd(root.image.get(), "the image"));
   return source;
 }
 

@@ -36,8 +36,7 @@ class Export {
       TRY_ASSIGN(reader, SquashfsReader::open(source_.image.get()));
       TRY(tree.add_image(*reader, donor_ ? ExportTree::Content::referred : ExportTree::Content::compressed));
     }
-    UniqueFd top(fcntl(source_.directory.get(), F_DUPFD_CLOEXEC, 0));
-    if (!top) return fail_errno(errno, "open " + source_.name);
+    TRY_ASSIGN(UniqueFd top, duplicate_fd(source_.directory.get(), source_.name));
     const RootDir root = RootDir::from_fd(std::move(top));
     TRY(tree.add_directory(root, source_.image ? ExportTree::Directory::upper_layer : ExportTree::Directory::tree));
     tree.finish();
@@ -76,8 +75,7 @@ class Export {
   }
 
   Result<void> choose_donor(bool asked) {
-    UniqueFd image(fcntl(source_.image.get(), F_DUPFD_CLOEXEC, 0));
-    if (!image) return fail_errno(errno, "open the image of " + source_.name);
+    TRY_ASSIGN(UniqueFd image, duplicate_fd(source_.image.get(), "the image of " + source_.name));
     auto opened = SquashfsDonor::open(std::move(image), "the image of " + source_.name);
     if (opened && !asked)
       if (const auto fitting = (*opened)->fitting(squash_)) squash_ = *fitting;

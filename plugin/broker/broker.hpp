@@ -77,7 +77,7 @@ class Broker {
   Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);
   Result<void> join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds);
   Result<void> join_found(const Found& found, std::vector<UniqueFd> fds);
-  void use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment);
+  Result<void> use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment);
   Result<void> give_image();
   void publish(const RunningKey& key);
   void set_ready();

@@ -134,8 +134,7 @@ Result<void> Broker::take_image(UniqueFd file, const std::string& store_name) {
 
 Result<BuilderImage> Broker::make_image(UniqueFd file, const std::string& store_name) {
   if (input_.request.save) {
-    save_image_ = UniqueFd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
-    if (!save_image_) return fail_errno(errno, "duplicate the image's descriptor");
+    TRY_ASSIGN(save_image_, duplicate_fd(file.get(), "the image"));
   }
   const MountKind kind = input_.request.use_squashfuse ? MountKind::fuse : config_.mount;
   const bool may_mount = !store_name.empty() || config_.kernel_mount_user_images;
@@ -329,8 +328,7 @@ Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<Uniqu
     std::vector<UniqueFd>& given = (*packet)->fds;
     auto container = take_namespaces(joined->isolation, given);
     if (!container || given.size() != 1) continue;
-    use_running(std::move(*container), joined->workdir, std::move(given[0]));
-    return {};
+    return use_running(std::move(*container), joined->workdir, std::move(given[0]));
   }
   return send_packet(builder_->socket.get(), encode(NotRunning{}));
 }
@@ -340,14 +338,13 @@ Result<void> Broker::join_found(const Found& found, std::vector<UniqueFd> fds) {
   auto container = take_namespaces(found.container.isolation, fds);
   if (!container || fds.size() != 1 || !check_namespaces(*container, user_.uid))
     return send_packet(builder_->socket.get(), encode(NotRunning{}));
-  use_running(std::move(*container), found.container.workdir, std::move(fds[0]));
-  return {};
+  return use_running(std::move(*container), found.container.workdir, std::move(fds[0]));
 }
 
-void Broker::use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment) {
+Result<void> Broker::use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment) {
+  TRY_ASSIGN(shared_environment_, duplicate_fd(environment.get(), "the container's environment"));
   container_ = std::move(container);
   container_environment_ = std::move(environment);
-  shared_environment_ = UniqueFd(fcntl(container_environment_.get(), F_DUPFD_CLOEXEC, 0));
   workdir_ = std::move(workdir);
   builder_->socket.reset();  // nothing is to be built: it ends
   note({LogLevel::info, "reusing existing container namespaces"});
@@ -357,6 +354,7 @@ void Broker::use_running(ContainerNamespaces container, std::string workdir, Uni
   // It goes on to run when the step that made it has ended.
   if (container_key_) publish(*container_key_);
   set_ready();
+  return {};
 }
 
 Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> fds) {

@@ -172,12 +172,6 @@ Result<Helper> start_in_place(const Identity& user, const TaskPlace& place, Spaw
   return Helper{std::move(child), std::move(line.ours)};
 }
 
-Result<UniqueFd> duplicate_fd(const UniqueFd& fd) {
-  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return fail_errno(errno, "duplicate a descriptor");
-  return copy;
-}
-
 }  // namespace
 
 Result<TaskPlace> TaskPlace::of(int proc_fd, std::string directory) {
@@ -227,7 +221,7 @@ Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& p
   options.fds = {{spec_fd, builder_fd::kSpec}, {environment_fd, builder_fd::kEnvironment}};
   // Not in the step's cgroup: there it would be killed with the builder.
   TaskPlace apart;
-  TRY_ASSIGN(apart.mounts, duplicate_fd(place.mounts));
+  TRY_ASSIGN(apart.mounts, duplicate_fd(place.mounts.get(), "the task's mount namespace"));
   apart.cgroups = job_cgroups(place.cgroups);
   apart.directory = place.directory;
   return start_in_place(user, apart, std::move(options));
