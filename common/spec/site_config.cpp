@@ -10,6 +10,7 @@
 
 #include "common/base/text.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/spec/device_name.hpp"
 #include "common/spec/registry_tables.hpp"
 
 namespace situla {
@@ -21,6 +22,12 @@ constexpr std::array<std::pair<std::string_view, MountKind>, 4> kMountNames = {{
                                                                                 {"kernel", MountKind::kernel},
                                                                                 {"fuse", MountKind::fuse},
                                                                                 {"extract", MountKind::extract}}};
+
+constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
+    {{"native", GpuMode::native},
+     {"cdi", GpuMode::cdi},
+     {"nvidia-container-cli", GpuMode::nvidia_container_cli},
+     {"off", GpuMode::off}}};
 
 // Each setter returns what the key wants when the value is not it, or "" when it was taken.
 using Setter = std::function<std::string(const toml::node&, SiteConfig&)>;
@@ -83,13 +90,58 @@ std::string set_service_user(const toml::node& value, SiteConfig& config) {
   return "";
 }
 
+std::string set_gpu(const toml::node& value, SiteConfig& config) {
+  for (const auto& [name, mode] : kGpuNames)
+    if (value.is_string() && value.as_string()->get() == name) {
+      config.device_settings.gpu = mode;
+      return "";
+    }
+  return R"("native", "cdi", "nvidia-container-cli" or "off")";
+}
+
+Setter device_switch(bool DeviceSettings::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    if (!value.is_boolean()) return "true or false";
+    config.device_settings.*field = value.as_boolean()->get();
+    return "";
+  };
+}
+
+Setter device_path(std::string DeviceSettings::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    const std::string text = value.is_string() ? value.as_string()->get() : "";
+    if (!text.starts_with('/')) return "an absolute path";
+    config.device_settings.*field = text.size() > 1 && text.ends_with('/') ? text.substr(0, text.size() - 1) : text;
+    return "";
+  };
+}
+
+/// `well_formed` says whether a word may stand in the list.
+Setter device_words(std::vector<std::string> DeviceSettings::*field, bool (*well_formed)(const std::string&),
+                    const char* wanted) {
+  return [=](const toml::node& value, SiteConfig& config) -> std::string {
+    std::vector<std::string> words;
+    if (!value.is_array()) return wanted;
+    for (const toml::node& entry : *value.as_array()) {
+      if (!entry.is_string() || !well_formed(entry.as_string()->get())) return wanted;
+      words.push_back(entry.as_string()->get());
+    }
+    config.device_settings.*field = std::move(words);
+    return "";
+  };
+}
+
+bool is_absolute(const std::string& path) {
+  return path.starts_with('/');
+}
+
 struct Key {
   std::string_view name;
   Setter set;
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 8> keys() {
+std::array<Key, 16> keys() {
   return {{
       {"mount", set_mount},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
@@ -99,6 +151,15 @@ std::array<Key, 8> keys() {
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
+      {"gpu", set_gpu},
+      {"driver_root", device_path(&DeviceSettings::driver_root)},
+      {"device_root", device_path(&DeviceSettings::device_root)},
+      {"hide_gpus", device_switch(&DeviceSettings::hide_gpus)},
+      {"cuda_compat", device_switch(&DeviceSettings::cuda_compat)},
+      {"cdi_directories", device_words(&DeviceSettings::cdi_directories, is_absolute, "a list of absolute paths")},
+      {"cdi_hooks", device_switch(&DeviceSettings::cdi_hooks)},
+      {"devices",
+       device_words(&DeviceSettings::devices, is_device_name, "a list of names like \"vendor.com/class=name\"")},
   }};
 }
 
@@ -120,6 +181,12 @@ Result<std::string> read_to_end(int fd, const std::string& path) {
 }
 
 }  // namespace
+
+std::string_view to_string(GpuMode mode) {
+  for (const auto& [name, value] : kGpuNames)
+    if (value == mode) return name;
+  return "native";
+}
 
 std::string_view to_string(MountKind kind) {
   for (const auto& [name, value] : kMountNames)
@@ -147,7 +214,7 @@ Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& w
   if (!table)
     return fail(ErrorKind::usage, at(where, table.error().source()) + ": " + std::string(table.error().description()));
   SiteConfig config;
-  const std::array<Key, 8> known = keys();
+  const auto known = keys();
   for (const auto& [name, value] : table.table()) {
     const std::string line = at(where, value.source());
     const std::string_view written = name.str();

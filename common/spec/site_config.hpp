@@ -16,6 +16,27 @@ namespace situla {
 enum class MountKind : uint8_t { automatic, kernel, fuse, extract };
 std::string_view to_string(MountKind kind);
 
+/// Where the files and devices of NVIDIA GPUs in containers come from.
+enum class GpuMode : uint8_t {
+  native,                ///< Situla finds and adds them
+  cdi,                   ///< a CDI specification says what they are
+  nvidia_container_cli,  ///< NVIDIA's own tool adds them
+  off
+};
+std::string_view to_string(GpuMode mode);
+
+/// Which devices containers get, and from where. Nothing here is privileged: the job user's own process acts on it.
+struct DeviceSettings {
+  GpuMode gpu = GpuMode::native;  ///< gpu = "native|cdi|nvidia-container-cli|off"
+  std::string driver_root = "/";  ///< driver_root; where the driver's libraries and programs are
+  std::string device_root = "/";  ///< device_root; where dev, proc and sys are
+  bool hide_gpus = true;          ///< hide_gpus; /proc/driver/nvidia shows a container only its own
+  bool cuda_compat = true;        ///< cuda_compat; an image's newer CUDA libraries are used where they fit
+  std::vector<std::string> cdi_directories = {"/etc/cdi", "/var/run/cdi"};  ///< cdi_directories; later ones win
+  bool cdi_hooks = true;             ///< cdi_hooks; programs that CDI files name are run, as the job user
+  std::vector<std::string> devices;  ///< devices; CDI names for containers whose user asks for none
+};
+
 struct SiteConfig {
   MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
   bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
@@ -27,6 +48,8 @@ struct SiteConfig {
   std::chrono::seconds import_timeout{3600};  ///< import_timeout
   std::chrono::seconds build_timeout{120};    ///< build_timeout; namespaces, hooks and rc of one container
   std::vector<RegistryRule> registries;       ///< [[registry]]; mirrors, blocked registries; no two with one prefix
+
+  DeviceSettings device_settings;
 
   /// Reads the file; a missing file gives the defaults. Refuses one that is not owned by root or is writable by others.
   static Result<SiteConfig> load(const std::string& path);

@@ -11,6 +11,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "common/sys/root_dir.hpp"
+#include "hooks/inject/edits/edits.hpp"
 #include "hooks/mount/step.hpp"
 
 namespace situla {
@@ -39,19 +40,6 @@ struct InjectContext {
   LogSink& log;
 };
 
-/// A change to the container's files. Parents are created.
-struct FileChange {
-  enum class Kind {
-    write,     ///< a regular file with this content replaces whatever is there
-    link,      ///< a symbolic link with this content replaces whatever is there
-    directory  ///< made unless it is there
-  };
-  Kind kind = Kind::write;
-  std::string path;     ///< inside the container
-  std::string content;  ///< write: bytes; link: target
-  mode_t mode = 0644;
-};
-
 struct Proposal {
   std::vector<MountStep> mounts_at_once;  ///< before `files` and the next hook: what others build upon (/dev)
   std::vector<FileChange> files;
@@ -75,8 +63,5 @@ enum class BuiltInHook {
 
 /// What one of them proposes; the error names it.
 Result<Proposal> run_built_in_hook(BuiltInHook hook, const InjectContext& context);
-
-/// Makes the proposed file changes in the root. A file that the site or image mounted there stays, with a warning.
-Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log);
 
 }  // namespace situla
