@@ -49,17 +49,18 @@ Result<FileLock> lock_data(const std::string& data_path) {
   return lock_directory(data_path, FileLock::Kind::shared, kPatience);
 }
 
-/// What a create or a removal that was killed left behind.
-void remove_abandoned(const std::string& data_path, LogSink& log) {
+/// What a create or a removal that was killed left behind. Its child processes hold its locks until they are gone, too:
+/// patience is for those.
+void remove_abandoned(const std::string& data_path, std::chrono::milliseconds patience, LogSink& log) {
   std::vector<std::pair<std::string, FileLock>> abandoned;
   {
-    const auto alone = lock_directory(data_path, FileLock::Kind::exclusive, std::chrono::milliseconds(0));
+    const auto alone = lock_directory(data_path, FileLock::Kind::exclusive, patience);
     if (!alone) return;
     std::error_code error;
     for (std::filesystem::directory_iterator it(data_path, error), end; !error && it != end; it.increment(error)) {
       const std::string name = it->path().filename().string();
       if (!name.starts_with(hidden_prefix("create")) && !name.starts_with(hidden_prefix("remove"))) continue;
-      auto lock = lock_directory(it->path().string(), FileLock::Kind::exclusive, std::chrono::milliseconds(0));
+      auto lock = lock_directory(it->path().string(), FileLock::Kind::exclusive, patience);
       if (lock) abandoned.emplace_back(it->path().string(), std::move(*lock));
     }
   }
@@ -125,7 +126,9 @@ Result<void> layers_possible(const std::string& data_path) {
   TRY(fuse_available());
   if (!modern_mount_api()) return fail(ErrorKind::unsupported, "this kernel cannot hand mounts over (Linux 5.2)");
   if (overlay_upper_known_good(data_path)) return {};
-  return overlay_upper_works(data_path);
+  // A process that is killed meanwhile leaves a name that others know.
+  TRY_ASSIGN(const Unfinished trial, Unfinished::make(data_path));
+  return overlay_upper_works(trial.path());
 }
 
 /// An unnamed file of the same file system needs a name only; anything else is copied.
@@ -184,7 +187,7 @@ Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink&
 Result<void> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log) {
   TRY_ASSIGN(const bool layered, makes_layers(config, request.wish, log));
   const std::string data_path = config.data_path();
-  remove_abandoned(data_path, log);
+  remove_abandoned(data_path, {}, log);
   TRY_ASSIGN(Unfinished unfinished, Unfinished::make(data_path));
   if (layered) {
     TRY(fill_layered(request, unfinished.path()));
@@ -197,7 +200,7 @@ Result<void> create_container(const EnrootConfig& config, const NewContainer& re
 }
 
 void remove_unfinished(const EnrootConfig& config, LogSink& log) {
-  remove_abandoned(config.data_path(), log);
+  remove_abandoned(config.data_path(), std::chrono::milliseconds(500), log);
 }
 
 Result<void> remove_container(const EnrootConfig& config, std::string_view name, LogSink& log) {
@@ -206,7 +209,7 @@ Result<void> remove_container(const EnrootConfig& config, std::string_view name,
   if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
     return fail(ErrorKind::not_found, "No such file or directory: " + path);
   const std::string data_path = config.data_path();
-  remove_abandoned(data_path, log);
+  remove_abandoned(data_path, {}, log);
   const std::string hidden = data_path + "/" + random_name(hidden_prefix("remove"));
   std::optional<FileLock> lock;
   {

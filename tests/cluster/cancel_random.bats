@@ -84,6 +84,7 @@ at_random_moments() {
   at_random_moments make 8 400 --container-name=half --container-image=/shared/tiny.sqsh --container-writable sleep 100
   run_and_show as_alice srun --jobid="$job" --overlap --container-name=half --container-image=/shared/tiny.sqsh sh -c 'echo "whole $GREETING"'
   [[ "$output" == *"whole hello"* ]]
+  ls -A /home/alice/.local/share/enroot
   [ "$(ls -A /home/alice/.local/share/enroot)" = pyxis_half ]
 }
 
