@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
+#include "common/spec/device_name.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
 
@@ -43,6 +44,9 @@ constexpr std::array kTable = {
                "[situla] variables that keep their value from outside the container"},
     OptionInfo{OptionId::unshare, "container-unshare", "NS[,NS...]",
                "[situla] namespaces of its own: net, ipc, uts, pid"},
+    OptionInfo{OptionId::devices, "container-devices", "VENDOR/CLASS=NAME[,...]|none",
+               "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
+               "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters"},
 };
 
 // The rest of PYXIS_CONTAINER_ / SITULA_CONTAINER_ and the option it stands for; booleans set one of two.
@@ -59,6 +63,7 @@ constexpr std::array kEnvironment = {
     EnvironmentName{"SAVE", OptionId::save, {}},
     EnvironmentName{"ENV", OptionId::env, {}},
     EnvironmentName{"UNSHARE", OptionId::unshare, {}},
+    EnvironmentName{"DEVICES", OptionId::devices, {}},
     EnvironmentName{"MOUNT_HOME", OptionId::mount_home, OptionId::no_mount_home},
     EnvironmentName{"REMAP_ROOT", OptionId::remap_root, OptionId::no_remap_root},
     EnvironmentName{"ENTRYPOINT", OptionId::entrypoint, OptionId::no_entrypoint},
@@ -94,9 +99,10 @@ std::string spelled(OptionId id) {
 
 // Options that may be given several times and add up, each with the variable in which srun, sbatch and salloc hand on
 // the sum. --export=NONE leaves variables out, but not those that begin with SLURM_.
-constexpr std::array<std::pair<OptionId, const char*>, 2> kSums = {{
+constexpr std::array<std::pair<OptionId, const char*>, 3> kSums = {{
     {OptionId::mounts, "SLURM_SITULA_CONTAINER_MOUNTS"},
     {OptionId::env, "SLURM_SITULA_CONTAINER_ENV"},
+    {OptionId::devices, "SLURM_SITULA_CONTAINER_DEVICES"},
 }};
 
 bool accumulates(OptionId id) {
@@ -167,6 +173,7 @@ Result<void> check_value(OptionId id, std::string_view value) {
   if (id == OptionId::name) return parse_name(value).map([](const auto&) {});
   if (id == OptionId::unshare) return parse_namespaces(value).map([](const auto&) {});
   if (id == OptionId::save) return check_save(value);
+  if (id == OptionId::devices) return parse_device_names(value).map([](const auto&) {});
   if (id == OptionId::env) {
     for (const std::string_view name : split_nonempty(value, ','))
       if (!is_variable_name(name))
@@ -313,6 +320,9 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   spec.workdir = value(OptionId::workdir).value_or("");
   if (const auto names = value(OptionId::env))
     for (const std::string_view name : split_nonempty(*names, ',')) spec.keep_env.emplace_back(name);
+  if (const auto names = value(OptionId::devices)) {
+    TRY_ASSIGN(spec.devices, parse_device_names(*names));
+  }
   spec.mount_home = tristate(OptionId::mount_home, OptionId::no_mount_home);
   spec.remap_root = tristate(OptionId::remap_root, OptionId::no_remap_root);
   spec.writable = tristate(OptionId::writable, OptionId::readonly);

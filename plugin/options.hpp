@@ -35,6 +35,7 @@ enum class OptionId : int {
   readonly,
   env,
   unshare,
+  devices,
 };
 
 /// One row of the option table. Strings are literals: Slurm keeps the pointers.

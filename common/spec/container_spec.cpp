@@ -8,7 +8,7 @@ namespace {
 
 // Layout: magic, then each field in the order of the struct; numbers are 32-bit little-endian, strings and lists are
 // their length and then their content, enumerations one byte. Another layout gets another last letter of the magic.
-constexpr std::string_view kMagic = "SITULA-SPEC-C";
+constexpr std::string_view kMagic = "SITULA-SPEC-D";
 constexpr size_t kMaxBytes = size_t{16} << 20U;
 
 class Writer {
@@ -118,6 +118,7 @@ std::string ContainerSpec::serialize() const {
   }
   writer.text(workdir);
   writer.list(keep_env);
+  writer.list(devices);
   writer.byte(static_cast<uint8_t>(mount_home));
   writer.byte(static_cast<uint8_t>(remap_root));
   writer.byte(static_cast<uint8_t>(writable));
@@ -149,6 +150,7 @@ Result<ContainerSpec> ContainerSpec::deserialize(std::string_view bytes) {
   }
   TRY_ASSIGN(spec.workdir, reader.text());
   TRY_ASSIGN(spec.keep_env, reader.list());
+  TRY_ASSIGN(spec.devices, reader.list());
   TRY_ASSIGN(spec.mount_home, reader.enumeration(Tristate::yes));
   TRY_ASSIGN(spec.remap_root, reader.enumeration(Tristate::yes));
   TRY_ASSIGN(spec.writable, reader.enumeration(Tristate::yes));

@@ -39,6 +39,7 @@ struct ContainerSpec {
   std::vector<MountOption> mounts;
   std::string workdir;                ///< empty = the image's WORKDIR, else "/"
   std::vector<std::string> keep_env;  ///< --container-env: names that keep the host's value
+  std::vector<std::string> devices;   ///< --container-devices: CDI names; "none" alone: none; empty: the site's
   Tristate mount_home = Tristate::unset;
   Tristate remap_root = Tristate::unset;
   Tristate writable = Tristate::unset;

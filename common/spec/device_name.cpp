@@ -44,6 +44,7 @@ bool is_device_name(const std::string& text) {
 }
 
 Result<std::vector<std::string>> parse_device_names(std::string_view text) {
+  if (text == "none") return std::vector<std::string>{"none"};
   std::vector<std::string> names;
   for (const std::string_view part : split(text, ',')) {
     std::string name(part);

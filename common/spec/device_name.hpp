@@ -13,7 +13,8 @@ namespace situla {
 /// "nvidia.com/gpu=0"
 bool is_device_name(const std::string& text);
 
-/// The value of --container-devices: names between commas, none twice. ErrorKind::usage names the wrong one.
+/// The value of --container-devices: names between commas, no name twice; or "none" alone, which is then the only
+/// element. ErrorKind::usage names the wrong one.
 Result<std::vector<std::string>> parse_device_names(std::string_view text);
 
 /// Parts of a name, for those who read CDI files.

@@ -21,6 +21,7 @@ good() {
 --container-readonly|if touch /new 2>/dev/null; then false; fi
 --container-env=GREETING|test "$GREETING" = outside
 --container-unshare=net,ipc,uts,pid|test "$(ls /sys/class/net)" = lo
+--container-devices=none|test "$GREETING" = hello
 TABLE
 }
 
@@ -47,6 +48,9 @@ bad() {
 --container-env=A=b|not the name of an environment variable
 --container-unshare=user|unknown namespace: user
 --container-unshare=net,,mnt|unknown namespace: mnt
+--container-devices=gpu|no name of a device
+--container-devices=nvidia.com/gpu=|no name of a device
+--container-devices=none,nvidia.com/gpu=0|no name of a device
 TABLE
 }
 
@@ -160,7 +164,7 @@ try_good() {
   before=$(jobs)
   while read -r option; do
     case $option in
-      --container-mounts=* | --container-env=*) ;;
+      --container-mounts=* | --container-env=* | --container-devices=*) ;;
       --container-image=*) refused "specified multiple times" "$option" --container-image=registry.test/debian ;;
       --container-unshare=*) refused "specified multiple times" "$option" --container-unshare=uts ;;
       *=*) refused "specified multiple times" "$option" "${option%%=*}=/another" ;;

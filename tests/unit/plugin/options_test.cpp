@@ -37,7 +37,7 @@ TEST_CASE("every option of COMPAT.md 1 is in the table once") {
       {"no-container-mount-home", false}, {"container-remap-root", false},    {"no-container-remap-root", false},
       {"container-entrypoint", false},    {"no-container-entrypoint", false}, {"container-entrypoint-log", false},
       {"container-writable", false},      {"container-readonly", false},      {"container-env", true},
-      {"container-unshare", true}};
+      {"container-unshare", true},        {"container-devices", true}};
   std::map<std::string, bool> found;
   for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;
   CHECK(found == expected);
@@ -273,4 +273,26 @@ TEST_CASE("a script that unsets pyxis's variable of an inherited option does not
       ContainerOptions::unset_by_script(variables({{"_SLURM_SPANK_OPTION_situla_container_image", "debian"}})).size() ==
       1);
   CHECK(ContainerOptions::unset_by_script(variables({{theirs, "debian"}})).empty());
+}
+
+TEST_CASE("devices add up, and none stands alone") {
+  ContainerOptions options;
+  REQUIRE(options.set(OptionId::image, "debian"));
+  REQUIRE(options.set(OptionId::devices, "amd.com/gpu=0,amd.com/gpu=1"));
+  REQUIRE(options.set(OptionId::devices, "amd.com/gpu=1,intel.com/gpu=card0"));
+  const auto spec = options.finish();
+  REQUIRE(spec);
+  CHECK((*spec)->devices == std::vector<std::string>{"amd.com/gpu=0", "amd.com/gpu=1", "intel.com/gpu=card0"});
+
+  ContainerOptions none;
+  REQUIRE(none.set(OptionId::image, "debian"));
+  REQUIRE(none.set(OptionId::devices, "none"));
+  const auto without = none.finish();
+  REQUIRE(without);
+  CHECK((*without)->devices == std::vector<std::string>{"none"});
+
+  ContainerOptions wrong;
+  CHECK(error_of(wrong.set(OptionId::devices, "gpu")).find("\"gpu\" is no name of a device") != std::string::npos);
+  CHECK(error_of(wrong.set(OptionId::devices, "1nvidia.com/gpu=0")).find("no name") != std::string::npos);
+  CHECK(error_of(wrong.set(OptionId::devices, "a/b=c,")).find("no name") != std::string::npos);
 }
