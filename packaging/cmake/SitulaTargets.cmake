@@ -73,6 +73,9 @@ function(situla_compile target)
     target_compile_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE})
   endif()
+  if(SITULA_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
 
 # situla_library(name SOURCES a.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit of the tree.
