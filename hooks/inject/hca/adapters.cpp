@@ -1,0 +1,173 @@
+#include "hooks/inject/hca/adapters.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <filesystem>
+#include <tuple>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "hooks/inject/hca/uevent.hpp"
+
+namespace situla::hca {
+namespace {
+
+constexpr std::string_view kVerbsClass = "/sys/class/infiniband_verbs";
+constexpr std::string_view kAdapterClass = "/sys/class/infiniband";
+constexpr std::string_view kManagementClass = "/sys/class/infiniband_mad";
+constexpr size_t kMaxAttribute = 4096;  ///< bytes; sysfs gives a page at most
+
+std::string below(std::string_view directory, std::string_view name) {
+  return std::string(directory) + "/" + std::string(name);
+}
+
+/// nullopt when it is no link.
+std::optional<std::string> read_link(const RootDir& root, const std::string& path) {
+  const Result<UniqueFd> link = root.open_at(path, O_PATH | O_NOFOLLOW);
+  if (!link) return std::nullopt;
+  std::string text(PATH_MAX, '\0');
+  const ssize_t size = readlinkat(link->get(), "", text.data(), text.size());
+  if (size <= 0) return std::nullopt;
+  text.resize(static_cast<size_t>(size));
+  return text;
+}
+
+/// Where a class's link to a device leads. By its text: in sysfs nothing between the two is a link.
+std::string device_directory(const RootDir& root, std::string_view class_directory, const std::string& name) {
+  const std::optional<std::string> text = read_link(root, below(class_directory, name));
+  if (!text) return "";
+  std::string path = (std::filesystem::path(class_directory) / *text).lexically_normal().string();
+  return path.starts_with("/sys/devices/") ? path : "";
+}
+
+/// The first line; empty when there is none.
+std::string attribute(const RootDir& root, const std::string& path) {
+  const Result<std::string> content = root.read_file(path, kMaxAttribute);
+  if (!content) return "";
+  return std::string(trim(content->substr(0, content->find('\n'))));
+}
+
+Result<std::vector<std::string>> names_in(const RootDir& root, std::string_view path) {
+  const Result<UniqueFd> directory = root.open_at(path, O_RDONLY | O_DIRECTORY);
+  if (!directory && directory.error().kind() == ErrorKind::not_found) return std::vector<std::string>{};
+  if (!directory) return fail(directory.error());
+  TRY_ASSIGN(std::vector<std::string> names, list_directory(directory->get(), std::string(path)));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// "0000:3b:00.0"; domains have more than four digits behind some bridges.
+bool is_pci_address(std::string_view text) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  const auto is_hex = [](std::string_view digits, size_t least, size_t most) {
+    return digits.size() >= least && digits.size() <= most &&
+           digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  };
+  if (parts.size() != 3 || !is_hex(parts[0], 4, 8) || !is_hex(parts[1], 2, 2)) return false;
+  const auto last = cut(parts[2], '.');
+  return last && is_hex(last->first, 2, 2) && is_hex(last->second, 1, 1);
+}
+
+/// The function that a device belongs to, however deep it lies beneath it (subfunctions, auxiliary devices).
+std::string function_directory(const std::string& device) {
+  std::filesystem::path path(device);
+  while (path.has_relative_path() && !is_pci_address(path.filename().string())) path = path.parent_path();
+  return path.has_relative_path() ? path.string() : "";
+}
+
+Uevent uevent(const RootDir& root, const std::string& directory) {
+  const Result<std::string> text = root.read_file(directory + "/uevent", kMaxAttribute);
+  return text ? parse_uevent(*text) : Uevent{};
+}
+
+std::string obstacle(const RootDir& root, const Adapter& adapter) {
+  if (adapter.directory.empty())
+    return "no InfiniBand device " + (adapter.name.empty() ? "" : adapter.name + " ") +
+           "is to be seen for it: it is a representor, or belongs to another network namespace";
+  const Result<UniqueFd> node = root.resolve(adapter.node);
+  if (!node) return adapter.node + " does not exist";
+  // The device cgroup has its say here, too, and nothing is opened.
+  if (access(("/proc/self/fd/" + std::to_string(node->get())).c_str(), R_OK | W_OK) != 0)
+    return Error::from_errno(errno, "no access to " + adapter.node).message();
+  return "";
+}
+
+Adapter look_at(const RootDir& root, const std::string& verbs, const std::string& directory) {
+  Adapter adapter;
+  adapter.verbs = verbs;
+  adapter.verbs_directory = directory;
+  adapter.name = attribute(root, directory + "/ibdev");
+  if (!is_file_name(adapter.name)) adapter.name.clear();
+  if (!adapter.name.empty()) adapter.directory = device_directory(root, kAdapterClass, adapter.name);
+  const Uevent event = uevent(root, directory);
+  adapter.node = "/dev/" + (event.node.empty() ? "infiniband/" + verbs : event.node);
+  adapter.number = event.number;
+  const std::string function = function_directory(directory);
+  if (!function.empty()) {
+    adapter.pci_address = std::filesystem::path(function).filename().string();
+    const std::optional<std::string> driver = read_link(root, function + "/driver");
+    if (driver) adapter.driver = std::filesystem::path(*driver).filename().string();
+    adapter.virtual_function = read_link(root, function + "/physfn").has_value();
+  }
+  adapter.obstacle = obstacle(root, adapter);
+  return adapter;
+}
+
+Result<void> add_management(const RootDir& root, std::vector<Adapter>& all) {
+  TRY_ASSIGN(const std::vector<std::string> names, names_in(root, kManagementClass));
+  for (const std::string& name : names) {
+    const std::string directory = device_directory(root, kManagementClass, name);
+    if (directory.empty()) continue;
+    const std::string owner = attribute(root, directory + "/ibdev");
+    const auto adapter = std::find_if(all.begin(), all.end(), [&](const Adapter& one) { return one.name == owner; });
+    if (owner.empty() || adapter == all.end()) continue;
+    const Uevent event = uevent(root, directory);
+    adapter->management.push_back(
+        {"/dev/" + (event.node.empty() ? "infiniband/" + name : event.node), event.number, directory});
+  }
+  return {};
+}
+
+/// enroot counts what the glob /sys/bus/pci/drivers/mlx?_core/*/infiniband_verbs/* finds.
+bool counted_by_enroot(const Adapter& adapter) {
+  if (adapter.driver != "mlx4_core" && adapter.driver != "mlx5_core") return false;
+  return adapter.verbs_directory.ends_with("/" + adapter.pci_address + "/infiniband_verbs/" + adapter.verbs);
+}
+
+}  // namespace
+
+Result<std::vector<Adapter>> adapters(const RootDir& devices) {
+  std::vector<Adapter> all;
+  TRY_ASSIGN(const std::vector<std::string> names, names_in(devices, kVerbsClass));
+  for (const std::string& name : names) {
+    const std::string directory = device_directory(devices, kVerbsClass, name);
+    if (!directory.empty()) all.push_back(look_at(devices, name, directory));  // abi_version is none
+  }
+  TRY(add_management(devices, all));
+  const auto place = [](const Adapter& one) {
+    return std::tuple(!counted_by_enroot(one), std::string_view(one.driver), std::string_view(one.pci_address),
+                      one.verbs.size(), std::string_view(one.verbs));  // uverbs9 before uverbs10
+  };
+  std::sort(all.begin(), all.end(), [&](const Adapter& a, const Adapter& b) { return place(a) < place(b); });
+  return all;
+}
+
+std::vector<Port> ports(const RootDir& devices, const Adapter& adapter) {
+  std::vector<Port> all;
+  if (adapter.directory.empty()) return all;
+  const Result<std::vector<std::string>> numbers = names_in(devices, adapter.directory + "/ports");
+  if (!numbers) return all;
+  for (const std::string& number : *numbers) {
+    const std::string directory = adapter.directory + "/ports/" + number + "/";
+    const std::string state = attribute(devices, directory + "state");  // "4: ACTIVE"
+    const auto words = cut(state, ':');
+    all.push_back({number, attribute(devices, directory + "link_layer"),
+                   words ? std::string(trim(words->second)) : state, attribute(devices, directory + "rate")});
+  }
+  return all;
+}
+
+}  // namespace situla::hca
