@@ -1,0 +1,140 @@
+#include <array>
+#include <set>
+
+#include "common/base/text.hpp"
+#include "hooks/inject/nvidia/plan_parts.hpp"
+
+namespace situla::nvidia {
+namespace {
+
+#if defined(__x86_64__)
+constexpr const char* kTriplet = "x86_64-linux-gnu";
+#elif defined(__aarch64__)
+constexpr const char* kTriplet = "aarch64-linux-gnu";
+#elif defined(__powerpc64__)
+constexpr const char* kTriplet = "powerpc64le-linux-gnu";
+#else
+#error "which directory has the libraries of Debian on this architecture?"
+#endif
+constexpr const char* kMps = "/tmp/nvidia-mps";
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+/// Flags of what the container may read and run, but not change.
+MountFlags file_flags() {
+  MountFlags flags;
+  flags.read_only = flags.no_suid = flags.no_dev = true;
+  return flags;
+}
+
+/// A socket cannot be connected to on a read-only mount of an outer container's; nothing there is a program.
+MountFlags socket_flags() {
+  MountFlags flags;
+  flags.no_suid = flags.no_dev = flags.no_exec = true;
+  return flags;
+}
+
+class FilePlan {
+ public:
+  FilePlan(const Planning& planning, ContainerEdits& edits)
+      : planning_(planning), edits_(edits), places_(library_places(planning.context.root)) {}
+
+  void mount(const std::string& source, const std::string& target, SourceType type, const MountFlags& flags,
+             OnFailure on_failure) {
+    if (!targets_.insert(target).second) return;
+    edits_.mounts.push_back({source, target, type, false, flags, on_failure, kOrigin});
+  }
+
+  void add_library(const Library& library) {
+    if (!wanted(library.capabilities) || (library.is_32bit && !planning_.has(kCompat32))) return;
+    std::string directory = library.is_32bit ? places_.directory_32bit : places_.directory;
+    if (directory.empty()) return;
+    if (!library.subdirectory.empty()) directory += "/" + library.subdirectory;
+    const std::string name = base_name(library.path);
+    const std::string soname = library.soname.empty() ? name : library.soname;
+    mount(planning_.driver_path(library.path), directory + "/" + name, SourceType::regular, file_flags(),
+          OnFailure::fail);
+    if (soname != name) link(directory + "/" + soname, name);
+    for (const std::string& other : library.other_links)
+      if (other != soname && other != name) link(directory + "/" + other, soname);
+    edits_.libraries.libraries.push_back({soname, directory + "/" + soname, library.is_32bit});
+  }
+
+  void add_links() {
+    for (const Link& entry : planning_.inventory.links)
+      if (wanted(entry.capabilities))
+        link(entry.path.starts_with('/') ? entry.path : places_.directory + "/" + entry.path, entry.target);
+  }
+
+  void add_files(const std::vector<File>& files, SourceType type, const MountFlags& flags, OnFailure on_failure) {
+    for (const File& file : files)
+      if (wanted(file.capabilities)) mount(planning_.driver_path(file.path), file.target, type, flags, on_failure);
+  }
+
+  /// Programs come by what was asked for itself: video needs CUDA's libraries, and not its MPS server.
+  void add_binaries() {
+    for (const File& file : planning_.inventory.binaries)
+      if (file.capabilities == 0 || (file.capabilities & planning_.request.capabilities) != 0)
+        mount(planning_.driver_path(file.path), file.target, SourceType::regular, file_flags(), OnFailure::fail);
+  }
+
+ private:
+  [[nodiscard]] bool wanted(CapabilitySet needed) const { return needed == 0 || planning_.has(needed); }
+  /// The links of libraries are made here and not left to ldconfig, which may not run (musl) or not know the image.
+  void link(const std::string& path, const std::string& target) {
+    if (targets_.insert(path).second) edits_.files.push_back({FileChange::Kind::link, path, target, 0777});
+  }
+
+  const Planning& planning_;
+  ContainerEdits& edits_;
+  LibraryPlaces places_;
+  std::set<std::string> targets_;
+};
+
+/// CUDA's Multi-Process Service comes and goes with jobs, so that it is looked for now.
+void add_mps(const Planning& planning, FilePlan& files) {
+  const std::string given = planning.context.environment.get_or("CUDA_MPS_PIPE_DIRECTORY", "");
+  const std::string directory = given.empty() ? kMps : given;
+  if (!directory.starts_with('/') || !planning.context.roots.devices.exists(directory)) {
+    if (!given.empty())
+      planning.log.warning("CUDA_MPS_PIPE_DIRECTORY=" + printable(given) + ": no such directory on this node");
+    return;
+  }
+  files.mount(planning.device_path(directory), directory, SourceType::directory, socket_flags(), OnFailure::warn);
+}
+
+bool is_musl(const RootDir& root) {
+  return root.exists("/etc/alpine-release") || root.exists("/lib/ld-musl-x86_64.so.1") ||
+         root.exists("/lib/ld-musl-aarch64.so.1");
+}
+
+}  // namespace
+
+LibraryPlaces library_places(const RootDir& root) {
+  const std::string debian = std::string("/usr/lib/") + kTriplet;
+  if (root.exists("/etc/debian_version")) return {debian, "/usr/lib/i386-linux-gnu"};
+  if (is_musl(root)) return {"/usr/lib", ""};
+  // Images made of Debian's packages without base-files: the loader looks there, and not in /usr/lib64.
+  if (!root.exists("/usr/lib64") && root.exists(debian)) return {debian, "/usr/lib/i386-linux-gnu"};
+  for (const char* directory : {"/usr/lib32", "/usr/lib"})
+    if (root.exists(directory)) return {"/usr/lib64", directory};
+  return {"/usr/lib64", ""};
+}
+
+Result<void> plan_files(const Planning& planning, ContainerEdits& edits) {
+  const Inventory& inventory = planning.inventory;
+  FilePlan files(planning, edits);
+  for (const Library& library : inventory.libraries) files.add_library(library);
+  files.add_links();
+  files.add_binaries();
+  files.add_files(inventory.configuration, SourceType::regular, file_flags(), OnFailure::warn);
+  // The kernel reads firmware from the host's disk; here it is only to be seen, and nothing to fail about.
+  files.add_files(inventory.firmware, SourceType::regular, file_flags(), OnFailure::ignore);
+  if (planning.has(kCompute)) add_mps(planning, files);
+  files.add_files(inventory.sockets, SourceType::any, socket_flags(), OnFailure::warn);
+  return {};
+}
+
+}  // namespace situla::nvidia

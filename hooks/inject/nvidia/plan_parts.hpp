@@ -1,0 +1,46 @@
+// Which parts does a plan have? Each adds its edits; plan.cpp calls them in turn.
+#pragma once
+
+#include "hooks/inject/nvidia/plan.hpp"
+
+namespace situla::nvidia {
+
+constexpr const char* kOrigin = "NVIDIA_VISIBLE_DEVICES";
+
+/// Everything that the parts look at.
+struct Planning {
+  const DriverRequest& request;
+  const Inventory& inventory;
+  const PlanContext& context;
+  const Selection& gpus;
+  /// With what follows from what was asked for: video needs the libraries of compute, display those of graphics.
+  CapabilitySet capabilities = 0;
+  LogSink& log;
+
+  [[nodiscard]] bool has(CapabilitySet any) const { return (capabilities & any) != 0; }
+  /// A path of the driver or of a device, as the host names it.
+  [[nodiscard]] std::string driver_path(const std::string& path) const {
+    return HostRoots::host_path(context.roots.driver_path, path);
+  }
+  [[nodiscard]] std::string device_path(const std::string& path) const {
+    return HostRoots::host_path(context.roots.device_path, path);
+  }
+};
+
+/// plan_devices.cpp: nodes of GPUs, MIG instances, control, graphics, and those that further variables ask for.
+Result<void> plan_devices(const Planning& planning, ContainerEdits& edits);
+
+/// plan_files.cpp: libraries with their links, programs, firmware, configuration, sockets.
+Result<void> plan_files(const Planning& planning, ContainerEdits& edits);
+
+/// plan_proc.cpp: what /proc/driver/nvidia shows, and which GPUs OpenGL shall use.
+void plan_proc(const Planning& planning, ContainerEdits& edits);
+
+/// plan_files.cpp: where an image keeps its libraries.
+struct LibraryPlaces {
+  std::string directory;        ///< "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
+  std::string directory_32bit;  ///< empty: the image has no place for them
+};
+LibraryPlaces library_places(const RootDir& root);
+
+}  // namespace situla::nvidia

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "common/base/text.hpp"
+#include "hooks/inject/nvidia/plan_parts.hpp"
+
+namespace situla::nvidia {
+namespace {
+
+constexpr const char* kProc = "/proc/driver/nvidia";
+constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
+constexpr const char* kProfiles = "/etc/nvidia/nvidia-application-profiles-rc.d";
+constexpr uint32_t kMaxProfileMinor = 63;
+
+CoverEdit cover(const std::string& target) {
+  CoverEdit edit;
+  edit.target = target;
+  edit.mode = 0555;
+  edit.flags.no_suid = edit.flags.no_dev = edit.flags.no_exec = true;
+  edit.origin = kOrigin;
+  return edit;
+}
+
+/// With 1, NVIDIA's libraries would make and chmod nodes, which is nothing a container's process can do.
+std::string without_node_changes(const std::string& params) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split(params, '\n'))
+    lines.emplace_back(line.starts_with("ModifyDeviceFiles:") ? "ModifyDeviceFiles: 0" : line);
+  return join(lines, "\n");
+}
+
+class ProcPlan {
+ public:
+  ProcPlan(const Planning& planning, ContainerEdits& edits) : planning_(planning), edits_(edits) {}
+
+  /// Where the container's /proc knows no such driver (device_root), the directory above stands in for it: nothing can
+  /// be made in /proc.
+  void add_cover() {
+    const bool there = planning_.context.root.exists(kProc);
+    edits_.covers.push_back(cover(there ? kProc : "/proc/driver"));
+    for (const char* name : {"params", "version", "registry"}) {
+      const std::string path = std::string(kProc) + "/" + name;
+      auto content = planning_.context.roots.devices.read_file(path);
+      if (!content) continue;
+      if (path.ends_with("/params")) content = without_node_changes(*content);
+      edits_.files.push_back({FileChange::Kind::write, path, *content, 0444});
+    }
+  }
+
+  void show(const std::string& path, SourceType type, OnFailure on_failure) {
+    const bool again =
+        std::any_of(edits_.mounts.begin(), edits_.mounts.end(), [&](const MountEdit& m) { return m.target == path; });
+    if (again) return;  // instances of one GPU instance share its file
+    MountEdit mount;
+    mount.source = planning_.device_path(path);
+    mount.target = path;
+    mount.type = type;
+    mount.flags.read_only = mount.flags.no_suid = mount.flags.no_dev = mount.flags.no_exec = true;
+    mount.on_failure = on_failure;
+    mount.origin = kOrigin;
+    edits_.mounts.push_back(std::move(mount));
+  }
+
+ private:
+  const Planning& planning_;
+  ContainerEdits& edits_;
+};
+
+/// Only what was selected can be seen there. Costs the container that it can mount no /proc of its own any more (the
+/// kernel wants one without anything mounted on it), so it is not done where there is nothing to show.
+void hide_other_gpus(const Planning& planning, ContainerEdits& edits) {
+  ProcPlan proc(planning, edits);
+  proc.add_cover();
+  for (const SelectedGpu& selected : planning.gpus)
+    proc.show(std::string(kProc) + "/gpus/" + selected.gpu->bus_id, SourceType::directory, OnFailure::warn);
+  if (planning.request.mig_config || planning.request.mig_monitor) {
+    if (planning.context.roots.devices.exists(kCapabilities))
+      proc.show(kCapabilities, SourceType::directory, OnFailure::warn);
+    return;
+  }
+  for (const SelectedGpu& selected : planning.gpus)
+    for (const MigDevice* mig : selected.mig)
+      for (const std::string* file : {&mig->gpu_instance_file, &mig->compute_instance_file})
+        if (!file->empty()) proc.show(*file, SourceType::regular, OnFailure::fail);
+}
+
+/// Tells EGL which GPUs it may use: it would find the others, too, and fail.
+void add_application_profile(const Planning& planning, ContainerEdits& edits) {
+  uint64_t minors = 0;
+  for (const SelectedGpu& selected : planning.gpus)
+    if (selected.gpu->minor <= kMaxProfileMinor) minors |= uint64_t{1} << selected.gpu->minor;
+  const std::string profile =
+      "{\n"
+      "  \"profiles\": [{\"name\": \"_container_\", \"settings\": [\"EGLVisibleDGPUDevices\", " +
+      std::to_string(minors) +
+      "]}],\n"
+      "  \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]\n"
+      "}\n";
+  edits.covers.push_back(cover(kProfiles));
+  edits.files.push_back({FileChange::Kind::write, std::string(kProfiles) + "/10-container.conf", profile, 0444});
+}
+
+}  // namespace
+
+void plan_proc(const Planning& planning, ContainerEdits& edits) {
+  if (planning.gpus.empty()) return;
+  if (planning.context.settings.hide_gpus) hide_other_gpus(planning, edits);
+  if (planning.has(kGraphics)) add_application_profile(planning, edits);
+}
+
+}  // namespace situla::nvidia

@@ -1,0 +1,50 @@
+// What do the NVIDIA_* variables of a job and of its image ask for? README.md has the table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "hooks/inject/nvidia/inventory.hpp"
+
+namespace situla::nvidia {
+
+/// Who set NVIDIA_VISIBLE_DEVICES. Most CUDA images do, whatever node they run on; a job that does means it.
+enum class Asker : uint8_t { nobody, image, job };
+
+/// NVIDIA_REQUIRE_<any>: a condition on driver and GPUs (requirement.hpp).
+struct NamedRequirement {
+  std::string variable;
+  std::string expression;
+};
+
+/// NVIDIA_IMEX_CHANNELS
+struct ImexRequest {
+  bool all = false;
+  std::vector<uint32_t> channels;
+};
+
+struct DriverRequest {
+  Asker asker = Asker::nobody;
+  bool driver = false;  ///< the driver's files and control nodes, even without a GPU ("none")
+  /// Names of GPUs as they were written, "all" among them; empty: no GPU.
+  std::vector<std::string> devices;
+  /// Names of the Container Device Interface; then nothing else here counts, the specifications say it all.
+  std::vector<std::string> cdi_names;
+  CapabilitySet capabilities = 0;  ///< as asked for; what follows from them is plan.cpp's
+  std::vector<NamedRequirement> requirements;
+  bool mig_config = false, mig_monitor = false;
+  ImexRequest imex;
+  bool gds = false, mofed = false, gdrcopy = false, nvswitch = false;
+
+  /// Whether plan() has anything to do, and the inventory is worth its price.
+  [[nodiscard]] bool wanted() const { return driver; }
+};
+
+/// `host`: the job's environment with enroot.conf's keys; `container`: what the image and its configuration say. A
+/// variable that the host has, even empty, beats the container's. ErrorKind::usage names variable and word.
+Result<DriverRequest> parse_request(const Environment& host, const Environment& container);
+
+}  // namespace situla::nvidia
