@@ -65,15 +65,26 @@ Result<std::string> cgroups_of(int proc_fd) {
   return read_all(listing.get(), kMaxProcBytes);
 }
 
-std::string job_cgroups(std::string_view cgroups) {
+namespace {
+
+/// Version 1 paths end before `component`; the version 2 hierarchy has number 0 and no controllers.
+std::string cut_before(std::string_view cgroups, std::string_view component) {
   std::string result;
   for (const std::string_view line : split_nonempty(cgroups, '\n')) {
-    // The version 2 hierarchy has number 0 and no controllers.
-    const size_t step = line.starts_with("0::") ? std::string_view::npos : line.find("/step_");
-    result += line.substr(0, step);
+    result += line.substr(0, line.starts_with("0::") ? std::string_view::npos : line.find(component));
     result += '\n';
   }
   return result;
+}
+
+}  // namespace
+
+std::string job_cgroups(std::string_view cgroups) {
+  return cut_before(cgroups, "/step_");
+}
+
+std::string step_cgroups(std::string_view cgroups) {
+  return cut_before(cgroups, "/task_");
 }
 
 namespace {

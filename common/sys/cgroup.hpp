@@ -17,6 +17,10 @@ Result<std::string> cgroups_of(int proc_fd);
 /// become those of the job. In version 2 only leaves may hold processes: these stay.
 std::string job_cgroups(std::string_view cgroups);
 
+/// The same for what belongs to all tasks of a step: without "/task_N". What makes their container may use the devices
+/// of all of them, for it looks at which it may.
+std::string step_cgroups(std::string_view cgroups);
+
 /// Moves process `who` into each of them: all v1 hierarchies and the v2 one (cgroups(7)). Hierarchies that are not
 /// mounted are skipped.
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups);

@@ -157,7 +157,7 @@ std::vector<std::string> site_words(const char* operation, const SiteProgram& si
 /// Runs in the forked child; returns only with an error.
 Error run_builder(const BuilderInput& input, const BuilderImage& image, const SpawnOptions& options) {
   const std::string& cgroups = input.place.cgroups;
-  (void)move_to_cgroups(getpid(), input.outlives_step ? job_cgroups(cgroups) : cgroups);
+  (void)move_to_cgroups(getpid(), input.outlives_step ? job_cgroups(cgroups) : step_cgroups(cgroups));
   if (auto staged = stage_root(input, image); !staged)
     return std::move(staged).error().with_context(phrase(RootOperation::stage_root));
   return execute_as(input.user, input.place.directory, options);

@@ -31,6 +31,14 @@ image_mount_idle = 5
 root_tmpfs = 1048576
 import_timeout = 60
 build_timeout = 30
+gpu = "nvidia-container-cli"
+driver_root = "/run/nvidia/driver/"
+device_root = "/run/nvidia"
+hide_gpus = false
+cuda_compat = false
+cdi_directories = ["/srv/cdi"]
+cdi_hooks = false
+devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
 )",
                                         "situla.toml");
   REQUIRE(config);
@@ -42,6 +50,15 @@ build_timeout = 30
   CHECK(config->root_tmpfs_bytes == 1048576);
   CHECK(config->import_timeout == std::chrono::seconds(60));
   CHECK(config->build_timeout == std::chrono::seconds(30));
+  const DeviceSettings& devices = config->device_settings;
+  CHECK(devices.gpu == GpuMode::nvidia_container_cli);
+  CHECK(devices.driver_root == "/run/nvidia/driver");
+  CHECK(devices.device_root == "/run/nvidia");
+  CHECK_FALSE(devices.hide_gpus);
+  CHECK_FALSE(devices.cuda_compat);
+  CHECK(devices.cdi_directories == std::vector<std::string>{"/srv/cdi"});
+  CHECK_FALSE(devices.cdi_hooks);
+  CHECK(devices.devices == std::vector<std::string>{"amd.com/gpu=all", "situla.dev/hca=mlx5_0"});
 }
 
 TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") {
@@ -57,6 +74,12 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"kernel_mount_user_images = \"yes\"", "must be true or false"},
            Case{"store_path = \"images\"", "store_path must be an absolute path"},
            Case{"service_user = \"root\"", "must be the name of a user other than root"},
+           Case{"gpu = \"nvidia\"", "gpu must be \"native\", \"cdi\", \"nvidia-container-cli\" or \"off\""},
+           Case{"driver_root = \"run/driver\"", "driver_root must be an absolute path"},
+           Case{"hide_gpus = 1", "hide_gpus must be true or false"},
+           Case{"devices = \"amd.com/gpu=0\"", "devices must be a list of names like \"vendor.com/class=name\""},
+           Case{"devices = [\"gpu\"]", "devices must be a list of names"},
+           Case{"cdi_directories = [\"cdi\"]", "cdi_directories must be a list of absolute paths"},
            Case{"service_user = \"\"", "must be the name of a user other than root"},
            Case{"root_tmpfs = -1", "root_tmpfs must be a size"},
            Case{"root_tmpfs = \"lots\"", "root_tmpfs must be a size"},
@@ -93,7 +116,7 @@ TEST_CASE("every key of situla.toml is in the sample and in the manual") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 9);
+  REQUIRE(top.size() == 17);
   for (const std::string& key : top) {
     INFO(key);
     CHECK(sample.find(key == "registry" ? "[[registry]]" : "\n#" + key + " = ") != std::string::npos);
@@ -176,7 +199,7 @@ blocked = true
   CHECK(message("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nlocatoin = \"b\"\n")
             .starts_with("t:4: unknown key \"locatoin\"\nhint: did you mean \"location\"? known keys here: "));
   CHECK(message("[registry]\nprefix = \"a\"\n") == "t:1: registry must be tables, written [[registry]]");
-  CHECK(message("registries = 1\n").find("build_timeout, registry") != std::string::npos);
+  CHECK(message("registries = 1\n").find("devices, registry") != std::string::npos);
 }
 
 TEST_CASE("the sample configuration that is installed is valid and changes nothing") {
