@@ -58,6 +58,8 @@ Error execute(const SpawnOptions& options) {
   if (options.die_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
     return Error::from_errno(errno, "ask to die with the parent");
   if (options.new_session) (void)setsid();
+  if (options.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return Error::from_errno(errno, "give up privileges");
   if (chdir(options.directory.c_str()) != 0) return Error::from_errno(errno, "enter directory " + options.directory);
   if (auto arranged = arrange(options.fds); !arranged) return std::move(arranged).error();
   reset_signals();

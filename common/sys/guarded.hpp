@@ -22,6 +22,8 @@ class GuardedProgram {
   /// Readable when the program has ended; -1 on kernels without pidfds.
   [[nodiscard]] int pidfd() const { return guard_.pidfd(); }
   Result<ExitStatus> wait() { return guard_.wait(); }
+  /// nullopt: still running after the time.
+  Result<std::optional<ExitStatus>> wait_for(std::chrono::milliseconds time) { return guard_.wait_for(time); }
 
  private:
   friend Result<GuardedProgram> spawn_guarded(const SpawnOptions& options, bool keep_capabilities);

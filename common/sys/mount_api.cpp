@@ -170,29 +170,56 @@ Result<void> DetachedMount::attach(int target_fd) const {
   return {};
 }
 
-Result<void> mount_new_at(int target_fd, const std::string& type, const std::string& source,
-                          const MountParameters& parameters, const MountFlags& flags, std::string_view operand) {
+Result<UniqueFd> mount_new_and_open(int target_fd, const std::string& type, const std::string& source,
+                                    const MountParameters& parameters, const MountFlags& flags,
+                                    std::string_view operand) {
   const std::string context = "mount on " + std::string(operand);
   if (!modern_mount_api()) {
     TRY_CONTEXT(context, classic::mount_new(target_fd, type, source, parameters, flags));
-    return {};
+    return classic::open_mounted(target_fd, -1);
   }
   auto mount = new_mount(type, source, parameters, flags);
   if (!mount) return fail(std::move(mount).error().with_context(context));
   TRY_CONTEXT(context, mount->attach(target_fd));
-  return {};
+  return mount->take();
 }
 
-Result<void> bind_at(int target_fd, int source_fd, bool recursive, const MountFlags& flags, std::string_view operand) {
+Result<UniqueFd> bind_and_open(int target_fd, int source_fd, bool recursive, const MountFlags& flags,
+                               std::string_view operand) {
   const std::string context = "bind on " + std::string(operand);
   if (!modern_mount_api()) {
     TRY_CONTEXT(context, classic::bind(target_fd, source_fd, recursive, flags));
-    return {};
+    return classic::open_mounted(target_fd, source_fd);
   }
   auto tree = clone_tree(source_fd, recursive);
   if (!tree) return fail(std::move(tree).error().with_context(context));
   TRY_CONTEXT(context, tree->add_flags(flags, recursive));
   TRY_CONTEXT(context, tree->attach(target_fd));
+  return tree->take();
+}
+
+Result<void> mount_new_at(int target_fd, const std::string& type, const std::string& source,
+                          const MountParameters& parameters, const MountFlags& flags, std::string_view operand) {
+  if (modern_mount_api()) {
+    TRY(mount_new_and_open(target_fd, type, source, parameters, flags, operand));
+    return {};
+  }
+  TRY_CONTEXT("mount on " + std::string(operand), classic::mount_new(target_fd, type, source, parameters, flags));
+  return {};
+}
+
+Result<void> bind_at(int target_fd, int source_fd, bool recursive, const MountFlags& flags, std::string_view operand) {
+  if (modern_mount_api()) {
+    TRY(bind_and_open(target_fd, source_fd, recursive, flags, operand));
+    return {};
+  }
+  TRY_CONTEXT("bind on " + std::string(operand), classic::bind(target_fd, source_fd, recursive, flags));
+  return {};
+}
+
+Result<void> detach_mount(int fd) {
+  constexpr int kDetach = 2;  // MNT_DETACH
+  if (kernel::umount2(kernel::fd_path(fd).c_str(), kDetach) != 0) return fail_errno(errno, "take a mount away");
   return {};
 }
 

@@ -58,6 +58,14 @@ Result<DetachedMount> clone_tree(int fd, bool recursive);
 Result<void> mount_new_at(int target_fd, const std::string& type, const std::string& source,
                           const MountParameters& parameters, const MountFlags& flags, std::string_view operand);
 Result<void> bind_at(int target_fd, int source_fd, bool recursive, const MountFlags& flags, std::string_view operand);
+/// The same for those who have to look where it came to be: a descriptor of what is mounted now.
+Result<UniqueFd> mount_new_and_open(int target_fd, const std::string& type, const std::string& source,
+                                    const MountParameters& parameters, const MountFlags& flags,
+                                    std::string_view operand);
+Result<UniqueFd> bind_and_open(int target_fd, int source_fd, bool recursive, const MountFlags& flags,
+                               std::string_view operand);
+/// Takes the mount away whose root the descriptor is (MNT_DETACH), wherever it has got to.
+Result<void> detach_mount(int fd);
 
 /// Propagation of the mount at `path` ("/" = whole namespace) and, recursive, everything below.
 Result<void> set_propagation(const std::string& path, Propagation propagation, bool recursive);

@@ -1,7 +1,6 @@
 #include "common/sys/mount_classic.hpp"
 
 #include <climits>
-#include <cstdlib>
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,6 +9,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
+#include "common/sys/mount_table.hpp"
 
 namespace situla::classic {
 namespace {
@@ -60,17 +60,8 @@ Result<std::string> path_of(int fd) {
   return path;
 }
 
-Result<uint64_t> mount_id(int fd) {
-  TRY_ASSIGN(const std::string info, read_file("/proc/self/fdinfo/" + std::to_string(fd), 4096));
-  for (const std::string_view line : split(info, '\n')) {
-    if (!line.starts_with("mnt_id:")) continue;
-    if (const auto id = parse_unsigned(trim(line.substr(7)))) return *id;
-  }
-  return fail(ErrorKind::unsupported, "find the mount of a descriptor: no mnt_id in /proc/self/fdinfo");
-}
+}  // namespace
 
-/// The top of what is mounted on target now. The path is only a way to get there: what is found must be `same_as` (when
-/// given) and on another mount than the target, or somebody renamed directories meanwhile.
 Result<UniqueFd> open_mounted(int target_fd, int same_as) {
   TRY_ASSIGN(const std::string path, path_of(target_fd));
   UniqueFd found(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -87,51 +78,6 @@ Result<UniqueFd> open_mounted(int target_fd, int same_as) {
   if (!right) return fail(ErrorKind::failure, "open mount point " + path + ": it was moved while being mounted on");
   return found;
 }
-
-/// "\040" and the like in /proc/self/mountinfo.
-std::string unescape(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      const std::string digits(text.substr(i + 1, 3));
-      result += static_cast<char>(std::strtol(digits.c_str(), nullptr, 8));
-      i += 3;
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
-}
-
-struct Submount {
-  uint64_t id = 0;
-  uint64_t parent = 0;
-  std::string path;
-};
-
-/// All mounts beneath the one with this id, parents first.
-Result<std::vector<Submount>> submounts(uint64_t top) {
-  TRY_ASSIGN(const std::string table, read_file("/proc/self/mountinfo", size_t{64} << 20U));
-  std::vector<Submount> all;
-  for (const std::string_view line : split_nonempty(table, '\n')) {
-    const auto words = split_words(line);  // id parent major:minor root mount-point ...
-    if (words.size() < 5) continue;
-    const auto id = parse_unsigned(words[0]);
-    const auto parent = parse_unsigned(words[1]);
-    if (id && parent) all.push_back({*id, *parent, unescape(words[4])});
-  }
-  std::vector<Submount> below;
-  std::vector<uint64_t> parents{top};
-  for (size_t next = 0; next < parents.size(); ++next)
-    for (const Submount& mount : all)
-      if (mount.parent == parents[next] && mount.id != mount.parent) {
-        parents.push_back(mount.id);
-        below.push_back(mount);
-      }
-  return below;
-}
-
-}  // namespace
 
 Result<void> mount_new(int target_fd, const std::string& type, const std::string& source,
                        const MountParameters& parameters, const MountFlags& flags) {
@@ -163,10 +109,7 @@ Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags
   auto mounted = open_mounted(target_fd, source_fd);
   if (!mounted) return fail(std::move(mounted).error());
   auto restricted = add_flags(mounted->get(), flags, recursive);
-  if (!restricted) {
-    constexpr int kDetach = 2;  // MNT_DETACH
-    (void)kernel::umount2(kernel::fd_path(mounted->get()).c_str(), kDetach);
-  }
+  if (!restricted) (void)detach_mount(mounted->get());
   return restricted;
 }
 
@@ -174,8 +117,8 @@ Result<void> add_flags(int fd, const MountFlags& flags, bool recursive) {
   TRY(remount(fd, flags));
   if (!recursive) return {};
   TRY_ASSIGN(const uint64_t top, mount_id(fd));
-  TRY_ASSIGN(const std::vector<Submount> below, submounts(top));
-  for (const Submount& mount : below) {
+  TRY_ASSIGN(const std::vector<MountRecord> table, mount_table());
+  for (const MountRecord& mount : mounts_beneath(table, top)) {
     const UniqueFd found(open(mount.path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     // Mounts that are covered by others cannot be reached by path, neither by us nor by the container.
     if (!found) continue;

@@ -59,6 +59,7 @@ struct SpawnOptions {
   std::string directory = "/";           ///< working directory
   bool die_with_parent = true;           ///< PR_SET_PDEATHSIG SIGKILL; "parent" is the thread that calls spawn()
   bool new_session = false;              ///< setsid(2)
+  bool no_new_privileges = false;  ///< PR_SET_NO_NEW_PRIVS: set-user-ID programs and file capabilities gain nothing
 };
 /// vfork-free fork + exec for any process, multi-threaded ones included: all memory is prepared before the fork and
 /// only async-signal-safe calls are made after it. An exec failure is reported here, as an error.

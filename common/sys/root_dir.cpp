@@ -76,7 +76,8 @@ tl::unexpected<Error> too_many_links(std::string_view path) {
 /// make_directories and make_file with a budget of dangling links, whose targets are created in their place.
 class Maker {
  public:
-  Maker(const RootDir& root, mode_t directory_mode) : root_(root), directory_mode_(directory_mode) {}
+  Maker(const RootDir& root, mode_t directory_mode, const CreationCheck& may_create)
+      : root_(root), directory_mode_(directory_mode), may_create_(may_create) {}
 
   Result<UniqueFd> directories(std::string_view path) {
     std::string done = "/";
@@ -100,6 +101,7 @@ class Maker {
     auto found = root_.resolve(path);
     if (found || found.error().errnum() != ENOENT) return found;
     TRY_ASSIGN(const UniqueFd parent, directories(directory));
+    if (may_create_) TRY_CONTEXT("create file " + std::string(path), may_create_(parent.get()));
     const UniqueFd created(
         openat(parent.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!created) {
@@ -115,6 +117,7 @@ class Maker {
 
  private:
   Result<UniqueFd> directory(int parent_fd, const std::string& parent, const std::string& name) {
+    if (may_create_) TRY_CONTEXT("create directory " + parent + "/" + name, may_create_(parent_fd));
     if (mkdirat(parent_fd, name.c_str(), directory_mode_) != 0) {
       const int errnum = errno;
       if (errnum != EEXIST)
@@ -129,6 +132,7 @@ class Maker {
 
   const RootDir& root_;
   mode_t directory_mode_;
+  const CreationCheck& may_create_;
   int links_ = 0;
 };
 
@@ -163,13 +167,13 @@ bool RootDir::exists(std::string_view path) const {
   return resolve(path).has_value();
 }
 
-Result<UniqueFd> RootDir::make_directories(std::string_view path, mode_t mode) const {
-  return Maker(*this, mode).directories(path);
+Result<UniqueFd> RootDir::make_directories(std::string_view path, mode_t mode, const CreationCheck& may_create) const {
+  return Maker(*this, mode, may_create).directories(path);
 }
 
-Result<UniqueFd> RootDir::make_file(std::string_view path, mode_t mode) const {
+Result<UniqueFd> RootDir::make_file(std::string_view path, mode_t mode, const CreationCheck& may_create) const {
   constexpr mode_t kParentMode = 0755;
-  return Maker(*this, kParentMode).file(path, mode);
+  return Maker(*this, kParentMode, may_create).file(path, mode);
 }
 
 Result<std::string> RootDir::read_file(std::string_view path, size_t limit) const {

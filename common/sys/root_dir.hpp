@@ -1,6 +1,7 @@
 // How is a path inside a root file system opened without ever leaving it? Beneath a directory fd, by openat2(2).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace situla {
 
 /// Makes every RootDir in this process use the component walk instead of openat2(2) (kernels < 5.6; tests force it).
 enum class ResolveMode { openat2, walk };
+
+/// Asked before something is made in a directory beneath a root: an error forbids it.
+using CreationCheck = std::function<Result<void>(int directory_fd)>;
 
 /// A directory that is "/" for everything resolved through it: absolute and ".." symlinks stay inside
 /// (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, DESIGN.md 5). Fallback: O_PATH|O_NOFOLLOW component walk, at most 40
@@ -33,9 +37,11 @@ class RootDir {
   [[nodiscard]] bool exists(std::string_view path) const;
   /// Creates missing directories (mode, e.g. 0755), following links inside the root, and returns the last one as
   /// O_PATH.
-  [[nodiscard]] Result<UniqueFd> make_directories(std::string_view path, mode_t mode) const;
+  [[nodiscard]] Result<UniqueFd> make_directories(std::string_view path, mode_t mode,
+                                                  const CreationCheck& may_create = nullptr) const;
   /// Creates an empty regular file with its parents if nothing is there; returns O_PATH of what is there.
-  [[nodiscard]] Result<UniqueFd> make_file(std::string_view path, mode_t mode) const;
+  [[nodiscard]] Result<UniqueFd> make_file(std::string_view path, mode_t mode,
+                                           const CreationCheck& may_create = nullptr) const;
   /// Whole content of a regular file, at most limit bytes (ErrorKind::corrupt beyond).
   [[nodiscard]] Result<std::string> read_file(std::string_view path, size_t limit = size_t{1} << 20U) const;
   /// Replaces or creates a regular file by a temporary name and rename in its directory.

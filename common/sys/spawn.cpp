@@ -21,12 +21,27 @@ namespace {
 #endif
 
 /// What the child was doing when it failed; travels with the errno through the close-on-exec pipe.
-enum class Step : int { fork, parent_died, move_descriptors, open_null, map_descriptors, session, directory, execute };
+enum class Step : int {
+  fork,
+  parent_died,
+  move_descriptors,
+  open_null,
+  map_descriptors,
+  session,
+  privileges,
+  directory,
+  execute
+};
 
-constexpr std::array<const char*, 8> kStepText = {"fork again",       "notice the death of its parent",
-                                                  "move descriptors", "open /dev/null",
-                                                  "map descriptors",  "start a new session",
-                                                  "enter directory ", "execute "};
+constexpr std::array<const char*, 9> kStepText = {"fork again",
+                                                  "notice the death of its parent",
+                                                  "move descriptors",
+                                                  "open /dev/null",
+                                                  "map descriptors",
+                                                  "start a new session",
+                                                  "give up privileges",
+                                                  "enter directory ",
+                                                  "execute "};
 
 struct Failure {
   Step step = Step::execute;
@@ -46,6 +61,7 @@ struct Plan {
   pid_t parent = -1;
   bool die_with_parent = true;
   bool new_session = false;
+  bool no_new_privileges = false;
   bool detached = false;
 };
 
@@ -147,6 +163,7 @@ pid_t fork_with_pidfd(int& pidfd) {
   const int pipe = arrange_descriptors(plan);
   reset_oom_score();
   if (plan.new_session && setsid() < 0) give_up(pipe, Step::session, errno);
+  if (plan.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(pipe, Step::privileges, errno);
   if (chdir(plan.directory) != 0) give_up(pipe, Step::directory, errno);
   reset_signals();
   execve(plan.program, plan.arguments, plan.environment);
@@ -192,6 +209,7 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
   plan.die_with_parent = options.die_with_parent && !detached;
   plan.detached = detached;
   plan.new_session = options.new_session;
+  plan.no_new_privileges = options.no_new_privileges;
 
   // No handler of this program may run in the child before its dispositions are reset.
   sigset_t all;

@@ -15,8 +15,8 @@ namespace situla {
 /// A change to the container's files. Parents are created.
 struct FileChange {
   enum class Kind {
-    write,     ///< a regular file with this content replaces whatever is there
-    link,      ///< a symbolic link with this content replaces whatever is there
+    write,     ///< a regular file with this content replaces whatever is there, in one moment; links are not followed
+    link,      ///< a symbolic link with this content does
     directory  ///< made unless it is there
   };
   Kind kind = Kind::write;
@@ -26,6 +26,8 @@ struct FileChange {
 };
 
 /// Makes the proposed file changes in the root. A file that the site or image mounted there stays, with a warning.
-Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log);
+/// may_create is asked for each directory that would be written to.
+Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log,
+                                const CreationCheck& may_create = nullptr);
 
 }  // namespace situla

@@ -1,0 +1,62 @@
+#include "common/sys/mount_table.hpp"
+
+#include <cstdlib>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+/// "\040" and the like in /proc/self/mountinfo.
+std::string unescape(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      const std::string digits(text.substr(i + 1, 3));
+      result += static_cast<char>(std::strtol(digits.c_str(), nullptr, 8));
+      i += 3;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<MountRecord>> mount_table() {
+  TRY_ASSIGN(const std::string table, read_file("/proc/self/mountinfo", size_t{64} << 20U));
+  std::vector<MountRecord> all;
+  for (const std::string_view line : split_nonempty(table, '\n')) {
+    const auto words = split_words(line);  // id parent major:minor root mount-point ...
+    if (words.size() < 5) continue;
+    const auto id = parse_unsigned(words[0]);
+    const auto parent = parse_unsigned(words[1]);
+    if (id && parent) all.push_back({*id, *parent, std::string(words[2]), unescape(words[4])});
+  }
+  return all;
+}
+
+std::vector<MountRecord> mounts_beneath(const std::vector<MountRecord>& table, uint64_t top) {
+  std::vector<MountRecord> below;
+  std::vector<uint64_t> parents{top};
+  for (size_t next = 0; next < parents.size(); ++next)
+    for (const MountRecord& mount : table)
+      if (mount.parent == parents[next] && mount.id != mount.parent) {
+        parents.push_back(mount.id);
+        below.push_back(mount);
+      }
+  return below;
+}
+
+Result<uint64_t> mount_id(int fd) {
+  TRY_ASSIGN(const std::string info, read_file("/proc/self/fdinfo/" + std::to_string(fd), 4096));
+  for (const std::string_view line : split(info, '\n')) {
+    if (!line.starts_with("mnt_id:")) continue;
+    if (const auto id = parse_unsigned(trim(line.substr(7)))) return *id;
+  }
+  return fail(ErrorKind::unsupported, "find the mount of a descriptor: no mnt_id in /proc/self/fdinfo");
+}
+
+}  // namespace situla

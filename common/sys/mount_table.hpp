@@ -1,0 +1,25 @@
+// Which mounts does this process see, and on which of them is an open file? (proc_pid_mountinfo(5))
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+struct MountRecord {
+  uint64_t id = 0, parent = 0;
+  std::string device;  ///< "8:1", of the file system; binds of one file system share it
+  std::string path;    ///< where it is, as this process sees it
+};
+
+/// All mounts of this mount namespace, in the kernel's order.
+Result<std::vector<MountRecord>> mount_table();
+/// Those beneath the mount with this id, parents first; without it.
+std::vector<MountRecord> mounts_beneath(const std::vector<MountRecord>& table, uint64_t top);
+/// The mount that an open file is on. A mount keeps its id when it is attached or moved.
+Result<uint64_t> mount_id(int fd);
+
+}  // namespace situla
