@@ -13,10 +13,10 @@
 namespace situla::test {
 
 struct ElfLibrary {
-  std::string soname;            ///< empty: none
+  std::string soname = {};       ///< empty: none
   bool is_32bit = false;         ///< for i386
   uint16_t machine = EM_X86_64;  ///< of 64-bit ones
-  std::string cuda_compat;       ///< JSON of .note.cuda.fwd_compatibility; empty: no such section
+  std::string cuda_compat = {};  ///< JSON of .note.cuda.fwd_compatibility; empty: no such section
   bool has_abi_tag = false;      ///< Linux 2.3.99, as some libnvidia-tls
 };
 

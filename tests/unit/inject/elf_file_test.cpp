@@ -1,4 +1,6 @@
 // What does the reader of ELF files see in libraries of all kinds, and in what only looks like one?
+#include "hooks/inject/ldcache/elf_file.hpp"
+
 #include <cstring>
 #include <string>
 
@@ -8,7 +10,6 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/unique_fd.hpp"
-#include "hooks/inject/ldcache/elf_file.hpp"
 #include "hooks/inject/ldcache/ld_cache.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/unit/inject/ldcache_support.hpp"
@@ -57,7 +58,8 @@ TEST_CASE("notes are read where asked for", "[elf]") {
 
 TEST_CASE("libraries of the linker and of the system are read from their files", "[elf]") {
   const TempDir directory;
-  output_of("cd " + directory.path() + " && echo 'int x;' | gcc -x c -nostdlib -shared -Wl,-soname,libx.so.4 -o libx.so -");
+  output_of("cd " + directory.path() +
+            " && echo 'int x;' | gcc -x c -nostdlib -shared -Wl,-soname,libx.so.4 -o libx.so -");
   const UniqueFd made(open((directory / "libx.so").c_str(), O_RDONLY | O_CLOEXEC));
   const auto elf = ElfFile::read(made.get(), ElfNotes::read);
   REQUIRE(elf);

@@ -1,11 +1,12 @@
 // When are an image's newer CUDA libraries used? GPU.md's rule is the toolkit's of 2026.
+#include "hooks/inject/ldcache/forward_compat.hpp"
+
 #include <filesystem>
 
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 
-#include "hooks/inject/ldcache/forward_compat.hpp"
 #include "tests/support/elf_library.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -15,7 +16,8 @@ using namespace situla::test;
 
 namespace {
 
-constexpr const char* kNote = R"({"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 580, 590], "Device": [1, 2]})";
+constexpr const char* kNote =
+    R"({"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 580, 590], "Device": [1, 2]})";
 
 struct Image {
   TempDir directory;
