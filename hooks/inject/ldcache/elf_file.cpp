@@ -1,0 +1,227 @@
+#include "hooks/inject/ldcache/elf_file.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include <elf.h>
+#include <unistd.h>
+
+#include "hooks/inject/ldcache/ld_cache.hpp"
+
+namespace situla {
+namespace {
+
+// Far more than any library has, and little memory.
+constexpr size_t kMaxHeaders = 4096;
+constexpr size_t kMaxDynamic = size_t{64} << 10U;
+constexpr size_t kMaxNotes = size_t{64} << 10U;
+constexpr size_t kMaxSectionNames = size_t{1} << 20U;
+
+struct Elf32 {
+  using Header = Elf32_Ehdr;
+  using Program = Elf32_Phdr;
+  using Section = Elf32_Shdr;
+  using Dynamic = Elf32_Dyn;
+};
+struct Elf64 {
+  using Header = Elf64_Ehdr;
+  using Program = Elf64_Phdr;
+  using Section = Elf64_Shdr;
+  using Dynamic = Elf64_Dyn;
+};
+
+/// Up to size bytes at an offset; fewer at the end of the file.
+using ReadAt = std::function<Result<std::string>(uint64_t offset, size_t size)>;
+
+tl::unexpected<Error> corrupt(std::string_view why) {
+  return fail(ErrorKind::corrupt, "read the library: " + std::string(why));
+}
+
+template <typename Item>
+Result<std::vector<Item>> read_items(const ReadAt& read_at, uint64_t offset, size_t count) {
+  TRY_ASSIGN(const std::string bytes, read_at(offset, count * sizeof(Item)));
+  if (bytes.size() != count * sizeof(Item)) return corrupt("it is cut off");
+  std::vector<Item> items(count);
+  if (count != 0) std::memcpy(items.data(), bytes.data(), bytes.size());
+  return items;
+}
+
+/// The text that a NUL ends; empty if none does.
+std::string_view text_in(std::string_view bytes, uint64_t offset) {
+  if (offset >= bytes.size()) return {};
+  const std::string_view rest = bytes.substr(offset);
+  const size_t end = rest.find('\0');
+  return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
+}
+
+bool is_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= NAME_MAX && name.find('/') == std::string_view::npos && name != "." &&
+         name != "..";
+}
+
+/// Calls see(owner, type, description) for each whole note. Everything in a note is aligned as its segment is.
+template <typename See>
+void each_note(std::string_view bytes, uint64_t alignment, const See& see) {
+  const size_t step = alignment == 8 ? 8 : 4;
+  const auto aligned = [step](size_t size) { return (size + step - 1) / step * step; };
+  while (bytes.size() >= sizeof(Elf32_Nhdr)) {
+    Elf32_Nhdr note{};
+    std::memcpy(&note, bytes.data(), sizeof note);
+    bytes.remove_prefix(sizeof note);
+    if (note.n_namesz > bytes.size()) return;
+    const std::string_view owner = text_in(bytes.substr(0, note.n_namesz), 0);
+    bytes.remove_prefix(std::min(aligned(note.n_namesz), bytes.size()));
+    // The padding of some of NVIDIA's notes is counted but not there.
+    const std::string_view description = bytes.substr(0, note.n_descsz);
+    see(owner, note.n_type, description);
+    bytes.remove_prefix(std::min(aligned(note.n_descsz), bytes.size()));
+  }
+}
+
+template <typename Elf>
+class Reader {
+ public:
+  explicit Reader(const ReadAt& read_at) : read_at_(read_at) {}
+
+  Result<ElfFile> read(std::string_view head, ElfNotes notes) {
+    typename Elf::Header header{};
+    if (head.size() < sizeof header) return corrupt("it is cut off");
+    std::memcpy(&header, head.data(), sizeof header);
+    if (header.e_type != ET_DYN) return corrupt("it is no shared object");
+    file_.is_64bit = header.e_ident[EI_CLASS] == ELFCLASS64;
+    file_.machine = header.e_machine;
+    if (header.e_phentsize != sizeof(typename Elf::Program) || header.e_phnum > kMaxHeaders)
+      return corrupt("its program headers are of another size");
+    TRY_ASSIGN(programs_, read_items<typename Elf::Program>(read_at_, header.e_phoff, header.e_phnum));
+    TRY(read_soname());
+    if (notes == ElfNotes::read) {
+      TRY(read_abi_tag());
+      TRY(read_cuda_compat(header));
+    }
+    return std::move(file_);
+  }
+
+ private:
+  /// Where an address of the running program is in the file.
+  [[nodiscard]] std::optional<uint64_t> offset_of(uint64_t address) const {
+    for (const auto& program : programs_) {
+      if (program.p_type != PT_LOAD || address < program.p_vaddr) continue;
+      const uint64_t inside = address - program.p_vaddr;
+      if (inside < program.p_filesz && program.p_offset <= UINT64_MAX - inside) return program.p_offset + inside;
+    }
+    return std::nullopt;
+  }
+
+  Result<void> read_soname() {
+    const auto dynamic = std::find_if(programs_.begin(), programs_.end(),
+                                      [](const auto& program) { return program.p_type == PT_DYNAMIC; });
+    if (dynamic == programs_.end()) return {};
+    const size_t size = std::min<uint64_t>(dynamic->p_filesz, kMaxDynamic);
+    using Item = typename Elf::Dynamic;
+    TRY_ASSIGN(const auto items, read_items<Item>(read_at_, dynamic->p_offset, size / sizeof(Item)));
+    std::optional<uint64_t> table, name;
+    for (const auto& item : items) {
+      if (item.d_tag == DT_NULL) break;
+      if (item.d_tag == DT_STRTAB) table = offset_of(item.d_un.d_ptr);
+      if (item.d_tag == DT_SONAME) name = item.d_un.d_val;
+    }
+    if (!table || !name || *name > UINT64_MAX - *table) return {};
+    TRY_ASSIGN(const std::string bytes, read_at_(*table + *name, NAME_MAX + 1));
+    if (const auto text = text_in(bytes, 0); is_file_name(text)) file_.soname = text;
+    return {};
+  }
+
+  Result<void> read_abi_tag() {
+    for (const auto& program : programs_) {
+      if (program.p_type != PT_NOTE) continue;
+      TRY_ASSIGN(const std::string bytes, read_at_(program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNotes)));
+      each_note(bytes, program.p_align, [&](std::string_view owner, uint32_t type, std::string_view description) {
+        if (owner != ELF_NOTE_GNU || type != NT_GNU_ABI_TAG || description.size() < sizeof(AbiTag)) return;
+        std::memcpy(&file_.abi_tag.emplace(), description.data(), sizeof(AbiTag));
+      });
+    }
+    return {};
+  }
+
+  Result<void> read_cuda_compat(const typename Elf::Header& header) {
+    if (header.e_shoff == 0 || header.e_shnum == 0) return {};
+    if (header.e_shentsize != sizeof(typename Elf::Section) || header.e_shnum > kMaxHeaders ||
+        header.e_shstrndx >= header.e_shnum)
+      return corrupt("its section headers are of another size");
+    TRY_ASSIGN(const auto sections, read_items<typename Elf::Section>(read_at_, header.e_shoff, header.e_shnum));
+    const auto& table = sections[header.e_shstrndx];
+    TRY_ASSIGN(const std::string names, read_at_(table.sh_offset, std::min<uint64_t>(table.sh_size, kMaxSectionNames)));
+    for (const auto& section : sections) {
+      if (section.sh_type != SHT_NOTE || text_in(names, section.sh_name) != ".note.cuda.fwd_compatibility") continue;
+      TRY_ASSIGN(const std::string bytes, read_at_(section.sh_offset, std::min<uint64_t>(section.sh_size, kMaxNotes)));
+      each_note(bytes, section.sh_addralign, [&](std::string_view owner, uint32_t, std::string_view description) {
+        if (owner != "NVIDIA Corporation" || file_.cuda_compat) return;
+        file_.cuda_compat = description.substr(0, description.find('\0'));
+      });
+    }
+    return {};
+  }
+
+  const ReadAt& read_at_;
+  std::vector<typename Elf::Program> programs_;
+  ElfFile file_;
+};
+
+Result<ElfFile> read_elf(const ReadAt& read_at, ElfNotes notes) {
+  TRY_ASSIGN(const std::string head, read_at(0, sizeof(Elf64_Ehdr)));
+  if (head.size() < EI_NIDENT || std::memcmp(head.data(), ELFMAG, SELFMAG) != 0) return corrupt("it is no ELF file");
+  if (head[EI_DATA] != ELFDATA2LSB) return corrupt("it is for a machine of another byte order");
+  if (head[EI_CLASS] == ELFCLASS64) return Reader<Elf64>(read_at).read(head, notes);
+  if (head[EI_CLASS] == ELFCLASS32) return Reader<Elf32>(read_at).read(head, notes);
+  return corrupt("it is of an unknown class");
+}
+
+}  // namespace
+
+Result<ElfFile> ElfFile::read(int fd, ElfNotes notes) {
+  // Headers and the dynamic section's texts are mostly at the beginning: one call reads what would be three or four.
+  constexpr size_t kHead = 4096;
+  const auto from_file = [fd](uint64_t offset, size_t size) -> Result<std::string> {
+    if (offset > INT64_MAX) return std::string();
+    std::string bytes(size, '\0');
+    const ssize_t got = pread(fd, bytes.data(), size, static_cast<off_t>(offset));
+    if (got < 0) return fail_errno(errno, "read the library");
+    bytes.resize(static_cast<size_t>(got));
+    return bytes;
+  };
+  TRY_ASSIGN(const std::string head, from_file(0, kHead));
+  const ReadAt read_at = [&](uint64_t offset, size_t size) -> Result<std::string> {
+    if (offset <= head.size() && size <= head.size() - offset) return head.substr(offset, size);
+    return from_file(offset, size);
+  };
+  return read_elf(read_at, notes);
+}
+
+Result<ElfFile> ElfFile::parse(std::string_view bytes, ElfNotes notes) {
+  const ReadAt read_at = [bytes](uint64_t offset, size_t size) -> Result<std::string> {
+    return offset > bytes.size() ? std::string() : std::string(bytes.substr(offset, size));
+  };
+  return read_elf(read_at, notes);
+}
+
+std::optional<uint32_t> ElfFile::ld_flags() const {
+  switch (machine) {
+    case EM_X86_64:
+      return kLdElfLibc6 | (is_64bit ? kLdX86_64 : kLdX32);
+    case EM_386:
+      return kLdElfLibc6 | kLdI386;
+    case EM_AARCH64:
+      return is_64bit ? std::optional(kLdElfLibc6 | kLdAarch64) : std::nullopt;
+    case EM_ARM:
+      return kLdElfLibc6 | kLdArmHardFloat;
+    case EM_PPC64:
+      return kLdElfLibc6 | kLdPpc64Le;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace situla

@@ -1,0 +1,35 @@
+// What does a shared library say about itself? Read from its file without loading or mapping it: it may be anybody's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// GNU's ABI note: libnvidia-tls for thread-local storage of the usual kind has 0, 2, 3, 99 (Linux 2.3.99).
+using AbiTag = std::array<uint32_t, 4>;
+
+enum class ElfNotes { skip, read };
+
+struct ElfFile {
+  bool is_64bit = true;
+  uint16_t machine = 0;  ///< EM_X86_64, ...
+  std::string soname;    ///< DT_SONAME; empty without one, and for one that is no file name
+  // Only with ElfNotes::read:
+  std::optional<AbiTag> abi_tag;
+  std::optional<std::string> cuda_compat;  ///< NVIDIA's note .note.cuda.fwd_compatibility, JSON
+
+  /// A shared object in little-endian byte order; ErrorKind::corrupt for everything else.
+  static Result<ElfFile> read(int fd, ElfNotes notes = ElfNotes::skip);
+  static Result<ElfFile> parse(std::string_view bytes, ElfNotes notes = ElfNotes::skip);
+
+  /// What a cache of the dynamic linker calls such a library (LdCacheEntry::flags); nullopt for other processors.
+  [[nodiscard]] std::optional<uint32_t> ld_flags() const;
+};
+
+}  // namespace situla

@@ -1,0 +1,173 @@
+#include "hooks/inject/ldcache/library_cache.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "common/base/text.hpp"
+#include "hooks/inject/edits/edits.hpp"
+#include "hooks/inject/ldcache/ld_cache.hpp"
+#include "hooks/inject/ldcache/library_directory.hpp"
+#include "hooks/inject/ldcache/linker_config.hpp"
+#include "hooks/inject/ldcache/place_file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::string_view kCache = "/etc/ld.so.cache";
+constexpr size_t kMaxCache = size_t{16} << 20U;
+
+std::string directory_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == 0 || slash == std::string_view::npos ? "/" : std::string(path.substr(0, slash));
+}
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
+bool is_later(const timespec& one, const timespec& other) {
+  return one.tv_sec != other.tv_sec ? one.tv_sec > other.tv_sec : one.tv_nsec > other.tv_nsec;
+}
+
+/// The image's cache with what owns its texts.
+class ImageCache {
+ public:
+  /// As the image has it, and as it would be if ldconfig had run last: enroot's hook always ran it, so images were
+  /// made that rely on that. Libraries that came later into directories of ld.so.conf are found; glibc finds those of
+  /// its own directories without the cache.
+  static Result<ImageCache> load(const RootDir& root, LogSink& log) {
+    ImageCache image;
+    const auto time = image.read(root, log);
+    const auto configured = configured_directories(root);
+    bool changed = false;
+    for (const std::string& directory : configured) {
+      if (time && is_searched_by_default(directory)) continue;
+      const auto opened = root.resolve(directory);
+      struct stat status {};
+      if (!opened || fstat(opened->get(), &status) != 0 || (time && !is_later(status.st_mtim, *time))) continue;
+      TRY(image.add_directory(root, directory));
+      changed = true;
+    }
+    if (changed) image.order_as(configured);
+    return image;
+  }
+
+  LdCache cache;
+
+ private:
+  /// When the cache was made; nullopt without one that can be read.
+  std::optional<timespec> read(const RootDir& root, LogSink& log) {
+    const auto opened = root.resolve(kCache);
+    struct stat status {};
+    if (!opened || fstat(opened->get(), &status) != 0) return std::nullopt;
+    auto bytes = root.read_file(kCache, kMaxCache);
+    if (bytes) {
+      bytes_ = std::make_unique<const std::string>(std::move(*bytes));
+      if (auto parsed = LdCache::parse(*bytes_)) {
+        cache = std::move(*parsed);
+        return status.st_mtim;
+      } else {
+        bytes = fail(std::move(parsed).error());
+      }
+    }
+    log.info("the image's " + std::string(kCache) + " is made anew: " + printable(bytes.error().message()));
+    return std::nullopt;
+  }
+
+  Result<void> add_directory(const RootDir& root, const std::string& directory) {
+    cache.drop_directory(directory);
+    TRY_ASSIGN(auto found, find_libraries(root, directory, SonameLinks::keep));
+    for (FoundLibrary& library : found) {
+      const FoundLibrary& kept = texts_.emplace_back(std::move(library));
+      cache.entries.push_back({kept.soname, kept.path, kept.flags});
+    }
+    return {};
+  }
+
+  /// Of several libraries of one name the directory that is configured first wins, and all others win over glibc's own.
+  void order_as(const std::vector<std::string>& configured) {
+    const auto rank = [&](const LdCacheEntry& entry) {
+      return std::find(configured.begin(), configured.end(), directory_of(entry.path)) - configured.begin();
+    };
+    std::vector<std::pair<std::ptrdiff_t, LdCacheEntry>> ranked;
+    for (const LdCacheEntry& entry : cache.entries) ranked.emplace_back(rank(entry), entry);
+    std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::transform(ranked.begin(), ranked.end(), cache.entries.begin(), [](const auto& item) { return item.second; });
+  }
+
+  std::unique_ptr<const std::string> bytes_;
+  std::deque<FoundLibrary> texts_;
+};
+
+/// All that is to be found, what comes first first.
+Result<std::vector<FoundLibrary>> wanted_libraries(const LibraryCacheEdit& edit, const RootDir& root) {
+  std::vector<FoundLibrary> wanted;
+  const auto add = [&](std::vector<FoundLibrary> found) {
+    wanted.insert(wanted.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
+  };
+  for (const std::string& directory : edit.preferred) {
+    TRY_ASSIGN(auto found, find_libraries(root, directory, SonameLinks::keep));
+    add(std::move(found));
+  }
+  for (const CachedLibrary& library : edit.libraries)
+    wanted.push_back({library.soname, library.path, native_ld_flags(library.is_32bit)});
+  for (const std::string& directory : edit.directories) {
+    TRY_ASSIGN(auto found, find_libraries(root, directory, SonameLinks::make));
+    add(std::move(found));
+  }
+  return wanted;
+}
+
+/// Those that are not preferred.
+std::vector<std::string> directories_of(const LibraryCacheEdit& edit, bool with_32bit) {
+  std::vector<std::string> directories;
+  for (const CachedLibrary& library : edit.libraries)
+    if (with_32bit || !library.is_32bit) add_once(directories, directory_of(library.path));
+  for (const std::string& directory : edit.directories) add_once(directories, directory);
+  return directories;
+}
+
+Result<void> update_glibc(const LibraryCacheEdit& edit, const std::vector<FoundLibrary>& wanted, const RootDir& root,
+                          LogSink& log) {
+  TRY_ASSIGN(ImageCache image, ImageCache::load(root, log));
+  for (const std::string& directory : earlier_preferred(root))
+    if (std::find(edit.preferred.begin(), edit.preferred.end(), directory) == edit.preferred.end())
+      image.cache.drop_directory(directory);
+  std::vector<LdCacheEntry> entries;
+  entries.reserve(wanted.size());
+  for (const FoundLibrary& library : wanted) entries.push_back({library.soname, library.path, library.flags});
+  image.cache.put(entries);
+  TRY(place_file(root, kCache, image.cache.serialize(), log));
+  if (const auto done = configure_directories(root, edit.preferred, directories_of(edit, true)); !done)
+    log.info("ldconfig in the container will not find the host's libraries: " + done.error().message());
+  return {};
+}
+
+Result<void> update_musl(const LibraryCacheEdit& edit, const RootDir& root, LogSink& log) {
+  std::string path;
+  const auto text = musl_path(root, edit.preferred, directories_of(edit, false), path);
+  return text ? place_file(root, path, *text, log) : Result<void>();
+}
+
+}  // namespace
+
+Result<void> update_library_cache(const LibraryCacheEdit& edit, const RootDir& root, LogSink& log) {
+  if (edit.empty()) return {};
+  constexpr const char* kPhrase = "make the dynamic linker find the host's libraries";
+  auto wanted = wanted_libraries(edit, root);
+  if (!wanted) return fail(std::move(wanted).error().with_context(kPhrase));
+  for (const Linker linker : linkers_of(root))
+    TRY_CONTEXT(kPhrase,
+                linker == Linker::glibc ? update_glibc(edit, *wanted, root, log) : update_musl(edit, root, log));
+  return {};
+}
+
+}  // namespace situla
