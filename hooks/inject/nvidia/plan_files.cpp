@@ -16,7 +16,7 @@ constexpr const char* kTriplet = "powerpc64le-linux-gnu";
 #else
 #error "which directory has the libraries of Debian on this architecture?"
 #endif
-constexpr const char* kMps = "/tmp/nvidia-mps";
+constexpr const char* kMps = "/tmp/nvidia-mps";  // where it is unless CUDA_MPS_PIPE_DIRECTORY says otherwise
 
 std::string base_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
@@ -93,16 +93,20 @@ class FilePlan {
   std::set<std::string> targets_;
 };
 
-/// CUDA's Multi-Process Service comes and goes with jobs, so that it is looked for now.
-void add_mps(const Planning& planning, FilePlan& files) {
-  const std::string given = planning.context.environment.get_or("CUDA_MPS_PIPE_DIRECTORY", "");
-  const std::string directory = given.empty() ? kMps : given;
-  if (!directory.starts_with('/') || !planning.context.roots.devices.exists(directory)) {
-    if (!given.empty())
-      planning.log.warning("CUDA_MPS_PIPE_DIRECTORY=" + printable(given) + ": no such directory on this node");
-    return;
-  }
-  files.mount(planning.device_path(directory), directory, SourceType::directory, socket_flags(), OnFailure::warn);
+/// The directory of CUDA's Multi-Process Service, if it is not where the inventory has it.
+void add_named_mps(const Planning& planning, const std::string& directory, FilePlan& files) {
+  if (directory.starts_with('/') && planning.context.roots.devices.exists(directory))
+    files.mount(planning.device_path(directory), directory, SourceType::directory, socket_flags(), OnFailure::warn);
+  else
+    planning.log.warning("CUDA_MPS_PIPE_DIRECTORY=" + printable(directory) + ": no such directory on this node");
+}
+
+void add_sockets(const Planning& planning, FilePlan& files) {
+  const std::string mps = planning.context.environment.get_or("CUDA_MPS_PIPE_DIRECTORY", "");
+  std::vector<File> sockets = planning.inventory.sockets;
+  if (!mps.empty()) std::erase_if(sockets, [](const File& file) { return file.target == kMps; });
+  if (!mps.empty() && planning.has(kCompute)) add_named_mps(planning, mps, files);
+  files.add_files(sockets, SourceType::any, socket_flags(), OnFailure::warn);
 }
 
 bool is_musl(const RootDir& root) {
@@ -132,8 +136,7 @@ Result<void> plan_files(const Planning& planning, ContainerEdits& edits) {
   files.add_files(inventory.configuration, SourceType::regular, file_flags(), OnFailure::warn);
   // The kernel reads firmware from the host's disk; here it is only to be seen, and nothing to fail about.
   files.add_files(inventory.firmware, SourceType::regular, file_flags(), OnFailure::ignore);
-  if (planning.has(kCompute)) add_mps(planning, files);
-  files.add_files(inventory.sockets, SourceType::any, socket_flags(), OnFailure::warn);
+  add_sockets(planning, files);
   return {};
 }
 

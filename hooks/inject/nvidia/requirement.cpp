@@ -26,8 +26,8 @@ constexpr std::array<Operator, 6> kOperators = {{{"=", false, true, false},
                                                  {">=", false, true, true}}};
 
 bool holds(const Operator& relation, std::strong_ordering order) {
-  if (order < 0) return relation.less;
-  return order > 0 ? relation.greater : relation.equal;
+  if (std::is_lt(order)) return relation.less;
+  return std::is_gt(order) ? relation.greater : relation.equal;
 }
 
 /// Parts of "550.54.15", without zeros at the end: 12 is 12.0. nullopt: no version.
@@ -43,11 +43,13 @@ std::optional<std::vector<uint64_t>> parse_version(std::string_view text) {
   return parts;
 }
 
-std::optional<bool> compare_versions(std::string_view left, const Operator& relation, std::string_view right) {
-  const auto one = parse_version(left);
-  const auto other = parse_version(right);
-  if (!one || !other) return std::nullopt;
-  return holds(relation, *one <=> *other);
+/// A property that is no version says nothing, like one that is empty.
+std::optional<bool> compare_versions(std::string_view property, const Operator& relation, std::string_view value) {
+  const auto have = parse_version(property);
+  if (!have) return true;
+  const auto demanded = parse_version(value);
+  if (!demanded) return std::nullopt;
+  return holds(relation, *have <=> *demanded);
 }
 
 /// nullopt: this is no condition.
@@ -72,7 +74,6 @@ std::optional<bool> evaluate_condition(std::string_view text, const Properties& 
                                       : name == "arch"   ? &properties.architecture
                                                          : nullptr;
   if (property == nullptr) return std::nullopt;
-  if (property->empty()) return true;
   return compare_versions(*property, *relation, value);
 }
 

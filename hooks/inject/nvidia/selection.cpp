@@ -14,7 +14,9 @@ namespace {
 
 struct PciAddress {
   uint64_t domain = 0, bus = 0, device = 0;
-  auto operator<=>(const PciAddress&) const = default;
+  [[nodiscard]] auto key() const { return std::tie(domain, bus, device); }
+  friend bool operator==(const PciAddress& left, const PciAddress& right) { return left.key() == right.key(); }
+  friend bool operator<(const PciAddress& left, const PciAddress& right) { return left.key() < right.key(); }
 };
 
 std::optional<uint64_t> parse_hex(std::string_view text) {
