@@ -73,10 +73,12 @@ void add_doctor(CLI::App& app, Actions& actions) {
   auto json = std::make_shared<bool>(false);
   auto brief = std::make_shared<bool>(false);
   CLI::Option* as_json = command->add_flag("--json", *json, "Print the report as JSON");
-  command->add_flag("--brief", *brief, "Print how images are mounted here and what fails, as slurmd logs it at start")
+  command->add_flag("--brief", *brief, "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
       ->excludes(as_json);
   actions["doctor"] = [json, brief](const Context& context) -> Result<int> {
-    const doctor::Report report = doctor::examine(doctor::Places::installed(), context.invocation.environment);
+    const doctor::Places places = doctor::Places::installed();
+    doctor::Report report = doctor::examine(places, context.invocation.environment);
+    if (!*brief) doctor::examine_devices(report, places);
     context.streams.out << (*json ? report.json() : *brief ? report.brief() : report.text());
     return report.failed() ? 1 : 0;
   };

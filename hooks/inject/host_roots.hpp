@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "common/sys/root_dir.hpp"
 
@@ -13,6 +14,11 @@ struct HostRoots {
   RootDir driver;                                    ///< libraries, programs, firmware and sockets of the driver
   RootDir devices;                                   ///< dev, proc and sys
 
+  static Result<HostRoots> open(const std::string& driver_path, const std::string& device_path) {
+    TRY_ASSIGN(RootDir driver, RootDir::open(driver_path));
+    TRY_ASSIGN(RootDir devices, RootDir::open(device_path));
+    return HostRoots{driver_path, device_path, std::move(driver), std::move(devices)};
+  }
   /// "/usr/lib64/libcuda.so.1" beneath a root, as the host names it.
   static std::string host_path(const std::string& root_path, const std::string& path) {
     return root_path == "/" ? path : root_path + path;

@@ -11,6 +11,7 @@
 #include "common/base/text.hpp"
 #include "common/spec/site_config.hpp"
 #include "hooks/cli/doctor/checks.hpp"
+#include "hooks/cli/doctor/device_sections.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -50,6 +51,29 @@ void choose_tier(Report& report, MountKind wanted, const std::string& who_wants)
   }
 }
 
+std::string lines_of(const std::vector<Check>& checks) {
+  size_t width = 0;
+  for (const Check& check : checks) width = std::max(width, check.name.size());
+  std::string text;
+  for (const Check& check : checks) {
+    const std::string_view state = to_string(check.state);
+    text += std::string(state) + std::string(6 - state.size(), ' ');
+    text += check.name + std::string(width + 2 - check.name.size(), ' ') + check.found + "\n";
+    if (!check.fix.empty()) text += std::string(8 + width, ' ') + "fix: " + check.fix + "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json checks_as_json(const std::vector<Check>& checks) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const Check& check : checks) {
+    array.push_back(
+        {{"name", check.name}, {"state", to_string(check.state)}, {"found", check.found}, {"fix", check.fix}});
+    for (const auto& [name, value] : check.facts) array.back()[name] = value;
+  }
+  return array;
+}
+
 }  // namespace
 
 std::string_view to_string(State state) {
@@ -69,18 +93,11 @@ bool Report::failed() const {
 }
 
 std::string Report::text() const {
-  size_t width = 0;
-  for (const Check& check : checks) width = std::max(width, check.name.size());
-  std::string text;
-  for (const Check& check : checks) {
-    const std::string_view state = to_string(check.state);
-    text += std::string(state) + std::string(6 - state.size(), ' ');
-    text += check.name + std::string(width + 2 - check.name.size(), ' ') + check.found + "\n";
-    if (!check.fix.empty()) text += std::string(8 + width, ' ') + "fix: " + check.fix + "\n";
-  }
-  text += "\nimages become root file systems by: " + tier;
+  std::string text = lines_of(checks) + "\nimages become root file systems by: " + tier;
   if (!complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
-  return text + "\n";
+  text += "\n";
+  for (const Section& section : sections) text += "\n" + section.title + ":\n" + lines_of(section.lines);
+  return text;
 }
 
 std::string Report::json() const {
@@ -88,10 +105,9 @@ std::string Report::json() const {
   document["ok"] = !failed();
   document["tier"] = tier;
   document["complete"] = complete;
-  document["checks"] = nlohmann::ordered_json::array();
-  for (const Check& check : checks)
-    document["checks"].push_back(
-        {{"name", check.name}, {"state", to_string(check.state)}, {"found", check.found}, {"fix", check.fix}});
+  document["checks"] = checks_as_json(checks);
+  document["devices"] = nlohmann::ordered_json::object();
+  for (const Section& section : sections) document["devices"][section.name] = checks_as_json(section.lines);
   // Names of files may hold any bytes; the report has to stay valid JSON.
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -103,6 +119,7 @@ std::string Report::brief() const {
                                          : "no containers";
   if (!reason.empty()) text += " (" + printable(reason) + ")";
   if (!complete) text += "; only root's doctor can tell for Slurm jobs";
+  if (!gpus.empty()) text += "; " + printable(gpus);
   text += "\n";
   for (const Check& check : checks)
     if (check.state == State::fail)
@@ -132,6 +149,7 @@ Report examine(const Places& places, const Environment& environment) {
                                          check_plugstack(places, environment)})
     report.checks.push_back(std::move(check));
   report.complete = geteuid() == 0;
+  if (const auto devices = RootDir::open(config.device_settings.device_root)) report.gpus = brief_gpus(*devices);
   const bool by_plugstack = plugstack_wants_fuse(places, environment);
   if (by_plugstack) config.mount = MountKind::fuse;
   choose_tier(report, config.mount,
@@ -141,6 +159,20 @@ Report examine(const Places& places, const Environment& environment) {
     report.checks.push_back({"tier", State::fail, "no way to turn an image into a root file system works here",
                              "mend the lines above, or set mount = \"auto\" in " + places.site_config});
   return report;
+}
+
+void examine_devices(Report& report, const Places& places) {
+  const Result<SiteConfig> config = SiteConfig::load(places.site_config);  // the checks say what is wrong with it
+  const DeviceSettings settings = config ? config->device_settings : DeviceSettings();
+  const Result<HostRoots> roots = HostRoots::open(settings.driver_root, settings.device_root);
+  if (!roots) {
+    report.sections.push_back({"devices",
+                               "devices",
+                               {{"roots", State::warn, roots.error().message(),
+                                 "correct driver_root and device_root in " + places.site_config}}});
+    return;
+  }
+  report.sections.push_back(hca_section(*roots));
 }
 
 }  // namespace situla::doctor

@@ -1,0 +1,22 @@
+// What does this node have of devices for containers? One function for each kind; each says what to do about what is
+// not in order.
+#pragma once
+
+#include <string>
+
+#include "hooks/cli/doctor/doctor.hpp"
+#include "hooks/inject/host_roots.hpp"
+#include "hooks/inject/nvidia/inventory.hpp"
+
+namespace situla::doctor {
+
+/// Driver, modules, libraries, and a line for each GPU. The line "driver" alone where there is none.
+Section gpu_section(const nvidia::Inventory& inventory, const HostRoots& roots);
+
+/// A line for each adapter with verbs, in the order of MELLANOX_VISIBLE_DEVICES.
+Section hca_section(const HostRoots& roots);
+
+/// "gpus=8 driver=580.95.05", only from /proc; empty without NVIDIA's driver.
+std::string brief_gpus(const RootDir& devices);
+
+}  // namespace situla::doctor

@@ -1,0 +1,221 @@
+// situla doctor: which GPUs and network adapters are there, and what is to be done about those that do not work?
+#include <cstdlib>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.hpp"
+#include "hooks/cli/doctor/device_sections.hpp"
+#include "tests/support/as_user.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+using doctor::Check;
+using doctor::Section;
+using doctor::State;
+
+namespace {
+
+/// A machine in a directory.
+struct Machine {
+  test::TempDir dir;
+  [[nodiscard]] HostRoots roots() const { return *HostRoots::open(dir.path(), dir.path()); }
+  void node(const std::string& path, mode_t mode = 0666) const {
+    REQUIRE(chmod(dir.write(path, "").c_str(), mode) == 0);
+  }
+  void adapters(const std::vector<std::string>& words) const {
+    std::string command = SITULA_SOURCE_DIR "/tests/gpu/make-hca-root " + shell_quote(dir.path());
+    for (const std::string& word : words) command += " " + shell_quote(word);
+    REQUIRE(std::system(command.c_str()) == 0);
+  }
+};
+
+/// Two GPUs, all in order.
+nvidia::Inventory two_gpus() {
+  nvidia::Inventory inventory;
+  inventory.driver_version = "580.95.05";
+  inventory.cuda_version = "13.0";
+  inventory.from_nvml = true;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const std::string number = std::to_string(i);
+    nvidia::Gpu gpu;
+    gpu.uuid = "GPU-0000000" + number;
+    gpu.bus_id = "0000:4" + number + ":00.0";
+    gpu.model = "NVIDIA H100 80GB HBM3";
+    gpu.minor = i;
+    gpu.node = {"/dev/nvidia" + number, {'c', 195, i}};
+    inventory.gpus.push_back(gpu);
+  }
+  inventory.nodes.control = nvidia::Node{"/dev/nvidiactl", {'c', 195, 255}};
+  inventory.nodes.uvm = nvidia::Node{"/dev/nvidia-uvm", {'c', 510, 0}};
+  nvidia::Library cuda;
+  cuda.path = "/usr/lib64/libcuda.so.580.95.05";
+  cuda.soname = "libcuda.so.1";
+  inventory.libraries.push_back(cuda);
+  return inventory;
+}
+
+const Check& line(const Section& section, const std::string& name) {
+  for (const Check& check : section.lines)
+    if (check.name == name) return check;
+  FAIL("no line " << name);
+  return section.lines.front();
+}
+
+bool all_ok(const Section& section) {
+  for (const Check& check : section.lines)
+    if (check.state != State::ok || !check.fix.empty()) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("GPUs that are in order") {
+  const Machine machine;
+  machine.node("dev/nvidia0");
+  machine.node("dev/nvidia1");
+  const Section section = doctor::gpu_section(two_gpus(), machine.roots());
+  CHECK(section.name == "gpus");
+  CHECK(section.lines.size() == 3);
+  CHECK(all_ok(section));
+  CHECK(line(section, "driver").found == "580.95.05, CUDA 13.0");
+  CHECK(line(section, "gpu 1").found == "NVIDIA H100 80GB HBM3, GPU-00000001, 0000:41:00.0, /dev/nvidia1");
+}
+
+TEST_CASE("MIG instances are listed, by UUID where it is known") {
+  const Machine machine;
+  machine.node("dev/nvidia0");
+  machine.node("dev/nvidia1");
+  nvidia::Inventory inventory = two_gpus();
+  inventory.gpus[0].mig_enabled = inventory.gpus[1].mig_enabled = true;
+  nvidia::MigDevice device;
+  device.uuid = "MIG-1234";
+  inventory.gpus[0].mig.push_back(device);
+  device.uuid = "";
+  device.gpu_instance = 5;
+  inventory.gpus[0].mig.push_back(device);
+  const Section section = doctor::gpu_section(inventory, machine.roots());
+  CHECK_THAT(line(section, "gpu 0").found, Catch::EndsWith("/dev/nvidia0, MIG: MIG-1234 gi5/ci0"));
+  CHECK_THAT(line(section, "gpu 1").found, Catch::EndsWith("MIG: no instance"));
+}
+
+TEST_CASE("each thing that is missing has its line and its cure") {
+  const Machine machine;
+  machine.node("dev/nvidia0");
+  nvidia::Inventory inventory = two_gpus();
+  inventory.nodes = {};
+  inventory.libraries.clear();
+  inventory.from_nvml = false;
+  inventory.cuda_version.clear();
+  const Section section = doctor::gpu_section(inventory, machine.roots());
+  CHECK(line(section, "driver").found == "580.95.05, CUDA unknown");
+  for (const auto& [name, fix] : {std::pair<const char*, const char*>{"nvidia-uvm", "modprobe nvidia-uvm"},
+                                  {"nvidiactl", "nvidia-smi"},
+                                  {"libcuda", "driver_root"},
+                                  {"nvml", "libnvidia-ml1"},
+                                  {"gpu 1", "nvidia-smi"}}) {
+    INFO(name);
+    CHECK(line(section, name).state == State::warn);
+    CHECK_THAT(line(section, name).fix, Catch::Contains(fix));
+  }
+  CHECK_THAT(line(section, "gpu 1").found, Catch::Contains("no access: it does not exist"));
+  CHECK(line(section, "gpu 0").state == State::ok);
+}
+
+TEST_CASE("nodes for a group only: named, also to root, who has access") {
+  const Machine machine;
+  machine.node("dev/nvidia0", 0660);
+  machine.node("dev/nvidia1", 0600);
+  const Section section = doctor::gpu_section(two_gpus(), machine.roots());
+  CHECK_THAT(line(section, "gpu 0").found, Catch::Contains("; only for group "));
+  CHECK_THAT(line(section, "gpu 0").fix, Catch::Contains("NVreg_DeviceFileMode"));
+  CHECK_THAT(line(section, "gpu 1").found, Catch::Contains("; only for its owner"));
+  test::give_to_user(machine.dir.path());
+  REQUIRE(chmod((machine.dir / "dev/nvidia0").c_str(), 0) == 0);
+  CHECK(test::as_user([&]() -> Result<void> {
+          const Section mine = doctor::gpu_section(two_gpus(), machine.roots());
+          EXPECT(line(mine, "gpu 0").found.find("; no access: Permission denied; only for its owner") !=
+                 std::string::npos);
+          return {};
+        }) == "");
+}
+
+TEST_CASE("no driver: nothing to mend on a node without GPUs, the module on one with") {
+  const Machine machine;
+  Section section = doctor::gpu_section({}, machine.roots());
+  REQUIRE(section.lines.size() == 1);
+  CHECK(all_ok(section));
+  CHECK(section.lines[0].found == "no NVIDIA GPU on this node");
+  // A network adapter of the same vendor's other half, a bridge of its own, and a GPU.
+  for (const auto& [address, vendor, type] :
+       {std::tuple<const char*, const char*, const char*>{"0000:01:00.0", "0x15b3", "0x020000"},
+        {"0000:02:00.0", "0x10de", "0x068000"},
+        {"0000:41:00.0", "0x10de", "0x030200"}}) {
+    machine.dir.write(std::string("sys/bus/pci/devices/") + address + "/vendor", std::string(vendor) + "\n");
+    machine.dir.write(std::string("sys/bus/pci/devices/") + address + "/class", std::string(type) + "\n");
+  }
+  section = doctor::gpu_section({}, machine.roots());
+  CHECK(section.lines[0].state == State::warn);
+  CHECK_THAT(section.lines[0].found, Catch::Contains("GPUs at 0000:41:00.0") && !Catch::Contains("02:00.0"));
+  CHECK_THAT(section.lines[0].fix, Catch::Contains("modprobe nvidia"));
+}
+
+TEST_CASE("what slurmd logs of GPUs comes from /proc") {
+  const Machine machine;
+  CHECK(doctor::brief_gpus(machine.roots().devices).empty());
+  machine.dir.write("proc/driver/nvidia/version",
+                    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)\n"
+                    "GCC version:  gcc version 12.2.0\n");
+  CHECK(doctor::brief_gpus(machine.roots().devices) == "gpus=0 driver=580.95.05");
+  machine.dir.write("proc/driver/nvidia/version",
+                    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar\n");
+  machine.dir.write("proc/driver/nvidia/gpus/0000:41:00.0/information", "");
+  machine.dir.write("proc/driver/nvidia/gpus/0000:42:00.0/information", "");
+  CHECK(doctor::brief_gpus(machine.roots().devices) == "gpus=2 driver=550.54.15");
+  doctor::Report report;
+  report.tier = "kernel";
+  report.gpus = "gpus=2 driver=550.54.15";
+  CHECK(report.brief() == "images by kernel mount; gpus=2 driver=550.54.15\n");
+}
+
+TEST_CASE("network adapters: ports, those nobody can use, and those that need mending") {
+  const Machine machine;
+  CHECK(doctor::hca_section(machine.roots()).lines[0].found == "none on this node");
+  machine.adapters({"--no-rdma-cm", "mlx5_0,mlx5_core,0000:3b:00.0,ports=2", "mlx5_1,mlx5_core,0000:3b:00.2,vf,no-ib",
+                    "bnxt_re0,bnxt_en,0000:01:00.0,eth,down,no-node"});
+  const Section section = doctor::hca_section(machine.roots());
+  CHECK(line(section, "hca 0").found ==
+        "mlx5_0, 0000:3b:00.0, mlx5_core, /dev/infiniband/uverbs0, port 1 InfiniBand ACTIVE 400 Gb/sec (4X NDR), "
+        "port 2 InfiniBand ACTIVE 400 Gb/sec (4X NDR)");
+  CHECK(line(section, "hca 1").state == State::ok);
+  CHECK_THAT(line(section, "hca 1").found, Catch::Contains("0000:3b:00.2 (VF)") &&
+                                               Catch::Contains("not for containers: no InfiniBand device mlx5_1"));
+  CHECK(line(section, "hca 2").state == State::warn);
+  CHECK_THAT(line(section, "hca 2").found,
+             Catch::Contains("port 1 Ethernet DOWN") && Catch::Contains("/dev/infiniband/uverbs2 does not exist"));
+  CHECK_THAT(line(section, "hca 2").fix, Catch::Contains("ib_uverbs"));
+  CHECK_THAT(line(section, "rdma_cm").fix, Catch::Contains("modprobe rdma_ucm"));
+}
+
+TEST_CASE("sections come after the tier in the text, and with their facts in JSON") {
+  const Machine machine;
+  machine.node("dev/nvidia0");
+  machine.adapters({"mlx5_0,mlx5_core,0000:3b:00.0"});
+  doctor::Report report;
+  report.tier = "kernel";
+  report.checks = {{"first", State::ok, "fine", ""}};
+  report.sections = {doctor::gpu_section(two_gpus(), machine.roots()), doctor::hca_section(machine.roots())};
+  CHECK_FALSE(report.failed());
+  CHECK_THAT(report.text(), Catch::Contains("file systems by: kernel\n\nNVIDIA GPUs:\nok    driver  580.95.05") &&
+                                Catch::Contains("\n\nnetwork adapters with verbs:\nok    hca 0  mlx5_0"));
+  const auto json = nlohmann::json::parse(report.json());
+  CHECK(json["devices"]["gpus"][0]["driverVersion"] == "580.95.05");
+  CHECK(json["devices"]["gpus"][1]["uuid"] == "GPU-00000000");
+  CHECK(json["devices"]["gpus"][1]["accessible"] == "yes");
+  CHECK(json["devices"]["gpus"][2]["state"] == "warn");
+  CHECK(json["devices"]["hcas"][0]["name"] == "hca 0");
+  CHECK(json["devices"]["hcas"][0]["adapter"] == "mlx5_0");
+}
