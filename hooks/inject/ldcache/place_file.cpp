@@ -14,15 +14,26 @@ namespace {
 
 constexpr mode_t kMode = 0644;
 
+/// A directory that images have, on which a mount of a moment covers nothing that is needed meanwhile.
+Result<UniqueFd> open_workplace(const RootDir& root, std::string& path) {
+  for (const char* name : {"/tmp", "/dev", "/run", "/usr", "/lib"}) {
+    auto opened = root.open_at(name, O_PATH | O_DIRECTORY);
+    if (!opened) continue;
+    path = name;
+    return opened;
+  }
+  return fail(ErrorKind::not_found, "find a directory in the root file system to mount on: neither /tmp nor /usr");
+}
+
 /// A file that only exists in memory is mounted over the one at path. It lies on a file system of its own, which is
-/// mounted on the directory for the moment: before Linux 6.15 no part of a mount can be taken that is mounted nowhere.
+/// mounted somewhere for the moment: before Linux 6.15 no part of a mount can be taken that is mounted nowhere.
 Result<void> mount_over(const RootDir& root, const std::string& path, std::string_view content) {
-  const std::string directory = path.substr(0, path.rfind('/'));
   TRY_ASSIGN(const UniqueFd target, root.resolve(path));
   struct stat status {};
   if (fstat(target.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::corrupt, path + " in the root file system is no regular file");
-  TRY_ASSIGN(const UniqueFd below, root.open_at(directory, O_PATH | O_DIRECTORY));
+  std::string directory;
+  TRY_ASSIGN(const UniqueFd below, open_workplace(root, directory));
   TRY(mount_new_at(below.get(), "tmpfs", "situla", {{"mode", "0755"}}, {}, directory));
   TRY_ASSIGN(const UniqueFd top, root.open_at(directory, O_PATH | O_DIRECTORY));
   const ScopeExit unmount_it([&] {
