@@ -107,8 +107,10 @@ class ImageCache {
   std::deque<FoundLibrary> texts_;
 };
 
-/// All that is to be found, what comes first first.
-Result<std::vector<FoundLibrary>> wanted_libraries(const LibraryCacheEdit& edit, const RootDir& root) {
+/// All that is to be found, what comes first first. Libraries of directories that the image itself found there before
+/// stay where they are in its order.
+Result<std::vector<FoundLibrary>> wanted_libraries(const LibraryCacheEdit& edit, const RootDir& root,
+                                                   const LdCache& before) {
   std::vector<FoundLibrary> wanted;
   const auto add = [&](std::vector<FoundLibrary> found) {
     wanted.insert(wanted.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
@@ -119,8 +121,11 @@ Result<std::vector<FoundLibrary>> wanted_libraries(const LibraryCacheEdit& edit,
   }
   for (const CachedLibrary& library : edit.libraries)
     wanted.push_back({library.soname, library.path, native_ld_flags(library.is_32bit)});
+  KnownFiles known;
+  if (!edit.directories.empty())
+    for (const LdCacheEntry& entry : before.entries) known.insert(entry.path);
   for (const std::string& directory : edit.directories) {
-    TRY_ASSIGN(auto found, find_libraries(root, directory, SonameLinks::make));
+    TRY_ASSIGN(auto found, find_libraries(root, directory, SonameLinks::make, known));
     add(std::move(found));
   }
   return wanted;
@@ -135,12 +140,12 @@ std::vector<std::string> directories_of(const LibraryCacheEdit& edit, bool with_
   return directories;
 }
 
-Result<void> update_glibc(const LibraryCacheEdit& edit, const std::vector<FoundLibrary>& wanted, const RootDir& root,
-                          LogSink& log) {
+Result<void> update_glibc(const LibraryCacheEdit& edit, const RootDir& root, LogSink& log) {
   TRY_ASSIGN(ImageCache image, ImageCache::load(root, log));
   for (const std::string& directory : earlier_preferred(root))
     if (std::find(edit.preferred.begin(), edit.preferred.end(), directory) == edit.preferred.end())
       image.cache.drop_directory(directory);
+  TRY_ASSIGN(const auto wanted, wanted_libraries(edit, root, image.cache));
   std::vector<LdCacheEntry> entries;
   entries.reserve(wanted.size());
   for (const FoundLibrary& library : wanted) entries.push_back({library.soname, library.path, library.flags});
@@ -152,6 +157,8 @@ Result<void> update_glibc(const LibraryCacheEdit& edit, const std::vector<FoundL
 }
 
 Result<void> update_musl(const LibraryCacheEdit& edit, const RootDir& root, LogSink& log) {
+  // It finds files by their names only.
+  TRY(wanted_libraries(edit, root, {}));
   std::string path;
   const auto text = musl_path(root, edit.preferred, directories_of(edit, false), path);
   return text ? place_file(root, path, *text, log) : Result<void>();
@@ -161,12 +168,9 @@ Result<void> update_musl(const LibraryCacheEdit& edit, const RootDir& root, LogS
 
 Result<void> update_library_cache(const LibraryCacheEdit& edit, const RootDir& root, LogSink& log) {
   if (edit.empty()) return {};
-  constexpr const char* kPhrase = "make the dynamic linker find the host's libraries";
-  auto wanted = wanted_libraries(edit, root);
-  if (!wanted) return fail(std::move(wanted).error().with_context(kPhrase));
   for (const Linker linker : linkers_of(root))
-    TRY_CONTEXT(kPhrase,
-                linker == Linker::glibc ? update_glibc(edit, *wanted, root, log) : update_musl(edit, root, log));
+    TRY_CONTEXT("make the dynamic linker find the host's libraries",
+                linker == Linker::glibc ? update_glibc(edit, root, log) : update_musl(edit, root, log));
   return {};
 }
 

@@ -169,6 +169,20 @@ TEST_CASE("libraries of whole directories are found, by links with their SONAMEs
   CHECK(image.found("libz.so.1") == kDebianLibs + "/libz.so.1");
 }
 
+TEST_CASE("of a directory that the image knows only what is new comes before its other libraries", "[ldcache]") {
+  Image image;
+  make_debian(image);
+  image.add("usr/local/lib/libz.so.1", "libz.so.1");
+  image.add("usr/local/lib/libcuda.so.1", "libcuda.so.1");
+  fs::create_symlink("libz.so.1.2", image.root / (kDebianLibs + "/libz.so"));
+  image.finish();
+  REQUIRE(image.found("libz.so.1") == "/usr/local/lib/libz.so.1");
+  image.add(kDebianLibs + "/libcuda.so.550.54", "libcuda.so.1");
+  image.update(with({}, {kDebianLibs}));
+  CHECK(image.found("libz.so.1") == "/usr/local/lib/libz.so.1");
+  CHECK(image.found("libcuda.so.1") == kDebianLibs + "/libcuda.so.1");
+}
+
 TEST_CASE("libraries that were added after the image's ldconfig are found, as with enroot", "[ldcache]") {
   Image image;
   make_debian(image);
