@@ -317,12 +317,3 @@ TEST_CASE("a job without any GPU is told so") {
         "device error: 0: unknown device\nhint: this job may use no GPU of this node; ask Slurm for some (--gpus, "
         "--gres)");
 }
-
-TEST_CASE("the kernel says what may be used: files that are there, with their modes") {
-  const RootDir host = std::move(*RootDir::open("/"));
-  const DeviceAccess access = kernel_access(host);
-  CHECK(access({"/dev/null", {}}, NodeUse::gpu));
-  CHECK_FALSE(access({"/dev/no-such-gpu", {}}, NodeUse::capability));
-  // Whoever runs this cannot write to what the kernel keeps read-only.
-  CHECK(access({"/proc/version", {}}, NodeUse::capability));
-}
