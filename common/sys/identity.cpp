@@ -10,6 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+
 namespace situla {
 namespace {
 
@@ -159,6 +162,18 @@ Result<Identity> identity_of_user(const std::string& name) {
                return getpwnam_r(name.c_str(), entry, buffer, size, result);
              }));
   return std::move(found.identity);
+}
+
+bool is_mapped_uid(uid_t uid) {
+  const auto map = read_file("/proc/self/uid_map");
+  if (!map) return false;
+  for (const std::string_view line : split_nonempty(*map, '\n')) {
+    const auto words = split_words(line);
+    if (words.size() != 3) continue;
+    const auto first = parse_unsigned(words[0]), count = parse_unsigned(words[2]);
+    if (first && count && uid >= *first && uid - *first < *count) return true;
+  }
+  return false;
 }
 
 Result<Account> account_of(uid_t uid) {

@@ -30,6 +30,8 @@ Result<void> drop_bounding_set();
 Result<void> own_proc_files_again();
 /// From getpwnam(3)/getgrouplist(3). ErrorKind::not_found with a hint.
 Result<Identity> identity_of_user(const std::string& name);
+/// Has this process's user namespace that uid? Files of others belong to the overflow uid, 65534.
+bool is_mapped_uid(uid_t uid);
 struct Account {
   Identity identity;
   std::string home;

@@ -100,7 +100,7 @@ struct Inventory {
   std::vector<Gpu> gpus;       ///< in NVML's order: by PCI address
   ControlNodes nodes;
   std::vector<Library> libraries;
-  std::vector<File> binaries, firmware, sockets, configuration;  ///< sockets: also directories (MPS)
+  std::vector<File> binaries, firmware, sockets, configuration;
   std::vector<Link> links;
 };
 

@@ -1,0 +1,155 @@
+// How do structures become JSON and come back, from one list of their fields? Reading is strict: every field, no other,
+// each of its type.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+#include "common/base/text.hpp"
+
+namespace situla::nvidia {
+
+/// `void fields(auto& archive, Is<T> auto& item)` names the fields of a T for a JsonWriter (const T) and a JsonReader.
+template <typename X, typename T>
+concept Is = std::same_as<std::remove_const_t<X>, T>;
+
+class JsonWriter {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  void field(const char* name, const auto& value) { object_[name] = to_json(value); }
+  void path(const char* name, const std::string& value) { field(name, value); }
+
+  template <typename T>
+  static Json object(const T& item) {
+    JsonWriter writer;
+    fields(writer, item);
+    return std::move(writer.object_);
+  }
+  /// Foreign bytes that are not UTF-8 become replacement characters.
+  static std::string text(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+ private:
+  template <typename T>
+  static Json to_json(const T& value) {
+    if constexpr (std::same_as<T, std::string> || std::integral<T>)
+      return value;
+    else
+      return object(value);
+  }
+  template <typename T>
+  static Json to_json(const std::vector<T>& values) {
+    Json array = Json::array();
+    for (const T& value : values) array.push_back(to_json(value));
+    return array;
+  }
+  template <typename T>
+  static Json to_json(const std::optional<T>& value) {
+    return value ? to_json(*value) : Json(nullptr);
+  }
+
+  Json object_ = Json::object();
+};
+
+class JsonReader {
+ public:
+  using Json = nlohmann::json;
+
+  /// ErrorKind::corrupt, with the place: "gpus[1].minor is not a number".
+  template <typename T>
+  static Result<T> object(const Json& json, const std::string& what) {
+    T item;
+    JsonReader reader(json, "");
+    reader.read(item);
+    if (!reader.wrong_.empty()) return fail(ErrorKind::corrupt, "read " + what + ": " + reader.wrong_);
+    return item;
+  }
+
+  void field(const char* name, auto& value) {
+    if (!wrong_.empty()) return;
+    const auto found = json_.find(name);
+    if (found == json_.end()) return refuse(place_ + name + " is missing");
+    ++seen_;
+    from_json(*found, value, place_ + name);
+  }
+  /// An absolute path without ".." and control characters, or a relative one for what lies in another directory.
+  void path(const char* name, std::string& value) {
+    field(name, value);
+    if (!wrong_.empty()) return;
+    const bool plain = value.find_first_of(kControl) == std::string::npos;
+    bool climbs = false;
+    for (const std::string_view part : split(value, '/')) climbs |= part == ".." && value.starts_with('/');
+    if (!plain || climbs) refuse(place_ + name + " is no path");
+  }
+
+  /// Makes the whole document invalid; the first reason counts.
+  void refuse(std::string why) {
+    if (wrong_.empty()) wrong_ = std::move(why);
+  }
+
+ private:
+  JsonReader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
+
+  template <typename T>
+  void read(T& item) {
+    if (!json_.is_object()) return refuse((place_.empty() ? "the document" : place_) + " is no object");
+    fields(*this, item);
+    if (wrong_.empty() && seen_ != json_.size()) refuse(place_ + " has unknown fields");
+  }
+  template <typename T>
+  void from_json(const Json& json, T& value, const std::string& place) {
+    JsonReader reader(json, place + ".");
+    reader.read(value);
+    if (!reader.wrong_.empty()) refuse(reader.wrong_);
+  }
+  void from_json(const Json& json, std::string& value, const std::string& place) {
+    if (!json.is_string()) return refuse(place + " is no text");
+    value = json.get_ref<const std::string&>();
+  }
+  void from_json(const Json& json, bool& value, const std::string& place) {
+    if (!json.is_boolean()) return refuse(place + " is neither true nor false");
+    value = json.get<bool>();
+  }
+  template <std::unsigned_integral T>
+  void from_json(const Json& json, T& value, const std::string& place) {
+    if (!json.is_number_unsigned() || json.get<uint64_t>() > std::numeric_limits<T>::max())
+      return refuse(place + " is not a number, or too large");
+    value = static_cast<T>(json.get<uint64_t>());
+  }
+  template <typename T>
+  void from_json(const Json& json, std::vector<T>& values, const std::string& place) {
+    if (!json.is_array()) return refuse(place + " is no list");
+    for (size_t i = 0; i < json.size() && wrong_.empty(); ++i)
+      from_json(json[i], values.emplace_back(), place + "[" + std::to_string(i) + "]");
+  }
+  template <typename T>
+  void from_json(const Json& json, std::optional<T>& value, const std::string& place) {
+    value.reset();
+    if (!json.is_null()) from_json(json, value.emplace(), place);
+  }
+
+  static constexpr std::string_view kControl{
+      "\0\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c"
+      "\x1d\x1e\x1f\x7f",
+      33};
+  const Json& json_;
+  std::string place_, wrong_;
+  size_t seen_ = 0;
+};
+
+/// Text of a document without exceptions; ErrorKind::corrupt.
+inline Result<nlohmann::json> parse_json(std::string_view text, const std::string& what) {
+  auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(ErrorKind::corrupt, "read " + what + ": not JSON");
+  return json;
+}
+
+}  // namespace situla::nvidia
