@@ -127,6 +127,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   request.remap_root = wants_remap_root(data.spec, config);
   request.host_uid = geteuid();
   request.host_gid = getegid();
+  request.devices = read_device_settings(log);
   TRY(enter_namespaces(request.remap_root, built.isolation));
   request.root = std::move(built.source.root);
   request.spec = std::move(data.spec);

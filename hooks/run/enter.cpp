@@ -135,6 +135,8 @@ Result<void> furnish(const RootDir& root, const std::string& path, const Prepare
                         config,
                         request.host_uid,
                         request.host_gid,
+                        request.devices,
+                        request.spec.devices,
                         request.for_step ? HookUse::step : HookUse::command,
                         scripts,
                         configuration ? &*configuration : nullptr};
@@ -149,6 +151,12 @@ Result<void> furnish(const RootDir& root, const std::string& path, const Prepare
 }
 
 }  // namespace
+
+DeviceSettings read_device_settings(LogSink& log) {
+  const Result<SiteConfig> site = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (!site) log.warning("ignoring " + site.error().message());
+  return site ? site->device_settings : DeviceSettings();
+}
 
 bool wants_remap_root(const ContainerSpec& spec, const EnrootConfig& config) {
   return chosen(spec.remap_root, config, "ENROOT_REMAP_ROOT");

@@ -94,7 +94,7 @@ Error become(const Command& command, const Login& login) {
   return Error::from_errno(errno, "execute " + command.program);
 }
 
-PrepareRequest prepare_request(StartRequest& request, const EnrootConfig& config) {
+PrepareRequest prepare_request(StartRequest& request, const EnrootConfig& config, LogSink& log) {
   PrepareRequest prepare;
   prepare.spec = std::move(request.spec);
   prepare.host = std::move(request.host);
@@ -102,6 +102,7 @@ PrepareRequest prepare_request(StartRequest& request, const EnrootConfig& config
   prepare.host_uid = geteuid();
   prepare.host_gid = getegid();
   prepare.remap_root = wants_remap_root(prepare.spec, config);
+  prepare.devices = read_device_settings(log);
   prepare.stage = config.runtime_path();
   // A relative mount source is meant from here; PWD may be stale or missing.
   std::string here(PATH_MAX, '\0');
@@ -161,7 +162,7 @@ Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log
   }
   TRY(check_words(request.environment));
   const ContainerExtras extras = extras_of(request, config);
-  PrepareRequest prepare = prepare_request(request, config);
+  PrepareRequest prepare = prepare_request(request, config, log);
   const bool superuser = is_superuser(config);
   const LoginIdentity identity{prepare.remap_root ? 0 : prepare.host_uid, prepare.host_uid};
   {

@@ -39,6 +39,7 @@ struct PrepareRequest {
   uid_t host_uid = 0;  ///< ids of the user outside; inside they are the same, or 0 with remap_root
   gid_t host_gid = 0;
   bool remap_root = false;  ///< as the id maps of the current user namespace were written
+  DeviceSettings devices;   ///< read_device_settings(), before the user namespace
   Isolation isolation;      ///< the other namespaces, made already (PID: made afterwards)
   bool for_step = false;    ///< tasks of a Slurm step will join: its PMIx server's directories are mounted as well
   std::string stage;        ///< an empty directory on a tmpfs of this mount namespace, owned by the user, mode 0700
@@ -58,6 +59,10 @@ struct PreparedContainer {
       scratch_name;  ///< its name beneath scratch_parent, to be removed (remove_tree_at) when the container ends
   std::string scratch_path;  ///< the same as a host path, for a cleaner that runs outside; empty when there is none
 };
+
+/// What situla.toml says of devices; a file that is wrong is ignored with a warning. Inside a user namespace nobody can
+/// tell that it is root's.
+DeviceSettings read_device_settings(LogSink& log);
 
 /// Whether the container maps the user to root / is writable: spec first, then ENROOT_REMAP_ROOT /
 /// ENROOT_ROOTFS_WRITABLE.

@@ -55,9 +55,15 @@ CONF
     case $key in NodeName | PartitionName) ;; *) sed -i "/^$key=/Id" /etc/slurm/slurm.conf ;; esac
     echo "$line" >>/etc/slurm/slurm.conf
   done
+  if [ -n "$LAB_NVIDIA" ]; then
+    # shellcheck disable=SC2086
+    "$lab_repo/tests/gpu/make-driver-root" --nvml "$lab_repo/build/release/tests/gpu/libmock_nvml.so" $LAB_NVIDIA /shared/nvidia
+  fi
   if [ "$LAB_GPUS" -gt 0 ]; then
     # Slurm wants to see files, and hands out their numbers.
-    echo "Name=gpu File=/dev/loop[0-$((LAB_GPUS - 1))]" >/etc/slurm/gres.conf
+    local gpu_files=/dev/loop
+    [ -z "$LAB_NVIDIA" ] || gpu_files=/shared/nvidia/dev/nvidia
+    echo "Name=gpu File=$gpu_files[0-$((LAB_GPUS - 1))]" >/etc/slurm/gres.conf
     printf '%s\n' GresTypes=gpu "NodeName=DEFAULT Gres=gpu:$LAB_GPUS" >>/etc/slurm/slurm.conf
   fi
   # One machine plays all nodes: each has its own name, address and port, and more cores than there are, so that many tasks fit.
