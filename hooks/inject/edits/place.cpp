@@ -65,9 +65,7 @@ Result<void> Place::check_way() const {
 
 Result<UniqueFd> Place::make(bool directory) const {
   TRY(check_way());
-  const CreationCheck may_create = [this](int fd) { return boundary_.may_create_in(fd); };
-  auto made = directory ? root_.make_directories(path_, kDirectoryMode, may_create)
-                        : root_.make_file(path_, kFileMode, may_create);
+  auto made = directory ? root_.make_directories(path_, kDirectoryMode) : root_.make_file(path_, kFileMode);
   if (!made) return fail(explain(std::move(made).error()));
   struct stat status {};
   if (fstat(made->get(), &status) != 0) return fail_errno(errno, "inspect " + path_);

@@ -6,7 +6,6 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "hooks/inject/edits/host_boundary.hpp"
 #include "hooks/inject/edits/host_file.hpp"
 #include "hooks/inject/edits/place.hpp"
 #include "tests/userns/inject/race.hpp"
@@ -141,8 +140,7 @@ TEST_CASE("CVE-2025-23359: a source that is exchanged after it was looked at is 
     TRY(check_source(file, mount_edit(path, "/etc/library")));
     fs::rename(path, path + ".old");
     fs::create_symlink(scene.host + "/canary/data", path);
-    HostBoundary boundary(scene.root);
-    TRY(Place(scene.root, boundary, "/etc/library").bind(file, false, {}));
+    TRY(Place(scene.root, "/etc/library").bind(file, false, {}));
     TRY_ASSIGN(const std::string text, read_file(scene.in_root("/etc/library")));
     EXPECT(text == "inside");
     fs::remove(path);
@@ -200,14 +198,13 @@ TEST_CASE("CVE-2025-52565: a target that is renamed while it is mounted on is no
   test.dir.write("root/usr/spare/console", "");
   CHECK(test.run_once([](ApplyScene& scene) -> Result<void> {
     TRY_ASSIGN(const HostFile file, open_host_file(scene.host + "/firmware.bin", {scene.root, scene.path}));
-    HostBoundary boundary(scene.root);
     unsigned noticed = 0;
     TRY_ASSIGN(Child swapper, fork_child());
     if (!swapper)
       for (;;) (void)exchange_names(scene.in_root("/usr/lib"), scene.in_root("/usr/spare"));
     for (int round = 0; round < 20000 && noticed == 0; ++round) {
       for (const char* name : {"/usr/lib/console", "/usr/spare/console"}) (void)unmount(scene.in_root(name), true);
-      const auto done = Place(scene.root, boundary, "/usr/lib/console").bind(file, false, {.read_only = true});
+      const auto done = Place(scene.root, "/usr/lib/console").bind(file, false, {.read_only = true});
       if (!done && done.error().text().find("it is another file now") != std::string::npos) ++noticed;
     }
     EXPECT(noticed == 1);
