@@ -76,8 +76,7 @@ tl::unexpected<Error> too_many_links(std::string_view path) {
 /// make_directories and make_file with a budget of dangling links, whose targets are created in their place.
 class Maker {
  public:
-  Maker(const RootDir& root, mode_t directory_mode, const CreationCheck& may_create)
-      : root_(root), directory_mode_(directory_mode), may_create_(may_create) {}
+  Maker(const RootDir& root, mode_t directory_mode) : root_(root), directory_mode_(directory_mode) {}
 
   Result<UniqueFd> directories(std::string_view path) {
     std::string done = "/";
@@ -101,7 +100,7 @@ class Maker {
     auto found = root_.resolve(path);
     if (found || found.error().errnum() != ENOENT) return found;
     TRY_ASSIGN(const UniqueFd parent, directories(directory));
-    if (may_create_) TRY_CONTEXT("create file " + std::string(path), may_create_(parent.get()));
+    TRY_CONTEXT("create file " + std::string(path), root_.may_create_in(parent.get()));
     const UniqueFd created(
         openat(parent.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!created) {
@@ -117,7 +116,7 @@ class Maker {
 
  private:
   Result<UniqueFd> directory(int parent_fd, const std::string& parent, const std::string& name) {
-    if (may_create_) TRY_CONTEXT("create directory " + parent + "/" + name, may_create_(parent_fd));
+    TRY_CONTEXT("create directory " + parent + "/" + name, root_.may_create_in(parent_fd));
     if (mkdirat(parent_fd, name.c_str(), directory_mode_) != 0) {
       const int errnum = errno;
       if (errnum != EEXIST)
@@ -132,7 +131,6 @@ class Maker {
 
   const RootDir& root_;
   mode_t directory_mode_;
-  const CreationCheck& may_create_;
   int links_ = 0;
 };
 
@@ -151,6 +149,13 @@ RootDir RootDir::from_fd(UniqueFd fd, ResolveMode mode) {
   return RootDir(std::move(fd), mode);
 }
 
+Result<RootDir> RootDir::guarded(CreationCheck check) const {
+  TRY_ASSIGN(UniqueFd copy, duplicate_fd(fd_.get(), "the root file system"));
+  RootDir root(std::move(copy), mode_);
+  root.check_ = std::move(check);
+  return root;
+}
+
 Result<UniqueFd> RootDir::open_at(std::string_view path, int flags, mode_t mode) const {
   if (path.find('\0') != std::string_view::npos || path.size() >= PATH_MAX)
     return fail_errno(path.size() >= PATH_MAX ? ENAMETOOLONG : EINVAL, "open " + printable(path.substr(0, 64)));
@@ -167,13 +172,13 @@ bool RootDir::exists(std::string_view path) const {
   return resolve(path).has_value();
 }
 
-Result<UniqueFd> RootDir::make_directories(std::string_view path, mode_t mode, const CreationCheck& may_create) const {
-  return Maker(*this, mode, may_create).directories(path);
+Result<UniqueFd> RootDir::make_directories(std::string_view path, mode_t mode) const {
+  return Maker(*this, mode).directories(path);
 }
 
-Result<UniqueFd> RootDir::make_file(std::string_view path, mode_t mode, const CreationCheck& may_create) const {
+Result<UniqueFd> RootDir::make_file(std::string_view path, mode_t mode) const {
   constexpr mode_t kParentMode = 0755;
-  return Maker(*this, kParentMode, may_create).file(path, mode);
+  return Maker(*this, kParentMode).file(path, mode);
 }
 
 Result<std::string> RootDir::read_file(std::string_view path, size_t limit) const {
@@ -192,6 +197,7 @@ Result<void> RootDir::write_file(std::string_view path, std::string_view content
   const std::string operand = "write " + std::string(path) + " in the root file system";
   if (name.empty() || name == "." || name == "..") return fail_errno(EISDIR, operand);
   TRY_ASSIGN(const UniqueFd parent, open_at(directory, O_PATH | O_DIRECTORY));
+  TRY_CONTEXT(operand, may_create_in(parent.get()));
   const std::string temporary = random_name(".situla-");
   const UniqueFd file(
       openat(parent.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -37,15 +37,20 @@ class RootDir {
   [[nodiscard]] bool exists(std::string_view path) const;
   /// Creates missing directories (mode, e.g. 0755), following links inside the root, and returns the last one as
   /// O_PATH.
-  [[nodiscard]] Result<UniqueFd> make_directories(std::string_view path, mode_t mode,
-                                                  const CreationCheck& may_create = nullptr) const;
+  [[nodiscard]] Result<UniqueFd> make_directories(std::string_view path, mode_t mode) const;
   /// Creates an empty regular file with its parents if nothing is there; returns O_PATH of what is there.
-  [[nodiscard]] Result<UniqueFd> make_file(std::string_view path, mode_t mode,
-                                           const CreationCheck& may_create = nullptr) const;
+  [[nodiscard]] Result<UniqueFd> make_file(std::string_view path, mode_t mode) const;
   /// Whole content of a regular file, at most limit bytes (ErrorKind::corrupt beyond).
   [[nodiscard]] Result<std::string> read_file(std::string_view path, size_t limit = size_t{1} << 20U) const;
   /// Replaces or creates a regular file by a temporary name and rename in its directory.
   [[nodiscard]] Result<void> write_file(std::string_view path, std::string_view content, mode_t mode) const;
+
+  /// The same root, in which make_directories(), make_file() and write_file() ask first.
+  [[nodiscard]] Result<RootDir> guarded(CreationCheck check) const;
+  /// For those who make something in an open directory of the root by themselves.
+  [[nodiscard]] Result<void> may_create_in(int directory_fd) const {
+    return check_ ? check_(directory_fd) : Result<void>();
+  }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -53,6 +58,7 @@ class RootDir {
   RootDir(UniqueFd fd, ResolveMode mode) : fd_(std::move(fd)), mode_(mode) {}
   UniqueFd fd_;
   ResolveMode mode_ = ResolveMode::openat2;
+  CreationCheck check_;
 };
 
 }  // namespace situla

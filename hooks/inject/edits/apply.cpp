@@ -8,6 +8,7 @@
 #include "hooks/inject/edits/leftovers.hpp"
 #include "hooks/inject/edits/place.hpp"
 #include "hooks/inject/edits/program.hpp"
+#include "hooks/inject/ldcache/library_cache.hpp"
 
 namespace situla {
 namespace {
@@ -19,23 +20,24 @@ constexpr MountFlags kDeviceFlags{.read_only = true, .no_suid = true, .no_exec =
 class Applier {
  public:
   Applier(const ContainerEdits& edits, const EditTarget& target, LogSink& log)
-      : edits_(edits), target_(target), log_(log), boundary_(target.root) {}
+      : edits_(edits), target_(target), log_(log) {}
 
   Result<void> run() {
     for (const CoverEdit& cover : edits_.covers)
       TRY(attempt(cover, "cover " + printable(cover.target), [&] { return add(cover); }));
-    remove_leftovers(edits_.mounts, target_.root, boundary_, log_);
+    remove_leftovers(edits_.mounts, target_.root, log_);
     for (const MountEdit& mount : edits_.mounts)
       TRY(attempt(mount, "mount " + printable(mount.source) + " on " + printable(mount.target),
                   [&] { return add(mount); }));
     for (const DeviceEdit& device : edits_.devices)
       TRY(attempt(device, "device " + printable(device.source) + " on " + printable(device.target),
                   [&] { return add(device); }));
-    TRY(apply_file_changes(edits_.files, target_.root, log_, [this](int fd) { return boundary_.may_create_in(fd); }));
+    TRY(apply_file_changes(edits_.files, target_.root, log_));
     TRY(finish_covers());
     for (const ProgramEdit& program : edits_.programs)
       TRY_CONTEXT(whose(program.origin) + "run " + printable(program.path), run_program(program, target_, log_));
-    return {};
+    if (edits_.libraries.empty()) return {};
+    return update_library_cache(edits_.libraries, target_.root, log_);
   }
 
  private:
@@ -79,19 +81,20 @@ class Applier {
     return {};
   }
 
-  Place place(const std::string& path) { return {target_.root, boundary_, path}; }
+  Place place(const std::string& path) { return {target_.root, path}; }
 
   const ContainerEdits& edits_;
   const EditTarget& target_;
   LogSink& log_;
-  HostBoundary boundary_;
   std::vector<std::pair<const CoverEdit*, UniqueFd>> covers_;
 };
 
 }  // namespace
 
 Result<void> apply(const ContainerEdits& edits, const EditTarget& target, LogSink& log) {
-  return Applier(edits, target, log).run();
+  TRY_ASSIGN(const RootDir root, spare_host_directories(target.root));
+  const EditTarget spared{root, target.root_path};
+  return Applier(edits, spared, log).run();
 }
 
 }  // namespace situla

@@ -23,13 +23,13 @@ struct Place {
   std::string name;
 };
 
-Result<Place> open_place(const std::string& path, const RootDir& root, const CreationCheck& may_create) {
+Result<Place> open_place(const std::string& path, const RootDir& root) {
   const size_t slash = path.rfind('/');
   std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   if (name.empty() || name == "." || name == "..") return fail_errno(EISDIR, "change " + path);
   const std::string directory = slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
-  TRY_ASSIGN(UniqueFd fd, root.make_directories(directory, kParentMode, may_create));
-  if (may_create) TRY_CONTEXT("change " + path, may_create(fd.get()));
+  TRY_ASSIGN(UniqueFd fd, root.make_directories(directory, kParentMode));
+  TRY_CONTEXT("change " + path, root.may_create_in(fd.get()));
   return Place{std::move(fd), std::move(name)};
 }
 
@@ -82,9 +82,9 @@ Result<void> make_directory(const FileChange& change, const Place& place) {
   return {};
 }
 
-Result<void> apply_one(const FileChange& change, const RootDir& root, const CreationCheck& may_create) {
+Result<void> apply_one(const FileChange& change, const RootDir& root) {
   if (change.kind == FileChange::Kind::directory && root.exists(change.path)) return {};
-  TRY_ASSIGN(const Place place, open_place(change.path, root, may_create));
+  TRY_ASSIGN(const Place place, open_place(change.path, root));
   switch (change.kind) {
     case FileChange::Kind::write:
       return write(change, place);
@@ -98,10 +98,9 @@ Result<void> apply_one(const FileChange& change, const RootDir& root, const Crea
 
 }  // namespace
 
-Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log,
-                                const CreationCheck& may_create) {
+Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log) {
   for (const FileChange& change : changes) {
-    auto done = apply_one(change, root, may_create);
+    auto done = apply_one(change, root);
     if (done) continue;
     if (done.error().errnum() != EBUSY) return done;
     log.warning("leaving " + change.path + " as it is: something is mounted there");

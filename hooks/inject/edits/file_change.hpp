@@ -26,8 +26,6 @@ struct FileChange {
 };
 
 /// Makes the proposed file changes in the root. A file that the site or image mounted there stays, with a warning.
-/// may_create is asked for each directory that would be written to.
-Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log,
-                                const CreationCheck& may_create = nullptr);
+Result<void> apply_file_changes(const std::vector<FileChange>& changes, const RootDir& root, LogSink& log);
 
 }  // namespace situla

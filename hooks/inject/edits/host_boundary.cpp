@@ -1,6 +1,8 @@
 #include "hooks/inject/edits/host_boundary.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,30 +10,42 @@
 #include "common/sys/mount_table.hpp"
 
 namespace situla {
+namespace {
 
-Result<void> HostBoundary::may_create_in(int directory_fd) {
+using Table = std::vector<MountRecord>;
+
+/// Where the file system of this mount is mounted outside of the tree of mounts at `top`; nullptr: nowhere.
+const MountRecord* found_outside(const Table& table, uint64_t mount, uint64_t top) {
+  std::set<uint64_t> inside{top};
+  for (const MountRecord& item : mounts_beneath(table, top)) inside.insert(item.id);
+  const auto record = std::find_if(table.begin(), table.end(), [&](const auto& item) { return item.id == mount; });
+  if (record == table.end()) return nullptr;
+  const auto outside = std::find_if(table.begin(), table.end(), [&](const MountRecord& item) {
+    return item.device == record->device && !inside.contains(item.id);
+  });
+  return outside == table.end() ? nullptr : &*outside;
+}
+
+Result<void> check(int directory_fd, uint64_t top, std::set<uint64_t>& own) {
   TRY_ASSIGN(const uint64_t mount, mount_id(directory_fd));
-  if (allowed_.contains(mount)) return {};
-  TRY_ASSIGN(const uint64_t top, mount_id(root_.fd()));
-  if (mount != top) {
-    TRY_ASSIGN(const std::vector<MountRecord> table, mount_table());
-    const std::vector<MountRecord> inside = mounts_beneath(table, top);
-    const auto record = std::find_if(table.begin(), table.end(), [&](const auto& item) { return item.id == mount; });
-    const auto is_outside = [&](const MountRecord& item) {
-      return item.id != top &&
-             std::none_of(inside.begin(), inside.end(), [&](const auto& other) { return other.id == item.id; });
-    };
-    const auto outside = std::find_if(table.begin(), table.end(), [&](const MountRecord& item) {
-      return record != table.end() && item.device == record->device && is_outside(item);
-    });
-    if (outside != table.end())
-      return fail(Error(ErrorKind::denied,
-                        "the directory is the host's, on what is mounted at " + printable(outside->path) + " there")
-                      .with_hint("a link of the image or a mount leads there; nothing is made in directories of the "
-                                 "host, so what is missing has to be made beforehand"));
-  }
-  allowed_.insert(mount);
+  if (mount == top || own.contains(mount)) return {};
+  TRY_ASSIGN(const Table table, mount_table());
+  const MountRecord* outside = found_outside(table, mount, top);
+  if (outside != nullptr)
+    return fail(
+        Error(ErrorKind::denied,
+              "the directory is the host's, on what is mounted at " + printable(outside->path) + " there")
+            .with_hint("a link of the image or a mount leads there; nothing is made in directories of the host, "
+                       "so what is missing has to be made beforehand"));
+  own.insert(mount);
   return {};
+}
+
+}  // namespace
+
+Result<RootDir> spare_host_directories(const RootDir& root) {
+  TRY_ASSIGN(const uint64_t top, mount_id(root.fd()));
+  return root.guarded([top, own = std::make_shared<std::set<uint64_t>>()](int fd) { return check(fd, top, *own); });
 }
 
 }  // namespace situla

@@ -72,10 +72,10 @@ void clean(const std::string& path, const Targets& targets, int directory_fd, Lo
 
 }  // namespace
 
-void remove_leftovers(const std::vector<MountEdit>& mounts, const RootDir& root, HostBoundary& boundary, LogSink& log) {
+void remove_leftovers(const std::vector<MountEdit>& mounts, const RootDir& root, LogSink& log) {
   for (const auto& [path, targets] : targets_by_directory(mounts)) {
     const auto directory = root.open_at(path, O_RDONLY | O_DIRECTORY);
-    if (directory && boundary.may_create_in(directory->get())) clean(path, targets, directory->get(), log);
+    if (directory && root.may_create_in(directory->get())) clean(path, targets, directory->get(), log);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/base/log.hpp"
+#include "common/sys/root_dir.hpp"
 #include "hooks/inject/edits/edits.hpp"
-#include "hooks/inject/edits/host_boundary.hpp"
 
 namespace situla {
 
@@ -15,6 +15,6 @@ namespace situla {
 ///   - the name up to ".so." is that of a target, or
 ///   - VERSION is that of a file that the first rule removes (libraries that the new driver no longer has).
 /// No linker ever made an empty library, so nothing of the image can be meant. What cannot be removed stays.
-void remove_leftovers(const std::vector<MountEdit>& mounts, const RootDir& root, HostBoundary& boundary, LogSink& log);
+void remove_leftovers(const std::vector<MountEdit>& mounts, const RootDir& root, LogSink& log);
 
 }  // namespace situla

@@ -65,12 +65,15 @@ Result<void> Place::check_way() const {
 
 Result<UniqueFd> Place::make(bool directory) const {
   TRY(check_way());
-  const CreationCheck may_create = [this](int fd) { return boundary_.may_create_in(fd); };
-  auto made = directory ? root_.make_directories(path_, kDirectoryMode, may_create)
-                        : root_.make_file(path_, kFileMode, may_create);
+  auto made = directory ? root_.make_directories(path_, kDirectoryMode) : root_.make_file(path_, kFileMode);
   if (!made) return fail(explain(std::move(made).error()));
   struct stat status {};
   if (fstat(made->get(), &status) != 0) return fail_errno(errno, "inspect " + path_);
+  struct stat root {};
+  if (fstat(root_.fd(), &root) != 0) return fail_errno(errno, "inspect the root");
+  if (status.st_dev == root.st_dev && status.st_ino == root.st_ino)
+    return fail(ErrorKind::denied,
+                "mount on " + path_ + ": it is the container's root, which would be hidden as a whole");
   if (S_ISDIR(status.st_mode) != directory)
     return fail(explain(Error::from_errno(directory ? ENOTDIR : EISDIR, "mount on " + path_)));
   return made;

@@ -9,15 +9,13 @@
 #include "common/base/result.hpp"
 #include "common/sys/mount_api.hpp"
 #include "common/sys/root_dir.hpp"
-#include "hooks/inject/edits/host_boundary.hpp"
 #include "hooks/inject/edits/host_file.hpp"
 
 namespace situla {
 
 class Place {
  public:
-  Place(const RootDir& root, HostBoundary& boundary, std::string path)
-      : root_(root), boundary_(boundary), path_(std::move(path)) {}
+  Place(const RootDir& root, std::string path) : root_(root), path_(std::move(path)) {}
 
   /// The file, with these flags. Nothing to do where the same file, or a usable node of the same device, is already.
   Result<void> bind(const HostFile& file, bool recursive, const MountFlags& flags) const;
@@ -30,7 +28,6 @@ class Place {
   [[nodiscard]] Result<void> verify(const UniqueFd& mounted) const;
 
   const RootDir& root_;
-  HostBoundary& boundary_;
   std::string path_;
 };
 

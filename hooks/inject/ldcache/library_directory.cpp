@@ -82,10 +82,11 @@ Result<std::vector<FoundLibrary>> find_libraries(const RootDir& root, const std:
     std::string& best = chosen[{soname, *flags}];
     if (best.empty() || name == soname || (best != soname && compare_ld_names(name, best) > 0)) best = name;
   }
+  const bool may_link = links == SonameLinks::make && root.may_create_in(opened->get());
   std::vector<FoundLibrary> found;
   for (const auto& [key, name] : chosen) {
     const auto& [soname, flags] = key;
-    const bool is_linked = name == soname || (links == SonameLinks::make && make_link(opened->get(), soname, name));
+    const bool is_linked = name == soname || (may_link && make_link(opened->get(), soname, name));
     found.push_back({soname, directory + "/" + (is_linked ? soname : name), flags});
   }
   return found;

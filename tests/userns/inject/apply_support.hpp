@@ -46,6 +46,8 @@ class ApplyTest {
   TempDir dir;
 
  private:
+  /// Gives all of it to the user whom the child becomes.
+  void own() const;
   [[nodiscard]] std::string run_as(const SceneBody& body, bool modern) const;
 };
 
