@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include <fcntl.h>
@@ -94,10 +95,13 @@ class ImageCache {
 
   /// Of several libraries of one name the directory that is configured first wins, and all others win over glibc's own.
   void order_as(const std::vector<std::string>& configured) {
+    std::unordered_map<std::string, size_t> ranks;
+    for (const std::string& directory : configured) ranks.emplace(directory, ranks.size());
     const auto rank = [&](const LdCacheEntry& entry) {
-      return std::find(configured.begin(), configured.end(), directory_of(entry.path)) - configured.begin();
+      const auto found = ranks.find(directory_of(entry.path));
+      return found == ranks.end() ? ranks.size() : found->second;
     };
-    std::vector<std::pair<std::ptrdiff_t, LdCacheEntry>> ranked;
+    std::vector<std::pair<size_t, LdCacheEntry>> ranked;
     for (const LdCacheEntry& entry : cache.entries) ranked.emplace_back(rank(entry), entry);
     std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::transform(ranked.begin(), ranked.end(), cache.entries.begin(), [](const auto& item) { return item.second; });

@@ -14,7 +14,7 @@ namespace situla {
 namespace {
 
 constexpr size_t kMaxConfig = size_t{64} << 10U;
-constexpr size_t kMaxFiles = 256, kMaxDirectories = 1024;
+constexpr size_t kMaxIncludes = 256, kMaxDirectories = 1024;
 constexpr std::string_view kConfig = "/etc/ld.so.conf";
 constexpr std::string_view kConfigDirectory = "/etc/ld.so.conf.d";
 constexpr std::string_view kOurs = "/etc/ld.so.conf.d/00-situla.conf";
@@ -53,8 +53,7 @@ class ConfigReader {
 
  private:
   void read_file(const std::string& path) {
-    // Also what ends files that include themselves.
-    if (++files_ > kMaxFiles || path == kOurs || path == kOurPreferred) return;
+    if (path == kOurs || path == kOurPreferred) return;
     const auto text = root_.read_file(path, kMaxConfig);
     if (!text) return;
     for (std::string_view line : split(*text, '\n')) {
@@ -70,6 +69,8 @@ class ConfigReader {
   }
 
   void include(std::string_view pattern, const std::string& from) {
+    // What ends files that include themselves.
+    if (++includes_ > kMaxIncludes) return;
     const std::string whole =
         pattern.starts_with('/') ? std::string(pattern) : from.substr(0, from.rfind('/') + 1) + std::string(pattern);
     const std::string directory = whole.substr(0, whole.rfind('/') + 1), last = whole.substr(whole.rfind('/') + 1);
@@ -83,7 +84,7 @@ class ConfigReader {
   }
 
   const RootDir& root_;
-  size_t files_ = 0;
+  size_t includes_ = 0;
   std::vector<std::string> directories_;
 };
 
