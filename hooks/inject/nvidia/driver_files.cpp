@@ -64,8 +64,10 @@ class LibrarySearch {
     for (const Directory& directory : directories_) {
       for (const auto& rule : table::kLibraries) versioned(directory, rule, "");
       if (directory.has(table::kVdpauDirectory)) vdpau(directory);
-      for (const std::string_view name : table::kEglPlatforms) egl_platform(directory, name);
     }
+    if (inventory_.libraries.empty()) return;
+    for (const Directory& directory : directories_)
+      for (const std::string_view name : table::kEglPlatforms) egl_platform(directory, name);
   }
 
   [[nodiscard]] bool has(std::string_view name) const { return seen_.contains({std::string(name), false}); }

@@ -27,7 +27,8 @@ void merge(Gpu& gpu, const NvmlGpu& known) {
   take(gpu.model, known.model);
   take(gpu.brand, known.brand);
   take(gpu.architecture, known.architecture);
-  gpu.mig_enabled = known.mig_enabled;
+  if (!known.mig_enabled) return;
+  gpu.mig_enabled = *known.mig_enabled;
   gpu.mig = known.mig;
 }
 

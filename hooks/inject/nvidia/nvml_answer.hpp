@@ -15,8 +15,8 @@ struct NvmlGpu {
   std::string bus_id;             ///< normalized_bus_id()
   std::optional<uint32_t> minor;  ///< of /dev/nvidia<minor>
   std::string model, brand, architecture;
-  bool mig_enabled = false;
-  std::vector<MigDevice> mig;  ///< without nodes and files
+  std::optional<bool> mig_enabled;  ///< nullopt: the library is older than MIG
+  std::vector<MigDevice> mig;       ///< without nodes and files
 };
 
 struct NvmlAnswer {

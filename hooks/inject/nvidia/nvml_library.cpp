@@ -115,10 +115,10 @@ NvmlGpu ask_gpu(Nvml& nvml, unsigned index, Device device, std::vector<std::stri
   int major = 0, lesser = 0;
   if (nvml.call("nvmlDeviceGetCudaComputeCapability", device, &major, &lesser) == kSuccess)
     gpu.architecture = std::to_string(major) + "." + std::to_string(lesser);
+  const int code = nvml.call("nvmlDeviceGetMigMode", device, &current, &pending);
   // A mode that waits for a reset of the GPU is not in force.
-  gpu.mig_enabled =
-      nvml.call("nvmlDeviceGetMigMode", device, &current, &pending) == kSuccess && current == 1 && pending == 1;
-  if (gpu.mig_enabled) gpu.mig = mig_devices(nvml, device, notes);
+  if (code != kFunctionNotFound) gpu.mig_enabled = code == kSuccess && current == 1 && pending == 1;
+  if (gpu.mig_enabled.value_or(false)) gpu.mig = mig_devices(nvml, device, notes);
   return gpu;
 }
 
