@@ -89,7 +89,7 @@ Result<ContainerEdits> plan(const DriverRequest& request, const Inventory& inven
   const Planning planning{request, inventory, context, gpus, with_implied(request.capabilities), log};
   explain_selection(planning);
   plan_proc(planning, edits);
-  TRY(plan_files(planning, edits));
+  plan_files(planning, edits);
   TRY(plan_devices(planning, edits));
   return edits;
 }
