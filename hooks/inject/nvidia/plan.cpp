@@ -58,10 +58,6 @@ void explain_selection(const Planning& planning) {
 
 }  // namespace
 
-bool has_driver(const Inventory& inventory) {
-  return !inventory.driver_version.empty() && !inventory.libraries.empty();
-}
-
 Result<void> without_driver(const DriverRequest& request, const HostRoots& roots, LogSink& log) {
   if (!request.wanted()) return {};
   const std::string version = HostRoots::host_path(roots.device_path, "/proc/driver/nvidia/version");
@@ -80,7 +76,7 @@ Result<ContainerEdits> plan(const DriverRequest& request, const Inventory& inven
                             LogSink& log) {
   ContainerEdits edits;
   if (!request.wanted()) return edits;
-  if (!has_driver(inventory)) {
+  if (inventory.driver_version.empty() || inventory.libraries.empty()) {
     TRY(without_driver(request, context.roots, log));
     return edits;
   }
@@ -89,7 +85,7 @@ Result<ContainerEdits> plan(const DriverRequest& request, const Inventory& inven
   const Planning planning{request, inventory, context, gpus, with_implied(request.capabilities), log};
   explain_selection(planning);
   plan_proc(planning, edits);
-  TRY(plan_files(planning, edits));
+  plan_files(planning, edits);
   TRY(plan_devices(planning, edits));
   return edits;
 }

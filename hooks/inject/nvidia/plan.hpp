@@ -27,10 +27,6 @@ struct PlanContext {
 Result<ContainerEdits> plan(const DriverRequest& request, const Inventory& inventory, const PlanContext& context,
                             LogSink& log);
 
-/// Whether the inventory is that of a node with a working driver: the kernel's part is loaded, and its libraries are
-/// there.
-bool has_driver(const Inventory& inventory);
-
 /// The answer on a node without: an image that asks for GPUs by itself starts without them, as CUDA images do on any
 /// node, and the log says so; a job that asks gets an error (ErrorKind::not_found) that says what is missing.
 Result<void> without_driver(const DriverRequest& request, const HostRoots& roots, LogSink& log);

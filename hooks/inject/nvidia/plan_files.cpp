@@ -2,6 +2,7 @@
 #include <set>
 
 #include "common/base/text.hpp"
+#include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/inject/nvidia/plan_parts.hpp"
 
 namespace situla::nvidia {
@@ -109,6 +110,17 @@ void add_sockets(const Planning& planning, FilePlan& files) {
   files.add_files(sockets, SourceType::any, socket_flags(), OnFailure::warn);
 }
 
+/// An image's newer CUDA libraries where they fit; one whose libraries are broken starts with the driver's own.
+void add_forward_compatibility(const Planning& planning, ContainerEdits& edits) {
+  if (!planning.context.settings.cuda_compat || !planning.has(kCompute)) return;
+  auto directory = forward_compat_directory(planning.context.root, kCudaCompatDirectory,
+                                            planning.inventory.driver_version, planning.inventory.cuda_version);
+  if (!directory)
+    planning.log.warning("The image's CUDA compatibility libraries are not used: " + directory.error().message());
+  else if (*directory)
+    edits.libraries.preferred.push_back(std::move(**directory));
+}
+
 bool is_musl(const RootDir& root) {
   return root.exists("/etc/alpine-release") || root.exists("/lib/ld-musl-x86_64.so.1") ||
          root.exists("/lib/ld-musl-aarch64.so.1");
@@ -127,7 +139,7 @@ LibraryPlaces library_places(const RootDir& root) {
   return {"/usr/lib64", ""};
 }
 
-Result<void> plan_files(const Planning& planning, ContainerEdits& edits) {
+void plan_files(const Planning& planning, ContainerEdits& edits) {
   const Inventory& inventory = planning.inventory;
   FilePlan files(planning, edits);
   for (const Library& library : inventory.libraries) files.add_library(library);
@@ -137,7 +149,7 @@ Result<void> plan_files(const Planning& planning, ContainerEdits& edits) {
   // The kernel reads firmware from the host's disk; here it is only to be seen, and nothing to fail about.
   files.add_files(inventory.firmware, SourceType::regular, file_flags(), OnFailure::ignore);
   add_sockets(planning, files);
-  return {};
+  add_forward_compatibility(planning, edits);
 }
 
 }  // namespace situla::nvidia

@@ -31,7 +31,7 @@ struct Planning {
 Result<void> plan_devices(const Planning& planning, ContainerEdits& edits);
 
 /// plan_files.cpp: libraries with their links, programs, firmware, configuration, sockets.
-Result<void> plan_files(const Planning& planning, ContainerEdits& edits);
+void plan_files(const Planning& planning, ContainerEdits& edits);
 
 /// plan_proc.cpp: what /proc/driver/nvidia shows, and which GPUs OpenGL shall use.
 void plan_proc(const Planning& planning, ContainerEdits& edits);

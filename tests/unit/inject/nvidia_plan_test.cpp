@@ -7,15 +7,15 @@
 #include <fstream>
 #include <sstream>
 
-#include <stdlib.h>
-
 #include "nvidia_machines.hpp"
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
-#include "common/sys/file.hpp"
+#include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/inject/nvidia/plan.hpp"
 #include "hooks/inject/nvidia/plan_parts.hpp"
+#include "tests/support/elf_library.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace fs = std::filesystem;
 using namespace situla;
@@ -37,20 +37,14 @@ class TextLog final : public LogSink {
 class Files {
  public:
   Files() {
-    std::string path = fs::temp_directory_path() / "situla-plan-XXXXXX";
-    REQUIRE(mkdtemp(path.data()) != nullptr);
-    base_ = path;
-    fs::create_directories(base_ + "/image/etc");
-    fs::create_directories(base_ + "/host/etc");
+    fs::create_directories(base_ / "image/etc");
+    fs::create_directories(base_ / "host/etc");
   }
-  ~Files() { (void)remove_tree(base_); }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
 
   /// "/tmp/nvidia-mps/" is a directory, "/proc/modules nvidia_uvm 1 2" a file with a line.
   void add(const std::string& where, const std::string& words) const {
     const auto pieces = cut(words, ' ');
-    const std::string path = base_ + where + std::string(pieces ? pieces->first : words);
+    const std::string path = base_.path() + where + std::string(pieces ? pieces->first : words);
     if (path.ends_with('/')) {
       fs::create_directories(path);
       return;
@@ -58,10 +52,10 @@ class Files {
     fs::create_directories(fs::path(path).parent_path());
     std::ofstream(path, std::ios::app) << (pieces ? pieces->second : "") << "\n";
   }
-  [[nodiscard]] RootDir open(const std::string& where) const { return std::move(*RootDir::open(base_ + where)); }
+  [[nodiscard]] RootDir open(const std::string& where) const { return std::move(*RootDir::open(base_.path() + where)); }
 
  private:
-  std::string base_;
+  test::TempDir base_;
 };
 
 /// What the lines of a case say.
@@ -110,6 +104,9 @@ class Case {
       image_proc_ = false;
     else if (word == "image-has")
       files_.add("/image", rest);
+    else if (word == "image-cuda")
+      files_.add("/image", std::string(kCudaCompatDirectory) + "/libcuda.so." + rest + " " +
+                               test::elf_library(test::ElfLibrary{.soname = "libcuda.so.1"}));
     else if (word == "deny")
       denied_.push_back(rest);
     else if (word == "driver_root")
