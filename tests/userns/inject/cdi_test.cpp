@@ -78,6 +78,7 @@ TEST_CASE("NVIDIA: libraries, links and nodes; a link that the host's /dev has a
   const ApplyTest test;
   std::filesystem::create_directories(test.dir / "host/dev/dri/by-path");
   std::filesystem::create_symlink("../card1", test.dir / "host/dev/dri/by-path/card");
+  test.dir.write("host/dev/null", "");  // a place for the device: nothing is made among the host's files
   specify(test, "nvidia.yaml",
           "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits:\n  mounts:\n  - containerPath: "
           "/usr/lib/libcuda.so.560.35.03\n    hostPath: " +
@@ -91,7 +92,6 @@ TEST_CASE("NVIDIA: libraries, links and nodes; a link that the host's /dev has a
     const UniqueFd dev(open(scene.in_root("/dev").c_str(), O_PATH | O_CLOEXEC));
     const UniqueFd host_dev(open((scene.host + "/dev").c_str(), O_PATH | O_CLOEXEC));
     TRY(bind_at(dev.get(), host_dev.get(), true, {}, "/dev"));
-    const UniqueFd null(open((scene.host + "/dev/null").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644));
     TRY(inject(scene, {"nvidia.com/gpu=all"}));
     EXPECT(read_file(scene.in_root("/usr/lib/libcuda.so.560.35.03")).value_or("") == "the driver");
     EXPECT(std::filesystem::read_symlink(scene.in_root("/usr/lib/libcuda.so")) == "libcuda.so.1");

@@ -409,7 +409,7 @@ TEST_CASE("NVIDIA's other hooks, by any name of the program") {
 TEST_CASE("enable-cuda-compat: an image's newer CUDA libraries come first where they fit the driver") {
   Node node;
   add_nvidia(node);
-  const std::string library = test::elf_library({.soname = "libcuda.so.1"});
+  const std::string library = test::elf_library(test::ElfLibrary{.soname = "libcuda.so.1"});
   node.dir.write("root/usr/local/cuda/compat/libcuda.so.1000.1.1", library);
   CHECK_THAT(node.plan({"nvidia.com/gpu=1"}), Catch::Contains("libraries first in /usr/local/cuda/compat\n"));
   SECTION("the site does not want it") {
