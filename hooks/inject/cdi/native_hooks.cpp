@@ -7,6 +7,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/inject/nvidia/params.hpp"
 
 namespace situla::cdi {
@@ -82,6 +83,21 @@ Result<void> use_folders(const Call& call, const CdiContext&, ContainerEdits& ed
   return {};
 }
 
+Result<void> use_compat(const Call& call, const CdiContext& context, ContainerEdits& edits, LogSink& log) {
+  if (!context.settings.cuda_compat) return {};
+  const auto directory =
+      forward_compat_directory(context.root, call.value("--cuda-compat-container-root", kCudaCompatDirectory),
+                               call.value("--host-driver-version", ""), call.value("--host-cuda-version", ""));
+  if (!directory) {
+    log.warning("leaving the CUDA libraries of the image aside: " + directory.error().message());
+    return {};
+  }
+  ContainerEdits more;
+  if (*directory) more.libraries.preferred.push_back(**directory);
+  append(edits, std::move(more));
+  return {};
+}
+
 MountEdit show_again(const HostRoots& host, const std::string& path) {
   MountEdit mount;
   mount.source = HostRoots::host_path(host.device_path, path);
@@ -105,7 +121,8 @@ Result<void> forbid_node_changes(const Call&, const CdiContext& context, Contain
   std::sort(names.begin(), names.end());
   ContainerEdits more;
   CoverEdit cover;
-  cover.target = kDriverProc;
+  // Where the container's /proc knows no such driver (device_root), nothing can be made in it.
+  cover.target = context.root.exists(kDriverProc) ? kDriverProc : "/proc/driver";
   cover.mode = 0555;
   cover.flags.no_suid = cover.flags.no_dev = cover.flags.no_exec = true;
   more.covers.push_back(cover);
@@ -128,7 +145,7 @@ struct Command {
 constexpr std::array<Command, 7> kCommands = {{{"create-symlinks", create_links},
                                                {"update-ldcache", use_folders},
                                                {"create-soname-symlinks", use_folders},
-                                               {"enable-cuda-compat", nothing},
+                                               {"enable-cuda-compat", use_compat},
                                                {"disable-device-node-modification", forbid_node_changes},
                                                {"update-application-profile", nothing},  // add_application_profile()
                                                {"chmod", nothing}}};  // of directories that are readable anyway

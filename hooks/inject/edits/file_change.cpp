@@ -29,7 +29,6 @@ Result<Place> open_place(const std::string& path, const RootDir& root) {
   if (name.empty() || name == "." || name == "..") return fail_errno(EISDIR, "change " + path);
   const std::string directory = slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
   TRY_ASSIGN(UniqueFd fd, root.make_directories(directory, kParentMode));
-  TRY_CONTEXT("change " + path, root.may_create_in(fd.get()));
   return Place{std::move(fd), std::move(name)};
 }
 
@@ -48,7 +47,6 @@ bool is_link_to(const Place& place, const std::string& target) {
 }
 
 Result<void> replace_by_link(const FileChange& change, const Place& place) {
-  if (is_link_to(place, change.content)) return {};
   const std::string temporary = random_name(".situla-");
   if (symlinkat(change.content.c_str(), place.directory.get(), temporary.c_str()) != 0)
     return fail_errno(errno, "link " + change.path);
@@ -85,6 +83,9 @@ Result<void> make_directory(const FileChange& change, const Place& place) {
 Result<void> apply_one(const FileChange& change, const RootDir& root) {
   if (change.kind == FileChange::Kind::directory && root.exists(change.path)) return {};
   TRY_ASSIGN(const Place place, open_place(change.path, root));
+  // The host's /dev, where a container has it, has the links of its devices already.
+  if (change.kind == FileChange::Kind::link && is_link_to(place, change.content)) return {};
+  TRY_CONTEXT("change " + change.path, root.may_create_in(place.directory.get()));
   switch (change.kind) {
     case FileChange::Kind::write:
       return write(change, place);

@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "common/base/text.hpp"
+#include "hooks/inject/nvidia/params.hpp"
 #include "hooks/inject/nvidia/plan_parts.hpp"
 
 namespace situla::nvidia {
@@ -11,7 +11,6 @@ namespace {
 constexpr const char* kProc = "/proc/driver/nvidia";
 constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
 constexpr const char* kProfiles = "/etc/nvidia/nvidia-application-profiles-rc.d";
-constexpr uint32_t kMaxProfileMinor = 63;
 
 CoverEdit cover(const std::string& target) {
   CoverEdit edit;
@@ -20,14 +19,6 @@ CoverEdit cover(const std::string& target) {
   edit.flags.no_suid = edit.flags.no_dev = edit.flags.no_exec = true;
   edit.origin = kOrigin;
   return edit;
-}
-
-/// With 1, NVIDIA's libraries would make and chmod nodes, which is nothing a container's process can do.
-std::string without_node_changes(const std::string& params) {
-  std::vector<std::string> lines;
-  for (const std::string_view line : split(params, '\n'))
-    lines.emplace_back(line.starts_with("ModifyDeviceFiles:") ? "ModifyDeviceFiles: 0" : line);
-  return join(lines, "\n");
 }
 
 class ProcPlan {
@@ -85,20 +76,12 @@ void hide_other_gpus(const Planning& planning, ContainerEdits& edits) {
         if (!file->empty()) proc.show(*file, SourceType::regular, OnFailure::fail);
 }
 
-/// Tells EGL which GPUs it may use: it would find the others, too, and fail.
 void add_application_profile(const Planning& planning, ContainerEdits& edits) {
-  uint64_t minors = 0;
-  for (const SelectedGpu& selected : planning.gpus)
-    if (selected.gpu->minor <= kMaxProfileMinor) minors |= uint64_t{1} << selected.gpu->minor;
-  const std::string profile =
-      "{\n"
-      "  \"profiles\": [{\"name\": \"_container_\", \"settings\": [\"EGLVisibleDGPUDevices\", " +
-      std::to_string(minors) +
-      "]}],\n"
-      "  \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]\n"
-      "}\n";
+  std::vector<uint32_t> minors;
+  for (const SelectedGpu& selected : planning.gpus) minors.push_back(selected.gpu->minor);
   edits.covers.push_back(cover(kProfiles));
-  edits.files.push_back({FileChange::Kind::write, std::string(kProfiles) + "/10-container.conf", profile, 0444});
+  edits.files.push_back(
+      {FileChange::Kind::write, std::string(kProfiles) + "/10-container.conf", application_profile(minors), 0444});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/elf_library.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -351,6 +352,7 @@ TEST_CASE("disable-device-node-modification shows the driver's directory with ot
   Node node;
   add_nvidia(node);
   node.dir.write("host/proc/driver/nvidia/version", "NVRM version\n");
+  node.dir.write("root/proc/driver/nvidia/version", "NVRM version\n");
   node.dir.write("host/proc/driver/nvidia/gpus/0000:41:00.0/information", "Model: X\n");
   const std::string params = node.dir.write("host/proc/driver/nvidia/params", "A: 0\nModifyDeviceFiles: 1\nB: 2\n");
   const std::string plan = node.plan({"nvidia.com/gpu=1"});
@@ -402,6 +404,28 @@ TEST_CASE("NVIDIA's other hooks, by any name of the program") {
         device + "run /usr/bin/amd-ctk amd-ctk hook something-else\n");
   CHECK(plan("/opt/vendor/cdi-hook", "cdi-hook, create-symlinks") ==
         device + "run /opt/vendor/cdi-hook cdi-hook create-symlinks\n");
+}
+
+TEST_CASE("enable-cuda-compat: an image's newer CUDA libraries come first where they fit the driver") {
+  Node node;
+  add_nvidia(node);
+  const std::string library = test::elf_library(test::ElfLibrary{.soname = "libcuda.so.1"});
+  node.dir.write("root/usr/local/cuda/compat/libcuda.so.1000.1.1", library);
+  CHECK_THAT(node.plan({"nvidia.com/gpu=1"}), Catch::Contains("libraries first in /usr/local/cuda/compat\n"));
+  SECTION("the site does not want it") {
+    node.settings.cuda_compat = false;
+    CHECK_THAT(node.plan({"nvidia.com/gpu=1"}), !Catch::Contains("compat"));
+  }
+  SECTION("older than the driver") {
+    std::filesystem::remove(node.dir / "root/usr/local/cuda/compat/libcuda.so.1000.1.1");
+    node.dir.write("root/usr/local/cuda/compat/libcuda.so.900.1.1", library);
+    CHECK_THAT(node.plan({"nvidia.com/gpu=1"}), !Catch::Contains("compat"));
+  }
+  SECTION("an image that makes no sense works without") {
+    node.dir.write("root/usr/local/cuda/compat/libcuda.so.1000.1.1", "no library");
+    CHECK_THAT(node.plan({"nvidia.com/gpu=1"}), !Catch::Contains("compat"));
+    CHECK(node.log.count(LogLevel::warning, "leaving the CUDA libraries of the image aside: ") == 1);
+  }
 }
 
 TEST_CASE("the host is looked at as it is") {
