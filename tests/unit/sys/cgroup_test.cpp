@@ -1,7 +1,7 @@
 // Which cgroups does something live in that belongs to a step, or outlives it?
-#include <catch2/catch.hpp>
-
 #include "common/sys/cgroup.hpp"
+
+#include <catch2/catch.hpp>
 
 using namespace situla;
 
