@@ -77,4 +77,13 @@ Result<NodeReport> examine_node(const std::string& program, const std::string& s
   return report;
 }
 
+Result<void> gather_inventory() {
+  SpawnOptions options;
+  options.program = SITULA_LIBEXEC_DIR "/situla-inventory";
+  options.arguments = {"situla-inventory"};
+  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  options.new_session = true;
+  return spawn_detached(options);
+}
+
 }  // namespace situla

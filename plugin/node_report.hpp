@@ -19,4 +19,7 @@ struct NodeReport {
 Result<NodeReport> examine_node(const std::string& program, const std::string& slurm_conf,
                                 std::chrono::milliseconds limit = std::chrono::seconds(5));
 
+/// Starts the program that finds out what the node has of NVIDIA's, so that no step waits for it.
+Result<void> gather_inventory();
+
 }  // namespace situla

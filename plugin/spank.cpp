@@ -309,7 +309,7 @@ int init_in_slurmd(int argc, char** argv) {
     TRY_ASSIGN(const NodeReport node, examine_node(SITULA_PROGRAM, slurm_conf == nullptr ? "" : slurm_conf));
     slurm_info("situla: " SITULA_VERSION ": %s", node.images.c_str());
     for (const std::string& line : node.errors) slurm_error("situla: %s", line.c_str());
-    return {};
+    return gather_inventory();
   });
   return ESPANK_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
+#include "common/spec/site_config.hpp"
 #include "common/sys/root_dir.hpp"
 #include "hooks/inject/edits/edits.hpp"
 #include "hooks/mount/step.hpp"
@@ -38,6 +39,10 @@ struct InjectContext {
   bool restrict_devices = false;  ///< ENROOT_RESTRICT_DEV
   bool own_ipc = false;           ///< the container has an IPC namespace of its own
   LogSink& log;
+  DeviceSettings device_settings = {};
+  std::vector<std::string> wanted_devices = {};  ///< ContainerSpec::devices
+  std::string root_path = {};                    ///< where `root` is
+  bool real_root = false;                        ///< root of the node, in no user namespace
 };
 
 struct Proposal {
@@ -45,6 +50,7 @@ struct Proposal {
   std::vector<FileChange> files;
   std::vector<MountStep> mounts;  ///< after all hooks
   Environment environment;
+  ContainerEdits edits;  ///< before the next hook
 };
 
 enum class BuiltInHook {
@@ -53,12 +59,15 @@ enum class BuiltInHook {
   devices,
   home,
   localtime,
+  mellanox,
   mig_config,
+  nvidia,
   shadow,
   sharp,
   slurm_pmi,
   slurm_pmix,
-  slurm_pytorch
+  slurm_pytorch,
+  wanted_devices
 };
 
 /// What one of them proposes; the error names it.

@@ -19,6 +19,13 @@ Result<Proposal> localtime_hook(const InjectContext& context);
 /// 10-shadow: passwd and group entries for root, nobody and the user; a home directory from /etc/skel.
 Result<Proposal> shadow_hook(const InjectContext& context);
 
+/// 98-nvidia: GPUs and their driver, by NVIDIA_VISIBLE_DEVICES and its company.
+Result<Proposal> nvidia_hook(const InjectContext& context);
+/// 99-mellanox: network adapters, by MELLANOX_VISIBLE_DEVICES.
+Result<Proposal> mellanox_hook(const InjectContext& context);
+/// In every container, whatever hooks.d holds: what --container-devices, or the site, asks for.
+Result<Proposal> wanted_devices_hook(const InjectContext& context);
+
 /// extra/50-mig-config: all MIG configuration devices where nvidia-smi says that MIG is enabled.
 Result<Proposal> mig_config_hook(const InjectContext& context);
 /// extra/50-sharp: variables of NCCL and SHARP in jobs that use a SHARP network.

@@ -129,12 +129,15 @@ Result<void> furnish(const RootDir& root, const std::string& path, const Prepare
   TRY(mount_steps(steps_of_pass(entries, kBeforeHooks), directory, target, log));
   if (config.flag("ENROOT_UNSHARE_NET")) mount_own_sysfs(target, log);
 
+  TRY_ASSIGN(const SiteConfig site, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
   const HookScene scene{root,
                         path,
                         request.host,
                         config,
                         request.host_uid,
                         request.host_gid,
+                        site.device_settings,
+                        request.spec.devices,
                         request.for_step ? HookUse::step : HookUse::command,
                         scripts,
                         configuration ? &*configuration : nullptr};

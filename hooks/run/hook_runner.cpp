@@ -1,5 +1,6 @@
 #include "hooks/run/hook_runner.hpp"
 
+#include "hooks/inject/edits/apply.hpp"
 #include "hooks/inject/hook.hpp"
 #include "hooks/mount/apply.hpp"
 #include "hooks/mount/fstab.hpp"
@@ -21,7 +22,11 @@ Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& en
                               config.flag("ENROOT_MOUNT_HOME"),
                               config.flag("ENROOT_RESTRICT_DEV"),
                               config.flag("ENROOT_UNSHARE_IPC"),
-                              log};
+                              log,
+                              scene.device_settings,
+                              scene.wanted_devices,
+                              scene.root_path,
+                              scene.uid == 0 && config.flag("ENROOT_ALLOW_SUPERUSER")};
   std::vector<MountStep> mounts;
   TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(config, scene.use));
   for (const HookStep& step : sequence) {
@@ -33,6 +38,8 @@ Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& en
     if (!proposal.mounts_at_once.empty())
       TRY(mount_steps(proposal.mounts_at_once, current_directory(), {scene.root, scene.root_path}, log));
     TRY(apply_file_changes(proposal.files, scene.root, log));
+    TRY(apply(proposal.edits, {scene.root, scene.root_path}, log));
+    environment.merge(proposal.edits.environment);
     mounts.insert(mounts.end(), proposal.mounts.begin(), proposal.mounts.end());
     environment.merge(proposal.environment);
   }

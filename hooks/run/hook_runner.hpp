@@ -26,6 +26,8 @@ struct HookScene {
   const EnrootConfig& config;  ///< with what the options say on top
   uid_t uid = 0;               ///< of the user on the host
   gid_t gid = 0;
+  const DeviceSettings& device_settings;
+  const std::vector<std::string>& wanted_devices;
   HookUse use = HookUse::command;
   ScriptHost& scripts;
   ConfigScript* configuration = nullptr;  ///< or none

@@ -73,6 +73,7 @@ Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse 
   const auto is_pmi = [](const HookStep& step) { return step.built_in == BuiltInHook::slurm_pmi; };
   if (use == HookUse::step && std::none_of(steps.begin(), steps.end(), is_pmi))
     steps.push_back({BuiltInHook::slurm_pmix, ""});
+  steps.push_back({BuiltInHook::wanted_devices, ""});
   return steps;
 }
 

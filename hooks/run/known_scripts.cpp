@@ -75,7 +75,8 @@ const std::vector<std::pair<std::string_view, BuiltInHook>>& standard_hooks() {
   static const std::vector<std::pair<std::string_view, BuiltInHook>> kHooks = {
       {"10-aptfix.sh", BuiltInHook::aptfix},       {"10-cgroups.sh", BuiltInHook::cgroups},
       {"10-devices.sh", BuiltInHook::devices},     {"10-home.sh", BuiltInHook::home},
-      {"10-localtime.sh", BuiltInHook::localtime}, {"10-shadow.sh", BuiltInHook::shadow}};
+      {"10-localtime.sh", BuiltInHook::localtime}, {"10-shadow.sh", BuiltInHook::shadow},
+      {"98-nvidia.sh", BuiltInHook::nvidia},       {"99-mellanox.sh", BuiltInHook::mellanox}};
   return kHooks;
 }
 

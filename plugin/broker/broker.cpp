@@ -108,6 +108,7 @@ void Broker::on_control() {
     // slurmstepd is gone. Slurm itself would leave its tasks running.
     finish(false);
   }
+  refresh_inventory(config_);
   done_ = true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "common/sys/cgroup.hpp"
@@ -214,6 +215,13 @@ Result<Helper> start_user_import(const UserImport& input) {
       "situla-importer", input.site.path.empty() ? std::vector<std::string>{"user"} : site_words("get", input.site));
   options.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
   return start_in_place(input.user, input.place, std::move(options));
+}
+
+void refresh_inventory(const SiteConfig& config) {
+  const std::string& root = config.device_settings.device_root;
+  if (access(((root == "/" ? "" : root) + "/proc/driver/nvidia/version").c_str(), F_OK) != 0) return;
+  if (const auto started = spawn_detached(program("situla-inventory", {"--if-stale"})); !started)
+    syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_inventory).data(), started.error().message().c_str());
 }
 
 Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& place, int spec_fd, int environment_fd) {

@@ -76,6 +76,10 @@ struct BuilderInput {
 };
 Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image);
 
+/// Where a driver of NVIDIA's is loaded: what is known of it is made anew if it is not right any more, while nobody
+/// waits.
+void refresh_inventory(const SiteConfig& config);
+
 /// Removes, as the user, what a killed builder left of a named container that it was making.
 Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& place, int spec_fd, int environment_fd);
 

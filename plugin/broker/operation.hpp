@@ -25,6 +25,11 @@ enum class RootOperation {
   /// user's files is made below runtime_path, where the administrator said, and only one made here is given away.
   start_as_user,
 
+  /// Starts situla-inventory, without arguments of anybody's, which writes what the node has of NVIDIA's to a file of
+  /// root. It reads files of the node only; the driver's library is loaded by a process that has become nobody for
+  /// good.
+  keep_inventory,
+
   /// Opens <store>/images/sha256/<64 hex>[.<a-z0-9->].sqsh without following links, and accepts only a regular file
   /// that belongs to the
   /// service user and that nobody else may write: a file of our own importer.
@@ -76,8 +81,9 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 12> kPhrases = {"start the importer",
+  constexpr std::array<std::string_view, 13> kPhrases = {"start the importer",
                                                          "start a helper as the job user",
+                                                         "keep the inventory of GPUs",
                                                          "open the image in the store",
                                                          "mount the image",
                                                          "map the image's owner",

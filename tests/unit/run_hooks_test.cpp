@@ -42,21 +42,25 @@ struct Site {
   }
   /// "shadow" for the built-in hook, a script by its path beneath the directory.
   std::vector<std::string> sequence(HookUse use = HookUse::command) {
-    static const std::vector<std::string> kNames = {"aptfix",    "cgroups",    "devices",      "home",
-                                                    "localtime", "mig-config", "shadow",       "sharp",
-                                                    "slurm-pmi", "slurm-pmix", "slurm-pytorch"};
+    static const std::vector<std::string> kNames = {
+        "aptfix", "cgroups", "devices", "home",      "localtime",  "mellanox",      "mig-config",
+        "nvidia", "shadow",  "sharp",   "slurm-pmi", "slurm-pmix", "slurm-pytorch", "wanted-devices"};
     const auto steps = hook_sequence(config(), use, known);
     REQUIRE(steps);
     std::vector<std::string> words;
     for (const HookStep& step : *steps)
       words.push_back(step.built_in ? kNames.at(static_cast<size_t>(*step.built_in))
                                     : step.script.substr(dir.path().size() + 1));
+    // Whatever else there is.
+    REQUIRE(!words.empty());
+    CHECK(words.back() == "wanted-devices");
+    words.pop_back();
     return words;
   }
 };
 
 using Words = std::vector<std::string>;
-const Words kStandard = {"aptfix", "cgroups", "devices", "home", "localtime", "shadow"};
+const Words kStandard = {"aptfix", "cgroups", "devices", "home", "localtime", "shadow", "nvidia", "mellanox"};
 
 }  // namespace
 
@@ -88,7 +92,7 @@ TEST_CASE("a site's own scripts run among the standard hooks, the user's after a
   site.put("user/hooks.d/05-mine.sh", "true\n");
   fs::create_directories(site.dir.path() + "/site/hooks.d/70-directory.sh");
   CHECK(site.sequence() == Words{"aptfix", "cgroups", "devices", "home", "site/hooks.d/10-license.sh", "localtime",
-                                 "shadow", "site/hooks.d/50-site.sh", "user/hooks.d/05-mine.sh"});
+                                 "shadow", "site/hooks.d/50-site.sh", "nvidia", "mellanox", "user/hooks.d/05-mine.sh"});
 }
 
 TEST_CASE("a hooks.d that enroot's package made: what is not in it does not run") {

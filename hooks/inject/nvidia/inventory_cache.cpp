@@ -102,6 +102,10 @@ std::string inventory_key(const HostRoots& roots) {
   return key;
 }
 
+bool kept_inventory_is_right(const HostRoots& roots, const std::string& file) {
+  return read_kept(file, inventory_key(roots)).has_value();
+}
+
 Result<NodeInventory> node_inventory(const HostRoots& roots, const std::string& file, const GatherOptions& options,
                                      LogSink& log) {
   NodeInventory found;

@@ -17,6 +17,9 @@ struct NodeInventory {
   std::string stale;
 };
 
+/// Whether node_inventory() would take the file.
+bool kept_inventory_is_right(const HostRoots& roots, const std::string& file);
+
 /// From the file when it is right: owned by root or this user, writable by nobody else, of this key. Else gathered.
 /// Device nodes and sockets are always those that are there now. ErrorKind::not_found where no driver is loaded.
 Result<NodeInventory> node_inventory(const HostRoots& roots, const std::string& file, const GatherOptions& options,

@@ -1,7 +1,9 @@
-// situla-inventory FILE [DRIVER_ROOT [DEVICE_ROOT]]: gathers what the node has of NVIDIA's and keeps it in FILE, as
-// root when slurmd starts. Without a driver there is nothing to keep, and that is no failure.
+// situla-inventory [--if-stale]: gathers what the node has of NVIDIA's and keeps it, as root when slurmd starts, and
+// when a step has ended, if it is not right any more. Without a driver there is nothing to keep, and that is no
+// failure.
 #include <iostream>
 
+#include "common/spec/site_config.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/inject/nvidia/inventory_cache.hpp"
 
@@ -15,12 +17,13 @@ class StandardError final : public LogSink {
   }
 };
 
-Result<void> keep(const std::string& file, const std::string& driver_root, const std::string& device_root,
-                  LogSink& log) {
-  HostRoots roots{driver_root, device_root, RootDir::from_fd({}), RootDir::from_fd({})};
-  TRY_ASSIGN(roots.driver, RootDir::open(driver_root));
-  TRY_ASSIGN(roots.devices, RootDir::open(device_root));
+Result<void> keep(bool if_stale, LogSink& log) {
+  const std::string file = SITULA_RUNTIME_DIR "/nvidia.json";
+  TRY_ASSIGN(const SiteConfig site, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
+  TRY_ASSIGN(const HostRoots roots,
+             HostRoots::open(site.device_settings.driver_root, site.device_settings.device_root));
   const GatherOptions options{program_directory() + "/situla-nvml", kNvmlLimit};
+  if (if_stale && kept_inventory_is_right(roots, file)) return {};
   auto kept = keep_node_inventory(roots, file, options, log);
   if (!kept && kept.error().kind() == ErrorKind::not_found && !has_driver(roots)) return {};
   return kept;
@@ -30,12 +33,13 @@ Result<void> keep(const std::string& file, const std::string& driver_root, const
 }  // namespace situla::nvidia
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 4 || argv[1][0] != '/') {
-    std::cerr << "usage: situla-inventory FILE [DRIVER_ROOT [DEVICE_ROOT]]\n";
+  const bool if_stale = argc == 2 && std::string_view(argv[1]) == "--if-stale";
+  if (argc > 2 || (argc == 2 && !if_stale)) {
+    std::cerr << "usage: situla-inventory [--if-stale]\n";
     return 2;
   }
   situla::nvidia::StandardError log;
-  const auto kept = situla::nvidia::keep(argv[1], argc > 2 ? argv[2] : "/", argc > 3 ? argv[3] : "/", log);
+  const auto kept = situla::nvidia::keep(if_stale, log);
   if (kept) return 0;
   log.error(kept.error().text());
   return 1;
