@@ -13,6 +13,7 @@
 #include "hooks/cli/tool.hpp"
 #include "hooks/run/container_store.hpp"
 #include "hooks/run/enroot_config.hpp"
+#include "hooks/run/prepare.hpp"
 
 namespace situla::cli {
 
@@ -39,6 +40,7 @@ void add_export(CLI::App& app, Actions& actions);
 void add_start(CLI::App& app, Actions& actions);
 void add_batch(CLI::App& app, Actions& actions);
 void add_exec(CLI::App& app, Actions& actions);
+void add_inject(CLI::App& app, Actions& actions);
 void add_list(CLI::App& app, Actions& actions);
 void add_remove(CLI::App& app, Actions& actions);
 void add_info(CLI::App& app, Actions& actions);
@@ -50,6 +52,9 @@ bool replaces(const Context& context, bool force);
 
 /// `start --conf script`; words: the container's name or an image, and the command.
 Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words);
+
+/// What a word of start's means: a file is an image, anything else the name of a container.
+Result<RootSource> find_root(const Context& context, const std::string& word);
 
 /// The table of `list --fancy`, for the containers of these names.
 Result<int> list_running(const Context& context, const std::vector<std::string>& names);

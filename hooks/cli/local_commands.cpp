@@ -7,11 +7,12 @@
 namespace situla::cli {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, AddCommands>, 10> kLocal = {{{"create", add_create},
+constexpr std::array<std::pair<std::string_view, AddCommands>, 11> kLocal = {{{"create", add_create},
                                                                               {"export", add_export},
                                                                               {"start", add_start},
                                                                               {"batch", add_batch},
                                                                               {"exec", add_exec},
+                                                                              {"inject", add_inject},
                                                                               {"list", add_list},
                                                                               {"remove", add_remove},
                                                                               {"info", add_info},

@@ -34,23 +34,6 @@ MountKind mount_kind(const Context& context) {
   return site->mount == MountKind::kernel ? MountKind::automatic : site->mount;
 }
 
-/// A file is an image; anything else is the name of a container.
-Result<RootSource> find_root(const Context& context, const std::string& word) {
-  struct stat status {};
-  if (stat(word.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-    TRY_ASSIGN(UniqueFd image, open_file(word, O_RDONLY));
-    return RootSource{RootSource::Kind::image, word, std::move(image), mount_kind(context)};
-  }
-  if (word.find('/') != std::string::npos) return fail(no_such_file(word));
-  auto container = find_container(context.config, word);
-  if (!container && container.error().kind() == ErrorKind::not_found)
-    container.error().with_hint(context.invocation.program + " list shows the containers there are");
-  if (!container) return fail(container.error());
-  const bool layered = container->kind == NamedContainer::Kind::layered;
-  return RootSource{layered ? RootSource::Kind::layered : RootSource::Kind::directory, container->path, UniqueFd(),
-                    MountKind::automatic};
-}
-
 Result<int> start(const Context& context, const Options& options, std::vector<std::string> words) {
   const std::string help = context.invocation.program + " start --help";
   if (!words.empty() && words.front() == "--") words.erase(words.begin());
@@ -78,6 +61,22 @@ Result<int> start(const Context& context, const Options& options, std::vector<st
 }
 
 }  // namespace
+
+Result<RootSource> find_root(const Context& context, const std::string& word) {
+  struct stat status {};
+  if (stat(word.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+    TRY_ASSIGN(UniqueFd image, open_file(word, O_RDONLY));
+    return RootSource{RootSource::Kind::image, word, std::move(image), mount_kind(context)};
+  }
+  if (word.find('/') != std::string::npos) return fail(no_such_file(word));
+  auto container = find_container(context.config, word);
+  if (!container && container.error().kind() == ErrorKind::not_found)
+    container.error().with_hint(context.invocation.program + " list shows the containers there are");
+  if (!container) return fail(container.error());
+  const bool layered = container->kind == NamedContainer::Kind::layered;
+  return RootSource{layered ? RootSource::Kind::layered : RootSource::Kind::directory, container->path, UniqueFd(),
+                    MountKind::automatic};
+}
 
 Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words) {
   Options options;

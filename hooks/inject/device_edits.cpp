@@ -47,18 +47,15 @@ Result<ContainerEdits> nvidia_by_specification(const nvidia::DriverRequest& requ
 
 Result<ContainerEdits> nvidia_native(const nvidia::DriverRequest& request, const DeviceScene& scene) {
   TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
-  if (!nvidia::has_driver(roots)) {
+  auto node =
+      nvidia::node_inventory(roots, SITULA_RUNTIME_DIR "/nvidia.json", {SITULA_LIBEXEC_DIR "/situla-nvml"}, scene.log);
+  if (!node && node.error().kind() == ErrorKind::not_found) {
     TRY(nvidia::without_driver(request, roots, scene.log));
     return ContainerEdits();
   }
-  TRY_ASSIGN(const nvidia::NodeInventory node, nvidia::node_inventory(roots, SITULA_RUNTIME_DIR "/nvidia.json",
-                                                                      {SITULA_LIBEXEC_DIR "/situla-nvml"}, scene.log));
-  if (!node.stale.empty()) scene.log.debug("looked at the GPUs anew: " + node.stale);
-  if (!nvidia::has_driver(node.inventory)) {
-    TRY(nvidia::without_driver(request, roots, scene.log));
-    return ContainerEdits();
-  }
-  return nvidia::plan(request, node.inventory,
+  if (!node) return fail(std::move(node).error());
+  if (!node->stale.empty()) scene.log.debug("looked at the GPUs anew: " + node->stale);
+  return nvidia::plan(request, node->inventory,
                       {roots, scene.root, scene.host, scene.settings, nvidia::kernel_access(roots.devices)}, scene.log);
 }
 

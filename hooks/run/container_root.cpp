@@ -62,6 +62,11 @@ class RootBuilder {
       case RootSource::Kind::image:
         TRY(from_image(source));
         break;
+      case RootSource::Kind::empty:
+        root_.kind = "empty";
+        TRY(make_directory(request_.stage + "/empty"));
+        TRY(add_layer({request_.stage + "/empty"}));
+        break;
     }
     return std::move(root_);
   }

@@ -90,6 +90,16 @@ void mount_own_sysfs(const ApplyTarget& target, LogSink& log) {
     log.warning("/sys shows the host's network: " + mounted.error().message());
 }
 
+/// What is there before the first hook: /proc, /sys, /dev and what else has pass -1.
+Result<std::vector<FstabEntry>> mount_before_hooks(const ApplyTarget& target, const PrepareRequest& request,
+                                                   const EnrootConfig& config, const Environment& expansion,
+                                                   LogSink& log) {
+  TRY_ASSIGN(std::vector<FstabEntry> entries, fstab_entries(target.root, config, expansion));
+  TRY(mount_steps(steps_of_pass(entries, kBeforeHooks), working_directory(request.host), target, log));
+  if (config.flag("ENROOT_UNSHARE_NET")) mount_own_sysfs(target, log);
+  return entries;
+}
+
 /// What the options decide, in the words of the configuration: for hooks and scripts.
 EnrootConfig with_options(const EnrootConfig& config, const PrepareRequest& request, const Isolation& isolation) {
   EnrootConfig result = config;
@@ -124,11 +134,7 @@ Result<void> furnish(const RootDir& root, const std::string& path, const Prepare
   environment.merge(kept_variables(request.host, request.spec.keep_env));
 
   const ApplyTarget target{root, path};
-  const std::string directory = working_directory(request.host);
-  TRY_ASSIGN(const std::vector<FstabEntry> entries, fstab_entries(root, config, expansion));
-  TRY(mount_steps(steps_of_pass(entries, kBeforeHooks), directory, target, log));
-  if (config.flag("ENROOT_UNSHARE_NET")) mount_own_sysfs(target, log);
-
+  TRY_ASSIGN(const std::vector<FstabEntry> entries, mount_before_hooks(target, request, config, expansion, log));
   const HookScene scene{root,
                         path,
                         request.host,
@@ -147,7 +153,20 @@ Result<void> furnish(const RootDir& root, const std::string& path, const Prepare
     TRY_ASSIGN(entered.rc, configuration->rc());
   }
   TRY_ASSIGN(mounts, later_mounts(entries, std::move(mounts), lines, request, extras));
-  return mount_steps(mounts, directory, target, log);
+  return mount_steps(mounts, working_directory(request.host), target, log);
+}
+
+Result<ContainerRoot> build_root_of(const PrepareRequest& request, const ContainerExtras& extras,
+                                    const EnrootConfig& config, LogSink& log) {
+  RootRequest root;
+  root.stage = request.stage;
+  root.writable = wants_writable(request.spec, config);
+  root.keep_on_disk = !extras.changes_in_memory;
+  root.scratch_parent = extras.scratch_parent.empty() ? config.data_path() : extras.scratch_parent;
+  root.scratch_name = request.scratch_name;
+  root.uid = request.remap_root ? 0 : request.host_uid;
+  root.gid = request.remap_root ? 0 : request.host_gid;
+  return build_root(request.root, root, log);
 }
 
 }  // namespace
@@ -166,20 +185,27 @@ bool wants_writable(const ContainerSpec& spec, const EnrootConfig& config) {
   return chosen(spec.writable, config, "ENROOT_ROOTFS_WRITABLE");
 }
 
+Result<ContainerEdits> plan_in_container(PrepareRequest request, const ContainerExtras& extras,
+                                         const EnrootConfig& config, LogSink& log) {
+  TRY_ASSIGN(const ContainerRoot built, build_root_of(request, extras, config, log));
+  TRY_ASSIGN(const RootDir root, RootDir::open(built.path));
+  const EnrootConfig own = with_options(config, request, extras.isolation);
+  const Environment expansion = expansion_environment(request.host, own, built.path);
+  TRY_ASSIGN(Environment environment, assemble_environment(root, own, expansion));
+  add_words(environment, extras.environment, request.host);
+  TRY(mount_before_hooks({root, built.path}, request, own, expansion, log));
+  ScriptHost scripts({request.stage, built.path, extras.script_output}, request.host, own, log);  // runs none
+  return planned_edits({root, built.path, request.host, own, request.host_uid, request.host_gid, request.devices,
+                        request.spec.devices, HookUse::command, scripts},
+                       std::move(environment), log);
+}
+
 Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras,
                                          const EnrootConfig& config, LogSink& log) {
   const bool writable = wants_writable(request.spec, config);
   EnteredContainer entered;
   TRY_ASSIGN(entered.stage, open_file(request.stage, O_RDONLY | O_DIRECTORY));
-  RootRequest root_request;
-  root_request.stage = request.stage;
-  root_request.writable = writable;
-  root_request.keep_on_disk = !extras.changes_in_memory;
-  root_request.scratch_parent = extras.scratch_parent.empty() ? config.data_path() : extras.scratch_parent;
-  root_request.scratch_name = request.scratch_name;
-  root_request.uid = request.remap_root ? 0 : request.host_uid;
-  root_request.gid = request.remap_root ? 0 : request.host_gid;
-  TRY_ASSIGN(ContainerRoot built, build_root(request.root, root_request, log));
+  TRY_ASSIGN(ContainerRoot built, build_root_of(request, extras, config, log));
   TRY_ASSIGN(const RootDir root, RootDir::open(built.path));
   TRY(furnish(root, built.path, request, extras, with_options(config, request, extras.isolation), entered, log));
   if (!writable) TRY_CONTEXT("make the root read-only", add_mount_flags(root.fd(), {.read_only = true}, false));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hooks/inject/edits/edits.hpp"
 #include "hooks/run/container_root.hpp"
 #include "hooks/run/host_script.hpp"
 #include "hooks/run/isolation.hpp"
@@ -37,6 +38,10 @@ struct EnteredContainer {
 
 /// As for prepare_container(), but nothing of the image has run yet when it returns.
 Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras,
+                                         const EnrootConfig& config, LogSink& log);
+
+/// What devices would add to that container (planned_edits()), found in its root before anything of it is done.
+Result<ContainerEdits> plan_in_container(PrepareRequest request, const ContainerExtras& extras,
                                          const EnrootConfig& config, LogSink& log);
 
 /// no_new_privs, and for whoever is not root inside an empty bounding set (COMPAT.md 6.6): before anything of the image

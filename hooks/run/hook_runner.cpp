@@ -1,5 +1,8 @@
 #include "hooks/run/hook_runner.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "hooks/inject/edits/apply.hpp"
 #include "hooks/inject/hook.hpp"
 #include "hooks/mount/apply.hpp"
@@ -8,25 +11,48 @@
 
 namespace situla {
 
+namespace {
+
+/// What a scene does not hold itself.
+struct Surroundings {
+  const RootDir& root;
+  const Environment& environment;
+  const UserEntry& user;
+};
+
+InjectContext context_of(const HookScene& scene, const Surroundings& surroundings, const Environment& environment,
+                         LogSink& log) {
+  return {scene.root,
+          surroundings.root,
+          surroundings.environment,
+          environment,
+          surroundings.user,
+          scene.config.flag("ENROOT_REMAP_ROOT"),
+          scene.config.flag("ENROOT_MOUNT_HOME"),
+          scene.config.flag("ENROOT_RESTRICT_DEV"),
+          scene.config.flag("ENROOT_UNSHARE_IPC"),
+          log,
+          scene.device_settings,
+          scene.wanted_devices,
+          scene.root_path,
+          scene.uid == 0 && scene.config.flag("ENROOT_ALLOW_SUPERUSER")};
+}
+
+/// Those whose whole work is edits, and the one that decides a variable of theirs.
+bool is_about_devices(const HookStep& step) {
+  constexpr std::array<BuiltInHook, 4> kAboutDevices = {BuiltInHook::mig_config, BuiltInHook::nvidia,
+                                                        BuiltInHook::mellanox, BuiltInHook::wanted_devices};
+  return step.built_in && std::find(kAboutDevices.begin(), kAboutDevices.end(), *step.built_in) != kAboutDevices.end();
+}
+
+}  // namespace
+
 Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& environment, LogSink& log) {
   const EnrootConfig& config = scene.config;
   const Environment host = expansion_environment(scene.host, config, scene.root_path);
   const UserEntry user = look_up_user(scene.uid, scene.gid, scene.host);
   TRY_ASSIGN(const RootDir host_root, RootDir::open("/"));
-  const InjectContext context{scene.root,
-                              host_root,
-                              host,
-                              environment,
-                              user,
-                              config.flag("ENROOT_REMAP_ROOT"),
-                              config.flag("ENROOT_MOUNT_HOME"),
-                              config.flag("ENROOT_RESTRICT_DEV"),
-                              config.flag("ENROOT_UNSHARE_IPC"),
-                              log,
-                              scene.device_settings,
-                              scene.wanted_devices,
-                              scene.root_path,
-                              scene.uid == 0 && config.flag("ENROOT_ALLOW_SUPERUSER")};
+  const InjectContext context = context_of(scene, {host_root, host, user}, environment, log);
   std::vector<MountStep> mounts;
   TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(config, scene.use));
   for (const HookStep& step : sequence) {
@@ -48,6 +74,23 @@ Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& en
   TRY_ASSIGN(const std::vector<MountStep> asked, parse_literal_fstab(lines, 0, "ENROOT_MOUNTS"));
   mounts.insert(mounts.end(), asked.begin(), asked.end());
   return mounts;
+}
+
+Result<ContainerEdits> planned_edits(const HookScene& scene, Environment environment, LogSink& log) {
+  const Environment host = expansion_environment(scene.host, scene.config, scene.root_path);
+  const UserEntry user = look_up_user(scene.uid, scene.gid, scene.host);
+  TRY_ASSIGN(const RootDir host_root, RootDir::open("/"));
+  const InjectContext context = context_of(scene, {host_root, host, user}, environment, log);
+  ContainerEdits edits;
+  TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(scene.config, scene.use));
+  for (const HookStep& step : sequence) {
+    if (!is_about_devices(step)) continue;
+    TRY_ASSIGN(Proposal proposal, run_built_in_hook(*step.built_in, context));
+    environment.merge(proposal.edits.environment);
+    environment.merge(proposal.environment);
+    append(edits, std::move(proposal.edits));
+  }
+  return edits;
 }
 
 }  // namespace situla

@@ -11,6 +11,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "common/sys/root_dir.hpp"
+#include "hooks/inject/edits/edits.hpp"
 #include "hooks/mount/step.hpp"
 #include "hooks/run/config_script.hpp"
 #include "hooks/run/enroot_config.hpp"
@@ -36,5 +37,9 @@ struct HookScene {
 /// Changes the container's files and environment; returns what is to be mounted after the hooks, in the order in which
 /// they asked for it.
 Result<std::vector<MountStep>> run_hooks(const HookScene& scene, Environment& environment, LogSink& log);
+
+/// What the hooks of this scene would have applied of edits. Nothing is changed, and no script runs; what a script
+/// would have set counts for nothing.
+Result<ContainerEdits> planned_edits(const HookScene& scene, Environment environment, LogSink& log);
 
 }  // namespace situla

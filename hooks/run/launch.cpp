@@ -155,6 +155,13 @@ Result<Command> choose_command(const Login& login, const UniqueFd& script, const
                              : command_with_shell(root, login, script, words);
 }
 
+Result<void> enter_namespaces_for(const PrepareRequest& prepare, const Isolation& isolation,
+                                  const EnrootConfig& config) {
+  TRY_ASSIGN(const UniqueFd stage, open_stage(prepare.stage));
+  return enter_namespaces(
+      {isolation, !is_superuser(config), prepare.remap_root, prepare.host_uid, prepare.host_gid, prepare.stage}, stage);
+}
+
 Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log) {
   std::string script;
   if (request.rc) {
@@ -165,11 +172,7 @@ Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log
   PrepareRequest prepare = prepare_request(request, config, log);
   const bool superuser = is_superuser(config);
   const LoginIdentity identity{prepare.remap_root ? 0 : prepare.host_uid, prepare.host_uid};
-  {
-    TRY_ASSIGN(const UniqueFd stage, open_stage(prepare.stage));
-    TRY(enter_namespaces(
-        {extras.isolation, !superuser, prepare.remap_root, prepare.host_uid, prepare.host_gid, prepare.stage}, stage));
-  }
+  TRY(enter_namespaces_for(prepare, extras.isolation, config));
   TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(prepare), extras, config, log));
   // Only an extracted tree is on disk here; its own child removes it.
   (void)entered.scratch.keep();
@@ -191,6 +194,15 @@ Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log
 }
 
 }  // namespace
+
+Result<ContainerEdits> plan_devices(StartRequest request, const EnrootConfig& config, LogSink& log) {
+  TRY(check_words(request.environment));
+  const ContainerExtras extras = extras_of(request, config);
+  PrepareRequest prepare = prepare_request(request, config, log);
+  prepare.spec.writable = Tristate::no;
+  TRY(enter_namespaces_for(prepare, extras.isolation, config));
+  return plan_in_container(std::move(prepare), extras, config, log);
+}
 
 Result<int> start_container(StartRequest request, const EnrootConfig& config, LogSink& log) {
   if (!request.configuration) return start(std::move(request), config, log);

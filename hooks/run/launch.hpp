@@ -9,6 +9,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/container_spec.hpp"
 #include "common/spec/environment.hpp"
+#include "hooks/inject/edits/edits.hpp"
 #include "hooks/run/enroot_config.hpp"
 #include "hooks/run/isolation.hpp"
 #include "hooks/run/prepare.hpp"
@@ -33,6 +34,11 @@ struct StartRequest {
 /// already. Nothing is left afterwards, however it ends: everything is in this process's namespaces, apart from the
 /// tree of an image that had to be extracted (under ENROOT_TEMP_PATH), which a waiting child removes.
 Result<int> start_container(StartRequest request, const EnrootConfig& config, LogSink& log);
+
+/// What devices would add to a container that start_container() started: nothing of it is done, no script runs, and no
+/// program of the image. This single-threaded process is in the namespaces of that container afterwards, and good for
+/// nothing but to say what it found.
+Result<ContainerEdits> plan_devices(StartRequest request, const EnrootConfig& config, LogSink& log);
 
 /// An argument of --mount as a line of fstab.
 std::string mount_argument_line(std::string_view argument);

@@ -25,6 +25,7 @@ struct RootSource {
     image,    ///< `image`: an open squashfs file, to be served by FUSE or extracted, as `mount` says
     directory,  ///< `path`: an extracted root file system that belongs to the user (`create`)
     layered,    ///< `path`: a container of NamedContainer::Kind::layered
+    empty,      ///< no files: what devices would bring into it
   };
   Kind kind = Kind::mounted;
   std::string path;

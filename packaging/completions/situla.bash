@@ -11,6 +11,7 @@ _situla_options() {
     [export]="-f --force -o --output"
     [import]="-a --arch -o --output --trace"
     [info]="--json"
+    [inject]="--dry-run -e --env --devices --json"
     [inspect]="-a --arch --json --raw"
     [list]="-f --fancy"
     [load]="-a --arch --extract -f --force -n --name"
@@ -31,7 +32,8 @@ _situla_value() {
     bundle:-t | bundle:--target) echo directory ;;
     bundle:-d | bundle:--desc | create:-n | create:--name | load:-n | load:--name) echo nothing ;;
     start:-c | start:--conf | start:--rc | *:-o | *:--output | *:--trace) echo file ;;
-    start:-e | exec:-e | *:--env) echo variable ;;
+    start:-e | exec:-e | inject:-e | *:--env) echo variable ;;
+    inject:--devices) echo nothing ;;
     start:-m | *:--mount) echo mount ;;
     *) return 1 ;;
   esac
@@ -66,7 +68,7 @@ _situla_complete() {
 # _situla_argument COMMAND NUMBER CURRENT: the NUMBERth (from 0) word that is no option.
 _situla_argument() {
   case $1:$2 in
-    start:0)
+    start:0 | inject:0)
       _situla_complete container "$3"
       local names=("${COMPREPLY[@]}")
       _situla_complete image "$3"

@@ -163,6 +163,38 @@ TEST_CASE("no driver: nothing to mend on a node without GPUs, the module on one 
   CHECK_THAT(section.lines[0].fix, Catch::Contains("modprobe nvidia"));
 }
 
+TEST_CASE("a whole machine, as /proc tells") {
+  const Machine machine;
+  const std::string command = SITULA_SOURCE_DIR "/tests/gpu/make-driver-root --gpus 2 --devices files " +
+                              shell_quote(machine.dir.path()) + " >/dev/null";
+  REQUIRE(std::system(command.c_str()) == 0);
+  const Section section = doctor::gpus(machine.roots(), "");
+  CHECK(line(section, "driver").facts[2] == std::pair<std::string, std::string>("source", "proc"));
+  CHECK_THAT(line(section, "gpu 1").found, Catch::Contains("GPU-"));
+  CHECK(line(section, "nvml").state == State::warn);
+  for (const Check& check : section.lines) CHECK(check.name != "libcuda");
+  const Machine nothing;
+  CHECK(all_ok(doctor::gpus(nothing.roots(), "")));
+}
+
+TEST_CASE("CDI files with their devices, and those that are left out") {
+  const test::TempDir dir;
+  CHECK(all_ok(doctor::cdi_section({dir / "none"})));
+  CHECK(doctor::cdi_section({dir / "none"}).lines[0].found == "none in " + (dir / "none"));
+  dir.write("etc/amd.json",
+            R"({"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": [
+                {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/kfd"}]}},
+                {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/kfd"}]}}]})");
+  dir.write("etc/broken.yaml", "cdiVersion: 0.6.0\nkind: [\n");
+  for (const char* name : {"etc", "etc/amd.json", "etc/broken.yaml"})
+    REQUIRE(chmod((dir / name).c_str(), std::string(name) == "etc" ? 0755 : 0644) == 0);
+  const Section section = doctor::cdi_section({dir / "etc"});
+  REQUIRE(section.lines.size() == 2);
+  CHECK(line(section, "file").found == (dir / "etc/amd.json") + ": amd.com/gpu=0, amd.com/gpu=all");
+  CHECK_THAT(line(section, "error").found, Catch::Contains("broken.yaml"));
+  CHECK_FALSE(line(section, "error").fix.empty());
+}
+
 TEST_CASE("what slurmd logs of GPUs comes from /proc") {
   const Machine machine;
   CHECK(doctor::brief_gpus(machine.roots().devices).empty());

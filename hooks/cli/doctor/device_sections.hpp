@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hooks/cli/doctor/doctor.hpp"
 #include "hooks/inject/host_roots.hpp"
@@ -10,8 +11,13 @@
 
 namespace situla::doctor {
 
+/// Gathers what there is of NVIDIA's, as slurmd's start does, and shows it; nvml_program is situla-nvml.
+Section gpus(const HostRoots& roots, const std::string& nvml_program);
 /// Driver, modules, libraries, and a line for each GPU. The line "driver" alone where there is none.
 Section gpu_section(const nvidia::Inventory& inventory, const HostRoots& roots);
+
+/// A line for each CDI file with its devices, and one for each that is left out, with the reason.
+Section cdi_section(const std::vector<std::string>& directories);
 
 /// A line for each adapter with verbs, in the order of MELLANOX_VISIBLE_DEVICES.
 Section hca_section(const HostRoots& roots);

@@ -172,6 +172,8 @@ void examine_devices(Report& report, const Places& places) {
                                  "correct driver_root and device_root in " + places.site_config}}});
     return;
   }
+  report.sections.push_back(gpus(*roots, places.libexec + "/situla-nvml"));
+  report.sections.push_back(cdi_section(settings.cdi_directories));
   report.sections.push_back(hca_section(*roots));
 }
 

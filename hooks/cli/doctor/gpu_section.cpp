@@ -10,6 +10,8 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "hooks/cli/doctor/device_sections.hpp"
+#include "hooks/inject/nvidia/gather.hpp"
+#include "hooks/inject/nvidia/proc_inventory.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -18,19 +20,9 @@ using nvidia::Gpu;
 using nvidia::Inventory;
 using nvidia::Node;
 
-constexpr const char* kDriverState = "/proc/driver/nvidia";
-
 std::string first_line(const RootDir& root, const std::string& path) {
   const Result<std::string> content = root.read_file(path);
   return content ? std::string(trim(content->substr(0, content->find('\n')))) : "";
-}
-
-std::vector<std::string> names_in(const RootDir& root, const std::string& path) {
-  const Result<UniqueFd> directory = root.open_at(path, O_RDONLY | O_DIRECTORY);
-  if (!directory) return {};
-  std::vector<std::string> names = list_directory(directory->get(), path).value_or(std::vector<std::string>{});
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 /// Addresses of NVIDIA's display controllers on the PCI bus, with a driver or without.
@@ -38,7 +30,7 @@ std::vector<std::string> gpus_on_the_bus(const RootDir& devices) {
   constexpr std::string_view kNvidia = "0x10de";
   constexpr std::string_view kDisplayController = "0x03";
   std::vector<std::string> addresses;
-  for (const std::string& address : names_in(devices, "/sys/bus/pci/devices")) {
+  for (const std::string& address : nvidia::names_in(devices, "/sys/bus/pci/devices")) {
     const std::string directory = "/sys/bus/pci/devices/" + address;
     if (first_line(devices, directory + "/vendor") == kNvidia &&
         first_line(devices, directory + "/class").starts_with(kDisplayController))
@@ -46,6 +38,15 @@ std::vector<std::string> gpus_on_the_bus(const RootDir& devices) {
   }
   return addresses;
 }
+
+/// What there is to be said about gathering.
+class Remarks final : public LogSink {
+ public:
+  void write(LogLevel level, std::string_view message) noexcept override {
+    if (level >= LogLevel::warning) texts.emplace_back(message);
+  }
+  std::vector<std::string> texts;
+};
 
 struct Access {
   bool mine = false;        ///< this process may read and write
@@ -160,17 +161,29 @@ Section gpu_section(const Inventory& inventory, const HostRoots& roots) {
   return section;
 }
 
-std::string brief_gpus(const RootDir& devices) {
-  const std::string line = first_line(devices, std::string(kDriverState) + "/version");
-  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..."
-  for (const std::string_view word : split_words(line)) {
-    const bool version =
-        word.find('.') != std::string_view::npos && word.find_first_not_of("0123456789.") == std::string_view::npos;
-    if (!version) continue;
-    const size_t gpus = names_in(devices, std::string(kDriverState) + "/gpus").size();
-    return "gpus=" + std::to_string(gpus) + " driver=" + std::string(word);
+Section gpus(const HostRoots& roots, const std::string& nvml_program) {
+  Remarks remarks;
+  nvidia::Inventory inventory;
+  if (nvidia::has_driver(roots)) {
+    nvidia::GatherOptions options;
+    options.nvml_program = nvml_program;
+    Result<nvidia::Inventory> gathered = nvidia::gather(roots, options, remarks);
+    if (!gathered)
+      return {
+          "gpus", "NVIDIA GPUs", {{"driver", State::warn, gathered.error().message(), "look what nvidia-smi says"}}};
+    inventory = std::move(*gathered);
   }
-  return "";
+  Section section = gpu_section(inventory, roots);
+  for (const std::string& text : remarks.texts)
+    section.lines.push_back({"remark", State::warn, printable(text), "look what nvidia-smi says"});
+  return section;
+}
+
+std::string brief_gpus(const RootDir& devices) {
+  const Result<std::string> version = nvidia::driver_version(devices);
+  if (!version) return "";
+  const size_t gpus = nvidia::names_in(devices, std::string(nvidia::kDriverProc) + "/gpus").size();
+  return "gpus=" + std::to_string(gpus) + " driver=" + *version;
 }
 
 }  // namespace situla::doctor
