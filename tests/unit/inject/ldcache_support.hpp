@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
@@ -34,8 +36,10 @@ inline std::vector<std::string> ldconfig_prints(const std::string& cache) {
   return entries;
 }
 
+/// As root, if only of a namespace: whom chroot(2) is denied, ldconfig reads no configuration with relative names for.
 inline void run_ldconfig(const std::string& root) {
-  output_of("mkdir -p " + shell_quote(root) + "/etc && PATH=$PATH:/sbin ldconfig -r " + shell_quote(root));
+  output_of("mkdir -p " + shell_quote(root) + "/etc && PATH=$PATH:/sbin " +
+            (geteuid() == 0 ? "" : "unshare --user --map-root-user ") + "ldconfig -r " + shell_quote(root));
 }
 
 }  // namespace situla::test
