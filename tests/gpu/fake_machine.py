@@ -41,6 +41,7 @@ class Machine:
     def write(self, name, text, mode=0o444):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # a GPU instance comes once for each of its compute instances
         path.write_text(text)
         path.chmod(mode)
 

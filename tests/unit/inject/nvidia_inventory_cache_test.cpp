@@ -162,26 +162,15 @@ TEST_CASE("without a driver there is nothing to keep, and what was kept goes awa
   const auto found = node_inventory(kept.machine.roots(), kept.file, {}, kept.log);
   REQUIRE_FALSE(found);
   CHECK(found.error().kind() == ErrorKind::not_found);
-  const std::string command = std::string(SITULA_INVENTORY_PROGRAM) + " " + kept.file + " " + kept.machine.path() +
-                              " " + kept.machine.path() + " 2>&1";
-  CHECK(std::system(command.c_str()) == 0);
+  const auto again = keep_node_inventory(kept.machine.roots(), kept.file, {}, kept.log);
+  REQUIRE_FALSE(again);
+  CHECK(again.error().kind() == ErrorKind::not_found);
   CHECK_FALSE(fs::exists(kept.file));
 }
 
-TEST_CASE("the program keeps what the plugin's node has") {
-  const FakeMachine machine("--devices files --gpus 8 --nvml " SITULA_MOCK_NVML);
-  test::TempDir directory;
-  fs::permissions(directory.path(), fs::perms(0755));
-  const std::string file = directory / "run/situla/nvidia.json";
-  // situla-nvml lies beside it.
-  const std::string command =
-      std::string(SITULA_INVENTORY_PROGRAM) + " " + file + " " + machine.path() + " " + machine.path();
-  REQUIRE(std::system(command.c_str()) == 0);
-  MemoryLog log;
-  const auto found = node_inventory(machine.roots(), file, {}, log);
-  REQUIRE(found);
-  CHECK(found->stale.empty());
-  CHECK(found->inventory.from_nvml);
-  CHECK(found->inventory.gpus.size() == 8);
-  CHECK(log.messages.empty());
+TEST_CASE("who keeps it can ask first whether there is need") {
+  Kept kept;
+  CHECK(kept_inventory_is_right(kept.machine.roots(), kept.file));
+  kept.machine.remove("proc/driver/nvidia/gpus/0000:07:00.0");
+  CHECK_FALSE(kept_inventory_is_right(kept.machine.roots(), kept.file));
 }

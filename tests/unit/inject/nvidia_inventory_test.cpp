@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "../../support/as_user.hpp"
 #include "../../support/memory_log.hpp"
 #include "fake_machine.hpp"
 #include <catch2/catch.hpp>
@@ -189,6 +190,28 @@ TEST_CASE("numbers of nodes are those of the machine's own devices, and others' 
   CHECK(found->nodes.uvm_tools);
   CHECK(log.count(LogLevel::warning, "/dev/nvidia1 is left out: it is c 1:3, not c 195:1") == 1);
   CHECK(log.count(LogLevel::warning, "/dev/nvidia-uvm is left out: it is no character device, not c 506:0") == 1);
+}
+
+TEST_CASE("the management library is loaded where it can do no harm") {
+  const FakeMachine machine("--devices files --nvml " SITULA_MOCK_NVML);
+  machine.append("etc/mock-nvml.conf", "driver self\n");
+  const std::string library = machine / "usr/lib64/libnvidia-ml.so.1";
+  fs::create_directories(fs::path(library).parent_path());
+  fs::copy_file(SITULA_MOCK_NVML, library);
+  const uid_t uid = geteuid() == 0 ? 65534 : geteuid();
+  const std::string rights = " caps 0 new privileges 0 variables 0 descriptors 3";
+  const auto answer = query_nvml(SITULA_NVML_PROGRAM, library);
+  REQUIRE(answer);
+  CHECK(answer->driver_version == "uid " + std::to_string(uid) + rights);
+  // As a builder: uid 0 of a user namespace in which it has every capability.
+  CHECK(test::in_user_namespace(
+            [&]() -> Result<void> {
+              TRY_ASSIGN(const auto inside, query_nvml(SITULA_NVML_PROGRAM, library));
+              EXPECT(inside.driver_version == "uid 0" + rights);
+              return {};
+            },
+            true)
+            .empty());
 }
 
 TEST_CASE("an answer of the management library is strict") {
