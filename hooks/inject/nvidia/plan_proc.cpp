@@ -88,7 +88,7 @@ void add_application_profile(const Planning& planning, ContainerEdits& edits) {
 
 void plan_proc(const Planning& planning, ContainerEdits& edits) {
   if (planning.gpus.empty()) return;
-  if (planning.context.settings.hide_gpus) hide_other_gpus(planning, edits);
+  if (planning.context.settings.hide_gpus && planning.context.root.exists("/proc")) hide_other_gpus(planning, edits);
   if (planning.has(kGraphics)) add_application_profile(planning, edits);
 }
 

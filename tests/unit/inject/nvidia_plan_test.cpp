@@ -68,7 +68,7 @@ class Case {
     files_.add("/host", "/proc/driver/nvidia/version NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15");
     files_.add("/host", "/proc/driver/nvidia/params ModifyDeviceFiles: 1");
     files_.add("/host", "/proc/driver/nvidia/params EnableMSI: 1");
-    if (image_proc_) files_.add("/image", "/proc/driver/nvidia/");
+    files_.add("/image", image_proc_ ? "/proc/driver/nvidia/" : "/proc/driver/");
   }
 
   [[nodiscard]] std::string run() {
