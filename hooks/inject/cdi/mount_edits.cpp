@@ -17,7 +17,7 @@ std::string number_text(const DeviceNumber& number) {
 }
 
 /// Whether to go on with a device that may be denied.
-Result<bool> permitted(const HostFile& found, const std::string& path, const Wish& wish, Count& count, LogSink& log) {
+Result<bool> permitted(const HostNode& found, const std::string& path, const Wish& wish, Count& count, LogSink& log) {
   ++count.devices;
   if (!found.denied) return true;
   ++count.denied;

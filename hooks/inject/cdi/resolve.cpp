@@ -176,10 +176,12 @@ Result<std::vector<std::pair<std::string, CdiDevice>>> find_all(const std::vecto
 
 }  // namespace
 
-Result<HostFile> look_at_host(const std::string& path) {
+namespace cdi {
+
+Result<HostNode> look_at_host(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return fail_errno(errno, "look at " + path);
-  HostFile file;
+  HostNode file;
   file.fifo = S_ISFIFO(status.st_mode);
   if (!S_ISCHR(status.st_mode) && !S_ISBLK(status.st_mode)) return file;
   file.number = DeviceNumber{S_ISCHR(status.st_mode) ? 'c' : 'b', static_cast<uint32_t>(major(status.st_rdev)),
@@ -189,6 +191,8 @@ Result<HostFile> look_at_host(const std::string& path) {
   file.denied = faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0 && errno == EPERM;
   return file;
 }
+
+}  // namespace cdi
 
 Result<ContainerEdits> cdi_edits(const std::vector<std::string>& names, const CdiRegistry& registry,
                                  const CdiContext& context, LogSink& log) {

@@ -19,7 +19,10 @@
 
 namespace situla {
 
-struct HostFile {
+namespace cdi {
+
+/// What is at a path of the host.
+struct HostNode {
   std::optional<DeviceNumber> number;  ///< nullopt: no device
   bool fifo = false;
   /// The device cgroup of the step denies it. What the mode of the node denies does not count: of an AMD GPU a user may
@@ -28,14 +31,16 @@ struct HostFile {
 };
 
 /// Links are followed. ErrorKind::not_found.
-Result<HostFile> look_at_host(const std::string& path);
+Result<HostNode> look_at_host(const std::string& path);
+
+}  // namespace cdi
 
 struct CdiContext {
   const RootDir& root;    ///< the container's files
   const HostRoots& host;  ///< its `devices` has the proc of the driver; paths in specifications are the host's
   const DeviceSettings& settings;
   std::vector<gid_t> groups;  ///< of the job's user, as ids of the host; empty: unknown
-  std::function<Result<HostFile>(const std::string& path)> look = look_at_host;
+  std::function<Result<cdi::HostNode>(const std::string& path)> look = cdi::look_at_host;
 };
 
 /// By the rules of CDI 1.1.0: the edits of each specification once, before those of its first device; then each device.

@@ -16,6 +16,8 @@
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
+using cdi::HostNode;
+using cdi::look_at_host;
 
 namespace {
 
@@ -24,7 +26,7 @@ const std::string kFixtures = SITULA_SOURCE_DIR "/tests/unit/inject/cdi/";
 /// A node with specifications and devices. Every path but those beneath /dev exists, unless it is said to be missing.
 struct Node {
   test::TempDir dir;
-  std::map<std::string, HostFile> devices;
+  std::map<std::string, HostNode> devices;
   std::set<std::string> missing;
   DeviceSettings settings;
   std::vector<gid_t> groups;
@@ -49,11 +51,11 @@ struct Node {
   Result<ContainerEdits> edits(const std::vector<std::string>& names) {
     const HostRoots host = {"/", "/", *RootDir::open("/"), *RootDir::open(dir / "host")};
     const RootDir root = *RootDir::open(dir / "root");
-    CdiContext context{root, host, settings, groups, [this](const std::string& path) -> Result<HostFile> {
+    CdiContext context{root, host, settings, groups, [this](const std::string& path) -> Result<HostNode> {
                          if (const auto found = devices.find(path); found != devices.end()) return found->second;
                          const bool is_node = path.starts_with("/dev/") && path != "/dev/dri/by-path";
                          if (is_node || missing.contains(path)) return fail_errno(ENOENT, "look at " + path);
-                         return HostFile{};
+                         return HostNode{};
                        }};
     return cdi_edits(names, CdiRegistry::load({dir / "cdi"}), context, log);
   }
