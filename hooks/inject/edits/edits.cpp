@@ -54,7 +54,7 @@ std::string number_text(const std::optional<DeviceNumber>& number) {
 }
 
 std::string describe(const FileChange& change) {
-  const std::string path = printable(change.path);
+  std::string path = printable(change.path);
   switch (change.kind) {
     case FileChange::Kind::write:
       return "file " + path;

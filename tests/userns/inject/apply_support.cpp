@@ -31,7 +31,7 @@ ApplyTest::ApplyTest() {
 void ApplyTest::own() const {
   if (geteuid() != 0) return;
   const std::string user = std::to_string(test_uid()) + ":" + std::to_string(test_gid());
-  REQUIRE(std::system(("chmod -R a+rwX " + dir.path() + " && chown -hR " + user + " " + dir.path()).c_str()) == 0);
+  REQUIRE(std::system(("chmod -R u+rwX " + dir.path() + " && chown -hR " + user + " " + dir.path()).c_str()) == 0);
 }
 
 void ApplyTest::run(const SceneBody& body) const {

@@ -8,6 +8,8 @@
 #include "common/sys/file.hpp"
 #include "hooks/inject/edits/host_file.hpp"
 #include "hooks/inject/edits/place.hpp"
+#include "hooks/inject/ldcache/forward_compat.hpp"
+#include "tests/support/elf_library.hpp"
 #include "tests/userns/inject/race.hpp"
 
 using namespace situla;
@@ -25,6 +27,12 @@ ProgramEdit hook(const std::string& path, const std::string& script) {
   edit.arguments = {"hook", "-c", script};
   edit.origin = "/etc/cdi/test.yaml";
   return edit;
+}
+
+ContainerEdits library_cache(const std::string& directory) {
+  ContainerEdits edits;
+  edits.libraries.directories = {directory};
+  return edits;
 }
 
 /// Where a hook tells what it saw.
@@ -52,6 +60,27 @@ TEST_CASE("CVE-2024-0132: a library of the image that is a link to the host is n
     // Inside there is a directory, which is no library.
     EXPECT(fails_with(scene.apply(edits_of(mount_edit(compat + "4", "/usr/lib/libcuda.so.1"))),
                       {"has to be a regular file and is a directory"}));
+    return {};
+  });
+}
+
+TEST_CASE("CVE-2024-0132: forward compatibility does not look at libraries outside of the root") {
+  const ApplyTest test;
+  test.dir.write("host/canary/libcuda.so.999.1", elf_library("libcuda.so.1"));
+  test.dir.write("root/opt/cuda/compat/libcuda.so.999.1", elf_library("libcuda.so.1"));
+  for (const char* name : {"file", "tree"}) fs::create_directories(test.dir / ("root/opt/" + std::string(name)));
+  fs::create_symlink(test.dir / "host/canary/libcuda.so.999.1", test.dir / "root/opt/file/libcuda.so.999.1");
+  fs::create_directory_symlink(test.dir / "host/canary", test.dir / "root/opt/absolute");
+  fs::create_directory_symlink("../../host/canary", test.dir / "root/opt/relative");
+  fs::create_directory_symlink("/opt/cuda/compat", test.dir / "root/opt/inside");
+  fs::create_directory(test.dir / "root/opt/tree/libcuda.so.999.1");
+  test.run([](ApplyScene& scene) -> Result<void> {
+    for (const char* directory : {"/opt/file", "/opt/absolute", "/opt/relative", "/opt/tree", "/opt"}) {
+      const auto chosen = forward_compat_directory(scene.root, directory, "560.35.03", "12.6");
+      EXPECT(!chosen || !*chosen);
+    }
+    TRY_ASSIGN(const auto chosen, forward_compat_directory(scene.root, "/opt/inside", "560.35.03", "12.6"));
+    EXPECT(chosen && *chosen == "/opt/cuda/compat");
     return {};
   });
 }
@@ -99,6 +128,21 @@ TEST_CASE("CVE-2024-0135: no program of the image is run on the host's side") {
     // Nor is one found there that is missing on the host: PATH knows the host only.
     TRY(scene.apply(edits_of(hook("/bin/sh", "echo $PATH"))));
     EXPECT(last_info(scene).find(scene.path) == std::string::npos);
+    return {};
+  });
+}
+
+TEST_CASE("CVE-2024-0135: the image's ldconfig is not run, and no other") {
+  const ApplyTest test;
+  test.dir.write("root/opt/libsitula.so.1", elf_library("libsitula.so.1"));
+  for (const char* name : {"root/sbin/ldconfig", "root/usr/sbin/ldconfig", "root/sbin/ldconfig.real"}) {
+    test.dir.write(name, "#!/bin/sh\ntouch " + test.dir.path() + "/host/canary/run\n");
+    REQUIRE(chmod((test.dir / name).c_str(), 0755) == 0);
+  }
+  test.run([](ApplyScene& scene) -> Result<void> {
+    TRY(scene.apply(library_cache("/opt")));
+    TRY_ASSIGN(const std::string cache, read_file(scene.in_root("/etc/ld.so.cache")));
+    EXPECT(cache.find("/opt/libsitula.so.1") != std::string::npos);
     return {};
   });
 }
@@ -163,6 +207,25 @@ TEST_CASE("CVE-2025-23266: variables of the image do not reach programs of the h
     TRY(scene.apply(edits));
     const std::string said = last_info(scene);
     EXPECT(said == "/bin/sh: PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin /");
+    return {};
+  });
+}
+
+TEST_CASE("CVE-2025-23267: the library cache and its configuration do not follow the image's links") {
+  const ApplyTest test;
+  test.dir.write("root/opt/libsitula.so.1.2", elf_library("libsitula.so.1"));
+  fs::create_symlink(test.dir / "host/canary/data", test.dir / "root/etc/ld.so.cache");
+  fs::create_symlink("../../host/canary/new", test.dir / "root/etc/ld.so.conf");
+  fs::create_directory_symlink(test.dir / "host/canary/directory", test.dir / "root/etc/ld.so.conf.d");
+  fs::create_symlink(test.dir / "host/canary/data", test.dir / "root/opt/libsitula.so.1");
+  fs::create_directory_symlink(test.dir / "host/canary", test.dir / "root/opt/out");
+  test.dir.write("host/canary/libout.so.1.2", elf_library("libout.so.1"));
+  test.run([](ApplyScene& scene) -> Result<void> {
+    for (const char* directory : {"/opt", "/opt/out"}) TRY(scene.apply(library_cache(directory)));
+    EXPECT(!fs::is_symlink(scene.in_root("/etc/ld.so.cache")));
+    TRY_ASSIGN(const std::string cache, read_file(scene.in_root("/etc/ld.so.cache")));
+    EXPECT(cache.find("/opt/libsitula.so.1") != std::string::npos && cache.find("libout") == std::string::npos);
+    EXPECT(fs::read_symlink(scene.in_root("/opt/libsitula.so.1")) == "libsitula.so.1.2");
     return {};
   });
 }

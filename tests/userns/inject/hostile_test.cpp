@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
+#include "tests/support/elf_library.hpp"
 #include "tests/userns/inject/apply_support.hpp"
 
 using namespace situla;
@@ -188,6 +189,28 @@ TEST_CASE("Nothing is made in a directory of the host that is mounted in the roo
     cover.target = "/shared/directory";
     TRY(scene.apply(edits_of(cover)));
     return scene.apply(injection(scene, "/shared/directory"));
+  });
+}
+
+TEST_CASE("No library cache and no SONAME link comes into a directory of the host that is mounted in the root") {
+  const ApplyTest test;
+  fs::create_directory(test.dir / "root/shared");
+  fs::remove_all(test.dir / "root/etc");
+  fs::create_directory_symlink("/shared", test.dir / "root/etc");
+  test.run([&](ApplyScene& scene) -> Result<void> {
+    const std::string host = scene.host + "/library";
+    TRY_ASSIGN(const UniqueFd library, open_file(host, O_PATH));
+    TRY(mount_new_at(library.get(), "tmpfs", "tmpfs", {}, {}, host));
+    TRY(write_file_atomically(host + "/libsitula.so.1.2", elf_library("libsitula.so.1"), 0644));
+    TRY_ASSIGN(const UniqueFd source, open_file(host, O_PATH));
+    TRY_ASSIGN(const UniqueFd target, open_file(scene.in_root("/shared"), O_PATH));
+    TRY(bind_at(target.get(), source.get(), true, {}, "/shared"));
+    ContainerEdits edits;
+    edits.libraries.directories = {"/shared"};
+    TRY(scene.apply(edits));
+    EXPECT(scene.log.count(LogLevel::warning, "libraries of the host") == 1);
+    EXPECT(std::distance(fs::directory_iterator(host), {}) == 1);
+    return {};
   });
 }
 
