@@ -78,7 +78,7 @@ void add_doctor(CLI::App& app, Actions& actions) {
   actions["doctor"] = [json, brief](const Context& context) -> Result<int> {
     const doctor::Places places = doctor::Places::installed();
     doctor::Report report = doctor::examine(places, context.invocation.environment);
-    if (!*brief) doctor::examine_devices(report, places);
+    if (!*brief) doctor::examine_devices(report, places, context.invocation.environment);
     context.streams.out << (*json ? report.json() : *brief ? report.brief() : report.text());
     return report.failed() ? 1 : 0;
   };

@@ -195,6 +195,21 @@ TEST_CASE("CDI files with their devices, and those that are left out") {
   CHECK_FALSE(line(section, "error").fix.empty());
 }
 
+TEST_CASE("how much containers get") {
+  const Machine machine;
+  machine.adapters({"mlx5_0,mlx5_core,0000:3b:00.0"});
+  DeviceSettings settings;
+  settings.driver_root = settings.device_root = machine.dir.path();
+  settings.devices = {"situla.dev/hca=mlx5_7"};
+  const Section section = doctor::injection_section(settings, {});
+  CHECK(line(section, "NVIDIA_VISIBLE_DEVICES=all").found == "nothing (gpu = \"native\")");
+  CHECK(line(section, "MELLANOX_VISIBLE_DEVICES=all").found == "2 devices, 2 mounts, 2 files and links");
+  CHECK(line(section, "devices = situla.dev/hca=mlx5_7").state == State::warn);
+  CHECK_THAT(line(section, "devices = situla.dev/hca=mlx5_7").found, Catch::Contains("unknown network adapter"));
+  settings.devices.clear();
+  CHECK(all_ok(doctor::injection_section(settings, {})));
+}
+
 TEST_CASE("what slurmd logs of GPUs comes from /proc") {
   const Machine machine;
   CHECK(doctor::brief_gpus(machine.roots().devices).empty());

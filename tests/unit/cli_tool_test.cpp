@@ -68,8 +68,8 @@ TEST_CASE("usage goes to standard output, and asking for it is no error") {
     const Outcome outcome = user.run(words);
     CHECK(outcome.status == 0);
     CHECK(outcome.err.empty());
-    for (const char* command :
-         {"import", "digest", "inspect", "load", "create", "start", "list", "remove", "info", "version", "doctor"})
+    for (const char* command : {"import", "digest", "inspect", "load", "create", "start", "list", "remove", "info",
+                                "version", "doctor", "inject"})
       CHECK_THAT(outcome.out, Catch::Contains(command));
   }
   for (const std::vector<std::string>& words :
@@ -112,6 +112,11 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
            Case{{"digest", "--arch"}, "--arch", "hint: situla digest --help"},
            Case{{"start"}, "NAME", "hint: situla start --help"},
            Case{{"start", "--frob", "x"}, "--frob", "hint: situla start --help"},
+           Case{{"inject"}, "devices come into a container when it starts", "hint: situla inject --dry-run shows"},
+           Case{{"inject", "--frob"}, "--frob", "hint: situla inject --help"},
+           Case{{"inject", "--dry-run", "a", "b"}, "b", "hint: situla inject --help"},
+           Case{{"inject", "--dry-run", "none"}, "No such file or directory", "hint: situla list shows"},
+           Case{{"inject", "--dry-run", "--devices", "gpu0"}, "gpu0", "hint: "},
        }) {
     INFO(c.words[0]);
     const Outcome outcome = user.run(c.words);

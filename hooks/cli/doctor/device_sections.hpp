@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/spec/environment.hpp"
+#include "common/spec/site_config.hpp"
 #include "hooks/cli/doctor/doctor.hpp"
 #include "hooks/inject/host_roots.hpp"
 #include "hooks/inject/nvidia/inventory.hpp"
@@ -21,6 +23,9 @@ Section cdi_section(const std::vector<std::string>& directories);
 
 /// A line for each adapter with verbs, in the order of MELLANOX_VISIBLE_DEVICES.
 Section hca_section(const HostRoots& roots);
+
+/// How much a container gets that asks for all GPUs or adapters, and what the site gives to every container.
+Section injection_section(const DeviceSettings& settings, const Environment& environment);
 
 /// "gpus=8 driver=580.95.05", only from /proc; empty without NVIDIA's driver.
 std::string brief_gpus(const RootDir& devices);

@@ -161,7 +161,7 @@ Report examine(const Places& places, const Environment& environment) {
   return report;
 }
 
-void examine_devices(Report& report, const Places& places) {
+void examine_devices(Report& report, const Places& places, const Environment& environment) {
   const Result<SiteConfig> config = SiteConfig::load(places.site_config);  // the checks say what is wrong with it
   const DeviceSettings settings = config ? config->device_settings : DeviceSettings();
   const Result<HostRoots> roots = HostRoots::open(settings.driver_root, settings.device_root);
@@ -175,6 +175,7 @@ void examine_devices(Report& report, const Places& places) {
   report.sections.push_back(gpus(*roots, places.libexec + "/situla-nvml"));
   report.sections.push_back(cdi_section(settings.cdi_directories));
   report.sections.push_back(hca_section(*roots));
+  report.sections.push_back(injection_section(settings, environment));
 }
 
 }  // namespace situla::doctor

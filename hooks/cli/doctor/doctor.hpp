@@ -58,6 +58,6 @@ struct Places {
 
 Report examine(const Places& places, const Environment& environment);
 /// Adds what the node has of devices, and what of it containers get: seconds, where a driver is slow to answer.
-void examine_devices(Report& report, const Places& places);
+void examine_devices(Report& report, const Places& places, const Environment& environment);
 
 }  // namespace situla::doctor
