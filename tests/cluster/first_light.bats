@@ -228,3 +228,17 @@ in_terminal() {
   [ "$status" -eq 0 ]
   [[ "$output" != *"total ["* ]]
 }
+
+@test "on a node without GPUs an image that asks for them starts, and a job that asks is told" {
+  mkdir -p "$HOME/asks/etc" "$HOME/asks/bin" "$HOME/asks"/{proc,sys,dev,tmp}
+  cp /bin/busybox "$HOME/asks/bin/sh"
+  echo NVIDIA_VISIBLE_DEVICES=all >"$HOME/asks/etc/environment"
+  mksquashfs "$HOME/asks" "$HOME/asks.sqsh" -quiet -no-progress -all-root >/dev/null
+  run_and_show srun -Q --container-image="$HOME/asks.sqsh" sh -c 'echo in $NVIDIA_VISIBLE_DEVICES'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"in all" ]]
+  NVIDIA_VISIBLE_DEVICES=all run_and_show srun -Q --container-image=registry.test/tiny echo ran
+  [ "$status" -ne 0 ]
+  [[ "$output" != *ran* ]]
+  [[ "$output" == *"no NVIDIA driver"*hint:* ]]
+}

@@ -1,4 +1,4 @@
-# lab: --nodes 4 --gpus 8 --user root --situla-conf tests/cluster/no_idle.toml --enroot-conf tests/compat/conf/node_local.conf --slurm-conf SchedulerParameters=bf_interval=2,sched_interval=2
+# lab: --nodes 4 --gpus 8 --nvidia --gpus=8 --nvidia --devices=real --user root --situla-conf tests/cluster/gpu.toml --enroot-conf tests/compat/conf/node_local.conf --slurm-conf SchedulerParameters=bf_interval=2,sched_interval=2
 # Batch scripts as users have them: scripts/NAME.sbatch, and beside each what it shows and prints (NAME.expected; its form: compare-output).
 # All of them run as alice, several at a time, in jobs of one node and then in jobs of four; the tests compare.
 load batch_scripts
