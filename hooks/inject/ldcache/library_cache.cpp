@@ -172,9 +172,13 @@ Result<void> update_musl(const LibraryCacheEdit& edit, const RootDir& root, LogS
 
 Result<void> update_library_cache(const LibraryCacheEdit& edit, const RootDir& root, LogSink& log) {
   if (edit.empty()) return {};
-  for (const Linker linker : linkers_of(root))
+  const auto linkers = linkers_of(root);
+  // Beside glibc musl is there for a few programs, and what it lacks is not worth a word.
+  NullLog quiet;
+  LogSink& musl_log = linkers.size() > 1 ? static_cast<LogSink&>(quiet) : log;
+  for (const Linker linker : linkers)
     TRY_CONTEXT("make the dynamic linker find the host's libraries",
-                linker == Linker::glibc ? update_glibc(edit, root, log) : update_musl(edit, root, log));
+                linker == Linker::glibc ? update_glibc(edit, root, log) : update_musl(edit, root, musl_log));
   return {};
 }
 
