@@ -9,7 +9,7 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 20> kKnown = {{
+constexpr std::array<KnownScript, 30> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
@@ -30,6 +30,16 @@ constexpr std::array<KnownScript, 20> kKnown = {{
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xc4d262b2252afff0},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xbf4ec505ecb7dee5},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xd7bdbc835233e423},
+    {"98-nvidia.sh", BuiltInHook::nvidia, 0x669392df048acf56},
+    {"98-nvidia.sh", BuiltInHook::nvidia, 0x66cfa35727ecfcbb},
+    {"98-nvidia.sh", BuiltInHook::nvidia, 0xa233b879845cf8ee},
+    {"98-nvidia.sh", BuiltInHook::nvidia, 0xb3f4c563c46e80ae},
+    {"98-nvidia.sh", BuiltInHook::nvidia, 0xda4a8d1e48033b52},
+    {"99-mellanox.sh", BuiltInHook::mellanox, 0xe3081b5edf7867ce},
+    {"99-mellanox.sh", BuiltInHook::mellanox, 0x8a8197f21ae102bf},
+    {"99-mellanox.sh", BuiltInHook::mellanox, 0x43bb80851486126f},
+    {"99-mellanox.sh", BuiltInHook::mellanox, 0x0ea0c04e2cfcbec6},
+    {"99-mellanox.sh", BuiltInHook::mellanox, 0xee391366f94b5486},
 }};
 
 /// What enroot's packages put into hooks.d; its extras are copied there by those who want them.

@@ -139,9 +139,39 @@ TEST_CASE("a user's copies: an unchanged one is not run twice, a changed one run
 
 TEST_CASE("every released script is in the table once, and no fingerprint is another's") {
   const auto scripts = released_scripts();
-  CHECK(scripts.size() >= 20);
+  CHECK(scripts.size() >= 30);
   for (size_t i = 0; i < scripts.size(); ++i)
     for (size_t k = 0; k < i; ++k) CHECK(scripts[i].fingerprint != scripts[k].fingerprint);
+}
+
+TEST_CASE("a standard script of any release means the hook that runs without it") {
+  for (const auto& [name, hook] : standard_hooks()) {
+    INFO(name);
+    int releases = 0;
+    for (const KnownScript& script : released_scripts()) {
+      if (script.name != name) continue;
+      ++releases;
+      CHECK(script.hook == hook);
+    }
+    CHECK(releases > 0);
+  }
+}
+
+TEST_CASE("devices: unchanged scripts are built in, in their places; 99-nvidia.sh of old releases runs as it is") {
+  Site site;
+  const std::string_view nvidia = "echo nvidia\n";
+  const std::string_view mellanox = "echo mellanox\n";
+  site.known.push_back({"98-nvidia.sh", BuiltInHook::nvidia, fingerprint(nvidia)});
+  site.known.push_back({"99-mellanox.sh", BuiltInHook::mellanox, fingerprint(mellanox)});
+  site.put("site/hooks.d/98-nvidia.sh", nvidia);
+  site.put("site/hooks.d/98-z.sh", "true\n");
+  site.put("site/hooks.d/99-mellanox.sh", mellanox);
+  CHECK(site.sequence() == Words{"nvidia", "site/hooks.d/98-z.sh", "mellanox"});
+  site.put("site/hooks.d/98-nvidia.sh", "echo mine\n");
+  CHECK(site.sequence() == Words{"site/hooks.d/98-nvidia.sh", "site/hooks.d/98-z.sh", "mellanox"});
+  site.put("site/hooks.d/98-nvidia.sh", nvidia, false);
+  site.put("site/hooks.d/99-nvidia.sh", nvidia);
+  CHECK(site.sequence() == Words{"site/hooks.d/98-z.sh", "mellanox", "site/hooks.d/99-nvidia.sh"});
 }
 
 TEST_CASE("what scripts leave in the environment file") {

@@ -10,6 +10,7 @@ namespace situla::hca {
 namespace {
 
 constexpr const char* kVariable = "MELLANOX_VISIBLE_DEVICES";
+constexpr const char* kMountDriver = "MELLANOX_MOUNT_DRIVER";
 constexpr std::string_view kKind = "situla.dev/hca=";
 constexpr const char* kConnectionManager = "/dev/infiniband/rdma_cm";
 constexpr MountFlags kHardened{.no_suid = true, .no_dev = true, .no_exec = true};
@@ -159,6 +160,11 @@ Result<ContainerEdits> edits_by_variable(const Scene& scene) {
   } else {
     TRY_ASSIGN(chosen, choose_by_index(all, value));
   }
+  // Older releases of enroot's hook did, with the risk that the host's provider and the image's libibverbs differ.
+  if (scene.host.has(kMountDriver) || scene.container.has(kMountDriver))
+    scene.log.warning(std::string(kMountDriver) +
+                      " has no effect: the image's own rdma-core is used, and none of the " +
+                      "host's libraries are mounted");
   hide_all(edits, scene.roots);
   add_connection_manager(edits, scene.roots, kVariable, scene.log);
   for (const Adapter* adapter : chosen) show(edits, *adapter, scene);

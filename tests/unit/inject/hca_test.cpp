@@ -258,6 +258,17 @@ TEST_CASE("a node without rdma_cm gives its adapters, with a warning") {
   CHECK(machine.log.count(LogLevel::warning, "rdma_ucm") == 1);
 }
 
+TEST_CASE("who wants the host's verbs libraries is told that they are not mounted, and gets the adapters") {
+  Machine machine({"mlx5_0,mlx5_core,0000:3b:00.0"});
+  const std::string plan = machine.plan("all");
+  CHECK(machine.log.messages.empty());
+  Environment host;
+  host.set("MELLANOX_VISIBLE_DEVICES", "all");
+  host.set("MELLANOX_MOUNT_DRIVER", "1");
+  CHECK(Machine::text(hca::edits_by_variable({machine.roots, host, {}, false, machine.log})) == plan);
+  CHECK(machine.log.count(LogLevel::warning, "MELLANOX_MOUNT_DRIVER has no effect") == 1);
+}
+
 TEST_CASE("only root of the node gets umad and issm, those of the chosen adapters") {
   Machine machine({"mlx5_0,mlx5_core,0000:3b:00.0,ports=2", "mlx5_1,mlx5_core,0000:86:00.0"});
   CHECK_THAT(machine.plan("all"), !Catch::Contains("umad") && !Catch::Contains("issm"));
