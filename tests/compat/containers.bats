@@ -133,9 +133,9 @@ life() {
 }
 
 together() {
-  enroot start --rw "$1" sh -c 'echo one >/one; while [ ! -e /two ]; do sleep 0.05; done; cat /two' >first &
+  enroot start --rw "$1" sh -c 'echo one >/one.new; mv /one.new /one; while [ ! -e /two ]; do sleep 0.05; done; cat /two' >first &
   local first=$!
-  enroot start --root --rw "$1" sh -c 'while [ ! -e /one ]; do sleep 0.05; done; cat /one; id -u; echo two >/two' >second
+  enroot start --root --rw "$1" sh -c 'while [ ! -e /one ]; do sleep 0.05; done; cat /one; id -u; echo two >/two.new; mv /two.new /two' >second
   wait "$first"
   [ "$(cat first)" = two ]
   [ "$(cat second)" = "one
