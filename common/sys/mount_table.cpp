@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 
@@ -51,6 +54,11 @@ std::vector<MountRecord> mounts_beneath(const std::vector<MountRecord>& table, u
 }
 
 Result<uint64_t> mount_id(int fd) {
+  // Since Linux 5.8, for a tenth of what /proc costs; no file system has to be asked for it.
+  struct statx status {};
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &status) == 0 &&
+      (status.stx_mask & STATX_MNT_ID) != 0)
+    return status.stx_mnt_id;
   TRY_ASSIGN(const std::string info, read_file("/proc/self/fdinfo/" + std::to_string(fd), 4096));
   for (const std::string_view line : split(info, '\n')) {
     if (!line.starts_with("mnt_id:")) continue;

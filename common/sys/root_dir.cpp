@@ -80,6 +80,9 @@ class Maker {
 
   Result<UniqueFd> directories(std::string_view path) {
     std::string done = "/";
+    // Mostly all of it is there already.
+    auto whole = root_.open_at(done + std::string(path), O_PATH | O_DIRECTORY);
+    if (whole || whole.error().errnum() != ENOENT) return whole;
     TRY_ASSIGN(UniqueFd here, root_.open_at("/", O_PATH | O_DIRECTORY));
     for (const std::string_view part : split_nonempty(path, '/')) {
       const std::string name(part);

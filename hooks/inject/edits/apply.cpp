@@ -25,7 +25,7 @@ class Applier {
   Result<void> run() {
     for (const CoverEdit& cover : edits_.covers)
       TRY(attempt(cover, "cover " + printable(cover.target), [&] { return add(cover); }));
-    remove_leftovers(edits_.mounts, target_.root, log_);
+    remove_leftovers(edits_.mounts, edits_.libraries.libraries, target_.root, log_);
     for (const MountEdit& mount : edits_.mounts)
       TRY(attempt(mount, "mount " + printable(mount.source) + " on " + printable(mount.target),
                   [&] { return add(mount); }));

@@ -47,6 +47,9 @@ bool is_link_to(const Place& place, const std::string& target) {
 }
 
 Result<void> replace_by_link(const FileChange& change, const Place& place) {
+  // Where nothing is there is nothing to replace, and a name that nobody ever had costs a question to the file system.
+  if (symlinkat(change.content.c_str(), place.directory.get(), place.name.c_str()) == 0) return {};
+  if (errno != EEXIST) return fail_errno(errno, "link " + change.path);
   const std::string temporary = random_name(".situla-");
   if (symlinkat(change.content.c_str(), place.directory.get(), temporary.c_str()) != 0)
     return fail_errno(errno, "link " + change.path);

@@ -26,18 +26,26 @@ const MountRecord* found_outside(const Table& table, uint64_t mount, uint64_t to
   return outside == table.end() ? nullptr : &*outside;
 }
 
-Result<void> check(int directory_fd, uint64_t top, std::set<uint64_t>& own) {
+/// What is known already. The kernel takes long to write its table, and longer with every library that was mounted.
+struct Known {
+  std::set<uint64_t> own;
+  Table table;
+};
+
+Result<void> check(int directory_fd, uint64_t top, Known& known) {
   TRY_ASSIGN(const uint64_t mount, mount_id(directory_fd));
-  if (mount == top || own.contains(mount)) return {};
-  TRY_ASSIGN(const Table table, mount_table());
-  const MountRecord* outside = found_outside(table, mount, top);
+  if (mount == top || known.own.contains(mount)) return {};
+  if (std::none_of(known.table.begin(), known.table.end(), [&](const auto& item) { return item.id == mount; })) {
+    TRY_ASSIGN(known.table, mount_table());
+  }
+  const MountRecord* outside = found_outside(known.table, mount, top);
   if (outside != nullptr)
     return fail(
         Error(ErrorKind::denied,
               "the directory is the host's, on what is mounted at " + printable(outside->path) + " there")
             .with_hint("a link of the image or a mount leads there; nothing is made in directories of the host, "
                        "so what is missing has to be made beforehand"));
-  own.insert(mount);
+  known.own.insert(mount);
   return {};
 }
 
@@ -45,7 +53,7 @@ Result<void> check(int directory_fd, uint64_t top, std::set<uint64_t>& own) {
 
 Result<RootDir> spare_host_directories(const RootDir& root) {
   TRY_ASSIGN(const uint64_t top, mount_id(root.fd()));
-  return root.guarded([top, own = std::make_shared<std::set<uint64_t>>()](int fd) { return check(fd, top, *own); });
+  return root.guarded([top, known = std::make_shared<Known>()](int fd) { return check(fd, top, *known); });
 }
 
 }  // namespace situla

@@ -46,6 +46,19 @@ std::map<std::string, Targets> targets_by_directory(const std::vector<MountEdit>
   return all;
 }
 
+/// An earlier start has made names for the linker beside the files. To ask for each costs nothing, as it is about to be
+/// made; to list a directory of a thousand libraries of the image takes as long as to mount twenty.
+bool may_have_leftovers(const std::string& path, const std::vector<CachedLibrary>& libraries, int directory_fd) {
+  bool named = false;
+  for (const CachedLibrary& library : libraries) {
+    if (!library.path.starts_with(path) || library.path.find('/', path.size()) != std::string::npos) continue;
+    named = true;
+    struct stat status {};
+    if (fstatat(directory_fd, library.path.c_str() + path.size(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  }
+  return !named;
+}
+
 bool is_empty_file(int directory_fd, const std::string& name) {
   struct stat status {};
   return fstatat(directory_fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
@@ -72,10 +85,12 @@ void clean(const std::string& path, const Targets& targets, int directory_fd, Lo
 
 }  // namespace
 
-void remove_leftovers(const std::vector<MountEdit>& mounts, const RootDir& root, LogSink& log) {
+void remove_leftovers(const std::vector<MountEdit>& mounts, const std::vector<CachedLibrary>& libraries,
+                      const RootDir& root, LogSink& log) {
   for (const auto& [path, targets] : targets_by_directory(mounts)) {
     const auto directory = root.open_at(path, O_RDONLY | O_DIRECTORY);
-    if (directory && root.may_create_in(directory->get())) clean(path, targets, directory->get(), log);
+    if (directory && may_have_leftovers(path, libraries, directory->get()) && root.may_create_in(directory->get()))
+      clean(path, targets, directory->get(), log);
   }
 }
 

@@ -14,7 +14,9 @@ namespace situla {
 /// of libraries go to, empty regular files lib*.so.VERSION which are none of the targets now, where
 ///   - the name up to ".so." is that of a target, or
 ///   - VERSION is that of a file that the first rule removes (libraries that the new driver no longer has).
-/// No linker ever made an empty library, so nothing of the image can be meant. What cannot be removed stays.
-void remove_leftovers(const std::vector<MountEdit>& mounts, const RootDir& root, LogSink& log);
+/// No linker ever made an empty library, so nothing of the image can be meant. What cannot be removed stays. A
+/// directory without any of the names that `libraries` shall get there is taken for one that no start has changed.
+void remove_leftovers(const std::vector<MountEdit>& mounts, const std::vector<CachedLibrary>& libraries,
+                      const RootDir& root, LogSink& log);
 
 }  // namespace situla

@@ -345,6 +345,21 @@ TEST_CASE("Empty files that another driver's libraries were mounted on are remov
   });
 }
 
+TEST_CASE("A root that an earlier start gave a name of a library is searched for what else it left") {
+  const ApplyTest test;
+  test.dir.write("root/usr/lib/libcuda.so.550.54.15", "");
+  std::filesystem::create_symlink("libcuda.so.550.54.15", test.dir / "root/usr/lib/libcuda.so.1");
+  test.run([](ApplyScene& scene) -> Result<void> {
+    ContainerEdits edits = edits_of(mount_edit(scene.host + "/libcuda.so.560.35.03", "/usr/lib/libcuda.so.560.35.03"),
+                                    link_change("/usr/lib/libcuda.so.1", "libcuda.so.560.35.03"));
+    edits.libraries.libraries = {{"libcuda.so.1", "/usr/lib/libcuda.so.1", false}};
+    TRY(scene.apply(edits));
+    EXPECT(!std::filesystem::exists(scene.in_root("/usr/lib/libcuda.so.550.54.15")));
+    EXPECT(std::filesystem::read_symlink(scene.in_root("/usr/lib/libcuda.so.1")) == "libcuda.so.560.35.03");
+    return {};
+  });
+}
+
 TEST_CASE("Files and links replace what is there in one moment, and follow nothing") {
   const ApplyTest test;
   for (const char* name : {"file", "link"})
