@@ -27,6 +27,7 @@ constexpr std::chrono::seconds kDefaultLimit{10};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr const char* kOciVersion = "1.0.2";
 constexpr size_t kKeptOutput = 4096;
+constexpr size_t kPipe = size_t{64} << 10U;
 constexpr milliseconds kLookAgain{50};
 
 /// A directory with the config.json of an OCI bundle; goes away with this object.
@@ -74,16 +75,19 @@ class Output {
     if (fcntl(reader_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a pipe");
     return writer;
   }
-  /// Takes what is there; false at the end.
+  /// Takes what is there, but no more than the pipe holds: who writes without end must not keep us from the clock.
+  /// False at the end.
   bool drain() {
     std::array<char, 4096> buffer{};
-    for (;;) {
+    for (size_t taken = 0; taken < kPipe;) {
       const ssize_t size = read(reader_.get(), buffer.data(), buffer.size());
       if (size < 0 && errno == EINTR) continue;
       if (size <= 0) return size != 0;
+      taken += static_cast<size_t>(size);
       text_.append(buffer.data(), static_cast<size_t>(size));
       if (text_.size() > kKeptOutput) text_.erase(0, text_.size() - kKeptOutput);
     }
+    return true;
   }
   [[nodiscard]] int fd() const { return reader_.get(); }
   [[nodiscard]] std::string text() const {

@@ -122,6 +122,18 @@ TEST_CASE("A program that hangs is killed with all that it started") {
   }) == "");
 }
 
+TEST_CASE("A program that writes without end is killed as well") {
+  const ApplyTest test;
+  CHECK(test.run_once([&](ApplyScene& scene) -> Result<void> {
+    ProgramEdit endless = shell("for i in 1 2 3 4; do cat /dev/zero & done; wait");
+    endless.limit = std::chrono::seconds(1);
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT(fails_with(scene.apply(edits_of(endless)), {"killed, as it ran for more than 1 s"}));
+    EXPECT(std::chrono::steady_clock::now() - began < std::chrono::seconds(8));
+    return {};
+  }) == "");
+}
+
 TEST_CASE("What a program leaves in the background does not hold up the start") {
   const ApplyTest test;
   CHECK(test.run_once([&](ApplyScene& scene) -> Result<void> {
