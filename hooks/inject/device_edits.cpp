@@ -126,13 +126,4 @@ Result<Proposal> wanted_devices_hook(const InjectContext& context) {
   return propose(wanted_edits, context);
 }
 
-Result<ContainerEdits> device_edits(const DeviceScene& scene) {
-  TRY_ASSIGN(ContainerEdits edits, nvidia_edits(scene));
-  TRY_ASSIGN(ContainerEdits adapters, mellanox_edits(scene));
-  append(edits, std::move(adapters));
-  TRY_ASSIGN(ContainerEdits wanted, wanted_edits(scene));
-  append(edits, std::move(wanted));
-  return edits;
-}
-
 }  // namespace situla
