@@ -34,15 +34,16 @@ constexpr milliseconds kLookAgain{50};
 class Bundle {
  public:
   static Result<Bundle> create(const std::string& root_path) {
-    // Memory first: nothing of it shall reach a disk.
-    for (std::string path : {"/dev/shm/situla-bundle-XXXXXX", "/tmp/situla-bundle-XXXXXX"}) {
+    // Beside the root, which is on a file system that ends with this mount namespace, also when we are killed.
+    const std::string beside = root_path.substr(0, root_path.rfind('/')) + "/situla-bundle-XXXXXX";
+    for (std::string path : {beside, std::string("/dev/shm/situla-bundle-XXXXXX")}) {
       if (mkdtemp(path.data()) == nullptr) continue;
       Bundle bundle(path);
       const nlohmann::json config = {{"ociVersion", kOciVersion}, {"root", {{"path", root_path}}}};
       TRY(write_file_atomically(path + "/config.json", config.dump(), 0600));
       return bundle;
     }
-    return fail_errno(errno, "create a directory in /tmp");
+    return fail_errno(errno, "create a directory in /dev/shm");
   }
   Bundle(Bundle&& other) noexcept : path_(std::exchange(other.path_, "")) {}
   Bundle& operator=(Bundle&&) = delete;

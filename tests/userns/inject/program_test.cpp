@@ -67,7 +67,8 @@ TEST_CASE("A program reads the OCI state and finds the root, and the bundle goes
     EXPECT(scene.log.messages.size() == 1);
     const std::string text = scene.log.messages[0].text;
     const std::string bundle = text.substr(text.find("bundle=") + 7);
-    EXPECT(bundle.starts_with('/') && access(bundle.c_str(), F_OK) != 0);
+    EXPECT(bundle.starts_with(scene.path.substr(0, scene.path.rfind('/')) + "/situla-bundle-"));
+    EXPECT(access(bundle.c_str(), F_OK) != 0);
     return {};
   });
 }
