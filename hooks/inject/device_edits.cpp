@@ -19,16 +19,33 @@ Result<HostRoots> open_roots(const DeviceSettings& settings) {
   return HostRoots::open(settings.driver_root, settings.device_root);
 }
 
+const std::vector<std::string>& wanted_names(const DeviceScene& scene) {
+  return scene.wanted.empty() ? scene.settings.devices : scene.wanted;
+}
+
 bool asks(const DeviceScene& scene, std::string_view variable) {
   return scene.host.has(variable) || scene.container.has(variable);
 }
 
 constexpr std::string_view kNvidiaKind = "nvidia.com/gpu";
 
-Result<ContainerEdits> by_specification(const std::vector<std::string>& names, const DeviceScene& scene) {
+Result<ContainerEdits> by_specification(const std::vector<std::string>& names, const CdiRegistry& registry,
+                                        const DeviceScene& scene) {
   TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
-  const CdiRegistry registry = CdiRegistry::load(scene.settings.cdi_directories);
   return cdi_edits(names, registry, CdiContext{scene.root, roots, scene.settings, {}}, scene.log);
+}
+
+/// Names that the variable holds. An image also has to start where nobody knows of such devices.
+Result<ContainerEdits> nvidia_by_names(const std::vector<std::string>& names, nvidia::Asker asker,
+                                       const DeviceScene& scene) {
+  const CdiRegistry registry = CdiRegistry::load(scene.settings.cdi_directories);
+  const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return !registry.names_of_kind(name.substr(0, name.find('='))).empty();
+  });
+  if (known || asker == nvidia::Asker::job) return by_specification(names, registry, scene);
+  scene.log.info("the image asks for " + join(names, ", ") +
+                 ", and no CDI specification on this node has any of these");
+  return ContainerEdits();
 }
 
 /// gpu = "cdi": what the variable names are devices of a specification, most of all "all".
@@ -36,13 +53,17 @@ Result<ContainerEdits> nvidia_by_specification(const nvidia::DriverRequest& requ
   std::vector<std::string> names;
   for (const std::string& device : request.devices)
     names.push_back(std::string(kNvidiaKind) + "=" + (to_lower(device) == "all" ? "all" : device));
-  if (names.empty()) return ContainerEdits();
-  if (request.asker == nvidia::Asker::job) return by_specification(names, scene);
-  if (CdiRegistry::load(scene.settings.cdi_directories).names_of_kind(kNvidiaKind).empty()) {
-    scene.log.info("the image asks for GPUs, and no CDI specification on this node has any");
-    return ContainerEdits();
-  }
-  return by_specification(names, scene);
+  return names.empty() ? ContainerEdits() : nvidia_by_names(names, request.asker, scene);
+}
+
+/// Whatever is wrong with what an image says, it starts where there is no driver anyway.
+Result<nvidia::DriverRequest> nvidia_request(const DeviceScene& scene) {
+  auto request = nvidia::parse_request(scene.host, scene.container);
+  if (request || scene.host.has("NVIDIA_VISIBLE_DEVICES")) return request;
+  TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
+  if (nvidia::has_driver(roots)) return request;
+  scene.log.info("the image asks for NVIDIA GPUs, and this node has no driver for them; " + request.error().message());
+  return nvidia::DriverRequest();
 }
 
 Result<ContainerEdits> nvidia_native(const nvidia::DriverRequest& request, const DeviceScene& scene) {
@@ -63,12 +84,13 @@ Result<ContainerEdits> nvidia_native(const nvidia::DriverRequest& request, const
 
 Result<ContainerEdits> nvidia_edits(const DeviceScene& scene) {
   if (scene.settings.gpu == GpuMode::off) return ContainerEdits();
-  // Who names them with --container-devices does not want them twice.
-  if (std::any_of(scene.wanted.begin(), scene.wanted.end(),
+  // Who names them with --container-devices, or for all containers of the site, does not want them twice.
+  const std::vector<std::string>& named = wanted_names(scene);
+  if (std::any_of(named.begin(), named.end(),
                   [](const std::string& name) { return name.starts_with(std::string(kNvidiaKind) + "="); }))
     return ContainerEdits();
-  TRY_ASSIGN(const nvidia::DriverRequest request, nvidia::parse_request(scene.host, scene.container));
-  if (!request.cdi_names.empty()) return by_specification(request.cdi_names, scene);
+  TRY_ASSIGN(const nvidia::DriverRequest request, nvidia_request(scene));
+  if (!request.cdi_names.empty()) return nvidia_by_names(request.cdi_names, request.asker, scene);
   if (!request.wanted()) return ContainerEdits();
   switch (scene.settings.gpu) {
     case GpuMode::cdi:
@@ -87,7 +109,7 @@ Result<ContainerEdits> mellanox_edits(const DeviceScene& scene) {
 }
 
 Result<ContainerEdits> wanted_edits(const DeviceScene& scene) {
-  std::vector<std::string> names = scene.wanted.empty() ? scene.settings.devices : scene.wanted;
+  std::vector<std::string> names = wanted_names(scene);
   if (names.empty() || names.front() == "none") return ContainerEdits();
   TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
   const auto others = std::stable_partition(names.begin(), names.end(), hca::is_device);
@@ -97,7 +119,8 @@ Result<ContainerEdits> wanted_edits(const DeviceScene& scene) {
     TRY_ASSIGN(edits, hca::edits_by_name(adapters, roots, scene.log));
   }
   if (others != names.end()) {
-    TRY_ASSIGN(ContainerEdits more, by_specification(std::vector<std::string>(others, names.end()), scene));
+    TRY_ASSIGN(ContainerEdits more, by_specification(std::vector<std::string>(others, names.end()),
+                                                     CdiRegistry::load(scene.settings.cdi_directories), scene));
     append(edits, std::move(more));
   }
   return edits;
@@ -124,15 +147,6 @@ Result<Proposal> mellanox_hook(const InjectContext& context) {
 
 Result<Proposal> wanted_devices_hook(const InjectContext& context) {
   return propose(wanted_edits, context);
-}
-
-Result<ContainerEdits> device_edits(const DeviceScene& scene) {
-  TRY_ASSIGN(ContainerEdits edits, nvidia_edits(scene));
-  TRY_ASSIGN(ContainerEdits adapters, mellanox_edits(scene));
-  append(edits, std::move(adapters));
-  TRY_ASSIGN(ContainerEdits wanted, wanted_edits(scene));
-  append(edits, std::move(wanted));
-  return edits;
 }
 
 }  // namespace situla

@@ -32,7 +32,4 @@ Result<ContainerEdits> mellanox_edits(const DeviceScene& scene);
 /// --container-devices, else the site's `devices`.
 Result<ContainerEdits> wanted_edits(const DeviceScene& scene);
 
-/// All of them, in the order in which the hooks run.
-Result<ContainerEdits> device_edits(const DeviceScene& scene);
-
 }  // namespace situla

@@ -145,6 +145,28 @@ TEST_CASE("names of devices") {
   });
 }
 
+TEST_CASE("an image starts where there is nothing of what it asks for, however it words it; a job is told") {
+  const bool has_driver = fs::exists("/proc/driver/nvidia/version");
+  for (const auto& [asked, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"NVIDIA_VISIBLE_DEVICES=situla.test/gpu=0"}, "situla.test/gpu=0"},
+           {{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,vulkan"}, "vulkan"},
+           {{"NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_IMEX_CHANNELS=x"}, "NVIDIA_IMEX_CHANNELS: x"}}) {
+    if (has_driver && asked.size() > 1) continue;
+    Scene scene;
+    std::vector<std::string> arguments;
+    for (const std::string& variable : asked) arguments.insert(arguments.end(), {"-e", variable});
+    const auto names_it = [&](const Outcome& outcome, const char* level, int status) -> Result<void> {
+      EXPECT(outcome.status == status && outcome.out.empty());
+      EXPECT(outcome.err.find(level) != std::string::npos && outcome.err.find(said) != std::string::npos);
+      return {};
+    };
+    scene.run(arguments, [&](const Outcome& outcome) { return names_it(outcome, "[INFO] the image asks for", 0); });
+    for (const std::string& variable : asked)
+      scene.environment.set(variable.substr(0, variable.find('=')), variable.substr(variable.find('=') + 1));
+    scene.run({}, [&](const Outcome& outcome) { return names_it(outcome, "[ERROR]", 1); });
+  }
+}
+
 TEST_CASE("JSON says who asked for each edit") {
   const Scene scene;
   scene.run({"--json", "-e", "MELLANOX_VISIBLE_DEVICES=0"}, [](const Outcome& outcome) -> Result<void> {

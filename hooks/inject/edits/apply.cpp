@@ -92,6 +92,8 @@ class Applier {
 }  // namespace
 
 Result<void> apply(const ContainerEdits& edits, const EditTarget& target, LogSink& log) {
+  // Nearly all hooks of nearly all containers.
+  if (edits.empty()) return {};
   TRY_ASSIGN(const RootDir root, spare_host_directories(target.root));
   const EditTarget spared{root, target.root_path};
   return Applier(edits, spared, log).run();

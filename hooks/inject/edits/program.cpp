@@ -27,21 +27,23 @@ constexpr std::chrono::seconds kDefaultLimit{10};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr const char* kOciVersion = "1.0.2";
 constexpr size_t kKeptOutput = 4096;
+constexpr size_t kPipe = size_t{64} << 10U;
 constexpr milliseconds kLookAgain{50};
 
 /// A directory with the config.json of an OCI bundle; goes away with this object.
 class Bundle {
  public:
   static Result<Bundle> create(const std::string& root_path) {
-    // Memory first: nothing of it shall reach a disk.
-    for (std::string path : {"/dev/shm/situla-bundle-XXXXXX", "/tmp/situla-bundle-XXXXXX"}) {
+    // Beside the root, which is on a file system that ends with this mount namespace, also when we are killed.
+    const std::string beside = root_path.substr(0, root_path.rfind('/')) + "/situla-bundle-XXXXXX";
+    for (std::string path : {beside, std::string("/dev/shm/situla-bundle-XXXXXX")}) {
       if (mkdtemp(path.data()) == nullptr) continue;
       Bundle bundle(path);
       const nlohmann::json config = {{"ociVersion", kOciVersion}, {"root", {{"path", root_path}}}};
       TRY(write_file_atomically(path + "/config.json", config.dump(), 0600));
       return bundle;
     }
-    return fail_errno(errno, "create a directory in /tmp");
+    return fail_errno(errno, "create a directory in /dev/shm");
   }
   Bundle(Bundle&& other) noexcept : path_(std::exchange(other.path_, "")) {}
   Bundle& operator=(Bundle&&) = delete;
@@ -74,16 +76,19 @@ class Output {
     if (fcntl(reader_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a pipe");
     return writer;
   }
-  /// Takes what is there; false at the end.
+  /// Takes what is there, but no more than the pipe holds: who writes without end must not keep us from the clock.
+  /// False at the end.
   bool drain() {
     std::array<char, 4096> buffer{};
-    for (;;) {
+    for (size_t taken = 0; taken < kPipe;) {
       const ssize_t size = read(reader_.get(), buffer.data(), buffer.size());
       if (size < 0 && errno == EINTR) continue;
       if (size <= 0) return size != 0;
+      taken += static_cast<size_t>(size);
       text_.append(buffer.data(), static_cast<size_t>(size));
       if (text_.size() > kKeptOutput) text_.erase(0, text_.size() - kKeptOutput);
     }
+    return true;
   }
   [[nodiscard]] int fd() const { return reader_.get(); }
   [[nodiscard]] std::string text() const {

@@ -96,6 +96,8 @@ std::string inventory_key(const HostRoots& roots) {
   std::string key = "roots " + roots.driver_path + " " + roots.device_path + "\n";
   key += "boot " + text("/proc/sys/kernel/random/boot_id");
   key += text(std::string(kDriverProc) + "/version");
+  // The management library says nothing before there is one: what was found until then lacks UUIDs and versions.
+  key += std::string("control node ") + (roots.devices.exists("/dev/nvidiactl") ? "there" : "missing") + "\n";
   key += "libraries " + library_cache_key(roots.driver) + "\n";
   key += "gpus " + join(names_in(roots.devices, std::string(kDriverProc) + "/gpus"), " ") + "\n";
   add_mig_instances(key, roots.devices);

@@ -94,20 +94,19 @@ class FilePlan {
   std::set<std::string> targets_;
 };
 
-/// The directory of CUDA's Multi-Process Service, if it is not where the inventory has it.
-void add_named_mps(const Planning& planning, const std::string& directory, FilePlan& files) {
+/// The directory of CUDA's Multi-Process Service: where the job says, else where the server makes it, if it runs.
+void add_mps(const Planning& planning, FilePlan& files) {
+  const std::string named = planning.context.environment.get_or("CUDA_MPS_PIPE_DIRECTORY", "");
+  const std::string directory = named.empty() ? kMps : named;
   if (directory.starts_with('/') && planning.context.roots.devices.exists(directory))
     files.mount(planning.device_path(directory), directory, SourceType::directory, socket_flags(), OnFailure::warn);
-  else
+  else if (!named.empty())
     planning.log.warning("CUDA_MPS_PIPE_DIRECTORY=" + printable(directory) + ": no such directory on this node");
 }
 
 void add_sockets(const Planning& planning, FilePlan& files) {
-  const std::string mps = planning.context.environment.get_or("CUDA_MPS_PIPE_DIRECTORY", "");
-  std::vector<File> sockets = planning.inventory.sockets;
-  if (!mps.empty()) std::erase_if(sockets, [](const File& file) { return file.target == kMps; });
-  if (!mps.empty() && planning.has(kCompute)) add_named_mps(planning, mps, files);
-  files.add_files(sockets, SourceType::any, socket_flags(), OnFailure::warn);
+  if (planning.has(kCompute)) add_mps(planning, files);
+  files.add_files(planning.inventory.sockets, SourceType::any, socket_flags(), OnFailure::warn);
 }
 
 /// An image's newer CUDA libraries where they fit; one whose libraries are broken starts with the driver's own.

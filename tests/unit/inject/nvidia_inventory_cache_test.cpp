@@ -63,6 +63,9 @@ TEST_CASE("an inventory that was kept serves until something changes") {
   SECTION("no cache of libraries any more") {
     kept.machine.remove("etc/ld.so.cache");
   }
+  SECTION("a control node that came or went") {
+    kept.machine.remove("dev/nvidiactl");
+  }
   SECTION("a GPU more") {
     kept.machine.write("proc/driver/nvidia/gpus/0000:99:00.0/information", "Device Minor: 7\n");
   }

@@ -172,10 +172,6 @@ Inventory machine(const std::string& name) {
     all.nodes.control = std::nullopt;
     return all;
   }
-  if (name == "mps") {
-    all.sockets.push_back({"/tmp/nvidia-mps", "/tmp/nvidia-mps", kCompute});
-    return all;
-  }
   if (name == "mig-graphics") {
     all = with_mig();
     add_graphics(all);

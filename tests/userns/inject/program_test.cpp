@@ -67,7 +67,8 @@ TEST_CASE("A program reads the OCI state and finds the root, and the bundle goes
     EXPECT(scene.log.messages.size() == 1);
     const std::string text = scene.log.messages[0].text;
     const std::string bundle = text.substr(text.find("bundle=") + 7);
-    EXPECT(bundle.starts_with('/') && access(bundle.c_str(), F_OK) != 0);
+    EXPECT(bundle.starts_with(scene.path.substr(0, scene.path.rfind('/')) + "/situla-bundle-"));
+    EXPECT(access(bundle.c_str(), F_OK) != 0);
     return {};
   });
 }
@@ -118,6 +119,18 @@ TEST_CASE("A program that hangs is killed with all that it started") {
     EXPECT(std::chrono::steady_clock::now() - began < std::chrono::seconds(8));
     TRY_ASSIGN(const std::string pid, read_file(scene.in_root("/pid")));
     EXPECT(kill(std::stoi(pid), 0) != 0 && errno == ESRCH);
+    return {};
+  }) == "");
+}
+
+TEST_CASE("A program that writes without end is killed as well") {
+  const ApplyTest test;
+  CHECK(test.run_once([&](ApplyScene& scene) -> Result<void> {
+    ProgramEdit endless = shell("for i in 1 2 3 4; do cat /dev/zero & done; wait");
+    endless.limit = std::chrono::seconds(1);
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT(fails_with(scene.apply(edits_of(endless)), {"killed, as it ran for more than 1 s"}));
+    EXPECT(std::chrono::steady_clock::now() - began < std::chrono::seconds(8));
     return {};
   }) == "");
 }
