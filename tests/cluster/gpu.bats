@@ -62,6 +62,7 @@ setup_file() {
   chmod 644 /shared/*.sqsh
   mkdir -p /shared/cdi
   as_alice srun -Q --container-image=/shared/debian.sqsh true
+  as_alice srun -Q --container-image=registry.test/tiny true
 }
 
 setup() {

@@ -3,7 +3,10 @@
 // failure.
 #include <iostream>
 
+#include <unistd.h>
+
 #include "common/spec/site_config.hpp"
+#include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/inject/nvidia/inventory_cache.hpp"
 
@@ -19,6 +22,9 @@ class StandardError final : public LogSink {
 
 Result<void> keep(bool if_stale, LogSink& log) {
   const std::string file = SITULA_RUNTIME_DIR "/nvidia.json";
+  // Out of the job whose end is the occasion: with version 2 of cgroups its devices would be all there are, and a
+  // driver that hangs would keep the job's cgroup. Best effort: who is not root stays where he is.
+  (void)move_to_cgroups(getpid(), "0::/\n");
   TRY_ASSIGN(const SiteConfig site, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
   TRY_ASSIGN(const HostRoots roots,
              HostRoots::open(site.device_settings.driver_root, site.device_settings.device_root));
