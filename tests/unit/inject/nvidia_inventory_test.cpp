@@ -1,5 +1,7 @@
 // What is found on which machine? Each file of inventories/ is one case: lines that describe it, "---", and what is
 // found. SITULA_UPDATE_INVENTORIES=1 writes that into the files, and fails where it changed them; review with git diff.
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 
