@@ -9,7 +9,15 @@ both() {
   as_alice srun "$@" >"$BATS_TEST_TMPDIR/$name.bare" 2>&1 </dev/null 3>&- &
   as_alice srun "${container[@]}" "$@" >"$BATS_TEST_TMPDIR/$name.inside" 2>&1 </dev/null 3>&- &
 }
-lines_of() { grep -v -E -e '^srun: job [0-9]+ (queued|has been)' -e '^situla: import' "$1" | sort; }
+# The same in one job, one after the other: for what depends on the processors that the job was given.
+both_in_one_job() {
+  local name=$1
+  shift
+  # shellcheck disable=SC2016
+  as_alice salloc -Q -n2 bash -c 'name=$1 count=$2; srun "${@:3+count}" >"/shared/$name.bare" 2>&1; srun "${@:3}" >"/shared/$name.inside" 2>&1' \
+    bash "$name" ${#container[@]} "${container[@]}" "$@" >/dev/null 2>&1 </dev/null 3>&- &
+}
+lines_of() { grep -v -E -e '^srun: job [0-9]+ (queued|has been)' -e '^situla: import' "$1" | sed 's/StepId=[0-9.]*/StepId=N/' | sort; }
 compare() {
   diff <(lines_of "$BATS_TEST_TMPDIR/$1.bare") <(lines_of "$BATS_TEST_TMPDIR/$1.inside") || { echo "$1"; return 1; }
 }
@@ -30,11 +38,13 @@ same_as_bare() {
   both export-one --export=HIDDEN=seen,PATH sh -c 'echo "$HIDDEN"'
   both unbuffered -n2 --unbuffered echo text
   both output -n2 -o "/shared/%x.%t" true
-  both affinity -n2 --cpu-bind=map_cpu:0,1 sh -c 'grep Cpus_allowed_list /proc/self/status'
+  both_in_one_job affinity -n2 --cpu-bind=rank sh -c 'grep Cpus_allowed_list /proc/self/status'
   both nice --nice=5 sh -c 'cut -d" " -f19 /proc/self/stat'
   both status -n4 sh -c 'exit $SLURM_PROCID'
   both missing /no/such/program
   wait
+  cp /shared/affinity.* "$BATS_TEST_TMPDIR/"
+  [ -s /shared/affinity.bare ]
   names=$(cd "$BATS_TEST_TMPDIR" && echo ./*.bare)
   for name in $names; do compare "$(basename "$name" .bare)"; done
 }
