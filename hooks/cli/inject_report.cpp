@@ -7,23 +7,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json options(const MountFlags& flags) {
-  Json words = Json::array();
-  const auto word = [&](bool set, const char* name) {
-    if (set) words.push_back(name);
-  };
-  word(flags.read_only, "ro");
-  word(flags.no_suid, "nosuid");
-  word(flags.no_dev, "nodev");
-  word(flags.no_exec, "noexec");
-  word(flags.no_symfollow, "nosymfollow");
-  word(flags.no_atime, "noatime");
-  return words;
-}
-
 Json as_json(const CoverEdit& cover) {
   return {{"target", cover.target},
-          {"options", options(cover.flags)},
+          {"options", flag_words(cover.flags)},
           {"required", cover.on_failure == OnFailure::fail},
           {"origin", cover.origin}};
 }
@@ -32,7 +18,7 @@ Json as_json(const MountEdit& mount) {
   return {{"source", mount.source},
           {"target", mount.target},
           {"recursive", mount.recursive},
-          {"options", options(mount.flags)},
+          {"options", flag_words(mount.flags)},
           {"required", mount.on_failure == OnFailure::fail},
           {"origin", mount.origin}};
 }

@@ -162,6 +162,13 @@ Result<MountStep> make_step(const MountFields& fields, const std::string& origin
   return step;
 }
 
+std::vector<std::string> flag_words(const MountFlags& flags) {
+  std::vector<std::string> words;
+  for (const FlagWord& entry : kFlagWords)
+    if (entry.value && flags.*(entry.flag)) words.emplace_back(entry.word);
+  return words;
+}
+
 namespace {
 
 std::string_view kind_name(StepKind kind) {
@@ -185,8 +192,7 @@ std::string_view kind_name(StepKind kind) {
 std::vector<std::string> option_words(const MountStep& step) {
   std::vector<std::string> words;
   if (step.kind == StepKind::bind && step.recursive) words.emplace_back("recursive");
-  for (const FlagWord& entry : kFlagWords)
-    if (entry.value && step.flags.*(entry.flag)) words.emplace_back(entry.word);
+  for (std::string& word : flag_words(step.flags)) words.push_back(std::move(word));
   for (const auto& [key, value] : step.parameters) words.push_back(value.empty() ? key : key + "=" + value);
   for (const PropagationWord& entry : kPropagationWords)
     if (step.propagation == entry.propagation && step.propagation_recursive == entry.recursive)

@@ -56,6 +56,9 @@ Result<MountStep> make_step(const MountFields& fields, const std::string& origin
 /// or '='.
 bool is_mount_option(std::string_view word);
 
+/// The words that stand for flags that are added, in a fixed order: "ro", "nosuid", ...
+std::vector<std::string> flag_words(const MountFlags& flags);
+
 /// One line for people, options in a fixed order: "bind /src -> /dst rbind,ro  (--container-mounts)".
 std::string describe(const MountStep& step);
 

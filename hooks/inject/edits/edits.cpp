@@ -27,20 +27,6 @@ void add_new(std::vector<Value>& values, std::vector<Value> more) {
     if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(std::move(value));
 }
 
-std::string flag_words(const MountFlags& flags) {
-  std::vector<std::string> words;
-  const auto word = [&](bool set, const char* name) {
-    if (set) words.emplace_back(name);
-  };
-  word(flags.read_only, "ro");
-  word(flags.no_suid, "nosuid");
-  word(flags.no_dev, "nodev");
-  word(flags.no_exec, "noexec");
-  word(flags.no_symfollow, "nosymfollow");
-  word(flags.no_atime, "noatime");
-  return join(words, ", ");
-}
-
 std::string suffix(const std::string& words, OnFailure on_failure) {
   std::string all = words;
   if (on_failure != OnFailure::fail) all += all.empty() ? "if possible" : ", if possible";
@@ -90,10 +76,10 @@ std::string describe(const ContainerEdits& edits) {
   const auto line = [&](const std::string& words) { text += words + "\n"; };
   for (const auto& [name, value] : edits.environment.entries()) line("env " + name + "=" + printable(value));
   for (const CoverEdit& cover : edits.covers)
-    line("cover " + printable(cover.target) + suffix(flag_words(cover.flags), cover.on_failure));
+    line("cover " + printable(cover.target) + suffix(join(flag_words(cover.flags), ", "), cover.on_failure));
   for (const MountEdit& mount : edits.mounts)
     line("mount " + printable(mount.source) + " on " + printable(mount.target) +
-         suffix(flag_words(mount.flags), mount.on_failure));
+         suffix(join(flag_words(mount.flags), ", "), mount.on_failure));
   for (const DeviceEdit& device : edits.devices)
     line("device " + printable(device.source) + " on " + printable(device.target) + number_text(device.number) +
          suffix("", device.on_failure));
