@@ -29,7 +29,9 @@ if(SITULA_SANITIZE)
   set(SITULA_LINK_ARCHIVES OFF)
 endif()
 
-find_package(PkgConfig REQUIRED)
+if(SITULA_PROGRAMS)
+  find_package(PkgConfig REQUIRED)
+endif()
 find_package(Threads REQUIRED)
 
 # situla_find_archive(name result): what to link for lib<name>, its archive where there is one.
@@ -99,6 +101,15 @@ function(situla_program name)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT})
   endif()
   if(arg_DESTINATION)
-    install(TARGETS ${name} RUNTIME DESTINATION ${arg_DESTINATION})
+    install(TARGETS ${name} RUNTIME DESTINATION ${arg_DESTINATION} COMPONENT runtime)
   endif()
+endfunction()
+
+# situla_install_link(directory name target component): a symbolic link beside its target. It is a file like any other to
+# cmake --install: --prefix, --component and DESTDIR hold.
+function(situla_install_link directory name target component)
+  set(links ${CMAKE_CURRENT_BINARY_DIR}/links/${directory})
+  file(MAKE_DIRECTORY ${links})
+  file(CREATE_LINK ${target} ${links}/${name} SYMBOLIC)
+  install(FILES ${links}/${name} DESTINATION ${directory} COMPONENT ${component})
 endfunction()
