@@ -83,16 +83,16 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
     return 0;
   }
   TRY(check_command(app, invocation.arguments));
-  TRY(check_options(app, invocation.arguments));
   const std::string& command = invocation.arguments.front();
   auto parsed = parse(app, invocation.arguments);
-  if (!parsed)
-    return fail(
-        std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
-  if (*parsed == Wanted::help) {
+  if (parsed && *parsed == Wanted::help) {
     streams.out << usage(app, {command});
     return 0;
   }
+  TRY(check_options(app, invocation.arguments));
+  if (!parsed)
+    return fail(
+        std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
   return actions.at(command)(Context{invocation, streams, log, config});
 }

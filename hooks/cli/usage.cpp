@@ -40,20 +40,22 @@ class Formatter final : public CLI::Formatter {
   }
 };
 
-std::string asking(const std::vector<std::string_view>& known, std::string_view word, const std::string& help) {
+/// The dashes of options are in `prefix` alone, so that they make no word alike.
+std::string asking(const std::vector<std::string_view>& known, std::string_view word, const std::string& help,
+                   const std::string& prefix = "") {
   const auto near = closest(word, known);
-  return (near ? "did you mean \"" + std::string(*near) + "\"? " : "") + help;
+  return (near ? "did you mean \"" + prefix + std::string(*near) + "\"? " : "") + help;
 }
 
 Error unknown_option(const CLI::App& app, const CLI::App& command, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
-    for (const std::string& word : option->get_lnames()) names.push_back("--" + word);
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
   const std::string help = app.get_name() + " " + command.get_name() + " --help";
   // Of a single letter any other one is near.
   const bool word = name.starts_with("--");
   return Error(ErrorKind::usage, command.get_name() + ": unknown option " + printable(name))
-      .with_hint(word ? asking({names.begin(), names.end()}, name, help) : help);
+      .with_hint(word ? asking({names.begin(), names.end()}, std::string_view(name).substr(2), help, "--") : help);
 }
 
 bool takes_value(const CLI::Option& option) {
