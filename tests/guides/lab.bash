@@ -11,7 +11,7 @@ guide_images() {
 # Docker Hub is the open registry under another name. NGC has a token server of its own, which wants a key for what is not NVIDIA's.
 guide_registries() {
   sed -i '/# guides$/d' /etc/hosts
-  printf '%s # guides\n' '127.0.0.2 registry-1.docker.io' '127.0.0.12 nvcr.io' '127.0.0.5 authn.nvidia.com' >>/etc/hosts
+  printf '%s # guides\n' '127.0.0.2 registry-1.docker.io' '127.0.0.2 mirror.example.org' '127.0.0.12 nvcr.io' '127.0.0.5 authn.nvidia.com' >>/etc/hosts
   sed -e 's/127\.0\.0\.4:443/127.0.0.12:443/' -e 's/auth-token\.test/authn.nvidia.com/' "$SITULA_LAB/token.yml" >"$SITULA_LAB/nvcr.yml"
   setsid docker-registry serve "$SITULA_LAB/nvcr.yml" </dev/null >"$SITULA_LAB/logs/nvcr.log" 2>&1 3>&- &
   echo $! >"$SITULA_LAB/nvcr.pid"
