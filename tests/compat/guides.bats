@@ -16,7 +16,7 @@ teardown_file() {
 }
 
 # Whom a guide's roles are in the lab. Each starts where such a person starts.
-as_user() { (cd "/home/alice/$guide" && runuser -u alice -- env HOME=/home/alice USER=alice LOGNAME=alice "$@"); }
+as_user() { (cd "/home/alice/${guide-}" && runuser -u alice -- env HOME=/home/alice USER=alice LOGNAME=alice "$@"); }
 as_node() { (cd /root && "$@"); }
 
 # follow NAME: all of a guide that users and a node's root type.
@@ -42,6 +42,41 @@ follow() {
   [ "$(grep -c 'ring ok' "$BATS_TEST_TMPDIR/output")" -eq 8 ]
 }
 
+@test "the guide to hooks" {
+  follow hooks
+}
+
+# After the others: it changes the cluster's configuration.
+@test "the guide for administrators" {
+  follow admin
+  if grep 'mirror not used' "$BATS_TEST_TMPDIR/output"; then false; fi
+}
+
+@test "the daily job of that guide deletes what no job asked for in a month, and nothing else" {
+  local store=/var/lib/situla/images/sha256 old=0000000000000000000000000000000000000000000000000000000000000000
+  touch -d '40 days ago' "$store/$old.json" "$store/$old.sqsh"
+  touch -d '40 days ago' "$store"/*.json
+  # Asked for: of a node's two images one is used again.
+  as_user srun -w node1 --container-image=ubuntu:24.04 true
+  [ "$(find "$store" -name '*.json' -mtime -1 | wc -l)" -eq 1 ]
+  /etc/cron.daily/situla-store
+  [ ! -e "$store/$old.sqsh" ]
+  [ "$(find "$store" -name '*.sqsh' | wc -l)" -eq 1 ]
+  [ "$(find "$store" -name '*.json' | wc -l)" -eq 1 ]
+  as_user srun -w node1 --container-image=ubuntu:24.04 true
+}
+
+@test "the other guides" {
+  local file
+  for file in "$guides"/*.md; do
+    case ${file##*/} in user.md | hooks.md | admin.md) ;; *) follow "$(basename "$file" .md)" ;; esac
+  done
+}
+
 @test "messages that the guides explain are those that there are" {
-  "$repository/tests/guides/messages" "$guides/user.md"
+  "$repository/tests/guides/messages" "$guides/user.md" "$guides/admin.md"
+  # It notices what nobody says.
+  printf '| message | |\n|---|---|\n| `this message is made up` | |\n' >"$BATS_TEST_TMPDIR/made_up.md"
+  run "$repository/tests/guides/messages" "$BATS_TEST_TMPDIR/made_up.md"
+  [ "$status" -eq 1 ]
 }
