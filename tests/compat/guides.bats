@@ -16,7 +16,7 @@ teardown_file() {
 }
 
 # Whom a guide's roles are in the lab. Each starts where such a person starts.
-as_user() { (cd "/home/alice/${guide-}" && runuser -u alice -- env HOME=/home/alice USER=alice LOGNAME=alice "$@"); }
+as_user() { (cd "/home/alice/${guide-}" && runuser -u alice -- env HOME=/home/alice USER=alice LOGNAME=alice "PATH=/shared/bin:$PATH" "$@"); }
 as_node() { (cd /root && "$@"); }
 
 # follow NAME: all of a guide that users and a node's root type.
