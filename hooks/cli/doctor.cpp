@@ -74,8 +74,8 @@ Result<int> examine_node(const Context& context, const Options& options, Examine
 }  // namespace
 
 void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry) {
-  CLI::App* command = app.add_subcommand(
-      "doctor", "Say what this node can do, and how to mend what is missing. The exit status is 1 when a check fails");
+  CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to mend what is missing");
+  command->footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
   auto options = std::make_shared<Options>();
   CLI::Option* json = command->add_flag("--json", options->json, "Print the report as JSON");
   CLI::Option* brief = command

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include <nlohmann/json.hpp>
@@ -16,12 +17,16 @@ State worst_of(const Report& report) {
   return report.failed() ? State::fail : report.count(State::warn) > 0 ? State::warn : State::ok;
 }
 
-/// What `found` says that would be true of another node: without names of single devices and without free bytes.
+/// Facts of one node alone, which the next node cannot have: names of its devices, free bytes, what follows from
+/// memory.
+constexpr std::array<std::string_view, 5> kOwn = {"uuid", "busId", "migDevices", "free", "limits"};
+
+/// What `found` says without them.
 std::string comparable(const Check& check) {
   std::string text = check.found;
   for (const auto& [name, value] : check.facts) {
-    if ((name != "uuid" && name != "busId" && name != "migDevices" && name != "free") || value.empty()) continue;
-    if (const size_t at = text.find(value); at != std::string::npos) text.erase(at, value.size());
+    if (value.empty() || std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) continue;
+    if (const size_t at = text.find(value); at != std::string::npos) text.replace(at, value.size(), "...");
   }
   return text;
 }

@@ -91,6 +91,8 @@ Check check_namespace_limits(const Places& places) {
     check.fix = set_sysctl("kernel.unprivileged_userns_clone", "1");
   }
   check.found = parts.empty() ? "the kernel has no such setting" : join(parts, " ");
+  // The kernel derives them from the node's memory.
+  if (check.state == State::ok) check.facts = {{"limits", check.found}};
   return check;
 }
 
