@@ -1,11 +1,10 @@
 // What the plugin makes of its words in plugstack.conf.
-#include "plugin/config.hpp"
-
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
+#include "common/spec/plugin_arguments.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
