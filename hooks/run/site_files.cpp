@@ -1,6 +1,7 @@
 #include "hooks/run/site_files.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
@@ -26,15 +27,23 @@ Result<std::vector<SiteFile>> read_directory(const std::string& directory, std::
   return files;
 }
 
+std::string file_name(const SiteFile& file) {
+  return std::filesystem::path(file.path).filename();
+}
+
+/// The built-in files hold as if they lay in the site's directory: a file of the same name takes their place.
 Result<std::vector<SiteFile>> collect(const EnrootConfig& config, const std::string& directory, std::string_view suffix,
-                                      std::vector<SiteFile> built_in) {
-  std::vector<SiteFile> files;
-  if (auto system = read_directory(config.sysconf_path() + "/" + directory, suffix))
-    files = std::move(*system);
-  else if (system.error().kind() == ErrorKind::not_found)
-    files = std::move(built_in);
-  else
-    return system;
+                                      std::vector<SiteFile> files) {
+  auto system = read_directory(config.sysconf_path() + "/" + directory, suffix);
+  if (!system && system.error().kind() != ErrorKind::not_found) return system;
+  if (system) {
+    for (SiteFile& own : *system) {
+      std::erase_if(files, [&](const SiteFile& built_in) { return file_name(built_in) == file_name(own); });
+      files.push_back(std::move(own));
+    }
+    std::sort(files.begin(), files.end(),
+              [](const SiteFile& a, const SiteFile& b) { return file_name(a) < file_name(b); });
+  }
   auto user = read_directory(config.config_path() + "/" + directory, suffix);
   if (!user && user.error().kind() != ErrorKind::not_found) return user;
   if (user) files.insert(files.end(), std::make_move_iterator(user->begin()), std::make_move_iterator(user->end()));
@@ -45,13 +54,13 @@ Result<std::vector<SiteFile>> collect(const EnrootConfig& config, const std::str
 
 Result<std::vector<SiteFile>> mount_files(const EnrootConfig& config) {
   return collect(config, "mounts.d", ".fstab",
-                 {{"built-in 10-system.fstab", std::string(builtin::kSystemFstab)},
-                  {"built-in 20-config.fstab", std::string(builtin::kConfigFstab)}});
+                 {{"built-in/10-system.fstab", std::string(builtin::kSystemFstab)},
+                  {"built-in/20-config.fstab", std::string(builtin::kConfigFstab)}});
 }
 
 Result<std::vector<SiteFile>> environment_files(const EnrootConfig& config) {
   return collect(config, "environ.d", ".env",
-                 {{"built-in 10-terminal.env", std::string(builtin::kTerminalEnvironment)}});
+                 {{"built-in/10-terminal.env", std::string(builtin::kTerminalEnvironment)}});
 }
 
 }  // namespace situla
