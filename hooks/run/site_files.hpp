@@ -16,7 +16,7 @@ struct SiteFile {
 };
 
 /// mounts.d/*.fstab of $ENROOT_SYSCONF_PATH (the built-in files when that directory does not exist), then of
-/// $ENROOT_CONFIG_PATH.
+/// $ENROOT_CONFIG_PATH. Site files of which none has a line for /proc come after the built-in ones.
 Result<std::vector<SiteFile>> mount_files(const EnrootConfig& config);
 /// environ.d/*.env in the same order.
 Result<std::vector<SiteFile>> environment_files(const EnrootConfig& config);
