@@ -15,10 +15,10 @@ struct SiteFile {
   std::string text;
 };
 
-/// mounts.d/*.fstab of $ENROOT_SYSCONF_PATH and the built-in ones, in the order of their names; then those of
-/// $ENROOT_CONFIG_PATH. A link to /dev/null switches a built-in one off, as in hooks.d.
+/// mounts.d/*.fstab of $ENROOT_SYSCONF_PATH, then of $ENROOT_CONFIG_PATH. A site whose files mount /proc has a whole
+/// set of its own; else the built-in files hold beside them, but those that it has files of the same name for.
 Result<std::vector<SiteFile>> mount_files(const EnrootConfig& config);
-/// environ.d/*.env in the same order.
+/// environ.d/*.env in the same order; the built-in file holds unless the site has one of its name.
 Result<std::vector<SiteFile>> environment_files(const EnrootConfig& config);
 
 }  // namespace situla
