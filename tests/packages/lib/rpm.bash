@@ -12,17 +12,20 @@ add_libraries() {
   done
 }
 
-# make_root DIR: a system that scriptlets run in: busybox, the programs of systemd that make accounts and directories,
+# make_root DIR: a system that scriptlets run in: its directories, busybox, the programs of systemd that make accounts and directories,
 # update-alternatives; root is its only account; rpm's database is empty.
 make_root() {
   local root=$1 applet
-  mkdir -p "$root"/{bin,etc,dev,proc,tmp,run,usr/bin,usr/sbin,var/lib,var/log}
-  chmod 1777 "$root/tmp"
+  mkdir -p "$root"/{bin,etc/slurm,dev,proc,tmp,run,var/{lib,log,tmp}} \
+    "$root"/usr/{bin,sbin,lib/sysusers.d,lib/tmpfiles.d,libexec,lib64/slurm,share/{bash-completion/completions,zsh/site-functions,doc,licenses,man/man{1,5,7,8}}}
+  chmod 1777 "$root"/tmp "$root"/var/tmp
   ln -s bin "$root/sbin"
   install -m 755 "$(command -v busybox)" "$root/bin/busybox"
-  for applet in sh cat ls rm mv mkdir umount chmod chown id readlink; do ln -s busybox "$root/bin/$applet"; done
-  cp /usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives "$root/usr/bin/"
-  add_libraries "$root" /usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives
+  for applet in sh mv umount; do ln -s busybox "$root/bin/$applet"; done
+  # busybox's rm knows no --one-file-system.
+  local programs=(/usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives /bin/rm)
+  cp "${programs[@]}" "$root/usr/bin/"
+  add_libraries "$root" "${programs[@]}"
   mkdir -p "$root"/{etc/alternatives,var/lib/dpkg/alternatives,usr/lib}
   echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
   echo 'root:x:0:' >"$root/etc/group"
