@@ -77,9 +77,18 @@ listing() { (cd "$root" && find . -path ./var/lib/rpm -prune -o -path ./usr/lib/
 # expect_equal WHAT <EXPECTED: shows the difference.
 expect_equal() { diff <(cat) <(printf '%s\n' "$1"); }
 
-@test "two builds, in two directories, make the same packages" {
-  (cd "$repo" && packaging/build-rpm --top "$BATS_TEST_TMPDIR/elsewhere" --output "$BATS_TEST_TMPDIR/again" --with preset)
-  diff <(cd "$packages" && sha256sum -- *) <(cd "$BATS_TEST_TMPDIR/again" && sha256sum -- *)
+@test "the guide for packagers, from the tarball; another build in another directory makes the same packages" {
+  mkdir "$BATS_TEST_TMPDIR/tree"
+  tar -C "$BATS_TEST_TMPDIR/tree" --strip-components 1 -xf "$(echo "$top"/1/SOURCES/situla-*.tar.xz)"
+  "$repo/tests/guides/blocks" packager "$repo/packaging/guides/packager.md" >"$BATS_TEST_TMPDIR/commands"
+  (cd "$BATS_TEST_TMPDIR/tree" && RPMBUILD_OPTIONS="--with preset" bash "$BATS_TEST_TMPDIR/commands")
+  made=$BATS_TEST_TMPDIR/tree/build
+  diff <(cd "$packages" && sha256sum -- *.rpm) <(cd "$made/packages" && sha256sum -- *.rpm)
+  [ "$(echo "$made"/packages/situla-*.spdx.json)" != "$made/packages/situla-*.spdx.json" ]
+  [ "$(rpm -qp --qf '%{NAME}' "$made"/source-package/*.src.rpm)" = situla ]
+  run rpm -qp --qf '%{NAME} %{SOURCERPM}\n' "$made"/plugin-only/*.rpm
+  [ "$(wc -l <<<"$output")" = 2 ]
+  [[ $output == *"situla-slurm-plugin situla-"* ]]
 }
 
 @test "rpmlint finds nothing but what situla.rpmlintrc argues" {
