@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/parts.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/doctor/doctor.hpp"
@@ -24,6 +25,11 @@ std::map<std::string, std::string> configuration(const EnrootConfig& config) {
   for (const std::string_view key : EnrootConfig::known_keys()) settings.emplace(key, config.get(key));
   std::erase_if(settings, [](const auto& setting) { return setting.second.empty(); });
   return settings;
+}
+
+std::string version() {
+  const std::string missing = missing_parts();
+  return "situla " SITULA_VERSION + (missing.empty() ? "" : "\nbuilt without: " + missing);
 }
 
 void print_info(const Context& context, const utsname& kernel) {
@@ -63,7 +69,7 @@ void add_version(CLI::App& app, Actions& actions) {
     if (context.invocation.program == "enroot")
       context.streams.out << kEnrootVersion << '\n';
     else
-      context.streams.out << "situla " << SITULA_VERSION << '\n';
+      context.streams.out << version() << '\n';
     return 0;
   };
 }

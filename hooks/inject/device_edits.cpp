@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/cdi/resolve.hpp"
+#include "hooks/inject/driver_devices.hpp"
 #include "hooks/inject/hca/hca.hpp"
 #include "hooks/inject/hooks.hpp"
 #include "hooks/inject/host_roots.hpp"
-#include "hooks/inject/nvidia/container_cli.hpp"
-#include "hooks/inject/nvidia/gather.hpp"
-#include "hooks/inject/nvidia/inventory_cache.hpp"
-#include "hooks/inject/nvidia/plan.hpp"
+#include "hooks/inject/specified_devices.hpp"
 
 namespace situla {
 namespace {
@@ -29,20 +26,10 @@ bool asks(const DeviceScene& scene, std::string_view variable) {
 
 constexpr std::string_view kNvidiaKind = "nvidia.com/gpu";
 
-Result<ContainerEdits> by_specification(const std::vector<std::string>& names, const CdiRegistry& registry,
-                                        const DeviceScene& scene) {
-  TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
-  return cdi_edits(names, registry, CdiContext{scene.root, roots, scene.settings, {}}, scene.log);
-}
-
 /// Names that the variable holds. An image also has to start where nobody knows of such devices.
 Result<ContainerEdits> nvidia_by_names(const std::vector<std::string>& names, nvidia::Asker asker,
                                        const DeviceScene& scene) {
-  const CdiRegistry registry = CdiRegistry::load(scene.settings.cdi_directories);
-  const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return !registry.names_of_kind(name.substr(0, name.find('='))).empty();
-  });
-  if (known || asker == nvidia::Asker::job) return by_specification(names, registry, scene);
+  if (asker == nvidia::Asker::job || any_specified(names, scene.settings)) return specified_edits(names, scene);
   scene.log.info("the image asks for " + join(names, ", ") +
                  ", and no CDI specification on this node has any of these");
   return ContainerEdits();
@@ -61,23 +48,10 @@ Result<nvidia::DriverRequest> nvidia_request(const DeviceScene& scene) {
   auto request = nvidia::parse_request(scene.host, scene.container);
   if (request || scene.host.has("NVIDIA_VISIBLE_DEVICES")) return request;
   TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
-  if (nvidia::has_driver(roots)) return request;
-  scene.log.info("the image asks for NVIDIA GPUs, and this node has no driver for them; " + request.error().message());
+  const std::string reason = why_no_gpus(roots);
+  if (reason.empty()) return request;
+  scene.log.info("the image asks for NVIDIA GPUs, and " + reason + "; " + request.error().message());
   return nvidia::DriverRequest();
-}
-
-Result<ContainerEdits> nvidia_native(const nvidia::DriverRequest& request, const DeviceScene& scene) {
-  TRY_ASSIGN(const HostRoots roots, open_roots(scene.settings));
-  auto node =
-      nvidia::node_inventory(roots, SITULA_RUNTIME_DIR "/nvidia.json", {SITULA_LIBEXEC_DIR "/situla-nvml"}, scene.log);
-  if (!node && node.error().kind() == ErrorKind::not_found) {
-    TRY(nvidia::without_driver(request, roots, scene.log));
-    return ContainerEdits();
-  }
-  if (!node) return fail(std::move(node).error());
-  if (!node->stale.empty()) scene.log.debug("looked at the GPUs anew: " + node->stale);
-  return nvidia::plan(request, node->inventory,
-                      {roots, scene.root, scene.host, scene.settings, nvidia::kernel_access(roots.devices)}, scene.log);
 }
 
 }  // namespace
@@ -92,14 +66,8 @@ Result<ContainerEdits> nvidia_edits(const DeviceScene& scene) {
   TRY_ASSIGN(const nvidia::DriverRequest request, nvidia_request(scene));
   if (!request.cdi_names.empty()) return nvidia_by_names(request.cdi_names, request.asker, scene);
   if (!request.wanted()) return ContainerEdits();
-  switch (scene.settings.gpu) {
-    case GpuMode::cdi:
-      return nvidia_by_specification(request, scene);
-    case GpuMode::nvidia_container_cli:
-      return nvidia::container_cli_edits(request, scene.root_path, scene.host);
-    default:
-      return nvidia_native(request, scene);
-  }
+  if (scene.settings.gpu == GpuMode::cdi) return nvidia_by_specification(request, scene);
+  return driver_edits(request, scene);
 }
 
 Result<ContainerEdits> mellanox_edits(const DeviceScene& scene) {
@@ -119,8 +87,7 @@ Result<ContainerEdits> wanted_edits(const DeviceScene& scene) {
     TRY_ASSIGN(edits, hca::edits_by_name(adapters, roots, scene.log));
   }
   if (others != names.end()) {
-    TRY_ASSIGN(ContainerEdits more, by_specification(std::vector<std::string>(others, names.end()),
-                                                     CdiRegistry::load(scene.settings.cdi_directories), scene));
+    TRY_ASSIGN(ContainerEdits more, specified_edits(std::vector<std::string>(others, names.end()), scene));
     append(edits, std::move(more));
   }
   return edits;

@@ -8,6 +8,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "common/base/parts.hpp"
 #include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
@@ -218,6 +219,7 @@ Result<Helper> start_user_import(const UserImport& input) {
 }
 
 void refresh_inventory(const SiteConfig& config) {
+  if (!built_in(Part::gpu)) return;
   const std::string& root = config.device_settings.device_root;
   if (access(((root == "/" ? "" : root) + "/proc/driver/nvidia/version").c_str(), F_OK) != 0) return;
   if (const auto started = spawn_detached(program("situla-inventory", {"--if-stale"})); !started)

@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "common/base/parts.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
@@ -154,6 +155,8 @@ Check check_idmapped_mounts() {
 
 Check check_fuse(const Places& places) {
   const std::string device = places.dev + "/fuse";
+  if (!built_in(Part::fuse))
+    return {"fuse", State::warn, not_built_in(Part::fuse), "without it images are mounted by the kernel, or extracted"};
   struct stat status {};
   if (stat(device.c_str(), &status) != 0) {
     return {"fuse", State::warn, device + " is missing", "modprobe fuse, and list it in /etc/modules-load.d"};

@@ -1,0 +1,15 @@
+#include "common/base/parts.hpp"
+#include "common/base/text.hpp"
+#include "hooks/inject/specified_devices.hpp"
+
+namespace situla {
+
+bool any_specified(const std::vector<std::string>&, const DeviceSettings&) {
+  return false;
+}
+
+Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const DeviceScene&) {
+  return fail(not_built_in(Part::cdi, "find " + join(names, ", ")));
+}
+
+}  // namespace situla

@@ -1,0 +1,125 @@
+"""Catch2 programs, as CTest knows them, and libFuzzer's."""
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from runner.core import ASAN, BUILD, JOBS, TEST_UID, run_program
+
+
+def catch_programs(context, preset, label):
+    """(name, command, properties) of the tests that carry the label."""
+    directory = context.configure(preset)
+    shown = subprocess.run(["ctest", "--show-only=json-v1"], cwd=directory, stdout=subprocess.PIPE, text=True, check=True)
+    for test in json.loads(shown.stdout)["tests"]:
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        if label in properties.get("LABELS", []):
+            yield test["name"], test.get("command"), properties
+
+
+def catch_counts(code, output):
+    """(passed, failed) test cases from Catch2's last lines; a program that died without them is one failure."""
+    match = re.search(r"All tests passed \(.* in (\d+) test cases?\)", output)
+    if match:
+        return (int(match[1]), 0) if code == 0 else (int(match[1]), 1)
+    match = re.search(r"^test cases:\s+\d+ \|(.*)$", output, re.M)
+    if match:
+        count = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed)", match[1])}
+        return count.get("passed", 0), max(count.get("failed", 0), 1)
+    return (1, 0) if code == 0 else (0, 1)
+
+
+def as_ordinary_user(command):
+    """The command as an ordinary user with a name, a home and one supplementary group, none of which exist outside."""
+    home = f"/tmp/situla-test-home-{os.getpid()}"
+    script = f"""
+set -e
+mount -t tmpfs -o mode=1777 tmpfs /mnt
+(cat /etc/passwd; echo 'tester:x:{TEST_UID}:{TEST_UID}:ordinary user:{home}:/bin/bash') >/mnt/passwd
+(cat /etc/group; echo 'tester:x:{TEST_UID}:'; echo 'testers:x:{TEST_UID + 1}:tester') >/mnt/group
+mount --bind /mnt/passwd /etc/passwd
+mount --bind /mnt/group /etc/group
+# Without udev it is root's alone; a normal node has it open to everybody.
+if [ -e /dev/fuse ]; then mknod -m 666 /mnt/fuse c 10 229 && mount --bind /mnt/fuse /dev/fuse; fi
+mkdir -p {home}
+mount -t tmpfs -o mode=0700,uid={TEST_UID},gid={TEST_UID} tmpfs {home}
+export HOME={home} USER=tester LOGNAME=tester
+unset XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME
+exec setpriv --reuid {TEST_UID} --regid {TEST_UID} --init-groups --inh-caps=-all -- "$@"
+"""
+    return ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "ordinary-user", *command]
+
+
+def run_catch(context, tally, preset, label, wrap=lambda command: command, environment=None):
+    programs = list(catch_programs(context, preset, label))
+    if not programs:
+        tally.add(0, 1)
+        print(f"  fail  no test program carries the label {label}")
+        return
+    # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
+    context.build(preset, {name for name, _, _ in programs} if preset == "asan" else None)
+    programs = list(catch_programs(context, preset, label))  # only now CTest knows where the programs are
+
+    def run(program):
+        name, command, properties = program
+        began = time.monotonic()
+        limit = float(properties.get("TIMEOUT", 300)) * (4 if preset == "asan" else 1)
+        extra = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
+        result = run_program(context, wrap(command), limit, {**os.environ, **extra, **(environment or {})}, properties.get("WORKING_DIRECTORY", BUILD))
+        return (*result, time.monotonic() - began)
+
+    # Several at a time: the programs have nothing in common, and many wait for what they started.
+    with concurrent.futures.ThreadPoolExecutor(max_workers=int(JOBS)) as pool:
+        for (name, command, _), (code, output, seconds) in zip(programs, pool.map(run, programs)):
+            report_catch(context, tally, name, code, output, seconds, wrap(command)[-len(command):])
+
+
+def report_catch(context, tally, name, code, output, seconds, command):
+    skips = re.findall(r"SKIP: (.*)", output)
+    if code == 77:
+        tally.skip(name, skips[0] if skips else "the program says it cannot run here")
+        return
+    passed, failed = catch_counts(code, output)
+    passed = max(passed - len(skips), 0)
+    tally.add(passed, failed)
+    print(f"  {'FAIL' if failed else 'ok  '}  {name} ({passed} cases, {seconds:.1f} s)", flush=True)
+    for reason in skips:
+        tally.skip(name, reason.strip())
+    if failed or context.options.verbose:
+        print("\n".join("        " + line for line in output.splitlines()[-200:]))
+        if failed:
+            print(f"        exit status {code}; again with: {shlex.join(command)}")
+
+
+def missing_for_fuzz():
+    """Why there is no libFuzzer here; empty if there is."""
+    if not shutil.which("clang++"):
+        return "clang is not installed (packaging/install-deps)"
+    program = 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
+    result = subprocess.run(["clang++", "-fsanitize=fuzzer,address", "-x", "c++", "-", "-o", "/dev/null"], input=program,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, check=False)
+    return "" if result.returncode == 0 else "clang has no libFuzzer (packaging/install-deps)"
+
+
+def fuzz(context, target):
+    """(exit status, what was done last, its output)"""
+    name, replay = target
+    short = name.removeprefix("fuzz_")
+    found, broken = BUILD / "fuzz/found" / short, BUILD / "fuzz/broken"
+    found.mkdir(parents=True, exist_ok=True)
+    broken.mkdir(exist_ok=True)
+    inputs = sorted(str(path) for path in Path(replay[-1]).glob("*"))
+    if not inputs:
+        return 1, "corpus", f"no inputs in {replay[-1]}"
+    search = [replay[0], "-max_total_time=5", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={broken}/{short}-", str(found), replay[-1]]
+    # Named one by one, so that the last name in the output is the input that broke it.
+    for what, command in (("corpus", [replay[0], *inputs]), ("search", search)):
+        code, output = run_program(context, command, 120, {**os.environ, **ASAN}, BUILD)
+        if code:
+            break
+    return code, what, output

@@ -1,0 +1,111 @@
+"""What every suite is made of: the tally, the builds, a program with a time limit."""
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = ROOT / "build"
+FORBID_SKIPS = os.environ.get("SITULA_FORBID_SKIPS") == "1"
+IS_ROOT = os.geteuid() == 0
+TEST_UID = 54321  # of the ordinary user who runs the userns suite; exists only inside that suite's mount namespace
+JOBS = str(os.cpu_count() or 2)
+IDLY = ["chrt", "--idle", "0"]  # before a command: with what processor time others leave
+ASAN = {"UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1"}
+
+
+class Tally:
+    """What one suite came to."""
+
+    def __init__(self):
+        self.passed, self.failed, self.skipped, self.seconds, self.notes = 0, 0, 0, 0.0, []
+        self.output = sys.stdout
+
+    def skip(self, what, reason):
+        print(f"  skip  {what}: {reason}" + ("  (skips are forbidden: failed)" if FORBID_SKIPS else ""), file=self.output, flush=True)
+        if FORBID_SKIPS:
+            self.failed += 1
+        else:
+            self.skipped += 1
+
+    def add(self, passed, failed):
+        self.passed += passed
+        self.failed += failed
+
+    def merge(self, part):
+        self.add(part.passed, part.failed)
+        self.skipped += part.skipped
+
+
+class Context:
+    """Options, and builds that were already made in this run."""
+
+    def __init__(self, options):
+        self.options, self.configured, self.built = options, set(), {}
+        self.running = set()  # processes that outlive an exception: labs, and what goes on beside them
+        self.building = threading.RLock()
+
+    def configure(self, preset):
+        with self.building:
+            if preset not in self.configured:
+                run_or_raise(self, ["cmake", "--preset", preset], f"configure {preset}")
+                self.configured.add(preset)
+        return BUILD / preset
+
+    def build(self, preset, targets, idly=False):
+        """Builds targets, everything when there are none; raises BuildError. Idly: with what processor time others leave."""
+        with self.building:
+            if self.built.get(preset) == "all" or (targets and targets <= self.built.get(preset, set())):
+                return
+            self.configure(preset)
+            command = (IDLY if idly else []) + ["cmake", "--build", "--preset", preset, "-j", JOBS]
+            run_or_raise(self, command + (["--target", *sorted(targets)] if targets else []), f"build {preset}")
+            self.built[preset] = "all" if not targets else self.built.get(preset, set()) | targets
+
+    def terminate(self):
+        for process in list(self.running):
+            process.terminate()
+
+
+class BuildError(Exception):
+    pass
+
+
+def run_or_raise(context, command, what):
+    print(f"  ....  {what}", flush=True)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        context.running.add(process)
+        output, _ = process.communicate()
+        context.running.discard(process)
+    if process.returncode != 0:
+        print("\n".join(output.splitlines()[-60:]))
+        raise BuildError(f"{what}: {shlex.join(command)} exited with {process.returncode}")
+
+
+def run_program(context, command, limit, environment, directory):
+    """Runs a test in a process group of its own; returns (code, output). Nothing of the group survives."""
+    with subprocess.Popen(command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
+        context.running.add(process)
+        try:
+            output, _ = process.communicate(timeout=limit)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return 124, output + f"\ntimed out after {limit:.0f} s"
+        finally:
+            context.running.discard(process)
+
+
+def sources(*patterns):
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns], cwd=ROOT, stdout=subprocess.PIPE,
+                            text=True, check=False)
+    if listed.returncode == 0:
+        return [name for name in listed.stdout.split() if (ROOT / name).exists()]
+    found = [str(p.relative_to(ROOT)) for pattern in patterns for p in ROOT.rglob(pattern)]
+    return [name for name in found if not name.startswith("build")]

@@ -1,0 +1,111 @@
+"""bats files, each in a lab of its own, and what goes on beside them."""
+import concurrent.futures
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+
+from runner.catch import catch_programs, missing_for_fuzz
+from runner.core import IDLY, ROOT, BuildError, Tally
+
+PRESETS = {"asan-unit": ("asan", "unit"), "asan-userns": ("asan", "userns"), "asan-plugin": ("asan", "plugin"), "fuzz": ("fuzz", "fuzz")}
+
+
+def run_bats(context, tally, folder):
+    """Each file runs inside one lab; a first-lines comment `# lab: ARGS` gives tests/cluster/run's arguments, and
+    `# lab: none` means that the file brings up what it needs by itself, as root."""
+    files = sorted((ROOT / "tests" / folder).glob("*.bats"))
+    if not files:
+        tally.add(0, 1)
+        print(f"  fail  tests/{folder} holds no .bats file")
+    # Two labs at a time: they have nothing in common, and most of their time is waiting.
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        try:
+            for done in [pool.submit(run_tap, context, *lab) for lab in labs_of(context, folder, files)]:
+                output, part = done.result()
+                print(output, end="", flush=True)
+                tally.merge(part)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            context.terminate()
+            raise
+
+
+def labs_of(context, folder, files):
+    for path in files:
+        head = path.read_text(encoding="utf-8").splitlines()[:15]
+        lab = next((line.split(":", 1)[1].strip() for line in head if line.startswith("# lab:")), "")
+        if path.stem.endswith("_large") and not context.options.large:
+            continue
+        bats = ["bats", "--tap", "--timing", str(path)]
+        if lab != "none":
+            bats = [str(ROOT / "tests/cluster/run"), *shlex.split(lab), "--", *bats]
+        yield f"{folder}/{path.name}", bats
+
+
+def run_tap(context, name, command, limit=900):
+    """What to print, and what it came to."""
+    tally, output = Tally(), io.StringIO()
+    tally.output = output
+    print(f"  ----  {name}: {shlex.join(command)}", file=output)
+    planned, seen, failing = None, 0, False
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", start_new_session=True) as process:
+        # SIGTERM, not SIGKILL: a lab takes itself down.
+        context.running.add(process)
+        alarm = subprocess.Popen(["sh", "-c", f"sleep {limit}; kill -TERM {process.pid}"], start_new_session=True)
+        try:
+            for line in process.stdout:
+                line = line.rstrip()
+                if match := re.match(r"1\.\.(\d+)$", line):
+                    planned = int(match[1])
+                elif match := re.match(r"(not ok|ok) \d+ (.*)$", line):
+                    seen += 1
+                    failing = match[1] == "not ok"
+                    skip = re.search(r"# skip ?(.*)$", match[2])
+                    if skip:
+                        tally.skip(f"{name}: {match[2][:skip.start()].strip()}", skip[1] or "no reason given")
+                    else:
+                        tally.add(*((0, 1) if failing else (1, 0)))
+                        print(f"  {'FAIL' if failing else 'ok  '}  {match[2]}", file=output)
+                elif failing or planned is None or context.options.verbose:
+                    print(f"        {line}", file=output)
+        finally:
+            context.running.discard(process)
+            os.killpg(alarm.pid, signal.SIGKILL)
+            alarm.wait()
+    if planned is None or seen < planned:
+        tally.add(0, max((planned or 1) - seen, 1))
+        print(f"  FAIL  {name}: ended with status {process.returncode} after {seen} of {planned if planned is not None else '?'} tests",
+              file=output)
+    elif process.returncode != 0 and not tally.failed:
+        tally.add(0, 1)
+        print(f"  FAIL  {name}: all tests passed, but {command[0]} exited with {process.returncode}", file=output)
+    return output.getvalue(), tally
+
+
+class Beside(threading.Thread):
+    """Labs wait for most of their time. What processor time they leave builds what later suites need, and runs clang-tidy."""
+
+    def __init__(self, context, tidy, later):
+        super().__init__()
+        self.context, self.tidy, self.later, self.over = context, tidy, later, threading.Event()
+        self.start()
+
+    def run(self):
+        try:
+            for name in self.later:
+                if name in PRESETS and (name != "fuzz" or not missing_for_fuzz()):
+                    preset, label = PRESETS[name]
+                    self.context.build(preset, {program for program, _, _ in catch_programs(self.context, preset, label)}, idly=True)
+            if "tidy" in self.later:
+                self.tidy.run(self.context, lambda: not self.over.is_set(), IDLY)
+        except BuildError:
+            pass  # the suite that needs it meets it again
+
+    def end(self):
+        self.over.set()
+        self.join()
