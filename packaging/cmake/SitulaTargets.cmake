@@ -63,6 +63,14 @@ function(situla_bundled target module library)
   target_link_libraries(${target} INTERFACE ${items})
 endfunction()
 
+# situla_map_paths(target): debuggers see the source tree as ".", wherever it was built.
+function(situla_map_paths target)
+  if(SITULA_MAP_PATHS)
+    # Of several that fit, the last one counts.
+    target_compile_options(${target} PRIVATE -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=./build)
+  endif()
+endfunction()
+
 # situla_compile(target): the project's flags for one target.
 function(situla_compile target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
@@ -71,6 +79,7 @@ function(situla_compile target)
   if(SITULA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
+  situla_map_paths(${target})
   if(SITULA_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE})
