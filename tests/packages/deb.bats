@@ -144,9 +144,61 @@ LIST
   as_alice srun --container-image=/home/alice/saved.sqsh true
 }
 
-@test "what the administrator wrote survives removal; Slurm runs without the plugin, and jobs in containers go on" {
-  on sh -c 'echo "image_mount_idle = 1000" >>/etc/situla/situla.toml; sed -i "s/^required .*/& container_scope=job/" /etc/slurm/plugstack.conf.d/situla.conf'
+@test "after removal Slurm runs jobs, containers that run go on, and what the administrator wrote is kept" {
+  on sh -c 'echo "image_mount_idle = 1000" >>/etc/situla/situla.toml'
+  on sed -i 's/^required .*/& container_scope=job/' /etc/slurm/plugstack.conf.d/situla.conf
   start_job survivor
-  guide install.md install "Removing it" 2>/dev/null || true
-  false
+  guide install.md install "Removing it"
+  as_alice srun --overlap true
+  run as_alice srun --container-image=debian:12 true
+  [ "$status" -ne 0 ]
+  end_job survivor
+  run on findmnt --list --noheadings --output TARGET
+  ! grep /run/situla <<<"$output" || false
+  on grep -q '^image_mount_idle = 1000' /etc/situla/situla.toml
+}
+
+@test "installed again, it goes on where it was" {
+  guide install.md install "1. Packages"
+  on grep -q '^image_mount_idle = 1000' /etc/situla/situla.toml
+  on grep -q '^required .*container_scope=job' /etc/slurm/plugstack.conf.d/situla.conf
+  run on sh -c 'ls /var/lib/situla/images/sha256/*.sqsh | wc -l'
+  [ "$output" -ge 1 ]
+  as_alice srun --container-image=debian:12 true
+}
+
+@test "the other packages install and go: enroot is situla, a program can be compiled against the library" {
+  on sh -c 'apt-get install -y /shared/here/situla-enroot_*.deb'
+  [ "$(on readlink -f /usr/bin/enroot)" = /usr/bin/situla ]
+  on sh -c 'readlink -e /usr/share/man/man1/enroot-import.1.gz | grep -qx /usr/share/man/man1/situla-import.1.gz'
+  run -0 as_alice enroot version
+  on apt-get purge -y situla-enroot
+  run on sh -c 'ls -d /usr/bin/enroot /usr/share/man/man1/enroot* /etc/alternatives/enroot* 2>/dev/null'
+  [ -z "$output" ]
+  # Its dependencies are a compiler's matter; here: that files are where pkg-config and the compiler look.
+  run -0 dpkg-deb --contents "$packages"/1/libsitula-dev_*.deb
+  grep -q './usr/include/situla/hooks/import/import.hpp' <<<"$output"
+  grep -q '/pkgconfig/situla.pc' <<<"$output"
+}
+
+@test "purged under a running container: it ends well, and no file, process or mount is left" {
+  start_job last
+  guide install.md install "Removing it with all it had"
+  end_job last
+  wait_until 15 no_processes_of_ours
+  files >"$machine/after"
+  # What apt brought along for them is not theirs to take away; the account and its lines are said to stay.
+  on sh -c 'apt-get autoremove -y --purge' >/dev/null
+  files >"$machine/after"
+  comm -13 "$machine/before" "$machine/after" >"$machine/new"
+  cat "$machine/new"
+  ! grep -i -E 'situla|enroot|spank|plugstack' "$machine/new" || false
+  run on sh -c 'findmnt --list --noheadings --output TARGET; losetup --list --noheadings --output BACK-FILE; dpkg -l | grep situla'
+  ! grep situla <<<"$output" || false
+}
+no_processes_of_ours() { ! on sh -c 'readlink /proc/[0-9]*/exe' | grep situla; }
+
+@test "from nothing again" {
+  guide install.md install "1. Packages"
+  guide install.md user "3. A container"
 }
