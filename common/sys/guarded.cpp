@@ -79,7 +79,7 @@ Error exec_error(std::string_view answer) {
   if (errnum == 0) return {ErrorKind::failure, std::string(parts->second)};
   // The message ends with the errno's text already.
   std::string what(parts->second);
-  const std::string tail = ": " + std::string(strerrordesc_np(errnum));
+  const std::string tail = Error::from_errno(errnum, "").message();
   if (what.ends_with(tail)) what.resize(what.size() - tail.size());
   return Error::from_errno(errnum, what);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/sys/file.hpp"
+#include "common/sys/kernel.hpp"
 
 namespace situla {
 namespace {
@@ -26,10 +27,10 @@ Result<UniqueFd> open_device(const std::string& path, unsigned number) {
 
 /// 0 or an errno; EBUSY means that somebody else was faster.
 int configure(int device, int backing_fd) {
-  loop_config config{};
-  config.fd = static_cast<__u32>(backing_fd);
+  kernel::LoopConfig config{};
+  config.fd = static_cast<uint32_t>(backing_fd);
   config.info.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR;
-  if (ioctl(device, LOOP_CONFIGURE, &config) == 0) return 0;
+  if (ioctl(device, kernel::kLoopConfigure, &config) == 0) return 0;
   if (errno != EINVAL && errno != ENOTTY) return errno;
   // Before Linux 5.8 in two steps.
   if (ioctl(device, LOOP_SET_FD, backing_fd) != 0) return errno;

@@ -23,7 +23,7 @@ std::atomic<int> probed_api{0};
 /// Bad arguments on purpose: any answer but ENOSYS means that the kernel knows the call. mount_setattr(2) is the
 /// youngest (5.12).
 bool kernel_has_mount_api() {
-  if (const int fd = kernel::fsopen("", FSOPEN_CLOEXEC); fd >= 0)
+  if (const int fd = kernel::fsopen("", kernel::kFsopenCloexec); fd >= 0)
     (void)close(fd);
   else if (errno == ENOSYS)
     return false;
@@ -32,17 +32,17 @@ bool kernel_has_mount_api() {
 
 uint64_t attributes(const MountFlags& flags) {
   uint64_t bits = 0;
-  if (flags.read_only) bits |= MOUNT_ATTR_RDONLY;
-  if (flags.no_suid) bits |= MOUNT_ATTR_NOSUID;
-  if (flags.no_dev) bits |= MOUNT_ATTR_NODEV;
-  if (flags.no_exec) bits |= MOUNT_ATTR_NOEXEC;
-  if (flags.no_symfollow) bits |= MOUNT_ATTR_NOSYMFOLLOW;
-  if (flags.no_atime) bits |= MOUNT_ATTR_NOATIME;
+  if (flags.read_only) bits |= kernel::kMountReadOnly;
+  if (flags.no_suid) bits |= kernel::kMountNoSuid;
+  if (flags.no_dev) bits |= kernel::kMountNoDev;
+  if (flags.no_exec) bits |= kernel::kMountNoExec;
+  if (flags.no_symfollow) bits |= kernel::kMountNoSymfollow;
+  if (flags.no_atime) bits |= kernel::kMountNoAtime;
   return bits;
 }
 
-Result<void> set_attributes(int fd, const mount_attr& change, bool recursive, std::string_view what) {
-  const unsigned at = AT_EMPTY_PATH | (recursive ? unsigned{AT_RECURSIVE} : 0U);
+Result<void> set_attributes(int fd, const kernel::MountAttributes& change, bool recursive, std::string_view what) {
+  const unsigned at = AT_EMPTY_PATH | (recursive ? kernel::kAtRecursive : 0U);
   if (kernel::mount_setattr(fd, "", at, &change, sizeof change) != 0) return fail_errno(errno, what);
   return {};
 }
@@ -74,8 +74,9 @@ Result<void> configure(int context, const MountParameters& parameters, const std
   for (const auto& [key, value] : parameters) {
     if (value.size() > kMaxParameter)
       return fail(ErrorKind::unsupported, what + ": option " + key + " is longer than 255 bytes");
-    const int answer = value.empty() ? kernel::fsconfig(context, FSCONFIG_SET_FLAG, key.c_str(), nullptr, 0)
-                                     : kernel::fsconfig(context, FSCONFIG_SET_STRING, key.c_str(), value.c_str(), 0);
+    const int answer = value.empty()
+                           ? kernel::fsconfig(context, kernel::kFsconfigSetFlag, key.c_str(), nullptr, 0)
+                           : kernel::fsconfig(context, kernel::kFsconfigSetString, key.c_str(), value.c_str(), 0);
     if (answer != 0) {
       const int errnum = errno;
       return fail(context_error(errnum, context, what + ": option " + key + (value.empty() ? "" : "=" + value)));
@@ -111,7 +112,7 @@ Result<DetachedMount> new_mount(const std::string& type, const std::string& sour
                                 const MountFlags& flags) {
   if (!modern_mount_api()) return fail_errno(ENOSYS, "make a detached " + type + " mount");
   const std::string what = "mount " + type + (source.empty() || source == type ? "" : " from " + source);
-  const UniqueFd context(kernel::fsopen(type.c_str(), FSOPEN_CLOEXEC));
+  const UniqueFd context(kernel::fsopen(type.c_str(), kernel::kFsopenCloexec));
   if (!context) return fail(mount_error(errno, what, type));
   MountParameters all;
   if (!source.empty()) all.emplace_back("source", source);
@@ -119,11 +120,11 @@ Result<DetachedMount> new_mount(const std::string& type, const std::string& sour
   if (flags.read_only) all.emplace_back("ro", "");
   all.insert(all.end(), parameters.begin(), parameters.end());
   TRY(configure(context.get(), all, what));
-  if (kernel::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
+  if (kernel::fsconfig(context.get(), kernel::kFsconfigCreate, nullptr, nullptr, 0) != 0) {
     const int errnum = errno;
     return fail(context_error(errnum, context.get(), what));
   }
-  UniqueFd mount(kernel::fsmount(context.get(), FSMOUNT_CLOEXEC, static_cast<unsigned>(attributes(flags))));
+  UniqueFd mount(kernel::fsmount(context.get(), kernel::kFsmountCloexec, static_cast<unsigned>(attributes(flags))));
   if (!mount) {
     const int errnum = errno;
     Error error = context_error(errnum, context.get(), what);
@@ -138,8 +139,8 @@ Result<DetachedMount> new_mount(const std::string& type, const std::string& sour
 
 Result<DetachedMount> clone_tree(int fd, bool recursive) {
   if (!modern_mount_api()) return fail_errno(ENOSYS, "clone a mount");
-  const unsigned flags = unsigned{OPEN_TREE_CLONE} | unsigned{OPEN_TREE_CLOEXEC} | unsigned{AT_EMPTY_PATH} |
-                         (recursive ? unsigned{AT_RECURSIVE} : 0U);
+  const unsigned flags = kernel::kOpenTreeClone | kernel::kOpenTreeCloexec | unsigned{AT_EMPTY_PATH} |
+                         (recursive ? kernel::kAtRecursive : 0U);
   UniqueFd tree(kernel::open_tree(fd, "", flags));
   if (tree) return DetachedMount(std::move(tree));
   Error error = Error::from_errno(errno, "clone a mount");
@@ -153,8 +154,8 @@ Result<void> DetachedMount::add_flags(const MountFlags& flags, bool recursive) {
 }
 
 Result<void> DetachedMount::map_ids(int userns_fd) {
-  mount_attr change{};
-  change.attr_set = MOUNT_ATTR_IDMAP;
+  kernel::MountAttributes change{};
+  change.set = kernel::kMountIdMap;
   change.userns_fd = static_cast<uint64_t>(userns_fd);
   auto done = set_attributes(fd_.get(), change, false, "map ids of a mount");
   if (!done && done.error().errnum() == EINVAL)
@@ -165,7 +166,8 @@ Result<void> DetachedMount::map_ids(int userns_fd) {
 }
 
 Result<void> DetachedMount::attach(int target_fd) const {
-  if (kernel::move_mount(fd_.get(), "", target_fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
+  if (kernel::move_mount(fd_.get(), "", target_fd, "",
+                         kernel::kMoveMountFromEmptyPath | kernel::kMoveMountToEmptyPath) != 0)
     return fail_errno(errno, "attach a mount");
   return {};
 }
@@ -218,18 +220,17 @@ Result<void> bind_at(int target_fd, int source_fd, bool recursive, const MountFl
 }
 
 Result<void> detach_mount(int fd) {
-  constexpr int kDetach = 2;  // MNT_DETACH
-  if (kernel::umount2(kernel::fd_path(fd).c_str(), kDetach) != 0) return fail_errno(errno, "take a mount away");
+  if (umount2(kernel::fd_path(fd).c_str(), MNT_DETACH) != 0) return fail_errno(errno, "take a mount away");
   return {};
 }
 
 Result<void> add_mount_flags(int fd, const MountFlags& flags, bool recursive) {
   if (attributes(flags) == 0) return {};
   if (!modern_mount_api()) return classic::add_flags(fd, flags, recursive);
-  mount_attr change{};
-  change.attr_set = attributes(flags);
+  kernel::MountAttributes change{};
+  change.set = attributes(flags);
   // The atime modes exclude each other, so the field is cleared when one is set.
-  if (flags.no_atime) change.attr_clr = MOUNT_ATTR__ATIME;
+  if (flags.no_atime) change.clear = kernel::kMountAtimeModes;
   return set_attributes(fd, change, recursive, "add flags to a mount");
 }
 
@@ -239,21 +240,18 @@ Result<void> set_propagation(const std::string& path, Propagation propagation, b
                         : propagation == Propagation::unbindable  ? MS_UNBINDABLE
                                                                   : MS_SHARED;
   if (recursive) flags |= MS_REC;
-  if (kernel::mount(nullptr, path.c_str(), nullptr, flags, nullptr) != 0)
+  if (mount(nullptr, path.c_str(), nullptr, flags, nullptr) != 0)
     return fail_errno(errno, "set the propagation of mount " + path);
   return {};
 }
 
 Result<void> unmount(const std::string& path, bool detach) {
-  constexpr int kDetach = 2;    // MNT_DETACH
-  constexpr int kNoFollow = 8;  // UMOUNT_NOFOLLOW
-  if (kernel::umount2(path.c_str(), kNoFollow | (detach ? kDetach : 0)) != 0)
+  if (umount2(path.c_str(), UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0)) != 0)
     return fail_errno(errno, "unmount " + path);
   return {};
 }
 
 Result<void> pivot_into(int root_fd) {
-  constexpr int kDetach = 2;  // MNT_DETACH
   const UniqueFd old_root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!old_root) return fail_errno(errno, "open /");
   if (fchdir(root_fd) != 0) return fail_errno(errno, "enter the new root");
@@ -268,9 +266,9 @@ Result<void> pivot_into(int root_fd) {
   }
   if (fchdir(old_root.get()) != 0) return fail_errno(errno, "enter the old root");
   // Nothing that is unmounted here may be unmounted in the namespace that this one was copied from.
-  if (kernel::mount(nullptr, ".", nullptr, MS_SLAVE | MS_REC, nullptr) != 0)
+  if (mount(nullptr, ".", nullptr, MS_SLAVE | MS_REC, nullptr) != 0)
     return fail_errno(errno, "set the propagation of the old root");
-  if (kernel::umount2(".", kDetach) != 0) return fail_errno(errno, "detach the old root");
+  if (umount2(".", MNT_DETACH) != 0) return fail_errno(errno, "detach the old root");
   if (chdir("/") != 0) return fail_errno(errno, "enter the new root");
   return {};
 }

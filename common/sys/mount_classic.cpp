@@ -14,15 +14,13 @@
 namespace situla::classic {
 namespace {
 
-constexpr unsigned long kStNoSymfollow = 0x2000;  // f_flag bit of statfs(2), not in the C library's headers
-
 unsigned long bits(const MountFlags& flags) {
   unsigned long result = 0;
   if (flags.read_only) result |= MS_RDONLY;
   if (flags.no_suid) result |= MS_NOSUID;
   if (flags.no_dev) result |= MS_NODEV;
   if (flags.no_exec) result |= MS_NOEXEC;
-  if (flags.no_symfollow) result |= MS_NOSYMFOLLOW;
+  if (flags.no_symfollow) result |= kernel::kMsNoSymfollow;
   if (flags.no_atime) result |= MS_NOATIME;
   return result;
 }
@@ -38,18 +36,26 @@ Result<unsigned long> current_bits(int fd) {
   if ((now & ST_NODEV) != 0) result |= MS_NODEV;
   if ((now & ST_NOEXEC) != 0) result |= MS_NOEXEC;
   if ((now & ST_NODIRATIME) != 0) result |= MS_NODIRATIME;
-  if ((now & kStNoSymfollow) != 0) result |= MS_NOSYMFOLLOW;
+  if ((now & kernel::kStNoSymfollow) != 0) result |= kernel::kMsNoSymfollow;
   if ((now & ST_NOATIME) != 0) return result | MS_NOATIME;
   return result | ((now & ST_RELATIME) != 0 ? MS_RELATIME : MS_STRICTATIME);
+}
+
+/// Kernels ignore flags of mount(2) that they do not know: a promise of protection must not be kept silently not.
+Result<void> check_symfollow(int fd, const MountFlags& flags) {
+  if (!flags.no_symfollow) return {};
+  TRY_ASSIGN(const unsigned long now, current_bits(fd));
+  if ((now & kernel::kMsNoSymfollow) != 0) return {};
+  return fail(ErrorKind::unsupported, "add flags to a mount: nosymfollow needs Linux 5.10");
 }
 
 Result<void> remount(int fd, const MountFlags& flags) {
   TRY_ASSIGN(const unsigned long now, current_bits(fd));
   unsigned long wanted = now | bits(flags);
   if (flags.no_atime) wanted &= ~static_cast<unsigned long>(MS_RELATIME | MS_STRICTATIME);
-  if (kernel::mount(nullptr, kernel::fd_path(fd).c_str(), nullptr, MS_REMOUNT | MS_BIND | wanted, nullptr) != 0)
+  if (mount(nullptr, kernel::fd_path(fd).c_str(), nullptr, MS_REMOUNT | MS_BIND | wanted, nullptr) != 0)
     return fail_errno(errno, "add flags to a mount");
-  return {};
+  return check_symfollow(fd, flags);
 }
 
 Result<std::string> path_of(int fd) {
@@ -85,7 +91,13 @@ Result<void> mount_new(int target_fd, const std::string& type, const std::string
   for (const auto& [key, value] : parameters) options.push_back(value.empty() ? key : key + "=" + value);
   const std::string data = join(options, ",");
   const char* from = source.empty() ? "none" : source.c_str();
-  if (kernel::mount(from, kernel::fd_path(target_fd).c_str(), type.c_str(), bits(flags), data.c_str()) == 0) return {};
+  if (mount(from, kernel::fd_path(target_fd).c_str(), type.c_str(), bits(flags), data.c_str()) == 0) {
+    if (!flags.no_symfollow) return {};
+    TRY_ASSIGN(const UniqueFd mounted, open_mounted(target_fd, -1));
+    auto checked = check_symfollow(mounted.get(), flags);
+    if (!checked) (void)detach_mount(mounted.get());
+    return checked;
+  }
   Error error = Error::from_errno(errno, "mount " + type + (source.empty() || source == type ? "" : " from " + source));
   if (error.errnum() == ENODEV)
     error.with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
@@ -97,7 +109,7 @@ Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags
   const unsigned long how = MS_BIND | (recursive ? static_cast<unsigned long>(MS_REC) : 0UL);
   const std::string source = kernel::fd_path(source_fd);
   const std::string target = kernel::fd_path(target_fd);
-  if (kernel::mount(source.c_str(), target.c_str(), nullptr, how, nullptr) != 0) {
+  if (mount(source.c_str(), target.c_str(), nullptr, how, nullptr) != 0) {
     Error error = Error::from_errno(errno, "bind a mount");
     if (error.errnum() == EINVAL && !recursive)
       error.with_hint(

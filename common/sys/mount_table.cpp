@@ -3,10 +3,10 @@
 #include <cstdlib>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/kernel.hpp"
 
 namespace situla {
 namespace {
@@ -55,10 +55,10 @@ std::vector<MountRecord> mounts_beneath(const std::vector<MountRecord>& table, u
 
 Result<uint64_t> mount_id(int fd) {
   // Since Linux 5.8, for a tenth of what /proc costs; no file system has to be asked for it.
-  struct statx status {};
-  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &status) == 0 &&
-      (status.stx_mask & STATX_MNT_ID) != 0)
-    return status.stx_mnt_id;
+  kernel::FileStatus status{};
+  if (kernel::statx(fd, kernel::kStatxDontSync, kernel::kStatxMountId, status) == 0 &&
+      (status.mask & kernel::kStatxMountId) != 0)
+    return status.mount_id;
   TRY_ASSIGN(const std::string info, read_file("/proc/self/fdinfo/" + std::to_string(fd), 4096));
   for (const std::string_view line : split(info, '\n')) {
     if (!line.starts_with("mnt_id:")) continue;

@@ -159,8 +159,9 @@ Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
   // The bare call: other threads of this process may hold locks, and the child does nothing but wait for the end of the
   // pipe.
   int pidfd = -1;
-  const auto pid = static_cast<pid_t>(syscall(
-      SYS_clone, static_cast<unsigned long>(CLONE_NEWUSER | CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
+  const auto pid =
+      static_cast<pid_t>(syscall(SYS_clone, static_cast<unsigned long>(CLONE_NEWUSER | SIGCHLD) | kernel::kClonePidfd,
+                                 nullptr, &pidfd, nullptr, 0UL));
   if (pid == 0) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     (void)close(ends[1]);

@@ -28,6 +28,21 @@ ExitStatus status_from_wait(int status) {
   return result;
 }
 
+struct SignalName {
+  int number;
+  std::string_view name;
+};
+/// sigabbrev_np(3) needs glibc 2.32.
+constexpr std::array<SignalName, 31> kSignalNames = {{
+    {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},   {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},
+    {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},     {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
+    {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"},   {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
+    {SIGSTKFLT, "SIGSTKFLT"}, {SIGCHLD, "SIGCHLD"}, {SIGCONT, "SIGCONT"},   {SIGSTOP, "SIGSTOP"}, {SIGTSTP, "SIGTSTP"},
+    {SIGTTIN, "SIGTTIN"},     {SIGTTOU, "SIGTTOU"}, {SIGURG, "SIGURG"},     {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"},
+    {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGWINCH, "SIGWINCH"}, {SIGPOLL, "SIGPOLL"}, {SIGPWR, "SIGPWR"},
+    {SIGSYS, "SIGSYS"},
+}};
+
 std::string child_name(pid_t pid) {
   return "child process " + std::to_string(pid);
 }
@@ -36,9 +51,10 @@ std::string child_name(pid_t pid) {
 
 std::string ExitStatus::text() const {
   if (signal == 0) return "exited with return code " + std::to_string(code);
-  const char* name = sigabbrev_np(signal);
-  return std::string("was killed by ") +
-         (name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal));
+  const auto* known = std::find_if(kSignalNames.begin(), kSignalNames.end(),
+                                   [this](const SignalName& entry) { return entry.number == signal; });
+  return "was killed by " +
+         (known != kSignalNames.end() ? std::string(known->name) : "signal " + std::to_string(signal));
 }
 
 Child& Child::operator=(Child&& other) noexcept {

@@ -4,12 +4,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/base/result.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
+#include "common/sys/mount_table.hpp"
 
 namespace situla {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 /// Deeper directories are first moved up to the top, so that neither descriptors nor stack run out on a hostile tree.
 constexpr int kMaxDepth = 64;
 
-/// Which mount a thing is on: bind mounts of the same file system differ only in the mount id (Linux 5.8).
+/// Which mount a thing is on: bind mounts of the same file system differ only in the mount's id.
 struct MountIdentity {
   uint64_t id = 0;
   uint64_t device = 0;
@@ -25,12 +25,11 @@ struct MountIdentity {
 };
 
 Result<MountIdentity> mount_identity(int fd, const std::string& name) {
-  struct statx status {};
-  if (statx(fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MNT_ID, &status) != 0)
-    return fail_errno(errno, "inspect " + name);
-  // The device alone is the weaker answer: subvolumes of one mount differ in it.
-  if ((status.stx_mask & STATX_MNT_ID) != 0) return MountIdentity{status.stx_mnt_id, 0};
-  return MountIdentity{0, makedev(status.stx_dev_major, status.stx_dev_minor)};
+  if (const auto id = mount_id(fd)) return MountIdentity{*id, 0};
+  // Before Linux 5.8 and without /proc. The device alone is the weaker answer: subvolumes of one mount differ in it.
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return fail_errno(errno, "inspect " + name);
+  return MountIdentity{0, status.st_dev};
 }
 
 struct CloseDir {

@@ -25,9 +25,9 @@ std::atomic<int> probed_mode{0};  // 0 unknown, 1 openat2, 2 walk
 ResolveMode default_mode() {
   int found = probed_mode.load();
   if (found == 0) {
-    open_how how{};
+    kernel::OpenHow how{};
     how.flags = O_PATH | O_CLOEXEC;
-    how.resolve = RESOLVE_IN_ROOT;
+    how.resolve = kernel::kResolveInRoot;
     const UniqueFd fd(kernel::openat2(AT_FDCWD, ".", how));
     // EPERM: a seccomp filter of an outer container that does not know the call.
     found = !fd && (errno == ENOSYS || errno == EPERM) ? 2 : 1;
@@ -37,10 +37,10 @@ ResolveMode default_mode() {
 }
 
 Result<UniqueFd> kernel_open(int root_fd, const std::string& path, int flags, mode_t mode) {
-  open_how how{};
+  kernel::OpenHow how{};
   how.flags = static_cast<uint64_t>(static_cast<unsigned>(flags | O_CLOEXEC));
   how.mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  how.resolve = kernel::kResolveInRoot | kernel::kResolveNoMagicLinks;
   int errnum = 0;
   for (int attempt = 0; attempt < kMaxRaces; ++attempt) {
     UniqueFd fd(kernel::openat2(root_fd, path.c_str(), how));

@@ -12,13 +12,10 @@
 #include <unistd.h>
 
 #include "common/sys/identity.hpp"
+#include "common/sys/kernel.hpp"
 
 namespace situla {
 namespace {
-
-#ifndef SECCOMP_FILTER_FLAG_SPEC_ALLOW
-#define SECCOMP_FILTER_FLAG_SPEC_ALLOW (1UL << 2)
-#endif
 
 /// One calling convention: its audit name, the calls that pretend to succeed, and those that answer with the current id
 /// when asked with -1 (setfsuid(2)) and so must reach the kernel then.
@@ -128,7 +125,7 @@ Program id_filter() {
 /// 0 or an errno.
 int install(const sock_fprog& program) {
   // Without SPEC_ALLOW kernels before 5.16 switch speculation mitigations on, which slows every task down for nothing.
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0) return 0;
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, kernel::kSeccompSpecAllow, &program) == 0) return 0;
   if (errno != EINVAL) return errno;
   return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0 ? 0 : errno;
 }

@@ -13,16 +13,13 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/kernel.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxPacketFds = 16;
 constexpr int kBacklog = 128;
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 
 Result<UniqueFd> seqpacket_socket() {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -173,7 +170,7 @@ Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
 Result<UniqueFd> memory_file(std::string_view name) {
   const std::string label(name);
   // vm.memfd_noexec=2 demands the flag, kernels before 6.3 refuse it.
-  UniqueFd fd(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+  UniqueFd fd(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | kernel::kMemfdNoExecSeal));
   if (!fd && errno == EINVAL) fd.reset(memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return fail_errno(errno, "create memory file " + label);
   return fd;

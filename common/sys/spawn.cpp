@@ -16,10 +16,6 @@
 namespace situla {
 namespace {
 
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC (1U << 2)
-#endif
-
 /// What the child was doing when it failed; travels with the errno through the close-on-exec pipe.
 enum class Step : int {
   fork,
@@ -73,7 +69,7 @@ struct Plan {
 
 /// Marks every descriptor from 3 on as close-on-exec.
 void close_all_on_exec() {
-  if (kernel::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  if (kernel::close_range(3, ~0U, kernel::kCloseRangeCloexec) == 0) return;
   // Before Linux 5.11. opendir(3) allocates, so the directory is read with the bare call.
   const int listing = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (listing < 0) return;
@@ -142,8 +138,7 @@ void reset_oom_score() {
 /// fork handlers of other libraries in this process; the child only makes system calls.
 pid_t fork_with_pidfd(int& pidfd) {
   pidfd = -1;
-  const auto pid = static_cast<pid_t>(
-      syscall(SYS_clone, static_cast<unsigned long>(CLONE_PIDFD | SIGCHLD), nullptr, &pidfd, nullptr, 0UL));
+  const auto pid = static_cast<pid_t>(syscall(SYS_clone, kernel::kClonePidfd | SIGCHLD, nullptr, &pidfd, nullptr, 0UL));
   return pid;
 }
 

@@ -1,4 +1,4 @@
-// info, version and doctor: what this program is, how it is configured, and what the node can do.
+// info and version: what this program is, and how it is configured.
 #include <map>
 #include <memory>
 #include <ostream>
@@ -10,7 +10,6 @@
 #include "common/base/parts.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/cli/doctor/doctor.hpp"
 
 namespace situla::cli {
 namespace {
@@ -71,22 +70,6 @@ void add_version(CLI::App& app, Actions& actions) {
     else
       context.streams.out << version() << '\n';
     return 0;
-  };
-}
-
-void add_doctor(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to mend what is missing");
-  auto json = std::make_shared<bool>(false);
-  auto brief = std::make_shared<bool>(false);
-  CLI::Option* as_json = command->add_flag("--json", *json, "Print the report as JSON");
-  command->add_flag("--brief", *brief, "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
-      ->excludes(as_json);
-  actions["doctor"] = [json, brief](const Context& context) -> Result<int> {
-    const doctor::Places places = doctor::Places::installed();
-    doctor::Report report = doctor::examine(places, context.invocation.environment);
-    if (!*brief) doctor::examine_devices(report, places, context.invocation.environment);
-    context.streams.out << (*json ? report.json() : *brief ? report.brief() : report.text());
-    return report.failed() ? 1 : 0;
   };
 }
 

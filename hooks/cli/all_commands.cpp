@@ -8,7 +8,8 @@ void add_all_commands(CLI::App& app, Actions& actions) {
   add_inspect(app, actions);
   add_load(app, actions);
   add_bundle(app, actions);
-  add_local_commands(app, actions);
+  add_commands_without_doctor(app, actions);
+  add_doctor(app, actions, examine_registry);
 }
 
 }  // namespace situla::cli

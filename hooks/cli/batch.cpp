@@ -37,7 +37,7 @@ Result<int> batch(const Context& context, std::vector<std::string> words) {
 
 void add_batch(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand(
-      "batch", "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND] [ARG...]");
+      "batch", "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND [ARG...]]");
   command->prefix_command();  // what follows the script belongs to the container
   actions["batch"] = [command](const Context& context) { return batch(context, command->remaining()); };
 }

@@ -47,13 +47,15 @@ void add_bundle(CLI::App& app, Actions& actions) {
   auto options = std::make_shared<Options>();
   command->add_flag("-a,--all", options->all, "Include the user's configuration files, not only the site's");
   command->add_flag("-c,--checksum", options->checksum, "Include a checksum, which every start verifies");
-  command->add_option("-d,--desc", options->description, "Description, for its --help");
-  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE.run)");
-  command->add_option("-t,--target", options->target,
-                      "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
-                      "expanded when it runs");
+  command->add_option("-d,--desc", options->description, "Description, for its --help")->type_name("TEXT");
+  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE.run)")->type_name("FILE");
+  command
+      ->add_option("-t,--target", options->target,
+                   "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
+                   "expanded when it runs")
+      ->type_name("DIR");
   command->add_flag("-f,--force", options->force, "Replace an existing file");
-  command->add_option("IMAGE", options->image, "Squashfs file")->required();
+  command->add_option("IMAGE", options->image, "Squashfs file")->type_name("")->required();
   actions["bundle"] = [options](const Context& context) { return run(context, *options); };
 }
 

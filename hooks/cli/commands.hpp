@@ -10,6 +10,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "hooks/cli/doctor/doctor.hpp"
 #include "hooks/cli/tool.hpp"
 #include "hooks/run/container_store.hpp"
 #include "hooks/run/enroot_config.hpp"
@@ -45,7 +46,14 @@ void add_list(CLI::App& app, Actions& actions);
 void add_remove(CLI::App& app, Actions& actions);
 void add_info(CLI::App& app, Actions& actions);
 void add_version(CLI::App& app, Actions& actions);
-void add_doctor(CLI::App& app, Actions& actions);
+
+/// What `doctor --registry NAME` finds out; null in a program that reaches no registry.
+using ExamineRegistry = doctor::Section (*)(const std::string& name, const Context& context);
+void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry);
+doctor::Section examine_registry(const std::string& name, const Context& context);
+
+/// All of add_local_commands() but doctor.
+void add_commands_without_doctor(CLI::App& app, Actions& actions);
 
 /// --force, or ENROOT_FORCE_OVERRIDE.
 bool replaces(const Context& context, bool force);

@@ -52,7 +52,7 @@ void add_remove(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("remove", "Delete containers");
   auto options = std::make_shared<Options>();
   command->add_flag("-f,--force", options->force, "Do not ask");
-  command->add_option("NAME", options->names, "Names as list prints them")->required();
+  command->add_option("NAME", options->names, "Names as list prints them")->type_name("")->required();
   actions["remove"] = [options](const Context& context) -> Result<int> {
     for (const std::string& name : options->names) TRY(remove_one(context, name, options->force));
     return 0;

@@ -51,11 +51,12 @@ bool replaces(const Context& context, bool force) {
 void add_create(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("create", "Make a container of a squashfs file");
   auto options = std::make_shared<Options>();
-  command->add_option("-n,--name", options->name, "Name of the container (default: the file's, without .sqsh)");
+  command->add_option("-n,--name", options->name, "Name of the container (default: the file's, without .sqsh)")
+      ->type_name("NAME");
   command->add_flag("-f,--force", options->force, "Replace an existing container");
   command->add_flag("--extract", options->extract,
                     "Make a directory tree, not layers over a copy of the file (also: SITULA_CREATE=tree)");
-  command->add_option("IMAGE", options->image, "Squashfs file")->required();
+  command->add_option("IMAGE", options->image, "Squashfs file")->type_name("")->required();
   actions["create"] = [options](const Context& context) { return create(context, *options); };
 }
 

@@ -37,12 +37,14 @@ Result<int> digest(const Context& context, const Options& options) {
 void add_digest(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("digest", "Print the digest of an image's manifest");
   auto options = std::make_shared<Options>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
+      ->type_name("ARCH");
   command->add_flag("--index", options->index,
                     "The digest for all architectures: of the index, where the image has one");
   command
       ->add_option("URI", options->image,
                    "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], or any other image that import takes")
+      ->type_name("")
       ->required();
   actions["digest"] = [options](const Context& context) { return digest(context, *options); };
 }

@@ -36,7 +36,9 @@ void add_exec(CLI::App& app, Actions& actions) {
       app.add_subcommand("exec", "Run a command in a running container: exec [OPTIONS] PID COMMAND [ARG...]");
   auto environment = std::make_shared<std::vector<std::string>>();
   command->prefix_command();  // what follows the number belongs to the container
-  command->add_option("-e,--env", *environment, "KEY[=VALUE] in the command's environment")->allow_extra_args(false);
+  command->add_option("-e,--env", *environment, "Set a variable for the command; without a value, to the caller's")
+      ->type_name("KEY[=VALUE]")
+      ->allow_extra_args(false);
   actions["exec"] = [environment, command](const Context& context) {
     return exec(context, *environment, command->remaining());
   };

@@ -50,9 +50,9 @@ Result<int> run(const Context& context, const Options& options) {
 void add_export(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("export", "Convert a container to a squashfs file");
   auto options = std::make_shared<Options>();
-  command->add_option("-o,--output", options->output, "Name of the file (default: NAME.sqsh)");
+  command->add_option("-o,--output", options->output, "Name of the file (default: NAME.sqsh)")->type_name("FILE");
   command->add_flag("-f,--force", options->force, "Replace an existing file");
-  command->add_option("NAME", options->name, "Name of the container, as list prints it")->required();
+  command->add_option("NAME", options->name, "Name of the container, as list prints it")->type_name("")->required();
   actions["export"] = [options](const Context& context) { return run(context, *options); };
 }
 

@@ -96,13 +96,15 @@ Result<int> import(const Context& context, const Options& options) {
 void add_import(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("import", "Convert an image to a squashfs file");
   auto options = std::make_shared<Options>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
-  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)");
-  command->add_option("--trace", options->trace, "File for a Chrome trace of where the time went");
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
+      ->type_name("ARCH");
+  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)")->type_name("FILE");
+  command->add_option("--trace", options->trace, "File for a Chrome trace of where the time went")->type_name("FILE");
   command
       ->add_option("URI", options->image,
                    "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
                    "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR")
+      ->type_name("")
       ->required();
   command->footer(
       "Logins are looked for in this order: $ENROOT_CONFIG_PATH/.credentials (lines 'machine HOST login USER password "

@@ -59,12 +59,18 @@ void add_inject(CLI::App& app, Actions& actions) {
       app.add_subcommand("inject", "Show which devices a container would get, and what comes with them");
   auto options = std::make_shared<Options>();
   command->add_flag("--dry-run", options->dry_run, "Print the plan, and change nothing");
-  command->add_option("-e,--env", options->environment, "KEY[=VALUE] in the container's environment")
+  command
+      ->add_option("-e,--env", options->environment,
+                   "Set a variable in the container; without a value, to the caller's")
+      ->type_name("KEY[=VALUE]")
       ->allow_extra_args(false);
-  command->add_option("--devices", options->devices, "Device names, as for srun's --container-devices: NAME[,NAME...]");
+  command->add_option("--devices", options->devices, "Devices, named as for srun's --container-devices")
+      ->type_name("NAME[,NAME...]");
   command->add_flag("--json", options->json, "Print one JSON document");
-  command->add_option("ROOT", options->root,
-                      "Container, squashfs file, or directory with a root file system (default: an empty one)");
+  command
+      ->add_option("ROOT", options->root,
+                   "Container, squashfs file, or directory with a root file system (default: an empty one)")
+      ->type_name("");
   actions["inject"] = [options](const Context& context) { return inject(context, *options); };
 }
 

@@ -90,10 +90,13 @@ Result<int> inspect(const Context& context, const Options& options) {
 void add_inspect(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("inspect", "Show what an image in a registry or a squashfs file is");
   auto options = std::make_shared<Options>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
+      ->type_name("ARCH");
   command->add_flag("--json", options->json, "Print one JSON document");
   command->add_flag("--raw", options->raw, "Print the manifest as the registry serves it");
-  command->add_option("IMAGE", options->image, "As for import, or the path of a squashfs file (FILE.sqsh)")->required();
+  command->add_option("IMAGE", options->image, "As for import, or the path of a squashfs file (FILE.sqsh)")
+      ->type_name("")
+      ->required();
   actions["inspect"] = [options](const Context& context) { return inspect(context, *options); };
 }
 

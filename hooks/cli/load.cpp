@@ -66,11 +66,12 @@ Result<int> load(const Context& context, const Options& options) {
 void add_load(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("load", "Convert an image to a container");
   auto options = std::make_shared<Options>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)");
-  command->add_option("-n,--name", options->name, "Name of the container (default: IMAGE+TAG)");
+  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
+      ->type_name("ARCH");
+  command->add_option("-n,--name", options->name, "Name of the container (default: IMAGE+TAG)")->type_name("NAME");
   command->add_flag("-f,--force", options->force, "Replace an existing container");
   command->add_flag("--extract", options->extract, "Make a directory tree (also: SITULA_CREATE=tree)");
-  command->add_option("URI", options->image, "Image, as for import")->required();
+  command->add_option("URI", options->image, "Image, as for import")->type_name("")->required();
   actions["load"] = [options](const Context& context) { return load(context, *options); };
 }
 

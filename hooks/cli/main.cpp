@@ -24,6 +24,6 @@ int run_complete(char** argv) {
 
 int main(int argc, char** argv) {
   // Help of the whole program is about all commands.
-  if (argc < 2 || !situla::cli::is_local_command(argv[1])) return run_complete(argv);
+  if (argc < 2 || !situla::cli::is_local_command({argv + 1, argv + argc})) return run_complete(argv);
   return situla::cli::run_process(argc, argv, environ, situla::cli::add_local_commands);
 }

@@ -86,16 +86,22 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 
 void add_start(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand(
-      "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND...]");
+      "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]");
   auto options = std::make_shared<Options>();
   command->prefix_command();  // what follows the name belongs to the container
-  command->add_option("-c,--conf", options->configuration,
-                      "Configuration script: directives, and functions environ, mounts, hooks, rc");
-  command->add_option("-e,--env", options->environment, "KEY[=VALUE] in the container's environment")
+  command
+      ->add_option("-c,--conf", options->configuration,
+                   "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc")
+      ->type_name("FILE");
+  command
+      ->add_option("-e,--env", options->environment,
+                   "Set a variable in the container; without a value, to the caller's")
+      ->type_name("KEY[=VALUE]")
       ->allow_extra_args(false);
-  command->add_option("-m,--mount", options->mounts, "Mount a host path: SRC:DST[:TYPE[:OPTIONS]]")
+  command->add_option("-m,--mount", options->mounts, "Mount something: the fields of an fstab line")
+      ->type_name("SRC:DST[:TYPE[:OPTIONS]]")
       ->allow_extra_args(false);
-  command->add_option("--rc", options->rc, "Script that takes the place of /etc/rc");
+  command->add_option("--rc", options->rc, "Script that runs in place of the image's /etc/rc")->type_name("FILE");
   command->add_flag("-r,--root", options->root, "Be root inside");
   command->add_flag("-w,--rw", options->writable, "Make the root file system writable");
   command->add_flag("--pid", options->isolation.pid, "Own PID namespace");

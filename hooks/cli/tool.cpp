@@ -10,6 +10,7 @@
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/stream_log.hpp"
+#include "hooks/cli/usage.hpp"
 
 namespace situla::cli {
 namespace {
@@ -27,25 +28,6 @@ void drop_separator(const CLI::App& app, std::vector<std::string>& arguments) {
     if (option != nullptr && option->get_items_expected_max() > 0) ++i;
   }
 }
-
-/// The words of a command that passes some on to a container are in its description, "what it does: how it is called",
-/// because CLI11 does not know them.
-class Formatter final : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App* app, std::string name) const override {
-    const std::string description = app->get_description();
-    const auto parts = cut(description, ':');
-    if (!app->get_prefix_command() || !parts) return CLI::Formatter::make_usage(app, std::move(name));
-    const std::string call(trim(parts->second));
-    return "Usage: " + name.substr(0, name.rfind(' ') + 1) + call + "\n";
-  }
-  std::string make_description(const CLI::App* app) const override {
-    const std::string description = app->get_description();
-    const auto parts = cut(description, ':');
-    if (!app->get_prefix_command() || !parts) return CLI::Formatter::make_description(app);
-    return std::string(parts->first) + "\n";
-  }
-};
 
 enum class Wanted { action, help };
 
@@ -75,10 +57,6 @@ std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
   return app.help();
 }
 
-Error unknown_command(const std::string& program, const std::string& name) {
-  return Error(ErrorKind::usage, "unknown command \"" + printable(name) + "\"").with_hint(program + " help");
-}
-
 void declare(CLI::App& app, Actions& actions, AddCommands add_commands) {
   app.require_subcommand(1);
   app.set_help_flag();
@@ -86,24 +64,14 @@ void declare(CLI::App& app, Actions& actions, AddCommands add_commands) {
   app.add_subcommand("help", "Print the usage");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     command->set_help_flag("-h,--help", "Print the usage");
+    command->group("Commands");
   }
-}
-
-/// The first word that is no option, which has to be a command.
-Result<void> check_command(const CLI::App& app, const Invocation& invocation) {
-  const std::string& word = invocation.arguments.front();
-  if (word.starts_with('-'))
-    return fail(Error(ErrorKind::usage, "unknown option \"" + printable(word) + "\" before the command")
-                    .with_hint(invocation.program + " help"));
-  const auto commands = app.get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
-  if (commands.empty()) return fail(unknown_command(invocation.program, word));
-  return {};
 }
 
 Result<int> run(const Invocation& invocation, const Streams& streams, AddCommands add_commands, LogSink& log) {
   CLI::App app("Containers from images in registries and squashfs files, for Slurm jobs and by hand.",
                invocation.program);
-  app.formatter(std::make_shared<Formatter>());  // before the commands, which take it over
+  app.formatter(usage_formatter());  // before the commands, which take it over
   Actions actions;
   declare(app, actions, add_commands);
   if (invocation.arguments.empty()) {
@@ -114,16 +82,17 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
     streams.out << usage(app, invocation.arguments);
     return 0;
   }
-  TRY(check_command(app, invocation));
+  TRY(check_command(app, invocation.arguments));
   const std::string& command = invocation.arguments.front();
   auto parsed = parse(app, invocation.arguments);
-  if (!parsed)
-    return fail(
-        std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
-  if (*parsed == Wanted::help) {
+  if (parsed && *parsed == Wanted::help) {
     streams.out << usage(app, {command});
     return 0;
   }
+  TRY(check_options(app, invocation.arguments));
+  if (!parsed)
+    return fail(
+        std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
   return actions.at(command)(Context{invocation, streams, log, config});
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,8 @@ using AddCommands = void (*)(CLI::App&, Actions&);
 /// Those that reach no registry, and all of them (including these).
 void add_local_commands(CLI::App& app, Actions& actions);
 void add_all_commands(CLI::App& app, Actions& actions);
-/// Whether add_local_commands() adds a command of this name.
-bool is_local_command(std::string_view name);
+/// Whether a program with add_local_commands() alone can do this; words: without the program's name.
+bool is_local_command(std::span<const char* const> words);
 
 /// Not owned. Results and usage go to out; log lines, hints and prompts to err.
 struct Streams {

@@ -1,4 +1,4 @@
-// The only file that includes curl/curl.h.
+// The only file, with curl_versions.hpp, that includes curl/curl.h.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,9 +7,8 @@
 #include <mutex>
 #include <optional>
 
-#include <curl/curl.h>
-
 #include "common/base/text.hpp"
+#include "hooks/import/curl_versions.hpp"
 #include "hooks/import/http.hpp"
 
 namespace situla {
@@ -78,7 +77,8 @@ std::optional<std::string> proxy_in(std::string_view detail, const std::string& 
   if (words.size() < 3 || words[1] != "port" || where == words[0] || where.starts_with(std::string(words[0]) + ":") ||
       where.starts_with("[" + std::string(words[0]) + "]"))
     return std::nullopt;
-  return printable(words[0]) + ":" + printable(words[2]);
+  const std::string_view port = words[2].substr(0, words[2].find(':'));  // "PORT: ..." before libcurl 7.78
+  return printable(words[0]) + ":" + printable(port);
 }
 
 Error connect_error(const Transfer& transfer, const std::string& where) {
@@ -129,6 +129,7 @@ Error describe_local(CURLcode code, const Transfer& transfer, const std::string&
 
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
+  if (certificate_refused(code)) code = CURLE_PEER_FAILED_VERIFICATION;
   const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
   if (transfer.local) return describe_local(code, transfer, detail);
   const char* last = nullptr;  // where redirects led
@@ -173,21 +174,22 @@ Error describe(CURLcode code, const Transfer& transfer) {
 
 /// libcurl's own directory of CA certificates, if `openssl rehash` has filled it and there is a bundle beside it.
 std::string system_certificates_by_hash() {
-  const curl_version_info_data* built = curl_version_info(CURLVERSION_NOW);
-  if (built->capath == nullptr || built->cainfo == nullptr) return {};
+  const BuiltInCertificates built = built_in_certificates();
+  if (built.directory == nullptr || built.bundle == nullptr) return {};
   std::error_code error;
-  std::filesystem::directory_iterator entry(built->capath, error);
+  std::filesystem::directory_iterator entry(built.directory, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
     if (name.size() == 10 && name.ends_with(".0") && name.find_first_not_of("0123456789abcdef") == 8)
-      return built->capath;
+      return built.directory;
   }
   return {};
 }
 
 class CurlTransport final : public HttpTransport {
  public:
-  CurlTransport(const ImportSettings& settings, CURLM* multi) : settings_(settings), multi_(multi) {
+  CurlTransport(const ImportSettings& settings, CURLM* multi, Bell bell)
+      : settings_(settings), multi_(multi), bell_(std::move(bell)) {
     // Streams of one HTTP/2 connection share one TCP window and one TLS state; several connections are what makes a
     // pull scale.
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
@@ -209,7 +211,7 @@ class CurlTransport final : public HttpTransport {
     transfer->easy = curl_easy_init();
     if (transfer->easy == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
     const TransferId id = ++last_id_;
-    configure(*transfer, request);
+    if (!configure(*transfer, request)) return fail(ErrorKind::unsupported, "limit libcurl to http and https");
     curl_easy_setopt(transfer->easy, CURLOPT_PRIVATE, transfer.get());
     if (const CURLMcode code = curl_multi_add_handle(multi_, transfer->easy); code != CURLM_OK)
       return fail(ErrorKind::failure, std::string("start a transfer: ") + curl_multi_strerror(code));
@@ -232,8 +234,7 @@ class CurlTransport final : public HttpTransport {
   Result<void> poll(std::chrono::milliseconds time) override {
     int running = 0;
     CURLMcode code = curl_multi_perform(multi_, &running);
-    if (code == CURLM_OK && !finish_transfers())
-      code = curl_multi_poll(multi_, nullptr, 0, static_cast<int>(time.count()), nullptr);
+    if (code == CURLM_OK && !finish_transfers()) code = bell_.wait(multi_, time);
     if (code == CURLM_OK) code = curl_multi_perform(multi_, &running);
     if (code != CURLM_OK)
       return fail(ErrorKind::failure, std::string("wait for the network: ") + curl_multi_strerror(code));
@@ -241,10 +242,12 @@ class CurlTransport final : public HttpTransport {
     return {};
   }
 
-  void wake() override { curl_multi_wakeup(multi_); }
+  void wake() override { bell_.ring(); }
 
  private:
-  void configure(Transfer& transfer, const HttpRequest& request) {
+  /// False: libcurl did not take the limit of protocols, without which a redirect could lead to anything that it
+  /// speaks.
+  [[nodiscard]] bool configure(Transfer& transfer, const HttpRequest& request) {
     CURL* easy = transfer.easy;
     curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -257,7 +260,7 @@ class CurlTransport final : public HttpTransport {
       const std::string range = std::to_string(request.range->first) + "-" + std::to_string(request.range->second);
       curl_easy_setopt(easy, CURLOPT_RANGE, range.c_str());
     }
-    set_redirects(easy, request.insecure);
+    if (!set_redirects(easy, request.insecure)) return false;
     if (!request.form.empty()) {
       curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.form.size()));
       curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.form.c_str());
@@ -282,15 +285,16 @@ class CurlTransport final : public HttpTransport {
     if (!request.authorization.empty()) add_header(transfer, "Authorization: " + request.authorization);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers);
     set_callbacks(transfer);
+    return true;
   }
 
   /// A server of this machine may think for minutes before its first byte.
-  static void configure_local(Transfer& transfer, const HttpRequest& request) {
+  static bool configure_local(Transfer& transfer, const HttpRequest& request) {
     CURL* easy = transfer.easy;
     curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request.unix_socket.c_str());
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http");
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
     set_callbacks(transfer);
+    return limit_protocols(easy, Protocols::http);
   }
 
   static void set_callbacks(Transfer& transfer) {
@@ -305,12 +309,10 @@ class CurlTransport final : public HttpTransport {
     if (curl_slist* longer = curl_slist_append(transfer.headers, line.c_str())) transfer.headers = longer;
   }
 
-  void set_redirects(CURL* easy, bool insecure) const {
-    const char* protocols = settings_.allow_http || insecure ? "http,https" : "https";
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
-    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+  [[nodiscard]] bool set_redirects(CURL* easy, bool insecure) const {
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 10L);
+    return limit_protocols(easy, settings_.allow_http || insecure ? Protocols::both : Protocols::https);
   }
 
   void set_times(CURL* easy) const {
@@ -337,10 +339,10 @@ class CurlTransport final : public HttpTransport {
 
   /// Starts the transfer anew with the system's bundle, for a CA that an administrator added only there.
   bool try_bundle(CURLcode code, Transfer& transfer) {
-    if (code != CURLE_PEER_FAILED_VERIFICATION || !transfer.by_hash) return false;
+    if (!certificate_refused(code) || !transfer.by_hash) return false;
     hashed_directory_.clear();
     curl_multi_remove_handle(multi_, transfer.easy);
-    curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, curl_version_info(CURLVERSION_NOW)->cainfo);
+    curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, built_in_certificates().bundle);
     set_certificates(transfer);
     return curl_multi_add_handle(multi_, transfer.easy) == CURLM_OK;
   }
@@ -381,6 +383,7 @@ class CurlTransport final : public HttpTransport {
 
   ImportSettings settings_;
   CURLM* multi_;
+  Bell bell_;
   std::string hashed_directory_ = system_certificates_by_hash();
   TransferId last_id_ = 0;
   std::map<TransferId, std::unique_ptr<Transfer>> transfers_;
@@ -393,7 +396,13 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings&
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   CURLM* multi = curl_multi_init();
   if (multi == nullptr) return fail(ErrorKind::no_space, "start the HTTP client: out of memory");
-  return std::make_unique<CurlTransport>(settings, multi);
+  Bell bell;
+  if (!bell.ready()) {
+    const int errnum = errno;
+    curl_multi_cleanup(multi);
+    return fail_errno(errnum, "start the HTTP client");
+  }
+  return std::make_unique<CurlTransport>(settings, multi, std::move(bell));
 }
 
 }  // namespace situla

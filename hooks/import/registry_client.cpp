@@ -149,8 +149,12 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
   if (response.status == 401 || response.status == 403) {
     std::string who = login_.empty() ? "an anonymous user" : "the password of " + printable(login_);
     if (by_identity) who = "the identity token";
-    return fail(Error(ErrorKind::denied, where + ": refuses " + who + " (" + std::to_string(response.status) + ")")
-                    .with_hint(login_hint(printable(host))));
+    return fail(
+        Error(ErrorKind::denied, where + ": refuses " + who + " (" + std::to_string(response.status) + ")")
+            .with_hint(login_.empty() && !by_identity
+                           ? login_hint(printable(host))
+                           : "it is wrong or no longer valid: look at ~/.config/enroot/.credentials, and at the "
+                             "logins of docker and podman"));
   }
   if (response.status != 200) return fail(ErrorKind::failure, where + ": answers " + std::to_string(response.status));
   const std::string token = parse_token(response.body);

@@ -22,6 +22,19 @@ namespace situla {
 namespace {
 
 constexpr uint32_t kMinor = 31;  ///< of the protocol as spoken here; the kernel adapts to it
+// What came after 7.27, the protocol of Linux 4.18, whatever headers there are. A kernel offers what it knows.
+constexpr uint32_t kMaxPagesFlag = uint32_t{1} << 22U, kCacheSymlinks = uint32_t{1} << 23U;  // 7.28
+constexpr uint32_t kNoOpendir = uint32_t{1} << 24U;                                          // 7.29
+constexpr uint32_t kCacheDirectory = uint32_t{1} << 3U;                                      // of fuse_open_out, 7.28
+/// struct fuse_init_out of 7.28: max_pages lies in what was unused before.
+struct InitAnswer {
+  uint32_t major, minor, max_readahead, flags;
+  uint16_t max_background, congestion_threshold;
+  uint32_t max_write, time_gran;
+  uint16_t max_pages, padding;
+  std::array<uint32_t, 8> unused;
+};
+static_assert(sizeof(InitAnswer) == sizeof(fuse_init_out));
 constexpr uint32_t kMaxWrite = 4096;
 constexpr size_t kRequestBytes = 16384;
 constexpr uint64_t kForever = uint64_t{1} << 30U;  ///< seconds
@@ -147,13 +160,13 @@ class Worker {
     if (in.major != FUSE_KERNEL_VERSION) return refuse(EPROTO);
     // SPLICE and writing are of no use here. Zero-message opens save a question for every file that is opened.
     constexpr uint32_t kWanted = FUSE_ASYNC_READ | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO | FUSE_PARALLEL_DIROPS |
-                                 FUSE_NO_OPEN_SUPPORT | FUSE_NO_OPENDIR_SUPPORT | FUSE_CACHE_SYMLINKS | FUSE_MAX_PAGES;
-    fuse_init_out out{};
+                                 FUSE_NO_OPEN_SUPPORT | kNoOpendir | kCacheSymlinks | kMaxPagesFlag;
+    InitAnswer out{};
     out.major = FUSE_KERNEL_VERSION;
     out.minor = std::min(in.minor, kMinor);
     out.max_readahead = std::min(in.max_readahead, kReadAhead);
     out.flags = in.flags & kWanted;
-    session_.no_opendir = (out.flags & FUSE_NO_OPENDIR_SUPPORT) != 0;
+    session_.no_opendir = (out.flags & kNoOpendir) != 0;
     out.max_background = 32;
     out.congestion_threshold = 24;
     out.max_write = kMaxWrite;
@@ -243,7 +256,7 @@ class Worker {
   void open_directory() {
     if (session_.no_opendir) return refuse(ENOSYS);
     fuse_open_out out{};
-    out.open_flags = FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR;
+    out.open_flags = FOPEN_KEEP_CACHE | kCacheDirectory;
     answer_with(out);
   }
 

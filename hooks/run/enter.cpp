@@ -57,7 +57,8 @@ Result<std::vector<MountStep>> later_mounts(const std::vector<FstabEntry>& entri
   };
   add(steps_of_pass(entries, kAfterHooks));
   if (!script_lines.empty()) {
-    TRY_ASSIGN(std::vector<MountStep> asked, parse_literal_fstab(script_lines, kAfterHooks, *extras.configuration));
+    TRY_ASSIGN(std::vector<MountStep> asked,
+               parse_literal_fstab(script_lines, kAfterHooks, *extras.configuration + " mounts()"));
     add(std::move(asked));
   }
   for (const MountOption& option : request.spec.mounts) {

@@ -1,6 +1,7 @@
 #include "hooks/run/hook_sequence.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,6 +34,12 @@ bool is_executable(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
+/// A link to /dev/null, as systemd has them: this one shall not run. It does not make a hooks.d enroot's.
+bool is_switched_off(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::read_symlink(path, error) == "/dev/null";
+}
+
 HookStep step_for(const std::string& directory, const std::string& name, std::span<const KnownScript> known) {
   HookStep step;
   const std::string path = directory + "/" + name;
@@ -53,9 +60,12 @@ std::vector<NamedStep> standard_steps() {
 Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse use,
                                             std::span<const KnownScript> known) {
   const std::string site = config.sysconf_path() + "/hooks.d", user = config.config_path() + "/hooks.d";
-  TRY_ASSIGN(const std::vector<std::string> site_names, script_names(site));
+  TRY_ASSIGN(std::vector<std::string> site_names, script_names(site));
+  std::vector<NamedStep> standard = standard_steps();
+  std::erase_if(standard, [&](const NamedStep& step) { return is_switched_off(site + "/" + step.name); });
+  std::erase_if(site_names, [&](const std::string& name) { return is_switched_off(site + "/" + name); });
   const bool of_enroot = std::any_of(site_names.begin(), site_names.end(), is_standard_script);
-  std::vector<NamedStep> named = of_enroot ? std::vector<NamedStep>() : standard_steps();
+  std::vector<NamedStep> named = of_enroot ? std::vector<NamedStep>() : std::move(standard);
   for (const std::string& name : site_names)
     if (is_executable(site + "/" + name)) named.push_back({name, step_for(site, name, known)});
   std::stable_sort(named.begin(), named.end(), [](const NamedStep& a, const NamedStep& b) { return a.name < b.name; });

@@ -247,22 +247,23 @@ TEST_CASE("network adapters: ports, those nobody can use, and those that need me
   CHECK_THAT(line(section, "rdma_cm").fix, Catch::Contains("modprobe rdma_ucm"));
 }
 
-TEST_CASE("sections come after the tier in the text, and with their facts in JSON") {
+TEST_CASE("devices have their facts in JSON") {
   const Machine machine;
   machine.node("dev/nvidia0");
   machine.adapters({"mlx5_0,mlx5_core,0000:3b:00.0"});
   doctor::Report report;
   report.tier = "kernel";
-  report.checks = {{"first", State::ok, "fine", ""}};
   report.sections = {doctor::gpu_section(two_gpus(), machine.roots()), doctor::hca_section(machine.roots())};
   CHECK_FALSE(report.failed());
-  CHECK_THAT(report.text(), Catch::Contains("file systems by: kernel\n\nNVIDIA GPUs:\nok    driver  580.95.05") &&
-                                Catch::Contains("\n\nnetwork adapters with verbs:\nok    hca 0  mlx5_0"));
+  CHECK_THAT(report.text(), Catch::Contains("NVIDIA GPUs\n  ok    driver  580.95.05") &&
+                                Catch::Contains("\n\nnetwork adapters with verbs\n  ok    hca 0  mlx5_0"));
   const auto json = nlohmann::json::parse(report.json());
-  CHECK(json["devices"]["gpus"][0]["driverVersion"] == "580.95.05");
-  CHECK(json["devices"]["gpus"][1]["uuid"] == "GPU-00000000");
-  CHECK(json["devices"]["gpus"][1]["accessible"] == "yes");
-  CHECK(json["devices"]["gpus"][2]["state"] == "warn");
-  CHECK(json["devices"]["hcas"][0]["name"] == "hca 0");
-  CHECK(json["devices"]["hcas"][0]["adapter"] == "mlx5_0");
+  REQUIRE(json["checks"].size() == 4);
+  CHECK(json["checks"][0]["facts"]["driverVersion"] == "580.95.05");
+  CHECK(json["checks"][1]["section"] == "gpus");
+  CHECK(json["checks"][1]["facts"]["uuid"] == "GPU-00000000");
+  CHECK(json["checks"][1]["facts"]["accessible"] == "yes");
+  CHECK(json["checks"][2]["status"] == "warn");
+  CHECK(json["checks"][3]["name"] == "hca 0");
+  CHECK(json["checks"][3]["facts"]["adapter"] == "mlx5_0");
 }

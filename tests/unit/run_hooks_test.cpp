@@ -105,6 +105,18 @@ TEST_CASE("a hooks.d that enroot's package made: what is not in it does not run"
   CHECK(site.sequence() == Words{"slurm-pmi", "site/hooks.d/98-nvidia.sh"});
 }
 
+TEST_CASE("a link to /dev/null switches off a standard hook, and a script of the site") {
+  Site site;
+  site.put("site/hooks.d/50-site.sh", "true\n");
+  const std::string hooks = site.dir.path() + "/site/hooks.d/";
+  fs::create_symlink("/dev/null", hooks + "10-shadow.sh");
+  CHECK(site.sequence() ==
+        Words{"aptfix", "cgroups", "devices", "home", "localtime", "site/hooks.d/50-site.sh", "nvidia", "mellanox"});
+  fs::remove(hooks + "50-site.sh");
+  fs::create_symlink("/dev/null", hooks + "50-site.sh");
+  CHECK(site.sequence() == Words{"aptfix", "cgroups", "devices", "home", "localtime", "nvidia", "mellanox"});
+}
+
 TEST_CASE("a changed copy of a standard script runs as it is, in its place, and the built-in hook does not") {
   Site site;
   site.put("site/hooks.d/10-shadow.sh", std::string(kShadow) + "echo more\n");

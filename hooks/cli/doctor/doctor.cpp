@@ -1,12 +1,11 @@
 #include "hooks/cli/doctor/doctor.hpp"
 
-#include <algorithm>
 #include <array>
+#include <ctime>
 #include <span>
 
+#include <sys/utsname.h>
 #include <unistd.h>
-
-#include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
 #include "common/spec/site_config.hpp"
@@ -23,8 +22,8 @@ constexpr std::array<std::string_view, 1> kAllNeed = {"user-namespaces"};
 /// The first of these checks that is not in order, with what was found; empty when all are.
 std::string obstacle(const Report& report, std::span<const std::string_view> needs) {
   for (const std::string_view name : needs)
-    for (const Check& check : report.checks)
-      if (check.name == name && check.state != State::ok) return check.name + ": " + check.found;
+    if (const Check* check = report.find(name); check != nullptr && check->state != State::ok)
+      return check->name + ": " + check->found;
   return "";
 }
 
@@ -51,114 +50,128 @@ void choose_tier(Report& report, MountKind wanted, const std::string& who_wants)
   }
 }
 
-std::string lines_of(const std::vector<Check>& checks) {
-  size_t width = 0;
-  for (const Check& check : checks) width = std::max(width, check.name.size());
-  std::string text;
-  for (const Check& check : checks) {
-    const std::string_view state = to_string(check.state);
-    text += std::string(state) + std::string(6 - state.size(), ' ');
-    text += check.name + std::string(width + 2 - check.name.size(), ' ') + check.found + "\n";
-    if (!check.fix.empty()) text += std::string(8 + width, ' ') + "fix: " + check.fix + "\n";
+Check tier_check(const Report& report, const Places& places) {
+  Check check{"tier", State::ok, "images become root file systems by ", ""};
+  if (report.tier == "none") {
+    const std::string fix = "mend the lines above, or set mount = \"auto\" in " + places.site_config;
+    return {"tier", State::fail, "no way to turn an image into a root file system works here", fix};
   }
-  return text;
+  if (report.tier == "kernel") check.found += "kernel mount: the fastest way";
+  if (report.tier == "fuse") check.found += "FUSE";
+  if (report.tier == "extract") check.found += "extraction: every container is a copy of its image";
+  if (report.reason.empty()) return check;
+  check.found += " (" + report.reason + ")";
+  // Who is not root learns what works for himself; that is no fault of the node.
+  check.state = report.complete ? State::ok : State::info;
+  if (report.tier == "extract" && report.reason.find("mount = ") == std::string::npos) {
+    check.state = State::warn;
+    check.fix = "mend the lines above: starts take seconds to minutes this way";
+  }
+  return check;
 }
 
-nlohmann::ordered_json checks_as_json(const std::vector<Check>& checks) {
-  nlohmann::ordered_json array = nlohmann::ordered_json::array();
-  for (const Check& check : checks) {
-    array.push_back(
-        {{"name", check.name}, {"state", to_string(check.state)}, {"found", check.found}, {"fix", check.fix}});
-    for (const auto& [name, value] : check.facts) array.back()[name] = value;
+std::string now() {
+  const time_t seconds = time(nullptr);
+  tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+void identify(Report& report) {
+  utsname names{};
+  uname(&names);
+  report.version = SITULA_VERSION;
+  report.host = names.nodename;
+  report.kernel = names.release;
+  report.time = now();
+  report.complete = geteuid() == 0;
+}
+
+bool has_slurm(const SlurmFiles& files, const Environment& environment) {
+  return !files.slurm_conf.empty() || find_program("srun", environment) || find_program("slurmd", environment);
+}
+
+Section slurm_section(const Places& places, const SlurmFiles& files, const Environment& environment) {
+  Section section{"slurm", "Slurm", {}};
+  if (!has_slurm(files, environment)) {
+    section.lines.push_back({"slurm", State::info, "not on this machine: only the situla command works here", ""});
+    return section;
   }
-  return array;
+  section.lines = {check_slurm_plugin(places), check_slurm_version(places, environment)};
+  if (files.slurm_conf.empty()) {
+    section.lines.push_back({"plugstack", State::warn, "there is no slurm.conf where Slurm looks for it",
+                             "set SLURM_CONF; a node without slurmd and sackd of its own asks slurmctld for it"});
+    return section;
+  }
+  section.lines.push_back(check_plugstack(places, files));
+  if (!files.loading("spank_situla.so").empty()) section.lines.push_back(check_plugin_arguments(files));
+  return section;
+}
+
+Section site_section(const Places& places, const SiteConfig& config, Check site_config, bool slurm) {
+  Section section{"situla", "Situla", {{"version", State::info, "situla " SITULA_VERSION, ""}}};
+  for (Check& check : std::vector<Check>{check_programs(places), std::move(site_config),
+                                         check_configuration_directory(places), check_service_user(config),
+                                         check_store(config), check_runtime_directory(places), check_shell()}) {
+    // Who imports for jobs, and where to, matters where there are jobs.
+    if (!slurm && check.state == State::fail && (check.name == "service-user" || check.name == "store")) {
+      check.state = State::info;
+      check.found += "; only Slurm jobs need it";
+      check.fix.clear();
+    }
+    section.lines.push_back(std::move(check));
+  }
+  return section;
 }
 
 }  // namespace
-
-std::string_view to_string(State state) {
-  switch (state) {
-    case State::ok:
-      return "ok";
-    case State::warn:
-      return "warn";
-    case State::fail:
-      return "fail";
-  }
-  return "fail";
-}
-
-bool Report::failed() const {
-  return std::any_of(checks.begin(), checks.end(), [](const Check& check) { return check.state == State::fail; });
-}
-
-std::string Report::text() const {
-  std::string text = lines_of(checks) + "\nimages become root file systems by: " + tier;
-  if (!complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
-  text += "\n";
-  for (const Section& section : sections) text += "\n" + section.title + ":\n" + lines_of(section.lines);
-  return text;
-}
-
-std::string Report::json() const {
-  nlohmann::ordered_json document;
-  document["ok"] = !failed();
-  document["tier"] = tier;
-  document["complete"] = complete;
-  document["checks"] = checks_as_json(checks);
-  document["devices"] = nlohmann::ordered_json::object();
-  for (const Section& section : sections) document["devices"][section.name] = checks_as_json(section.lines);
-  // Names of files may hold any bytes; the report has to stay valid JSON.
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-std::string Report::brief() const {
-  std::string text = tier == "kernel"    ? "images by kernel mount"
-                     : tier == "fuse"    ? "images by FUSE"
-                     : tier == "extract" ? "images by extraction"
-                                         : "no containers";
-  if (!reason.empty()) text += " (" + printable(reason) + ")";
-  if (!complete) text += "; only root's doctor can tell for Slurm jobs";
-  if (!gpus.empty()) text += "; " + printable(gpus);
-  text += "\n";
-  for (const Check& check : checks)
-    if (check.state == State::fail)
-      text += "error: " + check.name + ": " + printable(check.found) +
-              (check.fix.empty() ? "" : "; fix: " + printable(check.fix)) + "\n";
-  return text;
-}
 
 Places Places::installed() {
   Places places;
   places.site_config = SITULA_SYSCONF_DIR "/situla.toml";
   places.libexec = SITULA_LIBEXEC_DIR;
   places.plugin = SITULA_PLUGIN_PATH;
+  places.runtime = SITULA_RUNTIME_DIR;
   return places;
 }
 
-Report examine(const Places& places, const Environment& environment) {
+Report examine(const Places& installed, const Environment& environment) {
   Report report;
+  identify(report);
+  Places places = installed;
+  const SlurmFiles files = SlurmFiles::find(places, environment);
+  places.plugin = plugin_that_loads(places, files);
   SiteConfig config;
-  report.checks = {check_kernel(places),   check_user_namespaces(places),
-                   check_mount_api(),      check_overlay(),
-                   check_squashfs(places), check_loop(places),
-                   check_compressors(),    check_idmapped_mounts(),
-                   check_fuse(places),     check_site_config(places, config)};
-  for (Check& check : std::vector<Check>{check_service_user(config), check_store(config), check_runtime_directory(),
-                                         check_programs(places), check_shell(), check_slurm_plugin(places),
-                                         check_plugstack(places, environment)})
-    report.checks.push_back(std::move(check));
-  report.complete = geteuid() == 0;
-  if (const auto devices = RootDir::open(config.device_settings.device_root)) report.gpus = brief_gpus(*devices);
-  const bool by_plugstack = plugstack_wants_fuse(places, environment);
+  Check site_config = check_site_config(places, config);
+
+  report.sections.push_back({"node",
+                             "kernel and what it allows",
+                             {check_kernel(places), check_user_namespaces(places), check_namespace_limits(places),
+                              check_apparmor(places), check_selinux(places), check_cgroups(places)}});
+  report.sections.push_back({"images",
+                             "images as root file systems",
+                             {check_mount_api(), check_overlay(), check_squashfs(places), check_loop(places),
+                              check_compressors(), check_idmapped_mounts(), check_fuse(places)}});
+  const bool by_plugstack = plugstack_wants_fuse(files);
   if (by_plugstack) config.mount = MountKind::fuse;
   choose_tier(report, config.mount,
               by_plugstack ? "use_squashfuse=1 in plugstack.conf"
                            : "mount = \"" + std::string(to_string(config.mount)) + "\" in " + places.site_config);
-  if (report.tier == "none")
-    report.checks.push_back({"tier", State::fail, "no way to turn an image into a root file system works here",
-                             "mend the lines above, or set mount = \"auto\" in " + places.site_config});
+  report.sections.back().lines.push_back(tier_check(report, places));
+  report.sections.push_back(site_section(places, config, std::move(site_config), has_slurm(files, environment)));
+  report.sections.push_back(slurm_section(places, files, environment));
+  if (const auto devices = RootDir::open(config.device_settings.device_root)) report.gpus = brief_gpus(*devices);
   return report;
+}
+
+void examine_user(Report& report, const UserPaths& paths) {
+  report.sections.push_back(
+      {"user",
+       "your directories (those of the user who asks)",
+       {check_user_directory("data", paths.data, Use::data), check_user_directory("cache", paths.cache, Use::cache),
+        check_user_directory("temporary", paths.temp, Use::temp),
+        check_user_directory("runtime", paths.runtime, Use::runtime)}});
 }
 
 void examine_devices(Report& report, const Places& places, const Environment& environment) {

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -14,11 +17,6 @@
 namespace situla::doctor {
 namespace {
 
-std::string first_line(const std::string& path) {
-  const Result<std::string> content = read_file(path, 4096);
-  return content ? std::string(trim(split(*content, '\n').front())) : "";
-}
-
 /// {6, 18} of "6.18.1-generic".
 std::pair<uint64_t, uint64_t> version_of(std::string_view release) {
   const std::vector<std::string_view> numbers = split(release, '.');
@@ -28,28 +26,19 @@ std::pair<uint64_t, uint64_t> version_of(std::string_view release) {
   return {leading(numbers[0]), numbers.size() > 1 ? leading(numbers[1]) : 0};
 }
 
-/// The setting that most likely forbids user namespaces here.
-std::string user_namespace_fix(const Places& places) {
-  if (first_line(places.proc + "/sys/kernel/unprivileged_userns_clone") == "0")
-    return "sysctl -w kernel.unprivileged_userns_clone=1 (and in /etc/sysctl.d)";
-  if (first_line(places.proc + "/sys/user/max_user_namespaces") == "0")
-    return "sysctl -w user.max_user_namespaces=65536 (and in /etc/sysctl.d)";
-  if (first_line(places.proc + "/sys/kernel/apparmor_restrict_unprivileged_userns") == "1")
-    return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give situla-builder an AppArmor profile with "
-           "\"userns,\"";
-  return "allow ordinary users to make user namespaces; a security module or a container around this system may forbid "
-         "it";
-}
-
 bool needs_root(Check& check) {
   if (geteuid() == 0) return false;
-  check.state = State::warn;
+  check.state = State::info;
   check.found = "not tried: needs root";
-  check.fix = "run situla doctor as root to know";
   return true;
 }
 
 }  // namespace
+
+std::string first_line(const std::string& path) {
+  const Result<std::string> content = read_file(path, 4096);
+  return content ? std::string(trim(split(*content, '\n').front())) : "";
+}
 
 Check check_kernel(const Places& places) {
   utsname names{};
@@ -60,22 +49,12 @@ Check check_kernel(const Places& places) {
   const auto version = version_of(release);
   if (version < std::pair<uint64_t, uint64_t>{4, 18}) {
     check.state = State::fail;
-    check.fix = "Linux 4.18 or newer is needed";
+    check.fix = "install Linux 4.18 or newer";
   } else if (version < std::pair<uint64_t, uint64_t>{5, 11}) {
     check.state = State::warn;
     check.fix =
         "overlay in user namespaces needs Linux 5.11 unless the distribution backported it; otherwise images are "
         "extracted";
-  }
-  return check;
-}
-
-Check check_user_namespaces(const Places& places) {
-  Check check{"user-namespaces", State::ok, "an ordinary user can make them", ""};
-  if (const auto tried = try_user_namespace(ordinary_user()); !tried) {
-    check.state = State::fail;
-    check.found = tried.error().message();
-    check.fix = user_namespace_fix(places);
   }
   return check;
 }
@@ -102,7 +81,7 @@ Check check_squashfs(const Places& places) {
     for (const std::string_view line : split(*list, '\n'))
       if (trim(line.substr(line.find('\t') + 1)) == "squashfs")
         return {"squashfs", State::ok, "the kernel reads squashfs", ""};
-  return {"squashfs", State::warn, "the kernel has no squashfs now",
+  return {"squashfs", State::warn, "the kernel has not loaded squashfs",
           "modprobe squashfs, and list it in /etc/modules-load.d"};
 }
 
@@ -111,16 +90,21 @@ Check check_loop(const Places& places) {
   if (access(control.c_str(), F_OK) != 0)
     return {"loop", State::warn, control + " is missing", "modprobe loop, and list it in /etc/modules-load.d"};
   Check check{"loop", State::ok, control, ""};
+  // Zero, and no such parameter, is no limit.
+  const uint64_t most = parse_unsigned(first_line(places.sys + "/module/loop/parameters/max_loop")).value_or(0);
+  check.facts = {{"maxLoop", std::to_string(most)}};
   if (geteuid() != 0) {
     check.found += " is there (not tried: needs root)";
-  } else if (const auto tried = try_kernel_mount(); !tried) {
-    check.state = State::warn;
-    check.found = tried.error().message();
-    check.fix = tried.error().hint().empty() ? "loop devices and squashfs are needed for the kernel to mount images"
-                                             : tried.error().hint();
-  } else {
-    check.found = "a squashfs image mounts through a loop device";
+    return check;
   }
+  const auto tried = try_kernel_mount();
+  check.found = tried ? "a squashfs image mounts through a loop device" : tried.error().message();
+  if (tried) return check;
+  check.state = State::warn;
+  if (most > 0) check.found += " (max_loop is " + std::to_string(most) + ")";
+  check.fix = !tried.error().hint().empty() ? tried.error().hint()
+              : most > 0 ? "losetup --list shows who has them; remove max_loop from the kernel's parameters"
+                         : "loop devices and squashfs are needed for the kernel to mount images";
   return check;
 }
 
@@ -165,7 +149,12 @@ Check check_fuse(const Places& places) {
     return {"fuse", State::warn, device + " is not open to ordinary users",
             "chmod 666 " + device + " (udev does it on a normal node)"};
   }
-  return {"fuse", State::ok, device, ""};
+  const int fd = open(device.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return {"fuse", State::warn, device + " cannot be opened: " + strerror(errno),
+            "modprobe fuse; in a container or a job, its device cgroup has to allow c 10:229"};
+  close(fd);
+  return {"fuse", State::ok, device + " can be opened by everybody", ""};
 }
 
 }  // namespace situla::doctor

@@ -20,6 +20,8 @@ lab_hosts=(
   "127.0.0.11 plain.test"
   "127.0.1.0 ctl"
 )
+# Also in the hosts' certificate, for a test that has them in /etc/hosts: registries by the names that guides print.
+lab_real_names=(nvcr.io authn.nvidia.com registry-1.docker.io mirror.example.org)
 lab_registry_user=alice
 lab_registry_password=secret
 lab_uid_situla=60790

@@ -36,7 +36,7 @@ prepare_certificates() (
   flock 9
   cd "$lab_state/tls" || exit 1
   local host names="IP:::1"
-  for host in "${lab_hosts[@]}"; do names+=",DNS:${host#* }"; done
+  for host in "${lab_hosts[@]}" "${lab_real_names[@]}"; do names+=",DNS:${host#* }"; done
   [ "$(cat made 2>/dev/null)" != "$names" ] || exit 0
   {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Situla lab CA" -keyout ca.key -out ca.crt

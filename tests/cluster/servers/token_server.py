@@ -1,8 +1,9 @@
 """Who may pull what from token.test? Answers https://auth-token.test/token with signed tokens.
 
-Repositories under public/ need no credentials; every other one needs basic credentials of one of LOGINS. A token names exactly
-the scope that was asked for and lives for five minutes; those for brief/ live for one or two seconds (docker-registry allows clocks to
-differ by 60 seconds, so their time is in the past). The scope "private/..." is granted to nobody: the token is valid, but empty.
+Repositories under public/ (and, where the question is to authn.nvidia.com, nvidia/) need no credentials; every other one needs basic credentials
+of one of LOGINS. A token names exactly the scope that was asked for and lives for five minutes; those for brief/ live for one or two seconds
+(docker-registry allows clocks to differ by 60 seconds, so their time is in the past). The scope "private/..." is granted to nobody: the token
+is valid, but empty.
 """
 
 import base64
@@ -15,8 +16,8 @@ import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-# Documented in tests/cluster/README.md; the second one as NGC has it: a name for everybody, and a key as the password.
-LOGINS = (("alice", "secret"), ("$oauthtoken", "ngc-key"))
+# Documented in tests/cluster/README.md; the others as NGC has it: a name for everybody, and a key as the password.
+LOGINS = (("alice", "secret"), ("$oauthtoken", "ngc-key"), ("$oauthtoken", "KEY"))
 
 
 class TokenServer(BaseHTTPRequestHandler):
@@ -41,10 +42,11 @@ class TokenServer(BaseHTTPRequestHandler):
         users = {"Basic " + base64.b64encode(f"{user}:{password}".encode()).decode(): user for user, password in LOGINS}
         if given and given not in users:
             return self.answer(401, {"details": "incorrect username or password"})
+        public = ("public/", "nvidia/") if self.headers.get("Host") == "authn.nvidia.com" else "public/"
         access = []
         for scope in query.get("scope", []):
             kind, name, actions = scope.split(":", 2)
-            if name.startswith("private/") or (not given and not name.startswith("public/")):
+            if name.startswith("private/") or (not given and not name.startswith(public)):
                 continue
             access.append({"type": kind, "name": name, "actions": [a for a in actions.split(",") if a == "pull" or name.startswith("brief/")]})
         if query.get("scope") and not access and not given:

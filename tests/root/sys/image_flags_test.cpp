@@ -89,8 +89,8 @@ bool can_read_device(const std::string& path) {
 }
 
 bool clear_attributes(int fd, const char* path, unsigned flags) {
-  mount_attr change{};
-  change.attr_clr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+  kernel::MountAttributes change{};
+  change.clear = kernel::kMountReadOnly | kernel::kMountNoSuid | kernel::kMountNoDev;
   return kernel::mount_setattr(fd, path, flags, &change, sizeof change) == 0;
 }
 
@@ -102,46 +102,44 @@ struct Attempt {
 const Attempt kAttempts[] = {
     {"remount without nodev, nosuid",
      [](const std::string& mounted, const std::string&) {
-       return kernel::mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0;
+       return mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0;
      }},
     {"remount read-write",
      [](const std::string& mounted, const std::string&) {
-       return kernel::mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_NODEV | MS_NOSUID, nullptr) ==
-              0;
+       return mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_NODEV | MS_NOSUID, nullptr) == 0;
      }},
     {"mount_setattr",
      [](const std::string& mounted, const std::string&) { return clear_attributes(AT_FDCWD, mounted.c_str(), 0); }},
     {"mount_setattr of one flag, recursively",
      [](const std::string& mounted, const std::string&) {
-       mount_attr change{};
-       change.attr_clr = MOUNT_ATTR_NODEV;
-       return kernel::mount_setattr(AT_FDCWD, mounted.c_str(), AT_RECURSIVE, &change, sizeof change) == 0;
+       kernel::MountAttributes change{};
+       change.clear = kernel::kMountNoDev;
+       return kernel::mount_setattr(AT_FDCWD, mounted.c_str(), kernel::kAtRecursive, &change, sizeof change) == 0;
      }},
     {"bind and remount",
      [](const std::string& mounted, const std::string& elsewhere) {
-       return kernel::mount(mounted.c_str(), elsewhere.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
-              kernel::mount(nullptr, elsewhere.c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0;
+       return mount(mounted.c_str(), elsewhere.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+              mount(nullptr, elsewhere.c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0;
      }},
     {"bind and mount_setattr",
      [](const std::string& mounted, const std::string& elsewhere) {
-       return kernel::mount(mounted.c_str(), elsewhere.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+       return mount(mounted.c_str(), elsewhere.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
               clear_attributes(AT_FDCWD, elsewhere.c_str(), 0);
      }},
     {"clone and clear",
      [](const std::string& mounted, const std::string&) {
-       const UniqueFd tree(kernel::open_tree(AT_FDCWD, mounted.c_str(), unsigned{OPEN_TREE_CLONE}));
+       const UniqueFd tree(kernel::open_tree(AT_FDCWD, mounted.c_str(), kernel::kOpenTreeClone));
        return tree && clear_attributes(tree.get(), "", AT_EMPTY_PATH);
      }},
-    {"unmount",
-     [](const std::string& mounted, const std::string&) { return kernel::umount2(mounted.c_str(), 0) == 0; }},
-    {"detach", [](const std::string& mounted, const std::string&) { return kernel::umount2(mounted.c_str(), 2) == 0; }},
+    {"unmount", [](const std::string& mounted, const std::string&) { return umount2(mounted.c_str(), 0) == 0; }},
+    {"detach", [](const std::string& mounted, const std::string&) { return umount2(mounted.c_str(), 2) == 0; }},
     {"move away",
      [](const std::string& mounted, const std::string& elsewhere) {
        return kernel::move_mount(AT_FDCWD, mounted.c_str(), AT_FDCWD, elsewhere.c_str(), 0) == 0;
      }},
     {"clear, then read a planted device",
      [](const std::string& mounted, const std::string&) {
-       (void)kernel::mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr);
+       (void)mount(nullptr, mounted.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr);
        (void)clear_attributes(AT_FDCWD, mounted.c_str(), 0);
        return can_read_device(mounted + "/node");
      }},

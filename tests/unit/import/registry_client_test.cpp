@@ -169,6 +169,7 @@ TEST_CASE("a login of Docker's files belongs to the registry, and goes to the to
   const auto refused = resolve(oauth, "registry.test:5000/x", tokens);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message() == "token server tokens.test: refuses the identity token (401)");
+  CHECK(refused.error().hint().find("no longer valid") != std::string::npos);
 
   // What the user wrote for the token server's host counts first.
   tokens.add({"tokens.test", "joe", "s3cret"});

@@ -1,4 +1,4 @@
-#include "plugin/config.hpp"
+#include "common/spec/plugin_arguments.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,106 @@
+// doctor: what this node, or every node of the cluster, can do, and how to mend what is missing.
+#include "hooks/cli/doctor/doctor.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <ostream>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/text.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/cli/doctor/cluster.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct Options {
+  bool json = false;
+  bool brief = false;
+  bool cluster = false;
+  std::string registry;
+  std::string partition, nodes, account;
+  uint32_t timeout = 30;  ///< seconds
+};
+
+doctor::Colours colours_for(const Context& context) {
+  const Environment& environment = context.invocation.environment;
+  const std::string terminal = environment.get_or("TERM", "");
+  const bool plain = !environment.get_or("NO_COLOR", "").empty() || terminal.empty() || terminal == "dumb";
+  const bool shown = &context.streams.out == &std::cout && isatty(STDOUT_FILENO) != 0;
+  return shown && !plain ? doctor::Colours::terminal : doctor::Colours::none;
+}
+
+/// This program as other nodes find it, where it is installed at the same place.
+std::string program_for_nodes() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return self.filename() == "situla" ? self.string() : SITULA_PROGRAM;
+}
+
+Result<int> examine_cluster(const Context& context, const Options& options) {
+  doctor::ClusterRequest request;
+  request.partition = options.partition;
+  request.nodes = options.nodes;
+  request.account = options.account;
+  request.program = program_for_nodes();
+  request.registry = options.registry;
+  request.limit = std::chrono::seconds(options.timeout);
+  TRY_ASSIGN(auto nodes, doctor::ask_cluster(request, context.invocation.environment));
+  const doctor::ClusterReport report{std::move(nodes)};
+  context.streams.out << (options.json ? report.json() : report.text(colours_for(context)));
+  return report.failed() ? 1 : 0;
+}
+
+Result<int> examine_node(const Context& context, const Options& options, ExamineRegistry examine_registry) {
+  const doctor::Places places = doctor::Places::installed();
+  doctor::Report report = doctor::examine(places, context.invocation.environment);
+  if (!options.brief) {
+    const EnrootConfig& config = context.config;
+    doctor::examine_user(report, {config.data_path(), config.cache_path(), config.temp_path(), config.runtime_path()});
+    doctor::examine_devices(report, places, context.invocation.environment);
+  }
+  if (!options.registry.empty()) report.sections.push_back(examine_registry(options.registry, context));
+  context.streams.out << (options.json    ? report.json()
+                          : options.brief ? report.brief()
+                                          : report.text(colours_for(context)));
+  return report.failed() ? 1 : 0;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry) {
+  CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to mend what is missing");
+  command->footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
+  auto options = std::make_shared<Options>();
+  CLI::Option* json = command->add_flag("--json", options->json, "Print the report as JSON");
+  CLI::Option* brief = command
+                           ->add_flag("--brief", options->brief,
+                                      "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
+                           ->excludes(json);
+  command
+      ->add_option("--registry", options->registry,
+                   "Try this registry, too: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
+      ->excludes(brief);
+  CLI::Option* cluster =
+      command->add_flag("--cluster", options->cluster, "Run it on every node by srun, and compare the nodes")
+          ->excludes(brief);
+  command->add_option("-p,--partition", options->partition, "With --cluster: only nodes of this partition")
+      ->needs(cluster);
+  command->add_option("-w,--nodelist", options->nodes, "With --cluster: only these nodes, as node[1-9]")
+      ->needs(cluster);
+  command->add_option("-A,--account", options->account, "With --cluster: the account of the jobs")->needs(cluster);
+  command->add_option("--timeout", options->timeout, "With --cluster: seconds that a node is waited for (default: 30)")
+      ->needs(cluster)
+      ->check(CLI::Range(1, 3600));
+  actions["doctor"] = [options, examine_registry](const Context& context) -> Result<int> {
+    if (options->cluster) return examine_cluster(context, *options);
+    return examine_node(context, *options, examine_registry);
+  };
+}
+
+}  // namespace situla::cli

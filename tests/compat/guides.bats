@@ -1,0 +1,82 @@
+# lab: --nodes 2 --user root --with ngc --with ubuntu --gpus 4 --nvidia --gpus=4 --nvidia --devices=real --situla-conf tests/cluster/gpu.toml
+# The guides, command by command as they are printed, in a cluster whose registries have the names that people know. What a guide shows as
+# output was printed; what it says of this tree is so.
+
+. "$BATS_TEST_DIRNAME/../guides/lab.bash"
+repository=$BATS_TEST_DIRNAME/../..
+guides=$repository/packaging/guides
+blocks=$repository/tests/guides/blocks
+
+setup_file() {
+  guide_cluster
+}
+
+teardown_file() {
+  guide_end
+}
+
+# Whom a guide's roles are in the lab. Each starts where such a person starts.
+as_user() { (cd "/home/alice/${guide-}" && runuser -u alice -- env HOME=/home/alice USER=alice LOGNAME=alice "PATH=/shared/bin:$PATH" "$@"); }
+as_node() { (cd /root && "$@"); }
+
+# follow NAME: all of a guide that users and a node's root type.
+follow() {
+  export guide=$1
+  install -d -o alice -g alice "/home/alice/$guide"
+  "$blocks" user+node "$guides/$guide.md" >"$BATS_TEST_TMPDIR/script"
+  export -f as_user as_node
+  local status=0
+  chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_TEST_TMPDIR%/*}" "$BATS_TEST_TMPDIR"
+  timeout 300 bash "$BATS_TEST_TMPDIR/script" >"$BATS_TEST_TMPDIR/output" 2>&1 </dev/null || status=$?
+  [ "$status" -eq 0 ] || { tail -n 60 "$BATS_TEST_TMPDIR/output"; return 1; }
+  "$blocks" --shown user+node "$guides/$guide.md" "$BATS_TEST_TMPDIR/output" || { cat "$BATS_TEST_TMPDIR/output"; return 1; }
+}
+
+@test "every block of a guide has a role, so that some test runs it" {
+  "$blocks" --check "$guides"/*.md "$repository/README.md"
+}
+
+@test "the guide for users" {
+  follow user
+  [ "$(grep -o 'rank [0-7] of 8: 8 answered' "$BATS_TEST_TMPDIR/output" | sort | uniq -c | grep -c ' 2 ')" -eq 8 ]
+  [ "$(grep -c 'ring ok' "$BATS_TEST_TMPDIR/output")" -eq 8 ]
+}
+
+@test "the guide to hooks" {
+  follow hooks
+}
+
+# After the others: it changes the cluster's configuration.
+@test "the guide for administrators" {
+  follow admin
+  if grep 'mirror not used' "$BATS_TEST_TMPDIR/output"; then false; fi
+}
+
+@test "the daily job of that guide deletes what no job asked for in a month, and nothing else" {
+  local store=/var/lib/situla/images/sha256 old=0000000000000000000000000000000000000000000000000000000000000000
+  touch -d '40 days ago' "$store/$old.json" "$store/$old.sqsh"
+  touch -d '40 days ago' "$store"/*.json
+  # Asked for: of a node's two images one is used again.
+  as_user srun -w node1 --container-image=ubuntu:24.04 true
+  [ "$(find "$store" -name '*.json' -mtime -1 | wc -l)" -eq 1 ]
+  /etc/cron.daily/situla-store
+  [ ! -e "$store/$old.sqsh" ]
+  [ "$(find "$store" -name '*.sqsh' | wc -l)" -eq 1 ]
+  [ "$(find "$store" -name '*.json' | wc -l)" -eq 1 ]
+  as_user srun -w node1 --container-image=ubuntu:24.04 true
+}
+
+@test "the other guides" {
+  local file
+  for file in "$guides"/*.md; do
+    case ${file##*/} in user.md | hooks.md | admin.md) ;; *) follow "$(basename "$file" .md)" ;; esac
+  done
+}
+
+@test "messages that the guides explain are those that there are" {
+  "$repository/tests/guides/messages" "$guides/user.md" "$guides/admin.md"
+  # It notices what nobody says.
+  printf '| message | |\n|---|---|\n| `this message is made up` | |\n' >"$BATS_TEST_TMPDIR/made_up.md"
+  run "$repository/tests/guides/messages" "$BATS_TEST_TMPDIR/made_up.md"
+  [ "$status" -eq 1 ]
+}
