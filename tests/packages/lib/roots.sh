@@ -62,7 +62,7 @@ clean_root() (
   echo "$root"
 )
 
-# fetch_for PACKAGES...: the .deb files (paths) and packages that installing these would need, into the cache, while there is a network.
+# fetch_for [OPTION]... PACKAGES...: what `apt-get install` of these .deb files (paths) and packages needs, into the cache.
 fetch_for() (
   root=$(clean_root bare)
   stamp=$debs/fetched.$(for name in "$@"; do [ -f "$name" ] && dpkg-deb --field "$name" Depends Recommends || echo "$name"; done | sha256sum | cut -c1-16)
@@ -76,7 +76,7 @@ fetch_for() (
     cp "$name" "$debs/local/"
     inside+=("/var/cache/apt/archives/local/${name##*/}")
   done
-  enter_directory "$root" apt-get -q install -y --no-install-recommends --download-only "${inside[@]}" >"$debs/fetch.log" 2>&1 </dev/null ||
+  enter_directory "$root" apt-get -q install -y --download-only "${inside[@]}" >"$debs/fetch.log" 2>&1 </dev/null ||
     { tail -n 20 "$debs/fetch.log" >&2; die "fetching what $* need failed; the whole log is $debs/fetch.log"; }
   rm -r "$debs/local"
   touch "$stamp"

@@ -1,0 +1,85 @@
+# Common to the suites of packages: packages, machines, guides. Loaded by the .bats files.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+bats_require_minimum_version 1.5.0
+repository=$(cd "$BATS_TEST_DIRNAME/../.." && pwd -P)
+state=$repository/build/lab
+packages=$state/packages
+machine=$state/machines/$(basename "$BATS_TEST_FILENAME" .bats)
+
+# build_packages: into $packages/1, and the same as revision 2 into $packages/2, when a source is newer than they are. Compiled as the preset
+# release is, so that the compiler cache has nearly all of it; a second build of the whole would tell apt nothing that these do not.
+build_packages() (
+  mkdir -p "$packages"
+  exec 9>"$packages/lock"
+  flock 9
+  cd "$repository" || exit 1
+  if [ -e "$packages/made" ] && [ -z "$(find CMakeLists.txt packaging common hooks plugin conf -newer "$packages/made" -print -quit)" ]; then exit 0; fi
+  rm -rf "$packages"/[0-9] && mkdir "$packages/1" "$packages/2"
+  touch "$packages/made.new"
+  DEB_BUILD_OPTIONS=preset-release packaging/build-deb --output "$packages/1" || exit 1
+  for package in "$packages"/1/*.deb; do
+    case $package in *-dbgsym_*) continue ;; esac
+    repack "$package" 2 "$packages/2"
+  done
+  mv "$packages/made.new" "$packages/made"
+)
+
+# repack PACKAGE REVISION DIR [CMD...]: the package as that revision; CMD changes its unpacked tree, which is its last word.
+repack() (
+  tree=$(mktemp -d)
+  trap 'rm -rf "$tree"' EXIT
+  dpkg-deb --raw-extract "$1" "$tree"
+  version=$(dpkg-deb --field "$1" Version)
+  sed -i "s/$version/${version%-*}-$2/g" "$tree/DEBIAN/control"
+  [ $# -lt 4 ] || "${@:4}" "$tree"
+  # Small and fast: nobody downloads it.
+  dpkg-deb -Zgzip -z1 --root-owner-group --build "$tree" "$3" >/dev/null
+)
+
+# start_machine bare|slurm [PACKAGE...]: with users, and with what installing our packages and these needs in apt's cache.
+start_machine() {
+  (
+    . "$repository/tests/cluster/lib/common.sh"
+    . "$repository/tests/packages/lib/roots.sh"
+    fetch_for --no-install-recommends "${@:2}" slurm-wlm munge
+    fetch_for "$packages"/1/situla{,-slurm-plugin,-enroot}_*.deb
+  ) || return 1
+  "$repository/tests/packages/lib/machine" start "$machine" "$$" "$1" || return 1
+  on useradd --create-home --shell /bin/bash alice
+}
+stop_machine() { "$repository/tests/packages/lib/machine" stop "$machine"; }
+
+# on [--user USER] CMD...: on the machine.
+on() { "$repository/tests/packages/lib/machine" run "$machine" "$@"; }
+as_alice() { on --user alice "$@"; }
+
+# guide FILE ROLE [SECTION]: the commands of that role, in the order and the words that are printed; of one section, if it is named, whose
+# heading begins so. Those of users are alice's.
+guide() {
+  local file=$repository/packaging/guides/$1 who=root script=$machine/guide.sh
+  if [ -n "${3:-}" ]; then
+    awk -v wanted="## $3" '/^## /{inside = index($0, wanted) == 1} inside' "$file" >"$machine/section.md"
+    file=$machine/section.md
+  fi
+  "$repository/tests/guides/blocks" "$2" "$file" >"$script" || return 1
+  grep -q . "$script" || { echo "no commands of the role $2 in $1 ${3:-}"; return 1; }
+  [ "$2" != user ] || who=alice
+  on --user $who sh -c 'cd /shared/here 2>/dev/null || cd; exec bash /shared/guide.sh'
+}
+
+# What a package manager should give back: every path but what belongs to the times and logs of the machine.
+files() {
+  on find / -xdev -path /proc -prune -o -path /shared -prune -o -path /tmp -prune -o -print |
+    grep -v -E '^/(var/(cache|log|lib/(dpkg|apt|slurm|systemd))|home|root)(/|$)' | sort
+}
+
+# wait_until SECONDS CMD...: polls.
+wait_until() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ $SECONDS -lt $deadline ] || return 1
+    sleep 0.2
+  done
+}
