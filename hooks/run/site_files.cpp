@@ -36,8 +36,9 @@ std::string file_name(const SiteFile& file) {
 bool mounts_proc(const std::vector<SiteFile>& files) {
   for (const SiteFile& file : files)
     for (const std::string_view line : split(file.text, '\n')) {
-      const std::vector<std::string_view> words = split_words(line.substr(0, line.find('#')));
-      if (!words.empty() && words[words.size() == 1 ? 0 : 1] == "/proc") return true;
+      const std::vector<std::string_view> words = split_words(line);
+      if (words.empty() || words[0].starts_with('#')) continue;
+      if (words[words.size() == 1 ? 0 : 1] == "/proc") return true;
     }
   return false;
 }

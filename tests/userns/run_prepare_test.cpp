@@ -230,7 +230,7 @@ TEST_CASE("the site's files replace the built-in ones") {
 
 TEST_CASE("mounts that a site adds in a directory of its own, without the standard ones") {
   Scene scene;
-  put_file(scene.sysconf + "/mounts.d/50-own.fstab", "tmpfs /own tmpfs x-create=dir # not /proc\n");
+  put_file(scene.sysconf + "/mounts.d/50-own.fstab", "# not /proc\ntmpfs /own tmpfs x-create=dir\n");
   const Outcome outcome = scene.run({"cut -d' ' -f2 /proc/self/mounts"});
   INFO(outcome.error);
   REQUIRE(outcome.error.empty());
