@@ -12,29 +12,25 @@ add_libraries() {
   done
 }
 
-# make_root DIR: a system that scriptlets run in: its directories, busybox, the programs of systemd that make accounts and directories,
+# make_root DIR: a system that scriptlets run in: its directories, a shell, the programs of coreutils, util-linux and systemd that they call,
 # update-alternatives; root is its only account; rpm's database is empty.
 make_root() {
-  local root=$1 applet
-  mkdir -p "$root"/{bin,etc/slurm,dev,proc,tmp,run,var/{lib,log,tmp}} \
+  local root=$1
+  local programs=(/bin/sh /bin/mv /bin/rm /bin/umount /usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives)
+  mkdir -p "$root"/{etc/slurm,dev,proc,tmp,run,var/{lib,log,tmp}} \
     "$root"/usr/{bin,sbin,lib/sysusers.d,lib/tmpfiles.d,libexec,lib64/slurm,share/{bash-completion/completions,zsh/site-functions,doc,licenses,man/man{1,5,7,8}}}
   chmod 1777 "$root"/tmp "$root"/var/tmp
-  ln -s bin "$root/sbin"
-  install -m 755 "$(command -v busybox)" "$root/bin/busybox"
-  for applet in sh mv umount; do ln -s busybox "$root/bin/$applet"; done
-  # busybox's rm knows no --one-file-system.
-  local programs=(/usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives /bin/rm)
-  cp "${programs[@]}" "$root/usr/bin/"
+  ln -s usr/bin "$root/bin"
+  cp -L "${programs[@]}" "$root/usr/bin/"
   add_libraries "$root" "${programs[@]}"
-  mkdir -p "$root"/{etc/alternatives,var/lib/dpkg/alternatives,usr/lib}
+  mkdir -p "$root"/{etc/alternatives,var/lib/dpkg/alternatives}
   echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
   echo 'root:x:0:' >"$root/etc/group"
-  : >"$root/dev/null"
+  mknod -m 666 "$root/dev/null" c 1 3
   rpm_in "$root" --initdb
 }
 
-# make_package NAME VERSION [FILE...] <SPEC-LINES: a package of these files (owned by root, with the contents that a directory
-# "files" holds for them) and of these lines of a spec; prints where it is.
+# make_package NAME VERSION <SPEC-LINES: a package that rpmbuild makes of a spec with these lines; prints where it is.
 make_package() {
   local name=$1 version=$2 top=$fakes/$1-$2 more
   more=$(cat)
