@@ -97,6 +97,12 @@ function(situla_compile target)
   endif()
 endfunction()
 
+# situla_knows_libexec(source...): files that name the directory of Situla's programs. These alone, because it follows the prefix: a
+# compiler cache has all others of a build for another one.
+function(situla_knows_libexec)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS SITULA_LIBEXEC_DIR="${SITULA_LIBEXEC_DIR}")
+endfunction()
+
 # situla_library(name SOURCES a.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit of the tree.
 function(situla_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
