@@ -17,7 +17,7 @@ build_packages() (
   if [ -e "$packages/made" ] && [ -z "$(find CMakeLists.txt packaging common hooks plugin conf -newer "$packages/made" -print -quit)" ]; then exit 0; fi
   rm -rf "$packages"/[0-9] && mkdir "$packages/1" "$packages/2"
   touch "$packages/made.new"
-  DEB_BUILD_OPTIONS=preset-release packaging/build-deb --output "$packages/1" || exit 1
+  DEB_BUILD_OPTIONS="preset-release noautodbgsym" packaging/build-deb --output "$packages/1" || exit 1
   for package in "$packages"/1/*.deb; do
     case $package in *-dbgsym_*) continue ;; esac
     repack "$package" 2 "$packages/2"
