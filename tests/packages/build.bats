@@ -158,3 +158,10 @@ build_apart() {
   loaded=$(for program in $programs; do readelf -dW "$program"; done | sed -n 's/.*(NEEDED).*\[lib\(.*\)\.so.*\]/\1/p' | sort -u)
   [ "$(awk -F'\t' '$2 == "dynamic" {print $3}' "$repository/packaging/dependencies.tsv" | sort)" = "$loaded" ]
 }
+
+@test "what is compiled for an old libcurl compiles" {
+  for version in 0x073d00 0x074600; do
+    g++ -std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-deprecated-declarations -D_GNU_SOURCE \
+      -DSITULA_LIBCURL_VERSION=$version -I"$repository" "$repository/hooks/import/curl_transport.cpp"
+  done
+}
