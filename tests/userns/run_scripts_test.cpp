@@ -270,7 +270,7 @@ TEST_CASE("conf: what is wrong with the script ends the start") {
       {"false\n", path + " exited with return code 1"},
       {"environ() { return 5; }\n", path + " exited with return code 5"},
       {"hooks() { common::err 'no'; }\n", path + " exited with return code 1"},
-      {"mounts() { echo /no/such/source; }\n", path + ":1: "},
+      {"mounts() { echo /no/such/source; }\n", path + " mounts():1: "},
       {"hooks() { kill -KILL $$; }\n", path + " exited with return code 137"},
   };
   for (const auto& [script, message] : table) {
