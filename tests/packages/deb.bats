@@ -194,7 +194,7 @@ LIST
   comm -13 "$machine/before" "$machine/after" >"$machine/new"
   cat "$machine/new"
   ! grep -i -E 'situla|enroot|spank|plugstack' "$machine/new" || false
-  run on sh -c 'findmnt --list --noheadings --output TARGET; losetup --list --noheadings --output BACK-FILE; dpkg -l | grep situla'
+  run on sh -c 'findmnt --list --noheadings --output TARGET; dpkg -l | grep situla'
   ! grep situla <<<"$output" || false
 }
 no_processes_of_ours() { ! on sh -c 'readlink /proc/[0-9]*/exe' | grep situla; }
