@@ -74,7 +74,7 @@ drwxr-xr-x root:root /usr/libexec/situla
 -rw-r--r-- root:root /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_situla.so
 LIST
   # Nothing of ours has rights that its caller has not.
-  run on sh -c 'dpkg -L situla situla-slurm-plugin | xargs -d "\n" -I{} find {} -maxdepth 0 -type f -perm /6000'
+  run on sh -c 'dpkg -L situla situla-slurm-plugin | grep . | xargs -d "\n" -I{} find {} -maxdepth 0 -type f -perm /6000'
   echo "$output"
   [ -z "$output" ]
 }
