@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/process.hpp"
 
@@ -79,7 +80,7 @@ Result<NodeReport> examine_node(const std::string& program, const std::string& s
 
 Result<void> gather_inventory() {
   SpawnOptions options;
-  options.program = SITULA_LIBEXEC_DIR "/situla-inventory";
+  options.program = libexec_path("situla-inventory");
   // Of a build without GPUs.
   if (access(options.program.c_str(), F_OK) != 0) return {};
   options.arguments = {"situla-inventory"};

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "common/spec/digest.hpp"
 #include "common/spec/image_reference.hpp"
@@ -25,7 +26,7 @@ Result<Digest> ask_registry(const std::string& image, std::chrono::milliseconds 
   constexpr size_t kMaxAnswer = 4096;
   TRY_ASSIGN(const UniqueFd answer, memory_file("situla-digest"));
   SpawnOptions options;
-  options.program = SITULA_LIBEXEC_DIR "/situla-complete";
+  options.program = libexec_path("situla-complete");
   options.arguments = {"situla", "digest", "--index", "--", image};
   options.environment = Environment::from_envp(environ).strings();
   options.fds = {{answer.get(), 1}};

@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
@@ -306,7 +307,7 @@ int init_in_slurmd(int argc, char** argv) {
   (void)guarded([&]() -> Result<void> {
     if (const auto config = PluginConfig::parse({argv, static_cast<size_t>(argc)}); !config) report(config.error());
     const char* slurm_conf = getenv("SLURM_CONF");
-    TRY_ASSIGN(const NodeReport node, examine_node(SITULA_PROGRAM, slurm_conf == nullptr ? "" : slurm_conf));
+    TRY_ASSIGN(const NodeReport node, examine_node(program_path(), slurm_conf == nullptr ? "" : slurm_conf));
     slurm_info("situla: " SITULA_VERSION ": %s", node.images.c_str());
     for (const std::string& line : node.errors) slurm_error("situla: %s", line.c_str());
     return gather_inventory();

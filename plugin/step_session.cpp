@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/sys/cgroup.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 SpawnOptions broker_program() {
   SpawnOptions options;
-  options.program = SITULA_LIBEXEC_DIR "/situla-broker";
+  options.program = libexec_path("situla-broker");
   options.arguments = {"situla-broker"};
   options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
   options.new_session = true;

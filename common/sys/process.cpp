@@ -7,11 +7,13 @@
 #include <thread>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
 
 namespace situla {
@@ -45,6 +47,17 @@ constexpr std::array<SignalName, 31> kSignalNames = {{
 
 std::string child_name(pid_t pid) {
   return "child process " + std::to_string(pid);
+}
+
+/// A zombie has ended. proc_pid_stat(5): "PID (NAME) STATE ...", where NAME may hold anything.
+bool has_not_ended(int proc_directory) {
+  const UniqueFd file(openat(proc_directory, "stat", O_RDONLY | O_CLOEXEC));
+  std::array<char, 512> buffer{};
+  const ssize_t size = file ? read(file.get(), buffer.data(), buffer.size()) : -1;
+  if (size <= 0) return false;
+  const std::string_view text(buffer.data(), static_cast<size_t>(size));
+  const size_t name_end = text.rfind(')');
+  return name_end == std::string_view::npos || text.substr(name_end, 3) != ") Z";
 }
 
 }  // namespace
@@ -149,6 +162,26 @@ Result<UniqueFd> open_pidfd(pid_t pid) {
 Result<void> signal_pidfd(int pidfd, int number) {
   if (kernel::pidfd_send_signal(pidfd, number) != 0) return fail_errno(errno, "signal process by descriptor");
   return {};
+}
+
+Result<ProcessEnd> ProcessEnd::of(pid_t pid, bool by_pidfd) {
+  if (by_pidfd) {
+    auto process = open_pidfd(pid);
+    if (process) return ProcessEnd(std::move(*process), true);
+    if (process.error().errnum() != ENOSYS) return fail(std::move(process).error());
+  }
+  // The directory stays that of this process: nothing is found in it once the number is somebody else's.
+  TRY_ASSIGN(UniqueFd directory, open_file("/proc/" + std::to_string(pid), O_PATH | O_DIRECTORY));
+  return ProcessEnd(std::move(directory), false);
+}
+
+void ProcessEnd::wait() const {
+  constexpr auto kLookAgain = std::chrono::milliseconds(100);
+  pollfd end{fd_.get(), POLLIN, 0};
+  if (is_pidfd_)
+    while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
+  else
+    while (has_not_ended(fd_.get())) std::this_thread::sleep_for(kLookAgain);
 }
 
 void reset_signals() {

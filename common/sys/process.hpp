@@ -81,6 +81,20 @@ void close_other_fds(int first, const std::vector<int>& keep);
 /// Opens a pidfd (pidfd_open(2)) for somebody else's process.
 Result<UniqueFd> open_pidfd(pid_t pid);
 Result<void> signal_pidfd(int pidfd, int number);
+
+/// Waits for the end of a process that is not our child: by its pidfd, or by looking at its /proc directory now and
+/// then (Linux < 5.3; by_pidfd = false forces it).
+class ProcessEnd {
+ public:
+  static Result<ProcessEnd> of(pid_t pid, bool by_pidfd = true);
+  [[nodiscard]] int fd() const { return fd_.get(); }  ///< must stay open until wait() returns
+  void wait() const;
+
+ private:
+  ProcessEnd(UniqueFd fd, bool is_pidfd) : fd_(std::move(fd)), is_pidfd_(is_pidfd) {}
+  UniqueFd fd_;
+  bool is_pidfd_;
+};
 /// Changes what /proc/PID/comm says (PR_SET_NAME, 15 bytes) until destroyed; exec(2) resets it as well.
 class ProcessName {
  public:

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
@@ -35,7 +36,7 @@ uint64_t whole_pages(uint64_t bytes) {
 Result<UniqueFd> open_program() {
   const std::string name = "/" + std::string(kProgramName);
   if (auto program = open_file(program_directory() + name, O_RDONLY)) return program;
-  return open_file(SITULA_LIBEXEC_DIR + name, O_RDONLY);
+  return open_file(libexec_directory() + name, O_RDONLY);
 }
 
 Result<void> add_files(const std::string& source, const std::string& name, BundleFiles& files) {
@@ -176,7 +177,7 @@ Result<BundleFiles> collect_files(const BundleRequest& request, const EnrootConf
   // What scripts of hooks.d call; the program finds it beside itself.
   const std::string library = "enroot-library";
   const std::string beside = program_directory() + "/" + library;
-  TRY(add_files(access(beside.c_str(), F_OK) == 0 ? beside : SITULA_LIBEXEC_DIR "/" + library, library, files));
+  TRY(add_files(access(beside.c_str(), F_OK) == 0 ? beside : libexec_path(library), library, files));
   return files;
 }
 

@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/doctor/cluster.hpp"
@@ -39,7 +40,7 @@ doctor::Colours colours_for(const Context& context) {
 std::string program_for_nodes() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return self.filename() == "situla" ? self.string() : SITULA_PROGRAM;
+  return self.filename() == "situla" ? self.string() : program_path();
 }
 
 Result<int> examine_cluster(const Context& context, const Options& options) {

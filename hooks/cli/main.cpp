@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/cli/tool.hpp"
 
@@ -13,10 +14,11 @@ namespace {
 int run_complete(char** argv) {
   const std::string here = situla::program_directory();
   const std::string name = "/situla-complete";
-  for (const std::string& path : {here + name, here + "/../libexec/situla" + name, SITULA_LIBEXEC_DIR + name})
+  for (const std::string& path : {here + name, here + "/../libexec/situla" + name, situla::libexec_directory() + name})
     execve(path.c_str(), argv, environ);
   std::cerr << "[ERROR] program situla-complete not found\n"
-            << "hint: it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again\n";
+            << "hint: it belongs in " << situla::libexec_directory()
+            << " beside Situla's other programs; install them again\n";
   return 1;
 }
 

@@ -1,7 +1,7 @@
 // What differs between the versions of libcurl that Situla is built with, 7.61 (RHEL 8) to the newest? All of it, and
 // it behaves the same with each: README.md beside this file has the list.
 //
-// SITULA_LIBCURL_VERSION, lower than the real one, compiles what an old libcurl would get; tests/cluster/versions does.
+// SITULA_LIBCURL_VERSION, lower than the real one, compiles what an old libcurl would get; tests/packages/build.bats does.
 #pragma once
 
 #include <chrono>

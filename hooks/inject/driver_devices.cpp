@@ -1,5 +1,6 @@
 #include "hooks/inject/driver_devices.hpp"
 
+#include "common/base/installation.hpp"
 #include "hooks/inject/nvidia/container_cli.hpp"
 #include "hooks/inject/nvidia/gather.hpp"
 #include "hooks/inject/nvidia/inventory_cache.hpp"
@@ -11,7 +12,7 @@ namespace {
 Result<ContainerEdits> by_driver_files(const nvidia::DriverRequest& request, const DeviceScene& scene) {
   TRY_ASSIGN(const HostRoots roots, HostRoots::open(scene.settings.driver_root, scene.settings.device_root));
   auto node =
-      nvidia::node_inventory(roots, SITULA_RUNTIME_DIR "/nvidia.json", {SITULA_LIBEXEC_DIR "/situla-nvml"}, scene.log);
+      nvidia::node_inventory(roots, SITULA_RUNTIME_DIR "/nvidia.json", {libexec_path("situla-nvml")}, scene.log);
   if (!node && node.error().kind() == ErrorKind::not_found) {
     TRY(nvidia::without_driver(request, roots, scene.log));
     return ContainerEdits();

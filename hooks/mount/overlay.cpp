@@ -96,6 +96,10 @@ Error overlay_error(Error error, const OverlayLayers& layers) {
   if (error.errnum() == EPERM)
     return Error(ErrorKind::unsupported, error.message())
         .with_hint("this kernel allows no overlay in a user namespace (Linux 5.11)");
+  // The kernel takes no part of what is mounted together in the namespace above (clone_private_mount()).
+  if (error.errnum() == EINVAL && std::find(layers.lower.begin(), layers.lower.end(), "/") != layers.lower.end())
+    return Error(ErrorKind::unsupported, error.message())
+        .with_hint("other file systems are mounted in /, so it cannot be a container's root; use a copy of it");
   if (error.errnum() == ENODEV || error.errnum() == EINVAL || error.errnum() == EOPNOTSUPP)
     return Error(ErrorKind::unsupported, error.message()).with_hint(error.hint());
   return error;

@@ -128,7 +128,9 @@ class Watcher {
 
  private:
   void signal_command(int number) {
-    if (command_) (void)signal_pidfd(command_.get(), number);
+    if (command_) return (void)signal_pidfd(command_.get(), number);
+    // Before Linux 5.3 the command has no name here. Who wants it to end shall have that, if less gently.
+    if (number == SIGTERM || number == SIGINT || number == SIGQUIT || number == SIGHUP) (void)init_.signal(SIGKILL);
   }
 
   void forward() {

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
+
 namespace situla {
 namespace {
 
@@ -19,13 +21,13 @@ std::string program_directory() {
 
 Result<std::string> find_installed(const std::string& name) {
   const std::string here = program_directory();
-  for (const std::string& directory : {here, here + "/../libexec/situla", std::string(SITULA_LIBEXEC_DIR)}) {
+  for (const std::string& directory : {here, here + "/../libexec/situla", std::string(libexec_directory())}) {
     std::string path = directory + "/" + name;
     if (access(path.c_str(), F_OK) == 0) return path;
   }
-  return fail(
-      Error(ErrorKind::not_found, "file " + name + " of Situla not found")
-          .with_hint("it belongs in " SITULA_LIBEXEC_DIR " beside Situla's other programs; install them again"));
+  return fail(Error(ErrorKind::not_found, "file " + name + " of Situla not found")
+                  .with_hint("it belongs in " + std::string(libexec_directory()) +
+                             " beside Situla's other programs; install them again"));
 }
 
 }  // namespace situla

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,15 +16,14 @@ namespace {
 
 /// The child of remove_at_exit(). It has none of its parent's descriptors, so that it keeps nobody waiting, and is in a
 /// session of its own, so that nothing sent to a terminal's or step's process group ends it early.
-[[noreturn]] void wait_and_remove(int process, int ready, int parent_directory, const std::string& name) {
+[[noreturn]] void wait_and_remove(const ProcessEnd& process, int ready, int parent_directory, const std::string& name) {
   (void)setsid();
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
   // Who may make none has mounted nothing here either, and makes its mounts in a namespace of its own.
   const auto apart = unshare_namespaces(kMountNs);
   (void)send_packet(ready, apart || apart.error().errnum() == EPERM ? "ready" : "failed");
-  close_other_fds(0, {process, parent_directory});
-  pollfd end{process, POLLIN, 0};
-  while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
+  close_other_fds(0, {process.fd(), parent_directory});
+  process.wait();
   _exit(remove_tree_at(parent_directory, name) ? 0 : 1);
 }
 
@@ -56,10 +54,10 @@ Scratch& Scratch::operator=(Scratch&& other) noexcept {
 }
 
 Result<void> Scratch::remove_at_exit() {
-  TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
+  TRY_ASSIGN(const ProcessEnd self, ProcessEnd::of(getpid()));
   TRY_ASSIGN(auto sockets, socket_pair());
   TRY_ASSIGN(Child child, fork_child());
-  if (!child) wait_and_remove(self.get(), sockets.second.get(), parent_.get(), name_);
+  if (!child) wait_and_remove(self, sockets.second.get(), parent_.get(), name_);
   sockets.second.reset();
   TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), 16));
   if (!answer || answer->bytes != "ready")

@@ -6,7 +6,7 @@ _situla_options() {
     [bundle]="-a --all -c --checksum -d --desc -f --force -o --output -t --target"
     [create]="--extract -f --force -n --name"
     [digest]="-a --arch --index"
-    [doctor]="--brief --json"
+    [doctor]="--brief --json --registry --cluster -p --partition -w --nodelist -A --account --timeout"
     [exec]="-e --env"
     [export]="-f --force -o --output"
     [import]="-a --arch -o --output --trace"
@@ -34,6 +34,7 @@ _situla_value() {
     start:-c | start:--conf | start:--rc | *:-o | *:--output | *:--trace) echo file ;;
     start:-e | exec:-e | inject:-e | *:--env) echo variable ;;
     inject:--devices) echo nothing ;;
+    doctor:--registry | doctor:-[pwA] | doctor:--partition | doctor:--nodelist | doctor:--account | doctor:--timeout) echo nothing ;;
     start:-m | *:--mount) echo mount ;;
     *) return 1 ;;
   esac

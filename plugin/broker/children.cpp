@@ -8,6 +8,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/parts.hpp"
 #include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
@@ -26,7 +27,7 @@ constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/us
 
 SpawnOptions program(const char* name, std::vector<std::string> arguments) {
   SpawnOptions options;
-  options.program = std::string(SITULA_LIBEXEC_DIR "/") + name;
+  options.program = libexec_path(name);
   options.arguments = {name};
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
   options.environment = {kPath};

@@ -36,6 +36,21 @@ follow() {
   "$blocks" --check "$guides"/*.md "$repository/README.md"
 }
 
+@test "blocks that no test would run are found" {
+  printf '%s\n' '```sh' 'true' '```' '```sh nobody' 'true' '```' '```text user' 'x' '```' '```toml user' 'x = 1' '```' '' '    srun true' >"$BATS_TEST_TMPDIR/bad.md"
+  run "$blocks" --check "$BATS_TEST_TMPDIR/bad.md"
+  [ "$status" -eq 1 ]
+  [ "${#lines[@]}" -eq 5 ]
+  printf '%s\n' '```sh user fails' 'true' '```' >"$BATS_TEST_TMPDIR/bad.md"
+  run bash <("$blocks" user "$BATS_TEST_TMPDIR/bad.md")
+  [ "$status" -eq 1 ]
+  printf '%s\n' '```sh user' 'echo one' '```' '```text' 'one' 'two' '```' >"$BATS_TEST_TMPDIR/bad.md"
+  bash <("$blocks" user "$BATS_TEST_TMPDIR/bad.md") >"$BATS_TEST_TMPDIR/output"
+  run "$blocks" --shown user "$BATS_TEST_TMPDIR/bad.md" "$BATS_TEST_TMPDIR/output"
+  [ "$status" -eq 1 ]
+  [ "${#lines[@]}" -eq 1 ]
+}
+
 @test "the guide for users" {
   follow user
   [ "$(grep -o 'rank [0-7] of 8: 8 answered' "$BATS_TEST_TMPDIR/output" | sort | uniq -c | grep -c ' 2 ')" -eq 8 ]

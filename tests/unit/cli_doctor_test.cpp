@@ -53,7 +53,8 @@ TEST_CASE("a report fails when one check does, and says how to mend it") {
   doctor::Report report;
   report.tier = "fuse";
   report.host = "node1";
-  report.sections = {{"one", "first things", {{"first", State::ok, "fine", ""}, {"second", State::warn, "so so", "do this"}}}};
+  report.sections = {
+      {"one", "first things", {{"first", State::ok, "fine", ""}, {"second", State::warn, "so so", "do this"}}}};
   CHECK_FALSE(report.failed());
   CHECK(report.text() ==
         "first things\n"
@@ -184,7 +185,9 @@ TEST_CASE("FUSE needs the device, open to users") {
 
 TEST_CASE("what forbids user namespaces is named with its value") {
   Node node;
-  const auto set = [&](const std::string& name, const std::string& value) { node.write("proc/sys/" + name, value + "\n"); };
+  const auto set = [&](const std::string& name, const std::string& value) {
+    node.write("proc/sys/" + name, value + "\n");
+  };
   CHECK(check_namespace_limits(node.places).state == State::ok);
   set("user/max_user_namespaces", "15000");
   set("user/max_mnt_namespaces", "15000");
@@ -200,7 +203,8 @@ TEST_CASE("what forbids user namespaces is named with its value") {
   CHECK(check_namespace_limits(node.places).state == State::ok);
   set("kernel/unprivileged_userns_clone", "0");
   CHECK(check_namespace_limits(node.places).state == State::fail);
-  CHECK_THAT(check_namespace_limits(node.places).fix, Catch::StartsWith("sysctl -w kernel.unprivileged_userns_clone=1"));
+  CHECK_THAT(check_namespace_limits(node.places).fix,
+             Catch::StartsWith("sysctl -w kernel.unprivileged_userns_clone=1"));
 }
 
 TEST_CASE("Ubuntu's restriction of user namespaces needs a loaded profile") {
@@ -226,7 +230,8 @@ TEST_CASE("SELinux and the version of cgroups") {
   node.write("sys/fs/selinux/enforce", "1");
   CHECK(check_selinux(node.places).state == State::info);
   CHECK(check_cgroups(node.places).state == State::info);
-  node.write("proc/self/mounts", "cgroup /sys/fs/cgroup/memory cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n");
+  node.write("proc/self/mounts",
+             "cgroup /sys/fs/cgroup/memory cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n");
   CHECK(check_cgroups(node.places).found == "version 1");
   node.write("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
   CHECK(check_cgroups(node.places).found == "version 2");
@@ -305,13 +310,15 @@ TEST_CASE("the directories of a user, there or not") {
   CHECK_THAT(check_user_directory("data", node.dir / "a/b/c", doctor::Use::data).found,
              Catch::Contains("(made when it is needed)"));
   node.write("file", "");
-  CHECK_THAT(check_user_directory("cache", node.dir / "file", doctor::Use::cache).found, Catch::Contains("no directory"));
-  CHECK(check_user_directory("cache", "", doctor::Use::cache).state == State::fail);
-  CHECK(check_user_directory("cache", "here/enroot", doctor::Use::cache).state == State::fail);
+  CHECK_THAT(check_user_directory("cache", node.dir / "file", doctor::Use::cache).found,
+             Catch::Contains("no directory"));
+  CHECK(check_user_directory("cache", "", doctor::Use::cache).state == State::warn);
+  CHECK(check_user_directory("cache", "here/enroot", doctor::Use::cache).state == State::warn);
   // /dev/shm is memory, and /proc holds no files of users.
   CHECK_THAT(check_user_directory("cache", "/dev/shm", doctor::Use::cache).found, Catch::Contains("take memory"));
   if (geteuid() != 0)
-    CHECK_THAT(check_user_directory("data", "/nonexistent/x", doctor::Use::data).found, Catch::Contains("is not yours"));
+    CHECK_THAT(check_user_directory("data", "/nonexistent/x", doctor::Use::data).found,
+               Catch::Contains("is not yours"));
 }
 
 TEST_CASE("installed programs and plugin") {
@@ -336,15 +343,18 @@ TEST_CASE("versions of Slurm, as its programs say them and as a plugin has them"
   CHECK(doctor::parse_slurm_version("slurm 23.11.4\n")->text() == "23.11.4");
   CHECK(doctor::parse_slurm_version("slurm-wlm 22.05.8")->release() == "22.05");
   CHECK(doctor::parse_slurm_version("slurm 26.05.0-0rc1")->text() == "26.05.0");
-  for (const char* text : {"", "slurm", "slurm x.y", "bash: srun: command not found"}) CHECK_FALSE(doctor::parse_slurm_version(text));
+  for (const char* text : {"", "slurm", "slurm x.y", "bash: srun: command not found"})
+    CHECK_FALSE(doctor::parse_slurm_version(text));
   CHECK(doctor::parse_slurm_version("slurm 23.11.4")->fits(*doctor::parse_slurm_version("slurm 23.11.9")));
   CHECK_FALSE(doctor::parse_slurm_version("slurm 23.11.4")->fits(*doctor::parse_slurm_version("slurm 23.02.4")));
 
   Node node;
-  const std::string source = node.dir.write("plugin.c",
-                                            "const char plugin_name[] = \"x\"; const unsigned int spank_plugin_version = 1;\n"
-                                            "const unsigned int plugin_version = (23 << 16) | (11 << 8) | 4;\n");
-  REQUIRE(std::system(("cc -shared -fPIC -o " + shell_quote(node.dir / "plugin.so") + " " + shell_quote(source)).c_str()) == 0);
+  const std::string source =
+      node.dir.write("plugin.c",
+                     "const char plugin_name[] = \"x\"; const unsigned int spank_plugin_version = 1;\n"
+                     "const unsigned int plugin_version = (23 << 16) | (11 << 8) | 4;\n");
+  REQUIRE(std::system(
+              ("cc -shared -fPIC -o " + shell_quote(node.dir / "plugin.so") + " " + shell_quote(source)).c_str()) == 0);
   CHECK(doctor::version_built_for(node.dir / "plugin.so")->text() == "23.11.4");
   node.write("none.so", "\177ELF and nothing more");
   CHECK_FALSE(doctor::version_built_for(node.dir / "none.so"));

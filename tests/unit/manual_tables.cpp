@@ -3,10 +3,10 @@
 #include <set>
 
 #include "common/base/text.hpp"
+#include "common/spec/plugin_arguments.hpp"
 #include "common/spec/site_config.hpp"
 #include "hooks/run/enroot_config.hpp"
 #include "hooks/run/known_scripts.hpp"
-#include "plugin/config.hpp"
 #include "plugin/options.hpp"
 
 using namespace situla;

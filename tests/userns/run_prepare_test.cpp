@@ -228,6 +228,16 @@ TEST_CASE("the site's files replace the built-in ones") {
   CHECK(outcome.environment.get("FROM_SITE") == "tester");
 }
 
+TEST_CASE("mounts that a site adds in a directory of its own, without the standard ones") {
+  Scene scene;
+  put_file(scene.sysconf + "/mounts.d/50-own.fstab", "# not /proc\ntmpfs /own tmpfs x-create=dir\n");
+  const Outcome outcome = scene.run({"cut -d' ' -f2 /proc/self/mounts"});
+  INFO(outcome.error);
+  REQUIRE(outcome.error.empty());
+  const std::string& mounted = outcome.results.at("cut -d' ' -f2 /proc/self/mounts");
+  CHECK_THAT(mounted, Catch::Contains("\n/own\n") && Catch::Contains("\n/proc\n") && Catch::Contains("\n/tmp\n"));
+}
+
 TEST_CASE("volumes of the image") {
   Scene scene;
   put_file(scene.root + "/etc/fstab", "${ENROOT_ROOTFS}/data /data none x-create=dir,bind,rw,nosuid,nodev\n");

@@ -52,7 +52,7 @@ bool plugstack_wants_fuse(const SlurmFiles& files);
 
 // disk_checks.cpp: is there room, and is it of a kind that serves?
 enum class Use { store, data, cache, temp, runtime };
-/// A directory of the caller's that need not exist yet.
+/// A directory of the caller's that need not exist yet. Never State::fail: steps without a name do without it.
 Check check_user_directory(const std::string& name, const std::string& path, Use use);
 /// Free bytes, file system, and what is wrong with it for `use`, added to the check.
 void add_disk(Check& check, const std::string& path, Use use);

@@ -97,7 +97,8 @@ void add_disk(Check& check, const std::string& path, Use use) {
   if (system != nullptr) check.found += std::string(", ") + system->name;
   check.found += ", " + format_size(bytes) + " free";
   if ((space.f_flag & ST_RDONLY) != 0)
-    worsen(check, State::fail, "mounted read-only", "remount it writable, or choose another place");
+    worsen(check, use == Use::store ? State::fail : State::warn, "mounted read-only",
+           "remount it writable, or choose another place");
   if (use == Use::data && (space.f_flag & ST_NOEXEC) != 0)
     worsen(check, State::warn, "mounted noexec: no program of a container that is kept here can be run",
            "remount it with exec, or set ENROOT_DATA_PATH in enroot.conf to another place");
@@ -113,14 +114,14 @@ void add_disk(Check& check, const std::string& path, Use use) {
 Check check_user_directory(const std::string& name, const std::string& path, Use use) {
   Check check{name, State::ok, path, ""};
   if (path.empty() || path.front() != '/')
-    return {name, State::fail, path.empty() ? "is not set" : path + " is no absolute path",
+    return {name, State::warn, path.empty() ? "is not set" : path + " is no absolute path",
             "set HOME, or ENROOT_*_PATH in enroot.conf"};
   const std::string place = existing(path);
   struct stat status {};
   if (stat(place.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
-    return {name, State::fail, place + " is no directory", "remove it, or set ENROOT_*_PATH to another place"};
+    return {name, State::warn, place + " is no directory", "remove it, or set ENROOT_*_PATH to another place"};
   if (access(place.c_str(), W_OK | X_OK) != 0)
-    return {name, State::fail,
+    return {name, State::warn,
             path + (place == path ? " cannot be written" : " cannot be made: " + place + " is not yours"),
             "make it writable for you, or set ENROOT_*_PATH to another place"};
   if (place != path) check.found += " (made when it is needed)";

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "common/spec/site_config.hpp"
 #include "hooks/cli/doctor/checks.hpp"
@@ -130,8 +131,8 @@ Section site_section(const Places& places, const SiteConfig& config, Check site_
 Places Places::installed() {
   Places places;
   places.site_config = SITULA_SYSCONF_DIR "/situla.toml";
-  places.libexec = SITULA_LIBEXEC_DIR;
-  places.plugin = SITULA_PLUGIN_PATH;
+  places.libexec = libexec_directory();
+  places.plugin = plugin_path();
   places.runtime = SITULA_RUNTIME_DIR;
   return places;
 }

@@ -123,7 +123,8 @@ SlurmFiles SlurmFiles::find(const Places& places, const Environment& environment
   if (files.slurm_conf.empty()) return files;
   std::vector<Line> settings;
   collect(files.slurm_conf, settings, files.unreadable);
-  for (const std::string_view directory : split_nonempty(setting(settings, "plugindir"), ':'))
+  const std::string directories = setting(settings, "plugindir");
+  for (const std::string_view directory : split_nonempty(directories, ':'))
     files.plugin_directories.emplace_back(directory);
   std::filesystem::path plugstack = setting(settings, "plugstackconfig");
   if (plugstack.empty()) plugstack = "plugstack.conf";

@@ -132,8 +132,10 @@ class JsonReader {
   }
   template <typename T>
   void from_json(const Json& json, std::optional<T>& value, const std::string& place) {
-    value.reset();
-    if (!json.is_null()) from_json(json, value.emplace(), place);
+    if (json.is_null()) return value.reset();
+    T item{};
+    from_json(json, item, place);
+    value = std::move(item);
   }
 
   static constexpr std::string_view kControl{

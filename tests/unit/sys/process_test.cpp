@@ -1,5 +1,6 @@
 #include "common/sys/process.hpp"
 
+#include <atomic>
 #include <thread>
 
 #include <fcntl.h>
@@ -255,4 +256,25 @@ TEST_CASE("close_other_fds keeps what it is told to keep") {
     _exit(0);
   }
   CHECK(child->wait()->code == 0);
+}
+
+TEST_CASE("The end of a process that is not ours to wait for is noticed, with and without pidfds") {
+  const bool by_pidfd = GENERATE(true, false);
+  auto child = spawn(shell("exec sleep 60"));
+  REQUIRE(child);
+  const auto end = ProcessEnd::of(child->pid(), by_pidfd);
+  REQUIRE(end);
+  std::atomic<bool> ended = false;
+  std::thread waiter([&] {
+    end->wait();
+    ended = true;
+  });
+  std::this_thread::sleep_for(250ms);
+  CHECK_FALSE(ended);
+  CHECK(child->signal(SIGKILL));
+  // Without reaping it first: a zombie has ended.
+  waiter.join();
+  CHECK(ended);
+  CHECK(child->wait()->signal == SIGKILL);
+  CHECK_FALSE(ProcessEnd::of(child->pid() > 0 ? child->pid() : 0x3fffffff, by_pidfd));
 }

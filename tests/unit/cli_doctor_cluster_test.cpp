@@ -1,0 +1,145 @@
+// situla doctor --cluster: which nodes are asked, and how do their answers look side by side?
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "hooks/cli/doctor/ask.hpp"
+#include "hooks/cli/doctor/cluster.hpp"
+#include "hooks/cli/doctor/nodeset.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+using doctor::ClusterReport;
+using doctor::fold_nodes;
+using doctor::NodeAnswer;
+using doctor::Report;
+using doctor::State;
+
+namespace {
+
+Report report_of(const std::string& host, State store, const std::string& found) {
+  Report report;
+  report.version = "1.2.3";
+  report.host = host;
+  report.tier = "kernel";
+  report.sections = {
+      {"node", "", {{"kernel", State::ok, "Linux 6.1", ""}}},
+      {"situla", "", {{"store", store, found, store == State::ok ? "" : "chmod go-w", {{"free", "1 GiB free"}}}}}};
+  return report;
+}
+
+NodeAnswer answered(const Report& report) {
+  const std::string json = report.json();
+  return {report.host, NodeAnswer::Kind::answered, "", *doctor::parse_report(json), json};
+}
+
+}  // namespace
+
+TEST_CASE("node names are folded as Slurm does it") {
+  CHECK(fold_nodes({"node02", "node01", "node03", "node05"}) == "node[01-03,05]");
+  CHECK(fold_nodes({"node1"}) == "node1");
+  CHECK(fold_nodes({"node8", "node9", "node10", "node10"}) == "node[8-10]");
+  CHECK(fold_nodes({"node08", "node09", "node10", "node11"}) == "node[08-11]");
+  CHECK(fold_nodes({"node009", "node010", "node099", "node100"}) == "node[009-010,099-100]");
+  CHECK(fold_nodes({"login", "gpu1", "gpu2", "node1"}) == "gpu[1-2],login,node1");
+  CHECK(fold_nodes({"r1n1.site", "r1n2.site", "r2n1.site"}) == "r1n[1-2].site,r2n1.site");
+  CHECK(fold_nodes({}).empty());
+  CHECK(fold_nodes({"n99999999999999999999999"}) == "n99999999999999999999999");
+}
+
+TEST_CASE("of sinfo's nodes each is asked once, in the default partition where it can be") {
+  const auto nodes = doctor::parse_sinfo(
+      "node10|batch|up|idle\nnode2|gpu|up|mixed\nnode2|batch*|up|mixed\nnode2|all|up|mixed\n"
+      "node3|batch*|up|idle*\nnode4|batch*|up|drained\nnode5|batch*|down|idle\nnode5|gpu|up|idle\nnode6|batch*|up|idle~"
+      "\n"
+      "garbage\n");
+  REQUIRE(nodes.size() == 6);
+  CHECK((nodes[0].name == "node2" && nodes[0].partition == "batch" && nodes[0].obstacle.empty()));
+  CHECK(nodes[1].obstacle == "idle, does not respond");
+  CHECK(nodes[2].obstacle == "drained");
+  CHECK((nodes[3].partition == "gpu" && nodes[3].obstacle.empty()));
+  CHECK(nodes[4].obstacle == "idle, powered down");
+  CHECK(nodes[5].name == "node10");
+}
+
+TEST_CASE("nodes that agree are one line; differences are shown, free bytes are none") {
+  ClusterReport cluster{{answered(report_of("node1", State::ok, "/s, 1 GiB free")),
+                         answered(report_of("node2", State::ok, "/s, 1 GiB free"))}};
+  cluster.nodes[1].report.sections[1].lines[0].found = "/s, 2 GiB free";
+  cluster.nodes[1].report.sections[1].lines[0].facts = {{"free", "2 GiB free"}};
+  CHECK_FALSE(cluster.failed());
+  CHECK(cluster.text() ==
+        "NODES      RESULT       OK  WARN  FAIL  IMAGES BY\n"
+        "node[1-2]  ok            2     0     0  kernel\n"
+        "\n"
+        "all nodes that answered agree, and there is nothing to mend\n");
+
+  cluster.nodes.push_back(answered(report_of("node3", State::fail, "/s is open, 1 GiB free")));
+  cluster.nodes.push_back({"node4", NodeAnswer::Kind::not_asked, "drained", {}, ""});
+  CHECK(cluster.failed());
+  CHECK(cluster.text() ==
+        "NODES      RESULT       OK  WARN  FAIL  IMAGES BY\n"
+        "node[1-2]  ok            2     0     0  kernel\n"
+        "node3      fail          1     0     1  kernel\n"
+        "node4      not asked  drained\n"
+        "\n"
+        "CHECK          NODES      STATUS  FOUND\n"
+        "situla: store  node[1-2]  ok      /s, ...\n"
+        "               node3      fail    /s is open, 1 GiB free\n"
+        "                                  fix: chmod go-w\n");
+  CHECK(cluster.text(doctor::Colours::terminal).find("\033[1;31mfail\033[0m") != std::string::npos);
+
+  const auto json = nlohmann::json::parse(cluster.json());
+  CHECK(json["summary"] ==
+        nlohmann::json({{"nodes", 4}, {"ok", 2}, {"warn", 0}, {"fail", 1}, {"noAnswer", 0}, {"notAsked", 1}}));
+  CHECK(json["nodes"][2]["report"]["checks"][1]["fix"] == "chmod go-w");
+  CHECK(json["nodes"][3]["report"].is_null());
+  CHECK(json["nodes"][3]["reason"] == "drained");
+}
+
+TEST_CASE("a node that is asked in vain is a failure, one that is not asked is none") {
+  ClusterReport cluster{{{"node4", NodeAnswer::Kind::not_asked, "drained", {}, ""}}};
+  CHECK_FALSE(cluster.failed());
+  cluster.nodes.push_back({"node5", NodeAnswer::Kind::silent, "Permission denied", {}, ""});
+  CHECK(cluster.failed());
+  CHECK(cluster.text() ==
+        "NODES  RESULT       OK  WARN  FAIL  IMAGES BY\n"
+        "node4  not asked  drained\n"
+        "node5  no answer  Permission denied\n");
+}
+
+TEST_CASE("what is no report of a doctor is refused") {
+  for (const char* text : {"", "{", "[]", "{}", "{\"checks\": 3}", "{\"checks\": [3]}"})
+    CHECK_FALSE(doctor::parse_report(text));
+  CHECK(doctor::parse_report(R"({"checks": [{"name": "x", "status": "new word"}]})")->sections[0].lines[0].state ==
+        State::fail);
+}
+
+TEST_CASE("programs are asked side by side, each with its time") {
+  const std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "A=b"};
+  const auto shell = [](const std::string& script) { return doctor::Question{"/bin/sh", {"-c", script}}; };
+  const auto begin = std::chrono::steady_clock::now();
+  const auto answers = doctor::ask_all({shell("echo $A; echo no >&2; exit 3"),
+                                        shell("sleep 100"),
+                                        shell("kill -9 $$"),
+                                        {"/nonexistent", {}},
+                                        shell("head -c 5000000 /dev/zero")},
+                                       environment, {std::chrono::milliseconds(1500), 5});
+  REQUIRE(answers);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
+  CHECK((*answers)[0].output == "b\n");
+  CHECK((*answers)[0].errors == "no\n");
+  CHECK((*answers)[0].status.code == 3);
+  CHECK((*answers)[1].late);
+  CHECK((*answers)[2].status.signal == 9);
+  CHECK_FALSE((*answers)[3].broken.empty());
+  CHECK((*answers)[4].output.size() == size_t{4} << 20U);
+  CHECK(doctor::ask(shell("echo ' x '"), environment) == "x");
+  CHECK_FALSE(doctor::ask(shell("exit 1"), environment));
+}
+
+TEST_CASE("without Slurm's commands --cluster says so") {
+  Environment environment;
+  environment.set("PATH", "/nonexistent");
+  const auto asked = doctor::ask_cluster({}, environment);
+  if (!asked) CHECK_FALSE(asked.error().hint().empty());
+}
