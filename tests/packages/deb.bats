@@ -56,7 +56,7 @@ broker_programs() { on sh -c 'readlink /proc/[0-9]*/exe | grep situla-broker'; }
 
 @test "owners and modes are exactly these" {
   run -0 on stat -c '%A %U:%G %n' /var/lib/situla /run/situla /run/situla/{images,root,containers,jobs} /etc/situla /etc/situla/situla.toml \
-    /etc/slurm/plugstack.conf.d/situla.conf /usr/bin/situla /usr/libexec/situla /usr/libexec/situla/situla-broker /usr/lib/*/slurm-wlm/spank_situla.so
+    /etc/slurm/plugstack.conf.d/situla.conf /usr/bin/situla /usr/libexec/situla /usr/libexec/situla/situla-broker /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_situla.so
   echo "$output"
   diff - <(echo "$output") <<'LIST'
 drwxr-xr-x situla:situla /var/lib/situla
@@ -74,7 +74,8 @@ drwxr-xr-x root:root /usr/libexec/situla
 -rw-r--r-- root:root /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_situla.so
 LIST
   # Nothing of ours has rights that its caller has not.
-  run on sh -c 'dpkg -L situla situla-slurm-plugin | xargs -d "\n" -I{} find {} -maxdepth 0 -perm /6000'
+  run on sh -c 'dpkg -L situla situla-slurm-plugin | grep . | xargs -d "\n" -I{} find {} -maxdepth 0 -type f -perm /6000'
+  echo "$output"
   [ -z "$output" ]
 }
 
@@ -94,7 +95,7 @@ LIST
   run guide install.md install "2. What"
   echo "$output"
   [ "$status" -eq 0 ]
-  ! grep -E '^fail' <<<"$output" || false
+  ! grep -E "^ *fail" <<<"$output" || false
 }
 
 @test "a user's first container" {
@@ -111,7 +112,7 @@ LIST
   run on situla doctor
   echo "$output"
   [ "$status" -ne 0 ]
-  grep -Eq '^fail +plugstack' <<<"$output"
+  grep -Eq '^ *fail +plugstack' <<<"$output"
   guide install.md install "1. Packages"
   on situla doctor
   on mv /etc/slurm/plugstack.conf.away /etc/slurm/plugstack.conf
@@ -183,7 +184,7 @@ LIST
 
 @test "purged under a running container: it ends well, and no file, process or mount is left" {
   start_job last
-  guide install.md install "Removing it with all it had"
+  guide install.md install "Leaving nothing behind"
   end_job last
   wait_until 15 no_processes_of_ours
   files >"$machine/after"
@@ -193,7 +194,7 @@ LIST
   comm -13 "$machine/before" "$machine/after" >"$machine/new"
   cat "$machine/new"
   ! grep -i -E 'situla|enroot|spank|plugstack' "$machine/new" || false
-  run on sh -c 'findmnt --list --noheadings --output TARGET; losetup --list --noheadings --output BACK-FILE; dpkg -l | grep situla'
+  run on sh -c 'findmnt --list --noheadings --output TARGET; dpkg -l | grep situla'
   ! grep situla <<<"$output" || false
 }
 no_processes_of_ours() { ! on sh -c 'readlink /proc/[0-9]*/exe' | grep situla; }
