@@ -86,8 +86,7 @@ LIST
 }
 
 @test "pages and completions are where man, bash and zsh look" {
-  on test -e /usr/share/man/man1/situla.1.gz -a -e /usr/share/man/man1/situla-doctor.1.gz -a -e /usr/share/bash-completion/completions/situla \
-    -a -e /usr/share/zsh/vendor-completions/_situla || on test -e /usr/share/zsh/site-functions/_situla
+  on ls /usr/share/man/man1/situla.1.gz /usr/share/man/man1/situla-doctor.1.gz /usr/share/zsh/vendor-completions/_situla
   on bash -c '. /usr/share/bash-completion/completions/situla && complete -p situla'
 }
 
