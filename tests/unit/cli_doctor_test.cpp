@@ -436,6 +436,9 @@ TEST_CASE("nodes without files of their own, and a slurmd that was told") {
   node.write("proc/77/cmdline", std::string("slurmd\0-D\0-f\0/srv/slurm.conf\0", 29));
   CHECK(node.slurm().slurm_conf == "/srv/slurm.conf");
   CHECK(node.slurm().from == "slurmd -f");
+  // Another program under that name is not asked.
+  std::filesystem::create_symlink("/usr/bin/sudo", node.dir / "proc/77/exe");
+  CHECK(node.slurm().from.empty());
 }
 
 TEST_CASE("a plugin by name alone has to lie where Slurm's own plugins do") {

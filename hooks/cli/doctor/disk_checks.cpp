@@ -56,8 +56,7 @@ std::pair<std::string, std::string> shortcoming(const FileSystem& system, Use us
     return {"cannot be written through an overlay: containers that are created here are slow or fail to be writable",
             "set ENROOT_DATA_PATH in enroot.conf to a local disk, e.g. /scratch/$(id -un)/enroot"};
   if (use == Use::store && system.kind == Kind::network)
-    return {"images are read over the network, and nodes must not share a store",
-            "set store_path in situla.toml to a local disk of each node"};
+    return {"images are read over the network", "set store_path in situla.toml to a local disk of each node"};
   if (use == Use::store && system.kind == Kind::memory)
     return {"the images of this node take its memory", "set store_path in situla.toml to a disk"};
   if (use == Use::temp && system.kind == Kind::network)

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <glob.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
@@ -61,15 +62,28 @@ std::string setting(const std::vector<Line>& lines, std::string_view wanted) {
   return value;
 }
 
+/// Anybody may call his program slurmd, even one that gets root's id (a link to sudo), and root would read the files
+/// that it names.
+bool is_slurmd(const std::string& process) {
+  const auto comm = read_file(process + "/comm", 64);
+  struct stat status {};
+  if (!comm || trim(*comm) != "slurmd" || stat(process.c_str(), &status) != 0) return false;
+  if (status.st_uid != 0 && status.st_uid != geteuid()) return false;
+  // Who may not look is not root.
+  std::error_code hidden;
+  const std::filesystem::path program = std::filesystem::read_symlink(process + "/exe", hidden);
+  return hidden || program.filename().string().starts_with("slurmd");
+}
+
 /// FILE of `slurmd -f FILE`, when one runs here.
 std::string told_to_slurmd(const std::string& proc) {
   const auto names = list_directory(proc);
   if (!names) return "";
   for (const std::string& name : *names) {
     if (!parse_unsigned(name)) continue;
-    const auto comm = read_file((proc + "/").append(name) + "/comm", 64);
-    if (!comm || trim(*comm) != "slurmd") continue;
-    const auto command = read_file((proc + "/").append(name) + "/cmdline", size_t{64} << 10U);
+    const std::string process = (proc + "/").append(name);
+    if (!is_slurmd(process)) continue;
+    const auto command = read_file(process + "/cmdline", size_t{64} << 10U);
     if (!command) continue;
     const std::vector<std::string_view> words = split(*command, '\0');
     for (size_t i = 1; i + 1 < words.size(); ++i)
