@@ -48,6 +48,14 @@ std::optional<SlurmVersion> version_of(const std::string& name, const char* opti
   return version ? std::optional(*version) : std::nullopt;
 }
 
+/// What stands behind the plugin's name, of all lines that load it; points into them.
+std::vector<const char*> arguments_of(const std::vector<PluginLine>& ours) {
+  std::vector<const char*> words;
+  for (const PluginLine& line : ours)
+    for (const std::string& word : line.arguments) words.push_back(word.c_str());
+  return words;
+}
+
 Check missing_line(const Places& places, const SlurmFiles& files) {
   if (!files.plugstack_exists)
     return {"plugstack", State::fail, files.plugstack + " does not exist: Slurm loads no plugin",
@@ -151,14 +159,8 @@ Check check_plugstack(const Places& places, const SlurmFiles& files) {
 }
 
 Check check_plugin_arguments(const SlurmFiles& files) {
-  std::vector<const char*> words;
-  std::vector<std::string> texts;
   const std::vector<PluginLine> ours = files.loading(kPlugin);
-  for (const PluginLine& line : ours)
-    for (const std::string& word : line.arguments) {
-      words.push_back(word.c_str());
-      texts.push_back(word);
-    }
+  const std::vector<const char*> words = arguments_of(ours);
   const auto parsed = PluginConfig::parse(words);
   if (!parsed)
     return {"plugin-arguments", State::fail, parsed.error().message(),
@@ -166,15 +168,13 @@ Check check_plugin_arguments(const SlurmFiles& files) {
   if (!parsed->importer.empty() && access(parsed->importer.c_str(), X_OK) != 0)
     return {"plugin-arguments", State::warn, "importer=" + parsed->importer + " is not there or cannot be run",
             "correct importer= in " + ours.front().file + ", or take it out"};
-  return {"plugin-arguments", State::ok, texts.empty() ? "none" : join(texts, " "), ""};
+  return {"plugin-arguments", State::ok,
+          words.empty() ? "none" : join(std::vector<std::string>(words.begin(), words.end()), " "), ""};
 }
 
 bool plugstack_wants_fuse(const SlurmFiles& files) {
-  std::vector<const char*> words;
   const std::vector<PluginLine> ours = files.loading(kPlugin);
-  for (const PluginLine& line : ours)
-    for (const std::string& word : line.arguments) words.push_back(word.c_str());
-  const auto parsed = PluginConfig::parse(words);
+  const auto parsed = PluginConfig::parse(arguments_of(ours));
   return parsed && parsed->use_squashfuse;
 }
 
