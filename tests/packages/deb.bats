@@ -54,6 +54,13 @@ broker_programs() { on sh -c 'readlink /proc/[0-9]*/exe | grep situla-broker'; }
   [[ $output == *"$(sed -n 's/^project(situla VERSION \([0-9.]*\).*/\1/p' "$repository/CMakeLists.txt")"* ]]
 }
 
+@test "lintian finds nothing but what the overrides argue" {
+  run lintian --no-cfg --allow-root "$packages"/1/*.deb
+  echo "$output"
+  [ "$status" -eq 0 ]
+  [ -z "$output" ]
+}
+
 @test "owners and modes are exactly these" {
   run -0 on stat -c '%A %U:%G %n' /var/lib/situla /run/situla /run/situla/{images,root,containers,jobs} /etc/situla /etc/situla/situla.toml \
     /etc/slurm/plugstack.conf.d/situla.conf /usr/bin/situla /usr/libexec/situla /usr/libexec/situla/situla-broker /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_situla.so
