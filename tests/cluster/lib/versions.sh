@@ -9,7 +9,7 @@ left_out='catch2|libbenchmark-dev|clang-.*|libclang-.*|podman|debootstrap|hyperf
 bootstrap() {
   local name=$1 root=$2
   case $name in
-    bullseye | trixie | sid)
+    trixie | sid)
       debootstrap --variant=minbase --include=ca-certificates "$name" "$root" ;;
     noble | resolute)
       make_root trixie
