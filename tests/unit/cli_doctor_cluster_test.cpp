@@ -96,6 +96,13 @@ TEST_CASE("nodes that agree are one line; differences are shown, free bytes are 
   CHECK(json["nodes"][3]["reason"] == "drained");
 }
 
+TEST_CASE("a user is told that the nodes answered him, not root") {
+  Report report = report_of("node1", State::ok, "/s");
+  report.complete = false;
+  const ClusterReport cluster{{answered(report)}};
+  CHECK(cluster.text().find("\nIMAGES BY: for what you start yourself; only root's doctor") != std::string::npos);
+}
+
 TEST_CASE("a node that is asked in vain is a failure, one that is not asked is none") {
   ClusterReport cluster{{{"node4", NodeAnswer::Kind::not_asked, "drained", {}, ""}}};
   CHECK_FALSE(cluster.failed());

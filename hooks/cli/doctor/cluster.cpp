@@ -191,6 +191,7 @@ Result<Report> parse_report(const std::string& json) {
   report.kernel = text(document, "kernel");
   report.tier = text(document, "tier");
   report.reason = text(document, "reason");
+  report.complete = !document.contains("complete") || document["complete"] != false;
   for (const nlohmann::json& line : document["checks"]) {
     if (!line.is_object()) return fail(ErrorKind::corrupt, "not the JSON of situla doctor");
     Check check{text(line, "name"), State::fail, text(line, "found"), text(line, "fix")};

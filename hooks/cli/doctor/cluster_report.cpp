@@ -159,6 +159,10 @@ std::string summary_table(const std::vector<Group>& groups, Colours colours) {
               group.reason + "\n";
     }
   }
+  const bool incomplete = std::any_of(groups.begin(), groups.end(), [](const Group& group) {
+    return group.kind == NodeAnswer::Kind::answered && !group.report->complete;
+  });
+  if (incomplete) text += "IMAGES BY: for what you start yourself; only root's doctor can tell for Slurm jobs\n";
   return text;
 }
 
@@ -167,7 +171,7 @@ std::string row_text(const Row& row, size_t name_width, size_t node_width, Colou
   const std::string before(name_width + node_width + 4, ' ');
   for (const Agreement& agreement : row.agreements) {
     const std::string nodes = fold_nodes(agreement.nodes);
-    text += padded(text.empty() ? row.key.section + ": " + row.key.name : "", name_width) + "  ";
+    text += padded(text.empty() ? printable(row.key.section + ": " + row.key.name) : "", name_width) + "  ";
     text += nodes.size() > node_width ? nodes + "\n" + before : padded(nodes, node_width) + "  ";
     if (agreement.check == nullptr) {
       text += "-       not on these nodes\n";

@@ -104,7 +104,8 @@ void add_disk(Check& check, const std::string& path, Use use) {
   if (system != nullptr)
     if (const auto [what, fix] = shortcoming(*system, use, path); !what.empty()) worsen(check, State::warn, what, fix);
   if (use != Use::runtime && bytes < kLowSpace)
-    worsen(check, State::warn, "an image can take 10 GiB and more", "make room, or choose a place on a larger disk");
+    worsen(check, State::warn, "less than " + format_size(kLowSpace) + ", which a large image and its successor take",
+           "make room, or choose a place on a larger disk");
   if (space.f_files > 0 && space.f_favail < kLowFiles && use == Use::data)
     worsen(check, State::warn, "room for " + std::to_string(space.f_favail) + " files only",
            "make room: extracted images have 100000 files and more");

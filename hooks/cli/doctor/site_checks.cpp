@@ -89,7 +89,8 @@ Check check_service_user(const SiteConfig& config) {
   const Result<Identity> identity = identity_of_user(config.service_user);
   if (!identity)
     return {"service-user", State::fail, "there is no user \"" + config.service_user + "\"",
-            "useradd --system --no-create-home --home-dir / --shell /usr/sbin/nologin " + config.service_user};
+            "useradd --system --no-create-home --home-dir /var/lib/situla --shell /usr/sbin/nologin " +
+                config.service_user};
   return {"service-user", State::ok, config.service_user + " (uid " + std::to_string(identity->uid) + ")", ""};
 }
 
