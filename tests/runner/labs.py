@@ -88,7 +88,7 @@ def run_tap(context, name, command, limit=900):
 
 
 class Beside(threading.Thread):
-    """Labs wait for most of their time. What processor time they leave builds what later suites need, and runs clang-tidy."""
+    """Some suites wait for most of their time. What processor time they leave builds what later ones need, and runs clang-tidy."""
 
     def __init__(self, context, tidy, later):
         super().__init__()
