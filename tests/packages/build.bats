@@ -89,8 +89,8 @@ sys.exit(str(wrong) if wrong else 0)'
 
 @test "the programs alone: without Slurm's headers" {
   configure programs-alone -DSITULA_PLUGIN=OFF -DCMAKE_FIND_ROOT_PATH="$BATS_TEST_TMPDIR" -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
-  steps=$(ninja -C "$repository/build/programs-alone" -n)
-  [[ $steps == *situla-broker* && $steps != *spank_situla.so* ]]
+  targets=$(ninja -C "$repository/build/programs-alone" -t targets all)
+  [[ $targets == *situla-broker* && $targets != *spank_situla.so* ]]
 }
 
 # build_apart DIR: from the tarball, read-only, without network and compiler cache, out of tree, with Debian's flags for all hardening.
