@@ -77,6 +77,7 @@ struct Put {
   void operator()(const Draw& m) const { out.text(cut_text(m.bytes)); }
   void operator()(const RunningWanted& m) const { out.text(cut_text(m.ignored)); }
   void operator()(const Saving& m) const { out.text(cut_text(m.cgroups)); }
+  void operator()(const ScratchPlace& m) const { out.text(cut_text(m.path)); }
   void operator()(const Found& m) const { (*this)(m.container); }
   template <typename Empty>
   void operator()(const Empty&) const {
@@ -150,8 +151,10 @@ Message get(uint32_t index, Decoder& in) {
       return ImageWanted{};
     case 15:
       return ImageReady{};
-    default:
+    case 16:
       return Saving{std::string(in.text())};
+    default:
+      return ScratchPlace{std::string(in.text())};
   }
 }
 

@@ -112,6 +112,11 @@ struct MapsWanted {  ///< the builder has unshared its user namespace
   bool remap_root = false;
 };
 struct MapsWritten {};
+/// The builder is about to make a directory that outlives it if it is killed; before Ready, and without an answer. The
+/// last one counts.
+struct ScratchPlace {
+  std::string path;  ///< as Ready::scratch_path
+};
 /// fds: what the tasks get of the environment, and what tasks of other steps get that join (sealed memfds); then, as
 /// the flags say, the named container's directory, and what --container-save exports: a directory, and the image
 /// beneath it. The namespaces are taken from /proc/<builder>/ns by the broker itself.
@@ -151,7 +156,7 @@ struct Finished {       ///< nothing is left of the container
 };
 
 using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
-                             Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving>;
+                             Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace>;
 
 /// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
 /// fits.

@@ -137,6 +137,9 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   request.for_step = true;
   request.stage = std::string(kStageMount) + "/" + kStageDirectory;
   request.scratch_name = scratch_name;
+  request.scratch_notice = [](const std::string& path) {
+    (void)send_packet(builder_fd::kBroker, encode(ScratchPlace{path}));
+  };
   TRY_ASSIGN(built.prepared, prepare_container(std::move(request), config, log));
   if (built.isolation.pid) {
     TRY_ASSIGN(built.init, start_init());

@@ -85,8 +85,13 @@ class RootBuilder {
     return {};
   }
 
+  Result<void> make_scratch() {
+    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name, request_.scratch_notice));
+    return {};
+  }
+
   Result<void> add_layer_on_disk(const std::vector<std::string>& lower) {
-    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
+    TRY(make_scratch());
     TRY_ASSIGN(root_.changes, mount_layers(lower, root_.scratch.path(), root_.path, mark_, log_));
     return {};
   }
@@ -152,7 +157,7 @@ class RootBuilder {
   Result<void> extract(int image_fd) {
     if (request_.scratch_name.empty())
       return fail(ErrorKind::unsupported, "extract the image: no place to extract it to");
-    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name));
+    TRY(make_scratch());
     TRY(root_.scratch.remove_at_exit());
     const std::string tree = root_.scratch.path() + "/rootfs";
     TRY(make_directory(tree));

@@ -165,6 +165,7 @@ Result<ContainerRoot> build_root_of(const PrepareRequest& request, const Contain
   root.keep_on_disk = !extras.changes_in_memory;
   root.scratch_parent = extras.scratch_parent.empty() ? config.data_path() : extras.scratch_parent;
   root.scratch_name = request.scratch_name;
+  root.scratch_notice = request.scratch_notice;
   root.uid = request.remap_root ? 0 : request.host_uid;
   root.gid = request.remap_root ? 0 : request.host_gid;
   return build_root(request.root, root, log);

@@ -15,6 +15,7 @@
 #include "common/spec/site_config.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/run/enroot_config.hpp"
+#include "hooks/run/scratch.hpp"
 
 namespace situla {
 
@@ -46,6 +47,7 @@ struct PrepareRequest {
   std::string stage;        ///< an empty directory on a tmpfs of this mount namespace, owned by the user, mode 0700
   std::string
       scratch_name;  ///< "pyxis_<jobid>.<stepid>": directory name under ENROOT_DATA_PATH for a writable upper layer
+  ScratchNotice scratch_notice;  ///< may be empty
 };
 
 struct PreparedContainer {

@@ -29,14 +29,20 @@ namespace {
 
 }  // namespace
 
-Result<Scratch> Scratch::make(const std::string& parent, const std::string& name) {
+Result<Scratch> Scratch::make(const std::string& parent, const std::string& name, const ScratchNotice& notice) {
   TRY(make_directories(parent, 0700));
   TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
-  std::string used = name;
-  int made = mkdirat(directory.get(), used.c_str(), 0700);
+  const auto make_announced = [&](const std::string& used) {
+    if (notice) notice(parent + "/" + used);
+    return mkdirat(directory.get(), used.c_str(), 0700);
+  };
+  // What another has made must not be announced as ours, so this looks first.
+  const bool taken = faccessat(directory.get(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  std::string used = taken ? random_name(name + ".") : name;
+  int made = make_announced(used);
   if (made != 0 && errno == EEXIST) {
     used = random_name(name + ".");
-    made = mkdirat(directory.get(), used.c_str(), 0700);
+    made = make_announced(used);
   }
   if (made != 0) return fail_errno(errno, "create directory " + parent + "/" + used);
   std::string path = parent + "/" + used;

@@ -2,6 +2,7 @@
 // by this object.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "common/base/result.hpp"
@@ -9,12 +10,16 @@
 
 namespace situla {
 
+/// Called with a directory's path before it is made, so that whoever watches this process can remove it if it is
+/// killed; once more when it had to take another name.
+using ScratchNotice = std::function<void(const std::string& path)>;
+
 /// Removed with the object unless kept.
 class Scratch {
  public:
   Scratch() = default;
   /// Makes parent/name; when that exists (another node on a shared file system) a name with a random ending.
-  static Result<Scratch> make(const std::string& parent, const std::string& name);
+  static Result<Scratch> make(const std::string& parent, const std::string& name, const ScratchNotice& notice = {});
   Scratch(Scratch&& other) noexcept = default;
   Scratch& operator=(Scratch&& other) noexcept;
   ~Scratch() { remove(); }

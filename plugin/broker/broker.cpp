@@ -204,21 +204,37 @@ void Broker::release_image() {
            done.error().message().c_str());
 }
 
+/// What a builder that was killed had said of its scratch directory and was not read yet.
+void Broker::hear_last_words() {
+  pollfd more{builder_->socket.get(), POLLIN, 0};
+  while (poll(&more, 1, 0) == 1 && (more.revents & POLLIN) != 0) {
+    const auto packet = receive_packet(builder_->socket.get(), kMaxMessageBytes);
+    if (!packet || !*packet) return;
+    const auto message = decode((*packet)->bytes);
+    if (!message) return;
+    if (const auto* place = std::get_if<ScratchPlace>(&*message)) scratch_path_ = place->path;
+  }
+}
+
 void Broker::end_builder(bool orderly) {
-  bool clean = !scratch_path_.empty();
+  bool succeeded = false;
   if (builder_) {
     if (orderly && builder_stays_) (void)send_packet(builder_->socket.get(), encode(Finish{}));
-    builder_->socket.reset();
-    if (!builder_stays_) (void)builder_->process.signal(SIGKILL);
+    // A builder that stays takes the end of the connection for the end of its work.
+    if (builder_stays_)
+      builder_->socket.reset();
+    else
+      (void)builder_->process.signal(SIGKILL);
     const auto status = builder_->process.wait_for(kEndLimit);
-    if (status && *status && (*status)->success()) clean = false;
+    succeeded = status && *status && (*status)->success();
+    if (!builder_stays_) hear_last_words();
     builder_.reset();
     const bool ended_itself = status && *status && (*status)->signal == 0;
     if (input_.request.named && !container_ && !ended_itself && place_)
       if (auto sweeper = start_unfinished_sweeper(user_, *place_, spec_.get(), input_.environment.get()))
         (void)sweeper->process.wait_for(kEndLimit);
   }
-  if (!clean) return;
+  if (succeeded || scratch_path_.empty()) return;
   // The builder was killed before it could remove what it had made on disk.
   if (auto cleaner = start_cleaner(user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
 }

@@ -92,6 +92,7 @@ class Broker {
   void save();
   Result<void> run_saver();
   void end_builder(bool orderly);
+  void hear_last_words();
   void end_processes();
   void end_import();
   void release_image();

@@ -275,6 +275,10 @@ Result<void> Broker::on_builder_message(Packet packet) {
   }
   if (const auto* failure = std::get_if<Failure>(&message))
     return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
+  if (const auto* place = std::get_if<ScratchPlace>(&message)) {
+    scratch_path_ = place->path;
+    return {};
+  }
   if (state_ != State::building) return {};
   if (const auto* wanted = std::get_if<MapsWanted>(&message)) return write_maps(*wanted);
   if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(packet.fds));

@@ -111,20 +111,23 @@ check_kill_9_of_slurmstepd_while_tasks_run_the_container() {
   finished 40
 }
 
+has_layer() { [ -n "$(ls -A /home/alice/.local/share/enroot)" ]; }
+
 check_kill_9_of_the_builder_while_it_works_the_right_err() {
   # An rc that takes its time, so that there is something to kill.
   cp "$BATS_FILE_TMPDIR/slow-rc.sqsh" /home/alice/slow-rc.sqsh
   chown alice: /home/alice/slow-rc.sqsh
   snapshot
-  as_alice srun --container-image=/home/alice/slow-rc.sqsh true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  as_alice srun --container-image=/home/alice/slow-rc.sqsh --container-writable true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
   wait_until 10 is_running situla-builder
-  sleep 1
+  wait_until 10 has_layer
   kill -9 "$(pid_of situla-builder)"
   finished 10
   [ "$status" -ne 0 ]
   grep -q 'builder was killed by SIGKILL' "$BATS_TEST_TMPDIR/out"
   nothing_left
+  ! has_layer
 }
 
 setup_file() {

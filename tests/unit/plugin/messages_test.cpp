@@ -62,6 +62,7 @@ TEST_CASE("every message arrives as it was sent") {
   round_trip(ImageWanted{});
   round_trip(ImageReady{});
   CHECK(round_trip(Saving{"1:name=/x"}).cgroups == "1:name=/x");
+  CHECK(round_trip(ScratchPlace{"/x"}).path == "/x");
 }
 
 TEST_CASE("the largest message fits into a packet") {
