@@ -111,6 +111,14 @@ std::string join(const std::vector<std::string>& pieces, std::string_view separa
   return text;
 }
 
+std::string flush_left(std::string_view text, size_t width) {
+  return std::string(text) + std::string(width - std::min(width, text.size()), ' ');
+}
+
+std::string flush_right(std::string_view text, size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + std::string(text);
+}
+
 std::optional<uint64_t> parse_unsigned(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

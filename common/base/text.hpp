@@ -23,6 +23,9 @@ std::optional<std::pair<std::string_view, std::string_view>> cut(std::string_vie
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string join(const std::vector<std::string>& pieces, std::string_view separator);
+/// Blanks behind (flush left) or before (flush right) until it has `width` bytes; longer text stays as it is.
+std::string flush_left(std::string_view text, size_t width);
+std::string flush_right(std::string_view text, size_t width);
 
 /// A whole decimal number without sign, blanks or leftovers.
 std::optional<uint64_t> parse_unsigned(std::string_view text);

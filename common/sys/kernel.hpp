@@ -20,7 +20,7 @@
 
 namespace situla::kernel {
 
-// Numbers of calls: since Linux 5.1 the same on every architecture that we know.
+// Numbers of calls: since Linux 5.1 the same on all architectures but alpha.
 constexpr long kPidfdSendSignal = 424, kOpenTree = 428, kMoveMount = 429, kFsopen = 430, kFsconfig = 431,
                kFsmount = 432;                                                            // 5.1, 5.2
 constexpr long kPidfdOpen = 434, kCloseRange = 436, kOpenat2 = 437, kMountSetattr = 442;  // 5.3, 5.9, 5.6, 5.12

@@ -34,11 +34,6 @@ std::string words(const std::vector<std::string>& command) {
   return join(quoted, " ");
 }
 
-std::string padded(std::string text, size_t width, bool right = false) {
-  if (text.size() < width) text.insert(right ? 0 : text.size(), width - text.size(), ' ');
-  return text;
-}
-
 std::string exact_size(uint64_t bytes) {
   return format_size(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
@@ -72,8 +67,8 @@ std::string layer_table(const Manifest& manifest) {
   std::string out;
   for (size_t i = 0; i < manifest.layers.size(); ++i) {
     const Descriptor& layer = manifest.layers[i];
-    out += "  " + padded(std::to_string(i + 1), number_width, true) + "  " + layer.digest.text() + "  " +
-           padded(printable(layer.media_type), type_width) + "  " + padded(format_size(layer.size), 10, true) + "\n";
+    out += "  " + flush_right(std::to_string(i + 1), number_width) + "  " + layer.digest.text() + "  " +
+           flush_left(printable(layer.media_type), type_width) + "  " + flush_right(format_size(layer.size), 10) + "\n";
   }
   return out;
 }

@@ -88,8 +88,10 @@ std::string file_hint(std::string_view image, const Environment& environment) {
   if (image_kind(image) != ImageKind::registry || image.find("://") != std::string_view::npos || directory.empty())
     return {};
   const std::string path = directory + "/" + std::string(image);
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  return "the file " + printable(path) + " exists: to use it, write ./" + printable(image);
+  if (stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+    return "the file " + printable(path) + " exists: to use it, write ./" + printable(image);
+  if (!image.ends_with(".sqsh")) return {};
+  return "there is no file " + printable(path) + "; the path of another one begins with / or ./";
 }
 
 void encode_settings(Encoder& out, const ImportSettings& settings) {

@@ -112,6 +112,7 @@ check_kill_9_of_slurmstepd_while_tasks_run_the_container() {
 }
 
 has_layer() { [ -n "$(ls -A /home/alice/.local/share/enroot)" ]; }
+has_no_layer() { ! has_layer; }
 
 check_kill_9_of_the_builder_while_it_works_the_right_err() {
   # An rc that takes its time, so that there is something to kill.
@@ -127,7 +128,8 @@ check_kill_9_of_the_builder_while_it_works_the_right_err() {
   [ "$status" -ne 0 ]
   grep -q 'builder was killed by SIGKILL' "$BATS_TEST_TMPDIR/out"
   nothing_left
-  ! has_layer
+  # The broker, which looks like a slurmstepd, removes it when srun may have returned.
+  wait_until 5 has_no_layer
 }
 
 setup_file() {

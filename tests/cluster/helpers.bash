@@ -3,6 +3,7 @@
 lab_tests=${BATS_TEST_DIRNAME}
 
 bats_require_minimum_version 1.5.0
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 
 # What came on stderr, then what came on stdout: srun forwards the two in no order. The whole of it on failure: bats prints
 # what a failing test printed.
@@ -47,12 +48,3 @@ nothing_left() {
   return 1
 }
 
-# wait_until SECONDS CMD...: polls.
-wait_until() {
-  local deadline=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ $SECONDS -lt $deadline ] || return 1
-    sleep 0.1
-  done
-}

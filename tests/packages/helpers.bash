@@ -2,6 +2,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 
 bats_require_minimum_version 1.5.0
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 repository=$(cd "$BATS_TEST_DIRNAME/../.." && pwd -P)
 state=$repository/build/lab
 packages=$state/packages
@@ -20,7 +21,7 @@ build_packages() (
   DEB_BUILD_OPTIONS="preset-release noautodbgsym" packaging/build-deb --output "$packages/1" || exit 1
   for package in "$packages"/1/*.deb; do
     case $package in *-dbgsym_*) continue ;; esac
-    repack "$package" 2 "$packages/2"
+    repack "$package" 2 "$packages/2" || exit 1
   done
   mv "$packages/made.new" "$packages/made"
 )
@@ -29,10 +30,10 @@ build_packages() (
 repack() (
   tree=$(mktemp -d)
   trap 'rm -rf "$tree"' EXIT
-  dpkg-deb --raw-extract "$1" "$tree"
-  version=$(dpkg-deb --field "$1" Version)
-  sed -i "s/$version/${version%-*}-$2/g" "$tree/DEBIAN/control"
-  [ $# -lt 4 ] || "${@:4}" "$tree"
+  dpkg-deb --raw-extract "$1" "$tree" || exit 1
+  version=$(dpkg-deb --field "$1" Version) || exit 1
+  sed -i "s/$version/${version%-*}-$2/g" "$tree/DEBIAN/control" || exit 1
+  [ $# -lt 4 ] || "${@:4}" "$tree" || exit 1
   # Small and fast: nobody downloads it.
   dpkg-deb -Zgzip -z1 --root-owner-group --build "$tree" "$3" >/dev/null
 )
@@ -72,14 +73,4 @@ guide() {
 files() {
   on find / -xdev -path /proc -prune -o -path /shared -prune -o -path /tmp -prune -o -print |
     grep -v -E '^/(var/(cache|log|lib/(dpkg|apt|slurm|systemd))|home|root)(/|$)' | sort
-}
-
-# wait_until SECONDS CMD...: polls.
-wait_until() {
-  local deadline=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ $SECONDS -lt $deadline ] || return 1
-    sleep 0.2
-  done
 }

@@ -1,4 +1,5 @@
 """What every suite is made of: the tally, the builds, a program with a time limit."""
+import contextlib
 import os
 import re
 import shlex
@@ -100,6 +101,8 @@ def run_program(context, command, limit, environment, directory):
             return 124, output + f"\ntimed out after {limit:.0f} s"
         finally:
             context.running.discard(process)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def sources(*patterns):

@@ -109,6 +109,14 @@ TEST_CASE("the word that was meant is the nearest one, and none when all are far
   CHECK(suggestion("colour", kKnown, "known keys") == "known keys: mount, store_path, import_timeout, build_timeout");
 }
 
+TEST_CASE("text in columns") {
+  CHECK(flush_left("ab", 4) == "ab  ");
+  CHECK(flush_right("ab", 4) == "  ab");
+  CHECK(flush_left("abcde", 4) == "abcde");
+  CHECK(flush_right("abcde", 4) == "abcde");
+  CHECK(flush_left("", 0).empty());
+}
+
 TEST_CASE("to_hex") {
   const uint8_t bytes[] = {0x00, 0x0f, 0xa5, 0xff};
   CHECK(to_hex(bytes, sizeof bytes) == "000fa5ff");

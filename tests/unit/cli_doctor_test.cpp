@@ -470,6 +470,10 @@ TEST_CASE("includes that include themselves, or nothing") {
   node.write("etc/slurm/slurm.conf", "");
   node.write("etc/slurm/plugstack.conf", "include plugstack.conf\n");
   CHECK_THAT(node.plugstack().found, Catch::Contains("too deep"));
+  std::string tenfold;
+  for (int i = 0; i < 10; ++i) tenfold += "include plugstack.conf\n";
+  node.write("etc/slurm/plugstack.conf", tenfold);
+  CHECK_THAT(node.plugstack().found, Catch::Contains("too deep"));
   node.write("etc/slurm/plugstack.conf", "include none.conf\n");
   CHECK_THAT(node.plugstack().found, Catch::Contains("none.conf"));
   node.write("etc/slurm/plugstack.conf", "include none.d/*.conf\n");

@@ -101,10 +101,6 @@ std::vector<Row> rows_of(const std::vector<NodeAnswer>& nodes) {
   return rows;
 }
 
-std::string padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
-
 std::string number(size_t count, size_t width) {
   const std::string text = std::to_string(count);
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
@@ -143,10 +139,10 @@ std::string tier_text(const Report& report) {
 std::string summary_table(const std::vector<Group>& groups, Colours colours) {
   size_t width = std::string_view("NODES").size();
   for (const Group& group : groups) width = std::max(width, std::min(fold_nodes(group.nodes).size(), kWidestNodes));
-  std::string text = padded("NODES", width) + "  RESULT       OK  WARN  FAIL  IMAGES BY\n";
+  std::string text = flush_left("NODES", width) + "  RESULT       OK  WARN  FAIL  IMAGES BY\n";
   for (const Group& group : groups) {
     const std::string nodes = fold_nodes(group.nodes);
-    text += nodes.size() > width ? nodes + "\n" + std::string(width, ' ') : padded(nodes, width);
+    text += nodes.size() > width ? nodes + "\n" + std::string(width, ' ') : flush_left(nodes, width);
     if (group.kind == NodeAnswer::Kind::answered) {
       const State worst = worst_of(*group.report);
       text += "  " + paint(worst, to_string(worst), 9, colours) +
@@ -171,8 +167,8 @@ std::string row_text(const Row& row, size_t name_width, size_t node_width, Colou
   const std::string before(name_width + node_width + 4, ' ');
   for (const Agreement& agreement : row.agreements) {
     const std::string nodes = fold_nodes(agreement.nodes);
-    text += padded(text.empty() ? printable(row.key.section + ": " + row.key.name) : "", name_width) + "  ";
-    text += nodes.size() > node_width ? nodes + "\n" + before : padded(nodes, node_width) + "  ";
+    text += flush_left(text.empty() ? printable(row.key.section + ": " + row.key.name) : "", name_width) + "  ";
+    text += nodes.size() > node_width ? nodes + "\n" + before : flush_left(nodes, node_width) + "  ";
     if (agreement.check == nullptr) {
       text += "-       not on these nodes\n";
       continue;
@@ -197,7 +193,7 @@ std::string check_table(const std::vector<Row>& rows, Colours colours) {
   for (const Row& row : rows)
     if (row.matters()) text += row_text(row, name_width, node_width, colours);
   if (text.empty()) return "\nall nodes that answered agree, and there is nothing to mend\n";
-  return "\n" + padded("CHECK", name_width) + "  " + padded("NODES", node_width) + "  STATUS  FOUND\n" + text;
+  return "\n" + flush_left("CHECK", name_width) + "  " + flush_left("NODES", node_width) + "  STATUS  FOUND\n" + text;
 }
 
 }  // namespace

@@ -24,16 +24,12 @@ const char* colour_of(State state) {
   return "";
 }
 
-std::string padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
-
 std::string lines_of(const Section& section, Colours colours) {
   size_t width = 0;
   for (const Check& check : section.lines) width = std::max(width, check.name.size());
   std::string text = section.title + "\n";
   for (const Check& check : section.lines) {
-    text += "  " + paint(check.state, to_string(check.state), 6, colours) + padded(check.name, width + 2) +
+    text += "  " + paint(check.state, to_string(check.state), 6, colours) + flush_left(check.name, width + 2) +
             printable(check.found) + "\n";
     if (!check.fix.empty()) text += std::string(10 + width, ' ') + "fix: " + printable(check.fix) + "\n";
   }

@@ -17,7 +17,8 @@
 namespace situla::doctor {
 namespace {
 
-constexpr int kMostIncludes = 8;  ///< deep; Slurm itself ends somewhere, too
+constexpr int kDeepestInclude = 8;   ///< Slurm itself ends somewhere, too
+constexpr size_t kMostFiles = 1000;  ///< of files that include each other
 
 struct Line {
   std::string file, text;
@@ -36,21 +37,35 @@ std::vector<std::string> matching(const std::string& file, std::string_view word
 }
 
 /// The lines of a file of Slurm's and of what it includes, without comments.
-void collect(const std::string& file, std::vector<Line>& lines, std::vector<std::string>& unreadable, int depth = 0) {
-  const Result<std::string> content = read_file(file);
-  if (!content) return unreadable.push_back(content.error().message());
-  if (depth > kMostIncludes) return unreadable.push_back(file + ": included too deep");
-  for (std::string_view line : split(*content, '\n')) {
-    line = trim(line.substr(0, line.find('#')));
-    if (line.empty()) continue;
-    const std::vector<std::string_view> words = split_words(line);
-    if (words.size() == 2 && to_lower(words[0]) == "include") {
-      for (const std::string& included : matching(file, words[1])) collect(included, lines, unreadable, depth + 1);
-    } else {
-      lines.push_back({file, std::string(line)});
+struct Reading {
+  std::vector<Line> lines;
+  std::vector<std::string> unreadable;
+  size_t files = 0;
+
+  void add(const std::string& file, int depth = 0) {
+    if (++files > kMostFiles) return;
+    const Result<std::string> content = read_file(file);
+    if (!content) return complain(content.error().message());
+    if (depth > kDeepestInclude) return complain(file + ": included too deep");
+    for (std::string_view line : split(*content, '\n')) {
+      line = trim(line.substr(0, line.find('#')));
+      if (line.empty()) continue;
+      const std::vector<std::string_view> words = split_words(line);
+      if (words.size() == 2 && to_lower(words[0]) == "include") {
+        for (const std::string& included : matching(file, words[1])) add(included, depth + 1);
+      } else {
+        lines.push_back({file, std::string(line)});
+      }
     }
+    if (depth == 0 && files > kMostFiles)
+      complain(file + ": more than " + std::to_string(kMostFiles) + " files are included");
   }
-}
+
+ private:
+  void complain(const std::string& what) {
+    if (std::find(unreadable.begin(), unreadable.end(), what) == unreadable.end()) unreadable.push_back(what);
+  }
+};
 
 /// KEY=VALUE of slurm.conf; the last one counts.
 std::string setting(const std::vector<Line>& lines, std::string_view wanted) {
@@ -135,20 +150,22 @@ SlurmFiles SlurmFiles::find(const Places& places, const Environment& environment
   SlurmFiles files;
   choose_slurm_conf(files, places, environment);
   if (files.slurm_conf.empty()) return files;
-  std::vector<Line> settings;
-  collect(files.slurm_conf, settings, files.unreadable);
-  const std::string directories = setting(settings, "plugindir");
+  Reading settings;
+  settings.add(files.slurm_conf);
+  files.unreadable = std::move(settings.unreadable);
+  const std::string directories = setting(settings.lines, "plugindir");
   for (const std::string_view directory : split_nonempty(directories, ':'))
     files.plugin_directories.emplace_back(directory);
-  std::filesystem::path plugstack = setting(settings, "plugstackconfig");
+  std::filesystem::path plugstack = setting(settings.lines, "plugstackconfig");
   if (plugstack.empty()) plugstack = "plugstack.conf";
   if (plugstack.is_relative()) plugstack = std::filesystem::path(files.slurm_conf).parent_path() / plugstack;
   files.plugstack = plugstack.string();
   files.plugstack_exists = access(plugstack.c_str(), F_OK) == 0;
   if (!files.plugstack_exists) return files;
-  std::vector<Line> lines;
-  collect(files.plugstack, lines, files.unreadable);
-  std::transform(lines.begin(), lines.end(), std::back_inserter(files.lines), plugin_line);
+  Reading plugins;
+  plugins.add(files.plugstack);
+  files.unreadable.insert(files.unreadable.end(), plugins.unreadable.begin(), plugins.unreadable.end());
+  std::transform(plugins.lines.begin(), plugins.lines.end(), std::back_inserter(files.lines), plugin_line);
   return files;
 }
 
