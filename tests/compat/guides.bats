@@ -15,8 +15,8 @@ teardown_file() {
   guide_end
 }
 
-# Whom a guide's roles are in the lab. Each starts where such a person starts.
-as_user() { (cd "/home/alice/${guide-}" && runuser -u alice -- env HOME=/home/alice USER=alice LOGNAME=alice "PATH=/shared/bin:$PATH" "$@"); }
+# Whom a guide's roles are in the lab. Each starts where such a person starts. PMIX_MCA_gds: tests/cluster/mpi.bats.
+as_user() { (cd "/home/alice/${guide-}" && runuser -u alice -- env PMIX_MCA_gds=hash HOME=/home/alice USER=alice LOGNAME=alice "PATH=/shared/bin:$PATH" "$@"); }
 as_node() { (cd /root && "$@"); }
 
 # follow NAME: all of a guide that users and a node's root type.
