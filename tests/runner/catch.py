@@ -64,6 +64,7 @@ def run_catch(context, tally, preset, label, wrap=lambda command: command, envir
     # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
     context.build(preset, {name for name, _, _ in programs} if preset == "asan" else None)
     programs = list(catch_programs(context, preset, label))  # only now CTest knows where the programs are
+    programs.sort(key=lambda program: -float(program[2].get("COST", 0)))  # those that take long first, so that none is alone at the end
 
     def run(program):
         name, command, properties = program
