@@ -24,6 +24,10 @@ start_task() {
   wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
 }
 
+# Where containers without a name keep what is written in them.
+has_layer() { [ -n "$(ls -A /home/alice/.local/share/enroot 2>/dev/null)" ]; }
+has_no_layer() { ! has_layer; }
+
 # finished SECONDS: srun has ended by itself; its exit status is in $status.
 finished() {
   local deadline=$((SECONDS + $1))
@@ -62,9 +66,11 @@ check_scancel_while_the_tasks_run() {
 
 check_scancel_while_the_tasks_of_a_writable_container_ru() {
   start_task registry.test/tiny --container-writable
+  has_layer
   cancel_all
   finished 10
   nothing_left
+  wait_until 5 has_no_layer
 }
 
 check_kill_9_of_the_importer_the_right_error_nothing_lef() {
@@ -93,6 +99,12 @@ check_kill_9_of_the_broker_while_tasks_run_they_go_on_no() {
   cancel_all
   finished 10
   nothing_left
+  # Without its broker the builder removes the layer. With proctrack/cgroup Slurm kills it as well, and the layer stays: a known fault.
+  if [ "$(scontrol show config | sed -n 's/^ProctrackType *= *//p')" = proctrack/cgroup ]; then
+    rm -rf /home/alice/.local/share/enroot
+  else
+    wait_until 5 has_no_layer
+  fi
 }
 
 check_kill_9_of_slurmstepd_during_an_import() {
@@ -111,14 +123,12 @@ check_kill_9_of_slurmstepd_while_tasks_run_the_container() {
   finished 40
 }
 
-has_layer() { [ -n "$(ls -A /home/alice/.local/share/enroot)" ]; }
-has_no_layer() { ! has_layer; }
-
 check_kill_9_of_the_builder_while_it_works_the_right_err() {
   # An rc that takes its time, so that there is something to kill.
   cp "$BATS_FILE_TMPDIR/slow-rc.sqsh" /home/alice/slow-rc.sqsh
   chown alice: /home/alice/slow-rc.sqsh
   snapshot
+  has_no_layer
   as_alice srun --container-image=/home/alice/slow-rc.sqsh --container-writable true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
   wait_until 10 is_running situla-builder
