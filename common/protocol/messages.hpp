@@ -112,8 +112,8 @@ struct MapsWanted {  ///< the builder has unshared its user namespace
   bool remap_root = false;
 };
 struct MapsWritten {};
-/// The builder is about to make a directory that outlives it if it is killed; before Ready, and without an answer. The
-/// last one counts.
+/// The builder is about to make a directory that outlives it if it is killed; without an answer. The last one counts,
+/// until Ready says whether the container has it.
 struct ScratchPlace {
   std::string path;  ///< as Ready::scratch_path
 };

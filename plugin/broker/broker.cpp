@@ -217,7 +217,7 @@ void Broker::hear_last_words() {
 }
 
 void Broker::end_builder(bool orderly) {
-  bool succeeded = false;
+  bool left = !scratch_path_.empty();
   if (builder_) {
     if (orderly && builder_stays_) (void)send_packet(builder_->socket.get(), encode(Finish{}));
     // A builder that stays takes the end of the connection for the end of its work.
@@ -226,15 +226,17 @@ void Broker::end_builder(bool orderly) {
     else
       (void)builder_->process.signal(SIGKILL);
     const auto status = builder_->process.wait_for(kEndLimit);
-    succeeded = status && *status && (*status)->success();
     if (!builder_stays_) hear_last_words();
     builder_.reset();
     const bool ended_itself = status && *status && (*status)->signal == 0;
+    // One that failed before there was a container has removed what it had made, and another node may have the name
+    // now.
+    left = !scratch_path_.empty() && !(ended_itself && (!container_ || (*status)->success()));
     if (input_.request.named && !container_ && !ended_itself && place_)
       if (auto sweeper = start_unfinished_sweeper(user_, *place_, spec_.get(), input_.environment.get()))
         (void)sweeper->process.wait_for(kEndLimit);
   }
-  if (succeeded || scratch_path_.empty()) return;
+  if (!left) return;
   // The builder was killed before it could remove what it had made on disk.
   if (auto cleaner = start_cleaner(user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
 }

@@ -47,4 +47,3 @@ nothing_left() {
   cat "$BATS_TEST_TMPDIR/new"
   return 1
 }
-

@@ -101,9 +101,8 @@ std::vector<Row> rows_of(const std::vector<NodeAnswer>& nodes) {
   return rows;
 }
 
-std::string number(size_t count, size_t width) {
-  const std::string text = std::to_string(count);
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+std::string number(size_t count) {
+  return flush_right(std::to_string(count), 6);
 }
 
 /// One line of the summary: nodes that agree in everything.
@@ -146,8 +145,8 @@ std::string summary_table(const std::vector<Group>& groups, Colours colours) {
     if (group.kind == NodeAnswer::Kind::answered) {
       const State worst = worst_of(*group.report);
       text += "  " + paint(worst, to_string(worst), 9, colours) +
-              number(group.report->count(State::ok) + group.report->count(State::info), 6) +
-              number(group.report->count(State::warn), 6) + number(group.report->count(State::fail), 6) + "  " +
+              number(group.report->count(State::ok) + group.report->count(State::info)) +
+              number(group.report->count(State::warn)) + number(group.report->count(State::fail)) + "  " +
               printable(tier_text(*group.report)) + "\n";
     } else {
       const bool silent = group.kind == NodeAnswer::Kind::silent;
