@@ -1,9 +1,9 @@
 # Common to the suites that run inside a lab: who submits, and what is left on a node. Loaded by the .bats files.
 
-lab_tests=${BATS_TEST_DIRNAME}
+lab_tests=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
 bats_require_minimum_version 1.5.0
-. "$BATS_TEST_DIRNAME/../support/wait.bash"
+. "$lab_tests/../support/wait.bash"
 
 # What came on stderr, then what came on stdout: srun forwards the two in no order. The whole of it on failure: bats prints
 # what a failing test printed.

@@ -1,7 +1,7 @@
 # lab: --user root --situla-conf tests/cluster/user_images.toml
 # What a job user may try, inside and beside a running container. Nothing may be gained; where it can be shown, the same attempt is
 # made where it does succeed, so that the test can fail.
-load helpers
+load ../cluster/helpers
 
 setup_file() {
   attack="$BATS_TEST_DIRNAME/../../build/release/tests/cluster/attack"

@@ -1,6 +1,6 @@
 # lab: --user root
 # Who gets an image that the node has? Only somebody whom its registry lets in: neither a digest nor a manifest opens anything.
-load helpers
+load ../cluster/helpers
 
 # A registry of bob's own, that says it is auth.test: bob chooses his proxy, and the certificates he trusts. It has the manifest, which
 # he may have seen in a log, and none of the layers; whoever asks for a byte of one gets a byte.

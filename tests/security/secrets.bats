@@ -1,6 +1,6 @@
 # lab: --user root --slurm-conf SlurmdDebug=debug2 --slurm-conf SlurmctldDebug=debug2
 # A password is seen by nobody: in no argument, no environment, no log, no message, no core dump.
-load helpers
+load ../cluster/helpers
 
 setup() {
   chmod 777 "$BATS_TEST_TMPDIR"
