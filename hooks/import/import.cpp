@@ -45,7 +45,7 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   }();
   TRY_ASSIGN(const auto session, std::move(opened));
   const bool reuses = !layer_cache.empty() && !options.all_time;
-  LayerCache cache(layer_cache, options);
+  DirectoryLayerCache cache(layer_cache, options);
   const ImportSession::Reuse reuse{reuses ? &cache : nullptr, ImportSession::Owner::user};
   TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, reuse, trace));
   progress.phase("syncing " + path);
@@ -54,7 +54,10 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   umask(mask);
   if (auto published = output.publish(0666U & ~mask); !published)
     return fail(session->explain(std::move(published).error()));
-  if (reuses) session->remember(cache, std::filesystem::absolute(path), log);
+  if (reuses) {
+    session->remember(cache, output.fd(), std::filesystem::absolute(path), log);
+    cache.trim();
+  }
   ImportedImage image;
   image.digest = session->digest();
   image.path = path;
@@ -73,7 +76,7 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   const std::string where = directory + "/image.sqsh";
   TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  LayerCache cache(layer_cache, options);
+  DirectoryLayerCache cache(layer_cache, options);
   const ImportSession::Reuse reuse{layer_cache.empty() || options.all_time ? nullptr : &cache,
                                    ImportSession::Owner::user};
   TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress, reuse));

@@ -36,14 +36,14 @@ std::string suffix_of(const SquashOptions& options) {
 
 }  // namespace
 
-LayerCache::LayerCache(std::string directory, const SquashOptions& options)
+DirectoryLayerCache::DirectoryLayerCache(std::string directory, const SquashOptions& options)
     : directory_(std::move(directory)), options_(options) {}
 
-std::string LayerCache::path_of(const Digest& layer) const {
+std::string DirectoryLayerCache::path_of(const Digest& layer) const {
   return directory_ + "/" + layer.hex() + "." + suffix_of(options_);
 }
 
-std::shared_ptr<const SquashfsDonor> LayerCache::open_donor(const LayerIndexHead& head) {
+std::shared_ptr<const SquashfsDonor> DirectoryLayerCache::open_donor(const LayerIndexHead& head) {
   auto known = donors_.find(head.donor);
   if (known == donors_.end()) {
     known = donors_.emplace(head.donor, Opened()).first;
@@ -56,7 +56,7 @@ std::shared_ptr<const SquashfsDonor> LayerCache::open_donor(const LayerIndexHead
   return known->second.identity == head.identity ? known->second.donor : nullptr;
 }
 
-std::optional<KnownLayer> LayerCache::find(const Digest& layer) {
+std::optional<KnownLayer> DirectoryLayerCache::find(const Digest& layer) {
   auto index = LayerIndex::read(path_of(layer));
   if (!index || index->head().layer != layer) return std::nullopt;
   auto donor = open_donor(index->head());
@@ -66,7 +66,7 @@ std::optional<KnownLayer> LayerCache::find(const Digest& layer) {
   return KnownLayer{std::move(*index), std::move(donor)};
 }
 
-Result<void> LayerCache::put(LayerIndexHead head, const std::function<Result<void>(LayerIndexWriter&)>& write_entries) {
+Result<void> DirectoryLayerCache::put(LayerIndexHead head, const WriteEntries& write_entries) {
   if (const auto other = find(head.layer)) {
     const LayerIndexHead& known = other->index.head();
     if (known.stored_bytes > head.stored_bytes) return {};
@@ -85,7 +85,7 @@ Result<void> LayerCache::put(LayerIndexHead head, const std::function<Result<voi
 }
 
 /// Names only what is ours. Errors are left alone: the next import trims again.
-void LayerCache::trim() const {
+void DirectoryLayerCache::trim() const {
   namespace fs = std::filesystem;
   struct Index {
     fs::file_time_type time;

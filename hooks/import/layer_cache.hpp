@@ -21,17 +21,33 @@ struct KnownLayer {
   std::shared_ptr<const SquashfsDonor> donor;  ///< open, so that its file may lose its name now
 };
 
-/// A directory of layer indexes, `<64 hex>.<compressor>-<block size>`, each of which points into an imported squashfs
-/// file. No content is kept twice: what is reused are the compressed blocks of that file, and with the file the layer
-/// is forgotten. Nothing here must be there: what is damaged, replaced or gone is fetched from its source again.
+/// What earlier imports left for this one. Nothing in it must be there: what is damaged, replaced or gone is fetched
+/// from its source again. Where indexes and files lie is the cache's business: a donor is a descriptor with a name.
 class LayerCache {
  public:
-  /// directory: made when something is put in. options: of the files to be written.
-  LayerCache(std::string directory, const SquashOptions& options);
+  LayerCache() = default;
+  LayerCache(const LayerCache&) = delete;
+  LayerCache& operator=(const LayerCache&) = delete;
+  virtual ~LayerCache() = default;
 
-  [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer);
-  /// Replaces what is known of head.layer, unless another file holds more of it.
-  Result<void> put(LayerIndexHead head, const std::function<Result<void>(LayerIndexWriter&)>& write_entries);
+  using WriteEntries = std::function<Result<void>(LayerIndexWriter&)>;
+
+  [[nodiscard]] virtual std::optional<KnownLayer> find(const Digest& layer) = 0;
+  /// Replaces what is known of head.layer, unless another file holds more of it. head.donor: the name under which the
+  /// cache finds the file again; it need not have that name yet.
+  virtual Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) = 0;
+};
+
+/// A directory of layer indexes, `<64 hex>.<compressor>-<block size>`, each of which points into an imported squashfs
+/// file, whose name is its path. No content is kept twice: what is reused are the compressed blocks of that file, and
+/// with the file the layer is forgotten.
+class DirectoryLayerCache final : public LayerCache {
+ public:
+  /// directory: made when something is put in. options: of the files to be written.
+  DirectoryLayerCache(std::string directory, const SquashOptions& options);
+
+  [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer) override;
+  Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) override;
 
   /// The indexes that were not used for longest go when there are too many.
   void trim() const;

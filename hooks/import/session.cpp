@@ -171,12 +171,11 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
   return built;
 }
 
-void ImportSession::remember(LayerCache& cache, const std::string& path, LogSink& log) const {
+void ImportSession::remember(LayerCache& cache, int fd, const std::string& name, LogSink& log) const {
   const auto kept = [&]() -> Result<void> {
     LayerIndexHead head;
-    TRY_ASSIGN(const UniqueFd file, open_file(path, O_RDONLY));
-    TRY_ASSIGN(head.identity, FileIdentity::of(file.get()));
-    head.donor = path;
+    TRY_ASSIGN(head.identity, FileIdentity::of(fd));
+    head.donor = name;
     head.registry = source_->origin().registry;
     const std::vector<Descriptor>& layers = resolved_.manifest.layers;
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -185,7 +184,6 @@ void ImportSession::remember(LayerCache& cache, const std::string& path, LogSink
       head.repositories = {source_->origin().repository};
       TRY(cache.put(head, [&](LayerIndexWriter& index) { return builder_->describe_layer(i, index); }));
     }
-    cache.trim();
     return {};
   }();
   if (!kept) log.debug("the layers are not kept for other images: " + kept.error().message());

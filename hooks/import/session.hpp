@@ -48,8 +48,8 @@ class ImportSession {
   /// Fetches what the cache has not, and writes the squashfs file into fd (not synced). `where` names it in errors.
   Result<BuiltImage> write(int fd, const std::string& where, const SquashOptions& options, Progress& progress,
                            Reuse reuse, Trace* trace = nullptr);
-  /// After write(), when the file has its name: the layers are in this file. What cannot be kept is not.
-  void remember(LayerCache& cache, const std::string& path, LogSink& log) const;
+  /// After write(): the layers are in the file `fd`, which the cache will know by `name`. What cannot be kept is not.
+  void remember(LayerCache& cache, int fd, const std::string& name, LogSink& log) const;
   /// Puts "failed to import docker image: REFERENCE" in front of an error, and the request's hint behind it.
   [[nodiscard]] Error explain(Error error) const;
 

@@ -102,14 +102,17 @@ Result<void> ImageStore::add(ImportSession& session, ImportedImage& image, Store
   TRY_ASSIGN(const SquashOptions options, options_of(image.variant));
   auto output = OutputFile::create(image.path);
   if (!output) return fail(session.explain(std::move(output).error()));
-  LayerCache cache = layer_cache(options);
+  DirectoryLayerCache cache(directory_ + "/layers", options);
   TRY_ASSIGN(const BuiltImage built,
              session.write(output->fd(), image.path, options, progress, {&cache, ImportSession::Owner::everybody}));
   progress.phase("syncing the image");
   auto published = output->publish(kImageMode);
   if (!published && published.error().kind() != ErrorKind::exists)
     return fail(session.explain(std::move(published).error()));
-  if (published) session.remember(cache, image.path, log);
+  if (published) {
+    session.remember(cache, output->fd(), image.path, log);
+    cache.trim();
+  }
   image.fetched_bytes = session.layer_bytes() - built.reused_bytes;
   image.unpacked_bytes = built.unpacked_bytes;
   image.image_bytes = built.image_bytes;
@@ -136,7 +139,7 @@ Result<void> ImageStore::check_access(ImportSession& session, const ImportedImag
   TRY_ASSIGN(const SquashOptions options, options_of(image.variant));
   auto output = OutputFile::create(image.path);
   if (!output) return fail(session.explain(std::move(output).error()));
-  LayerCache cache = layer_cache(options);
+  DirectoryLayerCache cache(directory_ + "/layers", options);
   TRY(session.write(output->fd(), image.path, options, progress, {&cache, ImportSession::Owner::everybody}));
   return {};
 }

@@ -56,9 +56,6 @@ class ImageStore {
   /// An image that is here: may this user have it?
   Result<void> check_access(ImportSession& session, const ImportedImage& image, const StoreRecord& record,
                             Progress& progress) const;
-  [[nodiscard]] LayerCache layer_cache(const SquashOptions& options) const {
-    return LayerCache(directory_ + "/layers", options);
-  }
 
   explicit ImageStore(std::string directory) : directory_(std::move(directory)) {}
   std::string directory_;
