@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <span>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -135,6 +136,29 @@ bool is_absolute(const std::string& path) {
   return path.starts_with('/');
 }
 
+Setter limit_count(uint64_t ImportBudget::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    if (!value.is_integer() || value.as_integer()->get() < 1) return "a number, at least 1";
+    config.import_budget.*field = static_cast<uint64_t>(value.as_integer()->get());
+    return "";
+  };
+}
+
+Setter limit_size(uint64_t ImportBudget::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    constexpr const char* kWanted = "a size such as \"64MiB\"";
+    if (value.is_string()) {
+      const Result<uint64_t> bytes = parse_size(value.as_string()->get());
+      if (!bytes || *bytes == 0) return kWanted;
+      config.import_budget.*field = *bytes;
+      return "";
+    }
+    if (!value.is_integer() || value.as_integer()->get() < 1) return kWanted;
+    config.import_budget.*field = static_cast<uint64_t>(value.as_integer()->get());
+    return "";
+  };
+}
+
 struct Key {
   std::string_view name;
   Setter set;
@@ -163,6 +187,21 @@ std::array<Key, 16> keys() {
   }};
 }
 
+/// The same for the table [limits].
+std::array<Key, 9> limit_keys() {
+  return {{
+      {"entries", limit_count(&ImportBudget::entries)},
+      {"metadata", limit_size(&ImportBudget::metadata)},
+      {"xattrs", limit_size(&ImportBudget::xattrs)},
+      {"file_size", limit_size(&ImportBudget::file_size)},
+      {"unpacked", limit_size(&ImportBudget::unpacked)},
+      {"expansion", limit_count(&ImportBudget::expansion)},
+      {"layers", limit_count(&ImportBudget::layers)},
+      {"manifest_size", limit_size(&ImportBudget::manifest_size)},
+      {"config_size", limit_size(&ImportBudget::config_size)},
+  }};
+}
+
 std::string at(const std::string& where, const toml::source_region& source) {
   return where + ":" + std::to_string(source.begin.line);
 }
@@ -178,6 +217,33 @@ Result<std::string> read_to_end(int fd, const std::string& path) {
     content.append(buffer.data(), static_cast<size_t>(count));
     if (content.size() > kMaxFileBytes) return fail(ErrorKind::corrupt, "read " + path + ": larger than 1 MiB");
   }
+}
+
+/// Names of tables that other functions read; suggested beside the keys.
+using Names = std::vector<std::string_view>;
+
+Result<void> set_key(std::span<const Key> known, std::string_view written, const toml::node& value,
+                     const std::string& where, const Names& tables, SiteConfig& config) {
+  const std::string line = at(where, value.source());
+  const auto key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == written; });
+  if (key == known.end()) {
+    Names names;
+    for (const Key& k : known) names.push_back(k.name);
+    names.insert(names.end(), tables.begin(), tables.end());
+    return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(written) + "\"")
+                    .with_hint(suggestion(written, names, "known keys")));
+  }
+  if (const std::string wanted = key->set(value, config); !wanted.empty())
+    return fail(ErrorKind::usage, line + ": " + std::string(key->name) + " must be " + wanted);
+  return {};
+}
+
+Result<void> set_limits(const toml::node& value, const std::string& where, SiteConfig& config) {
+  if (!value.is_table())
+    return fail(ErrorKind::usage, at(where, value.source()) + ": limits must be a table, written [limits]");
+  const auto known = limit_keys();
+  for (const auto& [name, limit] : *value.as_table()) TRY(set_key(known, name.str(), limit, where, {}, config));
+  return {};
 }
 
 }  // namespace
@@ -216,22 +282,14 @@ Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& w
   SiteConfig config;
   const auto known = keys();
   for (const auto& [name, value] : table.table()) {
-    const std::string line = at(where, value.source());
     const std::string_view written = name.str();
     if (written == "registry") {
       TRY_ASSIGN(config.registries, read_registry_tables(value, where, UnknownKeys::refused));
-      continue;
+    } else if (written == "limits") {
+      TRY(set_limits(value, where, config));
+    } else {
+      TRY(set_key(known, written, value, where, {"registry", "limits"}, config));
     }
-    const auto* key = std::find_if(known.begin(), known.end(), [&](const Key& k) { return k.name == written; });
-    if (key == known.end()) {
-      std::vector<std::string_view> names;
-      for (const Key& k : known) names.push_back(k.name);
-      names.emplace_back("registry");
-      return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(written) + "\"")
-                      .with_hint(suggestion(written, names, "known keys")));
-    }
-    if (const std::string wanted = key->set(value, config); !wanted.empty())
-      return fail(ErrorKind::usage, line + ": " + std::string(key->name) + " must be " + wanted);
   }
   return config;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
 
 namespace situla {
@@ -50,6 +51,7 @@ struct SiteConfig {
   std::vector<RegistryRule> registries;       ///< [[registry]]; mirrors, blocked registries; no two with one prefix
 
   DeviceSettings device_settings;
+  ImportBudget import_budget;  ///< [limits]
 
   /// Reads the file; a missing file gives the defaults. Refuses one that is not owned by root or is writable by others.
   static Result<SiteConfig> load(const std::string& path);

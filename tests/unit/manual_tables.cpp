@@ -36,6 +36,7 @@ int main() {
   const char* const unknown = "zzzzzzzzzz=1";
   print_hint("argument", PluginConfig::parse({&unknown, 1}).error());
   print_hint("key", SiteConfig::parse("zzzzzzzzzz = 1", "x").error());
+  print_hint("limit", SiteConfig::parse("[limits]\nzzzzzzzzzz = 1", "x").error());
   print_hint("registry", SiteConfig::parse("[[registry]]\nzzzzzzzzzz = 1", "x").error());
   print_hint("mirror",
              SiteConfig::parse("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nzzzzzzzzzz = 1", "x").error());

@@ -115,13 +115,14 @@ TEST_CASE("every key of situla.toml is in the sample") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 17);
+  REQUIRE(top.size() == 18);
   for (const std::string& key : top) {
     INFO(key);
-    CHECK(sample.find(key == "registry" ? "[[registry]]" : "\n#" + key + " = ") != std::string::npos);
+    const std::string table = key == "registry" ? "[[registry]]" : "\n#   [limits]\n";
+    CHECK(sample.find(key == "registry" || key == "limits" ? table : "\n#" + key + " = ") != std::string::npos);
   }
-  for (const char* table :
-       {"[[registry]]\nzzzzzzzz = 1", "[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nzzzzzzzz = 1"})
+  for (const char* table : {"[limits]\nzzzzzzzz = 1", "[[registry]]\nzzzzzzzz = 1",
+                            "[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nzzzzzzzz = 1"})
     for (const std::string& key : known_keys(table)) {
       INFO(key);
       CHECK(sample.find(key == "mirror" ? "[[registry.mirror]]" : "#   " + key + " = ") != std::string::npos);
@@ -197,6 +198,37 @@ blocked = true
             .starts_with("t:4: unknown key \"locatoin\"\nhint: did you mean \"location\"? known keys here: "));
   CHECK(message("[registry]\nprefix = \"a\"\n") == "t:1: registry must be tables, written [[registry]]");
   CHECK(message("registries = 1\n").find("devices, registry") != std::string::npos);
+}
+
+TEST_CASE("limits of imports are sizes and counts") {
+  const auto config = SiteConfig::parse("[limits]\nentries = 7\nmetadata = \"1GiB\"\nfile_size = 4096\n", "t");
+  REQUIRE(config);
+  CHECK(config->import_budget.entries == 7);
+  CHECK(config->import_budget.metadata == uint64_t{1} << 30U);
+  CHECK(config->import_budget.file_size == 4096);
+  CHECK(config->import_budget.layers == ImportBudget().layers);
+  const auto message = [](const char* text) { return SiteConfig::parse(text, "t").error().text(); };
+  CHECK(message("[limits]\nentries = 0\n") == "t:2: entries must be a number, at least 1");
+  CHECK(message("[limits]\nentries = \"1G\"\n") == "t:2: entries must be a number, at least 1");
+  CHECK(message("[limits]\nxattrs = 0\n") == "t:2: xattrs must be a size such as \"64MiB\"");
+  CHECK(message("[limits]\nxattrs = \"0\"\n") == "t:2: xattrs must be a size such as \"64MiB\"");
+  CHECK(message("limits = 3\n") == "t:1: limits must be a table, written [limits]");
+  CHECK(message("[limits]\nlayer = 3\n")
+            .starts_with("t:2: unknown key \"layer\"\nhint: did you mean \"layers\"? known keys: entries, "));
+}
+
+TEST_CASE("the limits that the sample shows are the defaults") {
+  std::string sample = test::slurp(SITULA_SOURCE_DIR "/conf/situla.toml");
+  sample = sample.substr(sample.find("#   [limits]\n"));
+  std::string limits;
+  for (const std::string_view line : split(sample, '\n'))
+    if (line.starts_with("#   "))
+      limits += std::string(line.substr(4)) + "\n";
+    else
+      break;
+  const auto config = SiteConfig::parse(limits, "t");
+  REQUIRE(config);
+  CHECK(config->import_budget == ImportBudget());
 }
 
 TEST_CASE("the sample configuration that is installed is valid and changes nothing") {
