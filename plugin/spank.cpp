@@ -384,6 +384,14 @@ SITULA_EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) {
   });
 }
 
+/// In slurmstepd, when the step's cgroups are there and no task is. As the job's user, but nothing here asks who.
+SITULA_EXPORT int slurm_spank_user_init(spank_t spank, int, char**) {
+  return guarded([&]() -> Result<void> {
+    if (g_state != nullptr && g_state->session && spank_remote(spank) == 1) g_state->session->step_is_prepared();
+    return {};
+  });
+}
+
 SITULA_EXPORT int slurm_spank_task_init_privileged(spank_t, int, char**) {
   return guarded([&]() -> Result<void> {
     if (g_state != nullptr && g_state->session) g_state->session->forget_control();

@@ -2,12 +2,14 @@
 
 #include <array>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/installation.hpp"
 #include "common/sys/cgroup.hpp"
+#include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/contract.hpp"
@@ -16,9 +18,11 @@ namespace situla {
 
 namespace {
 
-SpawnOptions broker_program() {
+/// `program`: its file, if it is open already.
+SpawnOptions broker_program(int program) {
   SpawnOptions options;
   options.program = libexec_path("situla-broker");
+  options.program_fd = program;
   options.arguments = {"situla-broker"};
   options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
   options.new_session = true;
@@ -26,9 +30,9 @@ SpawnOptions broker_program() {
 }
 
 /// The broker's program in another mode; waits for its end.
-Result<void> run_broker_program(const std::vector<std::string>& arguments, const std::string& what,
+Result<void> run_broker_program(int program, const std::vector<std::string>& arguments, const std::string& what,
                                 std::chrono::milliseconds limit) {
-  SpawnOptions options = broker_program();
+  SpawnOptions options = broker_program(program);
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
   TRY_ASSIGN(Child child, spawn(options));
   TRY_ASSIGN(const auto status, child.wait_for(limit));
@@ -37,27 +41,27 @@ Result<void> run_broker_program(const std::vector<std::string>& arguments, const
 }
 
 /// The broker was killed before it could finish: another one drops what it left on the node.
-Result<void> sweep_after_lost_broker(std::chrono::milliseconds limit) {
-  return run_broker_program({"sweep"}, "cleaning up after a killed broker", limit);
+Result<void> sweep_after_lost_broker(int program, std::chrono::milliseconds limit) {
+  return run_broker_program(program, {"sweep"}, "cleaning up after a killed broker", limit);
 }
 
 /// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
 /// child of slurmstepd (proctrack/linuxproc) in the tasks' cgroup (proctrack/cgroup).
-Child start_canary(const std::string& cgroups) {
-  SpawnOptions options = broker_program();
+Result<Child> start_canary(int program, const std::string& cgroups) {
+  SpawnOptions options = broker_program(program);
   options.arguments.emplace_back("canary");
   options.new_session = false;
-  auto canary = spawn(options);
-  if (!canary) return {};
-  (void)move_to_cgroups(canary->pid(), cgroups);
-  return std::move(*canary);
+  TRY_ASSIGN(Child canary, spawn(options));
+  TRY(move_to_cgroups(canary.pid(), cgroups));
+  return canary;
 }
 
 }  // namespace
 
 Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit) {
   if (!own_containers && access(job_cgroups_path(job).c_str(), F_OK) != 0) return {};
-  return run_broker_program({"epilog", std::to_string(job), std::to_string(user), own_containers ? "job" : "global"},
+  return run_broker_program(-1,
+                            {"epilog", std::to_string(job), std::to_string(user), own_containers ? "job" : "global"},
                             "cleaning up after job " + std::to_string(job), limit);
 }
 
@@ -69,7 +73,8 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   TRY_ASSIGN(const UniqueFd request_memory, sealed_memory("situla-step", encode_step_request(request)));
   TRY_ASSIGN(const UniqueFd environment_memory, sealed_memory("situla-environment", environment));
 
-  SpawnOptions options = broker_program();
+  TRY_ASSIGN(UniqueFd program, open_file(libexec_path("situla-broker"), O_PATH));
+  SpawnOptions options = broker_program(program.get());
   options.fds = {{control.second.get(), broker_fd::kControl},
                  {listener.fd.get(), broker_fd::kListener},
                  {request_memory.get(), broker_fd::kRequest},
@@ -77,7 +82,11 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   // Out of the process tree of slurmstepd: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
   // The broker notices the end of slurmstepd by its control socket.
   TRY(spawn_detached(options));
-  return StepSession(std::move(control.first), std::move(listener.address), request.token);
+  return StepSession(std::move(program), std::move(control.first), std::move(listener.address), request.token);
+}
+
+void StepSession::step_is_prepared() const {
+  if (control_) (void)send_packet(control_.get(), encode(StepPrepared{}));
 }
 
 Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink& log) {
@@ -86,7 +95,7 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
   bool saving = false;
   const auto lost = [&]() -> Result<std::string> {
     if (saving) log.error("--container-save: lost the container's broker: the container is not saved");
-    TRY(sweep_after_lost_broker(limit));
+    TRY(sweep_after_lost_broker(program_.get(), limit));
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();
@@ -110,7 +119,11 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
     if (const auto* note = std::get_if<Note>(&message)) log.write(note->level, note->text);
     if (const auto* begun = std::get_if<Saving>(&message)) {
       saving = true;
-      canary = start_canary(begun->cgroups);
+      auto started = start_canary(program_.get(), begun->cgroups);
+      if (started)
+        canary = std::move(*started);
+      else
+        log.warning("--container-save: a cancelled step may go on saving: " + started.error().message());
     }
   }
   return fail(Error(ErrorKind::failure, "the container's broker is still cleaning up after " +

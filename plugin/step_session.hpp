@@ -20,9 +20,15 @@ class StepSession {
   /// contain_spank the later callbacks run in a child whose descriptors are lost.
   static Result<StepSession> start(StepRequest request, std::string_view environment);
 
+  /// Tells the broker that the step's cgroups are there. One that does not hear it learns it from the first task.
+  void step_is_prepared() const;
+
   /// In a forked task, still root: closes the inherited copy of the control socket. A task that kept it would keep the
   /// broker from noticing that slurmstepd died.
-  void forget_control() { control_.reset(); }
+  void forget_control() {
+    control_.reset();
+    program_.reset();
+  }
 
   /// All local tasks have ended: waits until nothing is left of the container, at most `limit`; and before that until
   /// it is saved, if that was asked for, however long it takes. Notes go to `log`. Returns the broker's summary for the
@@ -33,9 +39,10 @@ class StepSession {
   [[nodiscard]] const StepToken& token() const { return token_; }
 
  private:
-  StepSession(UniqueFd control, std::string address, StepToken token)
-      : control_(std::move(control)), address_(std::move(address)), token_(token) {}
+  StepSession(UniqueFd program, UniqueFd control, std::string address, StepToken token)
+      : program_(std::move(program)), control_(std::move(control)), address_(std::move(address)), token_(token) {}
 
+  UniqueFd program_;  ///< situla-broker's: what is started of it later in the step is of the same release
   UniqueFd control_;
   std::string address_;
   StepToken token_;

@@ -153,8 +153,10 @@ Message get(uint32_t index, Decoder& in) {
       return ImageReady{};
     case 16:
       return Saving{std::string(in.text())};
-    default:
+    case 17:
       return ScratchPlace{std::string(in.text())};
+    default:
+      return StepPrepared{};
   }
 }
 

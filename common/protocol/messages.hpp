@@ -147,16 +147,18 @@ struct ImageReady {};
 // --- plugin (slurmstepd) <-> broker, control socket
 // ---------------------------------------------------------------------------
 
-struct Finish {};       ///< all local tasks have ended; again while Saving: the step was cancelled, do not
-struct Saving {         ///< --container-save has begun, which may take its time; Notes follow
-  std::string cgroups;  ///< of the step's tasks: cgroups_of()
+struct StepPrepared {};  ///< Slurm has made the step's cgroups, and slurmstepd lives in them; without an answer
+struct Finish {};        ///< all local tasks have ended; again while Saving: the step was cancelled, do not
+struct Saving {          ///< --container-save has begun, which may take its time; Notes follow
+  std::string cgroups;   ///< of the step's tasks: cgroups_of()
 };
 struct Finished {       ///< nothing is left of the container
   std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built
 };
 
-using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
-                             Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace>;
+using Message =
+    std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished, Draw,
+                 RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared>;
 
 /// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
 /// fits.

@@ -1,6 +1,7 @@
 // How does a helper come to live in the job's cgroup, so that its memory and CPU time are the job's and not the node's?
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,9 +22,15 @@ std::string job_cgroups(std::string_view cgroups);
 /// of all of them, for it looks at which it may.
 std::string step_cgroups(std::string_view cgroups);
 
-/// Moves process `who` into each of them: all v1 hierarchies and the v2 one (cgroups(7)). Hierarchies that are not
-/// mounted are skipped.
+/// Moves process `who` into each of them, all v1 hierarchies and the v2 one (cgroups(7)), and reads back that it lives
+/// there. An error when it does not, in whatever hierarchy; then it may have been moved in others.
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups);
+
+/// Where one line of such a text is a directory: a path. None: that hierarchy is not mounted here, or not that part.
+std::optional<std::string> cgroup_directory(std::string_view line);
+
+/// The path of the uppermost cgroup of its hierarchy that can be seen here; empty when it is the first.
+std::optional<std::string> cgroup_top(std::string_view line);
 
 /// Removes the version 1 cgroups of this text whose name is `name` ("job_7"), unless they have processes or cgroups
 /// beneath them, and then their parent likewise ("uid_1000"). True when none of them is left.

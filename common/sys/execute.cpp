@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/sys/kernel.hpp"
 #include "common/sys/process.hpp"
 
 namespace situla {
@@ -19,7 +20,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }
 
 /// Every source is copied above all targets first, so that no dup2() overwrites one that is still needed.
-Result<void> arrange(std::vector<std::pair<int, int>> fds) {
+/// `program` is kept as well, and becomes its new number.
+Result<void> arrange(std::vector<std::pair<int, int>> fds, int& program) {
   int first_free = 3;
   for (const auto& [source, target] : fds) first_free = std::max({first_free, target + 1});
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -30,6 +32,11 @@ Result<void> arrange(std::vector<std::pair<int, int>> fds) {
     if (!mapped) fds.emplace_back(null, standard);
   }
   std::vector<int> targets;
+  if (program >= 0) {
+    program = fcntl(program, F_DUPFD_CLOEXEC, first_free);
+    if (program < 0) return fail_errno(errno, "move descriptors");
+    targets.push_back(program);
+  }
   for (auto& [source, target] : fds) {
     source = fcntl(source, F_DUPFD_CLOEXEC, first_free);
     if (source < 0) return fail_errno(errno, "move descriptors");
@@ -61,9 +68,13 @@ Error execute(const SpawnOptions& options) {
   if (options.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return Error::from_errno(errno, "give up privileges");
   if (chdir(options.directory.c_str()) != 0) return Error::from_errno(errno, "enter directory " + options.directory);
-  if (auto arranged = arrange(options.fds); !arranged) return std::move(arranged).error();
+  int program = options.program_fd;
+  if (auto arranged = arrange(options.fds, program); !arranged) return std::move(arranged).error();
   reset_signals();
-  execve(options.program.c_str(), arguments.data(), environment.data());
+  if (program >= 0)
+    (void)kernel::execveat(program, arguments.data(), environment.data());
+  else
+    execve(options.program.c_str(), arguments.data(), environment.data());
   return Error::from_errno(errno, "execute " + options.program);
 }
 

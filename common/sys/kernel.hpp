@@ -83,6 +83,9 @@ inline int openat2(int directory, const char* path, const OpenHow& how) {
 inline int close_range(unsigned first, unsigned last, unsigned flags) {
   return static_cast<int>(syscall(kCloseRange, first, last, flags));
 }
+inline int execveat(int program, char* const* arguments, char* const* environment) {
+  return static_cast<int>(syscall(SYS_execveat, program, "", arguments, environment, AT_EMPTY_PATH));
+}
 inline int pidfd_open(pid_t pid) {
   return static_cast<int>(syscall(kPidfdOpen, pid, 0));
 }

@@ -52,7 +52,8 @@ class Child {
 /// What a spawned program gets. Everything else is closed or reset: fds (close_range), signal mask and dispositions,
 /// oom_score_adj is set to 0, stdin/stdout/stderr are /dev/null unless mapped.
 struct SpawnOptions {
-  std::string program;                   ///< absolute path
+  std::string program;                   ///< absolute path; with program_fd only for messages
+  int program_fd = -1;                   ///< execveat(2) of this descriptor (O_PATH): whatever its path means by now
   std::vector<std::string> arguments;    ///< argv, [0] included
   std::vector<std::string> environment;  ///< exactly this, "NAME=VALUE"
   std::vector<std::pair<int, int>> fds;  ///< {descriptor here, number in the child}; all others are closed

@@ -47,6 +47,7 @@ struct Failure {
 /// All that the child needs, in memory of the parent.
 struct Plan {
   const char* program = nullptr;
+  int program_fd = -1;  ///< instead of the path; the child puts its moved copy here
   const char* directory = nullptr;
   char* const* arguments = nullptr;
   char* const* environment = nullptr;
@@ -109,6 +110,10 @@ int arrange_descriptors(Plan& plan) {
     if (copy < 0) give_up(pipe, Step::move_descriptors, errno);
     plan.fds[i].first = copy;
   }
+  if (plan.program_fd >= 0) {
+    plan.program_fd = fcntl(plan.program_fd, F_DUPFD_CLOEXEC, plan.first_free);
+    if (plan.program_fd < 0) give_up(pipe, Step::move_descriptors, errno);
+  }
   // A container need not have a /dev/null: whoever maps 0, 1 and 2 does without.
   int null_copy = -1;
   if (!maps_standard_descriptors(plan)) {
@@ -161,7 +166,10 @@ pid_t fork_with_pidfd(int& pidfd) {
   if (plan.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(pipe, Step::privileges, errno);
   if (chdir(plan.directory) != 0) give_up(pipe, Step::directory, errno);
   reset_signals();
-  execve(plan.program, plan.arguments, plan.environment);
+  if (plan.program_fd >= 0)
+    (void)kernel::execveat(plan.program_fd, plan.arguments, plan.environment);
+  else
+    execve(plan.program, plan.arguments, plan.environment);
   give_up(pipe, Step::execute, errno);
 }
 
@@ -193,6 +201,7 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
   std::vector<std::pair<int, int>> fds = options.fds;
   Plan plan;
   plan.program = options.program.c_str();
+  plan.program_fd = options.program_fd;
   plan.directory = options.directory.c_str();
   plan.arguments = arguments.data();
   plan.environment = environment.data();

@@ -30,7 +30,11 @@ bool same_token(const StepToken& a, const StepToken& b) {
 
 }  // namespace
 
-Broker::Broker(BrokerInput input, Result<SiteConfig> config) : input_(std::move(input)) {
+Broker::Broker(BrokerInput input, Result<SiteConfig> config, Result<Launcher> launcher) : input_(std::move(input)) {
+  if (launcher)
+    launcher_ = std::move(*launcher);
+  else
+    error_ = std::move(launcher).error();
   if (config)
     config_ = std::move(*config);
   else
@@ -48,6 +52,9 @@ void Broker::run() {
 void Broker::start() {
   const auto prepare = [&]() -> Result<void> {
     if (error_) return fail(*error_);
+    // Who made the socket pair, in init_post_opt.
+    TRY_ASSIGN(const PeerCredentials parent, peer_credentials(input_.control.get()));
+    TRY_ASSIGN(slurmstepd_, open_file("/proc/" + std::to_string(parent.pid), O_PATH | O_DIRECTORY));
     TRY_ASSIGN(spec_, sealed_memory("situla-spec", input_.request.spec));
     TRY_ASSIGN(mounts_, ImageMounts::open(SITULA_RUNTIME_DIR));
     TRY(make_directories(kStageMount, 0755));
@@ -101,6 +108,8 @@ void Broker::on_control() {
   auto packet = receive_packet(input_.control.get(), kMaxMessageBytes);
   if (packet && *packet) {
     const auto message = decode((*packet)->bytes);
+    if (message && std::holds_alternative<StepPrepared>(*message) && state_ != State::failed)
+      if (const auto prepared = step_prepared(); !prepared) fail_step(prepared.error());
     if (!message || !std::holds_alternative<Finish>(*message)) return;
     finish(true);
     (void)send_packet(input_.control.get(), encode(Finished{report_.text()}));
@@ -108,8 +117,15 @@ void Broker::on_control() {
     // slurmstepd is gone. Slurm itself would leave its tasks running.
     finish(false);
   }
-  refresh_inventory(config_);
+  if (launcher_) refresh_inventory(*launcher_, config_);
   done_ = true;
+}
+
+/// When slurmstepd says so, or a task asks. From then on what the user wrote and what strangers send may be read.
+Result<void> Broker::step_prepared() {
+  if (launcher_->cgroups.step_prepared()) return {};
+  TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), launcher_->cgroups.step_is_prepared(slurmstepd_.get()));
+  return import_ && import_->request ? begin_request() : Result<void>();
 }
 
 void Broker::finish(bool orderly) {
@@ -130,6 +146,7 @@ void Broker::finish(bool orderly) {
   image_in_use_.reset();
   release_image();
   if (mounts_) mounts_->drop_idle(config_.image_mount_idle);
+  if (launcher_) launcher_->cgroups.leave_step();
 }
 
 /// --container-save, if all local tasks have got their container (COMPAT.md 1).
@@ -140,9 +157,9 @@ void Broker::save() {
   (void)send_packet(control, encode(Saving{place_->cgroups}));
   report_.begin("save");
   if (const auto saved = run_saver(); !saved && !saved.error().message().empty()) {
-    (void)send_packet(control, encode(Note{LogLevel::error, saved.error().message()}));
+    (void)send_packet(control, encode(Note{LogLevel::error, as_one_line(saved.error().message())}));
     if (!saved.error().hint().empty())
-      (void)send_packet(control, encode(Note{LogLevel::error, "hint: " + saved.error().hint()}));
+      (void)send_packet(control, encode(Note{LogLevel::error, "hint: " + as_one_line(saved.error().hint())}));
   }
   report_.end();
 }
@@ -156,7 +173,7 @@ Result<void> Broker::run_saver() {
   input.environment_fd = input_.environment.get();
   input.directory_fd = save_directory_.get();
   input.image_fd = save_image_.get();
-  TRY_ASSIGN(Helper saver, start_saver(input));
+  TRY_ASSIGN(Helper saver, start_saver(*launcher_, input));
   const int control = input_.control.get();
   for (;;) {
     std::array<pollfd, 2> entries = {{{saver.socket.get(), POLLIN, 0}, {control, POLLIN, 0}}};
@@ -166,14 +183,14 @@ Result<void> Broker::run_saver() {
       return fail(ErrorKind::cancelled, "");
     }
     if (entries[0].revents == 0) continue;
-    const auto packet = receive_packet(saver.socket.get(), kMaxMessageBytes);
-    if (!packet || !*packet) break;
-    TRY_ASSIGN(const Message message, decode((*packet)->bytes));
+    const auto heard = hear(saver.socket.get());
+    if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail(heard.error());
+    if (!heard || !*heard) break;
     // slurmstepd writes them to its log.
-    if (const auto* text = std::get_if<Note>(&message))
-      (void)send_packet(control, encode(Note{text->level, printable(text->text)}));
-    if (const auto* failure = std::get_if<Failure>(&message))
-      return fail(Error(failure->kind, printable(failure->text)).with_hint(printable(failure->hint)));
+    if (const auto* text = std::get_if<Note>(&(*heard)->message))
+      (void)send_packet(control, encode(Note{text->level, as_one_line(text->text)}));
+    if (const auto* failure = std::get_if<Failure>(&(*heard)->message))
+      return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
   }
   const auto status = saver.process.wait_for(kEndLimit);
   if (status && *status && (*status)->success()) return {};
@@ -191,7 +208,7 @@ void Broker::end_import() {
   import_.reset();
   // The file of a user's import has no name.
   if (unwound || input_.request.origin == ImageOrigin::user) return;
-  if (auto sweeper = start_store_sweeper(config_)) (void)sweeper->wait_for(kEndLimit);
+  if (auto sweeper = start_store_sweeper(*launcher_, config_)) (void)sweeper->wait_for(kEndLimit);
 }
 
 /// Once for each step on the node, however it ends.
@@ -199,20 +216,18 @@ void Broker::release_image() {
   if (!release_) return;
   const UserImport import{user_, *place_, spec_.get(), input_.environment.get(),
                           *std::exchange(release_, std::nullopt)};
-  if (const auto done = release_site_image(import); !done)
+  if (const auto done = release_site_image(*launcher_, import); !done)
     syslog(LOG_WARNING, "job %u step %u: %s", input_.request.job_id, input_.request.step_id,
-           done.error().message().c_str());
+           as_one_line(done.error().message()).c_str());
 }
 
 /// What a builder that was killed had said of its scratch directory and was not read yet.
 void Broker::hear_last_words() {
   pollfd more{builder_->socket.get(), POLLIN, 0};
   while (poll(&more, 1, 0) == 1 && (more.revents & POLLIN) != 0) {
-    const auto packet = receive_packet(builder_->socket.get(), kMaxMessageBytes);
-    if (!packet || !*packet) return;
-    const auto message = decode((*packet)->bytes);
-    if (!message) return;
-    if (const auto* place = std::get_if<ScratchPlace>(&*message)) scratch_path_ = place->path;
+    const auto heard = hear(builder_->socket.get());
+    if (!heard || !*heard) return;
+    if (const auto* place = std::get_if<ScratchPlace>(&(*heard)->message)) scratch_path_ = place->path;
   }
 }
 
@@ -233,12 +248,12 @@ void Broker::end_builder(bool orderly) {
     // now.
     left = !scratch_path_.empty() && !(ended_itself && (!container_ || (*status)->success()));
     if (input_.request.named && !container_ && !ended_itself && place_)
-      if (auto sweeper = start_unfinished_sweeper(user_, *place_, spec_.get(), input_.environment.get()))
+      if (auto sweeper = start_unfinished_sweeper(*launcher_, user_, *place_, spec_.get(), input_.environment.get()))
         (void)sweeper->process.wait_for(kEndLimit);
   }
   if (!left) return;
   // The builder was killed before it could remove what it had made on disk.
-  if (auto cleaner = start_cleaner(user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
+  if (auto cleaner = start_cleaner(*launcher_, user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
 }
 
 /// What the image's own scripts have started may outlive the builder that was killed; tasks outlive slurmstepd. In a
@@ -351,7 +366,8 @@ void Broker::draw(const Draw& drawing) {
 }
 
 void Broker::fail_step(const Error& error) {
-  syslog(LOG_INFO, "job %u step %u: %s", input_.request.job_id, input_.request.step_id, error.message().c_str());
+  syslog(LOG_INFO, "job %u step %u: %s", input_.request.job_id, input_.request.step_id,
+         as_one_line(error.message()).c_str());
   state_ = State::failed;
   error_ = error;
   deadline_.reset();

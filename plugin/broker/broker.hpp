@@ -13,6 +13,7 @@
 #include "common/sys/socket.hpp"
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/container.hpp"
+#include "plugin/broker/heard.hpp"
 #include "plugin/broker/image_mounts.hpp"
 #include "plugin/broker/running.hpp"
 #include "plugin/broker/step_report.hpp"
@@ -29,8 +30,9 @@ struct BrokerInput {
 /// ends.
 class Broker {
  public:
-  /// `config` may be an error (situla.toml cannot be read): then every task is told so.
-  Broker(BrokerInput input, Result<SiteConfig> config);
+  /// `config` and `launcher` may be errors (situla.toml cannot be read; no cgroup of its own can be made): then every
+  /// task is told so.
+  Broker(BrokerInput input, Result<SiteConfig> config, Result<Launcher> launcher);
   /// Returns when slurmstepd asked to finish, or is gone, and nothing is left of the container.
   void run();
 
@@ -52,6 +54,7 @@ class Broker {
   void start();
   void poll_once();
   void on_control();
+  Result<void> step_prepared();
   void on_listener();
   void on_client(Client& client);
   void on_importer();
@@ -61,6 +64,7 @@ class Broker {
   void on_deadline();
 
   Result<void> begin_import();
+  Result<void> begin_request();
   Result<void> begin_user_import();
   void announce_import();
   Result<void> use_imported(const ImportDone& done, std::vector<UniqueFd> fds);
@@ -72,7 +76,7 @@ class Broker {
   Result<void> begin_build(Client& client);
   void keep_environment() const;
   void keep_cgroups() const;
-  Result<void> on_builder_message(Packet packet);
+  Result<void> on_builder_message(Heard heard);
   Result<void> write_maps(const MapsWanted& wanted);
   Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);
   Result<void> join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds);
@@ -99,6 +103,8 @@ class Broker {
 
   BrokerInput input_;
   SiteConfig config_;
+  std::optional<Launcher> launcher_;  ///< none: the step has failed before it began
+  UniqueFd slurmstepd_;               ///< its /proc directory
   Identity user_;
   UniqueFd spec_;
 

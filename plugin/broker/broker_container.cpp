@@ -42,11 +42,18 @@ void Broker::announce_import() {
 
 Result<void> Broker::begin_import() {
   announce_import();
-  auto helpers = start_import(config_, user_, spec_.get(), input_.environment.get());
+  auto helpers = start_import(*launcher_, config_);
   if (!helpers) return fail(std::move(helpers).error().with_context(phrase(RootOperation::start_importer)));
   import_ = std::move(*helpers);
   state_ = State::importing;
   set_deadline(config_.import_timeout);
+  return launcher_->cgroups.step_prepared() ? begin_request() : Result<void>();
+}
+
+/// The importer has its input from here on, and what reads and writes it lives in the job.
+Result<void> Broker::begin_request() {
+  auto begun = start_request_writer(*launcher_, user_, spec_.get(), input_.environment.get(), *import_);
+  if (!begun) return fail(std::move(begun).error().with_context(phrase(RootOperation::start_as_user)));
   return {};
 }
 
@@ -61,41 +68,41 @@ Result<void> Broker::begin_user_import() {
     input.site = {step.importer, runtime, step.job_id, step.step_id};
     release_ = input.site;
   }
-  auto helper = start_user_import(input);
+  auto helper = start_user_import(*launcher_, input);
   if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
-  import_ = ImportHelpers{std::move(*helper), Helper{}};
+  import_ = ImportHelpers{std::move(*helper), Helper{}, UniqueFd()};
   state_ = State::importing;
   set_deadline(config_.import_timeout);
   return {};
 }
 
 void Broker::on_importer() {
-  auto packet = receive_packet(import_->importer.socket.get(), kMaxMessageBytes);
-  if (!packet || !*packet) return fail_step(ended_early("the importer", import_->importer.process));
-  const auto message = decode((*packet)->bytes);
-  if (!message) return fail_step(message.error());
-  if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
-  if (const auto* drawing = std::get_if<Draw>(&*message)) return draw(*drawing);
-  if (const auto* failure = std::get_if<Failure>(&*message))
+  auto heard = hear(import_->importer.socket.get());
+  if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail_step(heard.error());
+  if (!heard || !*heard) return fail_step(ended_early("the importer", import_->importer.process));
+  const Message& message = (*heard)->message;
+  if (const auto* text = std::get_if<Note>(&message)) return note(*text);
+  if (const auto* drawing = std::get_if<Draw>(&message)) return draw(*drawing);
+  if (const auto* failure = std::get_if<Failure>(&message))
     return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
-  const auto* done = std::get_if<ImportDone>(&*message);
+  const auto* done = std::get_if<ImportDone>(&message);
   if (done == nullptr) return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
-  if (const auto used = use_imported(*done, std::move((*packet)->fds)); !used) return fail_step(used.error());
+  if (const auto used = use_imported(*done, std::move((*heard)->fds)); !used) return fail_step(used.error());
 }
 
 void Broker::on_request_writer() {
-  auto packet = receive_packet(import_->request_writer.socket.get(), kMaxMessageBytes);
-  if (!packet || !*packet) {
+  const auto heard = hear(import_->request_writer.socket.get());
+  if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail_step(heard.error());
+  if (!heard || !*heard) {
     const auto status = import_->request_writer.process.wait_for(kEndLimit);
     import_->request_writer.socket.reset();
     if (status && *status && (*status)->success()) return;
     return fail_step(Error(ErrorKind::failure, "collecting the credentials " +
                                                    (status && *status ? (*status)->text() : std::string("hangs"))));
   }
-  const auto message = decode((*packet)->bytes);
-  if (!message) return fail_step(message.error());
-  if (const auto* text = std::get_if<Note>(&*message)) return note(*text);
-  if (const auto* failure = std::get_if<Failure>(&*message))
+  const Message& message = (*heard)->message;
+  if (const auto* text = std::get_if<Note>(&message)) return note(*text);
+  if (const auto* failure = std::get_if<Failure>(&message))
     fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
 }
 
@@ -185,8 +192,9 @@ void Broker::build_if_possible() {
       std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
   if (first == clients_.end()) return;
   const auto begin = [&]() -> Result<void> {
+    TRY(step_prepared());
     if (!place_) {
-      TRY_ASSIGN(place_, TaskPlace::of(first->proc.get(), first->directory));
+      TRY_ASSIGN(place_, TaskPlace::of(launcher_->cgroups, first->proc.get(), first->directory));
     }
     const StepRequest& request = input_.request;
     const bool import_first = request.origin == ImageOrigin::user && !request.named && !image_.file && !image_.mount;
@@ -243,7 +251,7 @@ Result<void> Broker::begin_build(Client& client) {
   input.tmpfs_bytes = config_.root_tmpfs_bytes;
   input.spec_fd = spec_.get();
   input.environment_fd = client.environment.get();
-  TRY_ASSIGN(builder_, start_builder(input, image_));
+  TRY_ASSIGN(builder_, start_builder(*launcher_, input, image_));
   client.environment.reset();
   state_ = State::building;
   set_deadline(config_.build_timeout);
@@ -251,8 +259,9 @@ Result<void> Broker::begin_build(Client& client) {
 }
 
 void Broker::on_builder() {
-  auto packet = receive_packet(builder_->socket.get(), kMaxMessageBytes);
-  if (!packet || !*packet) {
+  auto heard = hear(builder_->socket.get());
+  const bool malformed = !heard && heard.error().kind() == ErrorKind::corrupt;
+  if (!malformed && (!heard || !*heard)) {
     // A builder of a named container waits for its image.
     const bool needed = state_ == State::building || state_ == State::importing;
     if (needed) return fail_step(ended_early("the container's builder", builder_->process));
@@ -260,15 +269,15 @@ void Broker::on_builder() {
     builder_->socket.reset();
     return;
   }
-  const auto handled = on_builder_message(std::move(**packet));
+  const auto handled = malformed ? fail(heard.error()) : on_builder_message(std::move(**heard));
   if (handled) return;
   if (state_ != State::ready) return fail_step(handled.error());
   // The tasks have their container, and maybe those of other steps: nothing that it says now may end them.
   builder_->socket.reset();
 }
 
-Result<void> Broker::on_builder_message(Packet packet) {
-  TRY_ASSIGN(const Message message, decode(packet.bytes));
+Result<void> Broker::on_builder_message(Heard heard) {
+  const Message& message = heard.message;
   if (const auto* text = std::get_if<Note>(&message)) {
     note(*text);
     return {};
@@ -281,9 +290,9 @@ Result<void> Broker::on_builder_message(Packet packet) {
   }
   if (state_ != State::building) return {};
   if (const auto* wanted = std::get_if<MapsWanted>(&message)) return write_maps(*wanted);
-  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(packet.fds));
-  if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(*running, std::move(packet.fds));
-  if (const auto* found = std::get_if<Found>(&message)) return join_found(*found, std::move(packet.fds));
+  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(heard.fds));
+  if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(*running, std::move(heard.fds));
+  if (const auto* found = std::get_if<Found>(&message)) return join_found(*found, std::move(heard.fds));
   if (std::holds_alternative<ImageWanted>(message)) return give_image();
   return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
 }
@@ -373,7 +382,7 @@ Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> 
   container_environment_ = std::move(fds[0]);
   shared_environment_ = std::move(fds[1]);
   workdir_ = ready.workdir;
-  report_.set_root(printable(ready.root));
+  report_.set_root(ready.root);
   size_t next = 2;
   if (ready.has_container) {
     TRY_ASSIGN(const RunningKey key, RunningKey::of(fds[next++].get(), user_.uid));

@@ -1,14 +1,12 @@
 #include "plugin/broker/children.hpp"
 
 #include <array>
-#include <csignal>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
-#include "common/base/installation.hpp"
 #include "common/base/parts.hpp"
 #include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
@@ -23,47 +21,6 @@ namespace {
 
 constexpr std::chrono::seconds kReleaseLimit{5};
 constexpr int kMaxLastWords = 256;  // messages
-constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-SpawnOptions program(const char* name, std::vector<std::string> arguments) {
-  SpawnOptions options;
-  options.program = libexec_path(name);
-  options.arguments = {name};
-  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
-  options.environment = {kPath};
-  return options;
-}
-
-struct Line {
-  UniqueFd ours, theirs;
-};
-/// To a helper. Ours does not block: a user who holds the other end, and neither reads nor closes it, must not stop us.
-Result<Line> line_to_helper() {
-  TRY_ASSIGN(auto sockets, socket_pair());
-  if (fcntl(sockets.first.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a socket");
-  return Line{std::move(sockets.first), std::move(sockets.second)};
-}
-
-/// Ends a forked child with its error told to the broker; `fds` are the places where the socket may be by now.
-[[noreturn]] void exit_with(const Error& error, std::initializer_list<int> fds) {
-  for (const int fd : fds)
-    if (send_packet(fd, encode(Failure{error.kind(), error.message(), error.hint()}))) break;
-  _exit(1);
-}
-
-/// Forks; the child becomes `who` and executes `options`. Errors after the fork go to `report_fd`, if there is one.
-Result<Child> start_as(const Identity& who, bool without_capabilities, const SpawnOptions& options, int report_fd) {
-  TRY_ASSIGN(Child child, fork_child());
-  if (child) return child;
-  const int report_target = options.fds.empty() ? -1 : 3;
-  // The bounding set needs CAP_SETPCAP to be emptied, so it goes before the identity does.
-  if (without_capabilities)
-    if (auto done = drop_bounding_set(); !done) exit_with(done.error(), {report_fd});
-  if (auto done = become(who); !done) exit_with(done.error(), {report_fd});
-  if (without_capabilities)
-    if (auto done = drop_all_capabilities(); !done) exit_with(done.error(), {report_fd});
-  exit_with(execute(options), {report_fd, report_target});
-}
 
 /// A mount namespace other than ours is entered only if our own user namespace owns it (job_container makes such): a
 /// user can make mount namespaces only together with a user namespace of his own.
@@ -106,37 +63,6 @@ Result<void> stage_root(const BuilderInput& input, const BuilderImage& image) {
   return DetachedMount(std::move(mount)).attach(place.get());
 }
 
-/// In a forked child, at the end of what it does as root; returns only with an error.
-Error execute_as(const Identity& user, const std::string& directory, const SpawnOptions& options) {
-  if (auto done = become(user); !done) return std::move(done).error();
-  SpawnOptions as_user = options;
-  // As the user: a directory that only the user may enter (NFS with root squash) works, one that is not the user's does
-  // not.
-  if (chdir(directory.c_str()) == 0) as_user.directory = directory;
-  return execute(as_user);
-}
-
-/// Runs in the forked child; returns only with an error. Moving is best effort: a hierarchy that refuses costs
-/// accounting, not safety.
-Error run_in_place(const Identity& user, const TaskPlace& place, const SpawnOptions& options) {
-  (void)move_to_cgroups(getpid(), place.cgroups);
-  if (auto entered = enter_mount_namespace(place.mounts); !entered) return std::move(entered).error();
-  return execute_as(user, place.directory, options);
-}
-
-/// Runs in the forked child; returns only with an error. The job's cgroup is no place any more: Slurm may be killing
-/// all that lives there. In a pid namespace of its own whatever the program starts ends with it.
-Error run_release(const UserImport& import, const SpawnOptions& options) {
-  if (auto entered = enter_mount_namespace(import.place.mounts); !entered) return std::move(entered).error();
-  if (auto unshared = unshare_namespaces(kPidNs); !unshared) return std::move(unshared).error();
-  if (auto bound = die_with_parent(); !bound) return std::move(bound).error();
-  auto child = fork_child();
-  if (!child) return std::move(child).error();
-  if (!*child) return execute_as(import.user, import.place.directory, options);
-  const auto status = child->wait();
-  _exit(status && status->success() ? 0 : 1);
-}
-
 /// Where the cluster's program may put the user's files, as pyxis has it below its runtime_path. Only a directory made
 /// here is given away.
 Result<void> make_site_directory(const std::string& runtime, const Identity& user) {
@@ -157,106 +83,110 @@ std::vector<std::string> site_words(const char* operation, const SiteProgram& si
   return {"site", operation, site.path, site.runtime, std::to_string(site.job_id), std::to_string(site.step_id)};
 }
 
-/// Runs in the forked child; returns only with an error.
-Error run_builder(const BuilderInput& input, const BuilderImage& image, const SpawnOptions& options) {
-  const std::string& cgroups = input.place.cgroups;
-  (void)move_to_cgroups(getpid(), input.outlives_step ? job_cgroups(cgroups) : step_cgroups(cgroups));
-  if (auto staged = stage_root(input, image); !staged)
-    return std::move(staged).error().with_context(phrase(RootOperation::stage_root));
-  return execute_as(input.user, input.place.directory, options);
+/// A helper of the user in the task's place.
+Launch in_place(Program program, std::vector<std::string> arguments, CgroupPlace cgroup, const Identity& user,
+                const TaskPlace& place) {
+  Launch what{program, std::move(arguments), std::move(cgroup), user};
+  what.prepare = [&mounts = place.mounts] { return enter_mount_namespace(mounts); };
+  what.directory = place.directory;
+  return what;
 }
 
-/// A helper of the user in the task's place, with a socket to it.
-Result<Helper> start_in_place(const Identity& user, const TaskPlace& place, SpawnOptions options) {
-  TRY_ASSIGN(Line line, line_to_helper());
-  options.fds.insert(options.fds.begin(), {line.theirs.get(), builder_fd::kBroker});
-  TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_in_place(user, place, options), {line.theirs.get(), builder_fd::kBroker});
-  return Helper{std::move(child), std::move(line.ours)};
+/// What may outlive the job, or comes after it: its cgroup is no place any more, for Slurm may be killing all that
+/// lives there.
+Launch cleaning(Program program, std::vector<std::string> arguments, const Launcher& launcher, const Identity& user) {
+  Launch what{program, std::move(arguments), launcher.cgroups.cleanup(), user};
+  what.own_pid_namespace = true;
+  return what;
 }
 
 }  // namespace
 
-Result<TaskPlace> TaskPlace::of(int proc_fd, std::string directory) {
+Result<TaskPlace> TaskPlace::of(const NodeCgroups& cgroups, int proc_fd, std::string directory) {
   TaskPlace place;
   TRY_ASSIGN(place.mounts, open_file_at(proc_fd, "ns/mnt", O_RDONLY));
-  // A node without cgroups does without.
-  place.cgroups = cgroups_of(proc_fd).value_or("");
+  TRY_ASSIGN(place.cgroups, cgroups_of(proc_fd));
+  TRY(cgroups.check_task(place.cgroups));
   place.directory = std::move(directory);
   return place;
 }
 
-Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd) {
+Result<ImportHelpers> start_import(const Launcher& launcher, const SiteConfig& config) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  TRY_ASSIGN(Line line, line_to_helper());
-  TRY_ASSIGN(Line user_line, line_to_helper());
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   const UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
-
-  SpawnOptions importer = program("situla-importer", {"--store", config.store_path});
-  importer.fds = {{reader.get(), 0}, {line.theirs.get(), importer_fd::kBroker}};
-  SpawnOptions request = program("situla-builder", {"request"});
-  request.fds = {{user_line.theirs.get(), builder_fd::kBroker},
-                 {spec_fd, builder_fd::kSpec},
-                 {environment_fd, builder_fd::kEnvironment},
-                 {writer.get(), builder_fd::kOutput}};
-
   ImportHelpers helpers;
-  TRY_ASSIGN(helpers.importer.process, start_as(service, true, importer, line.theirs.get()));
-  TRY_ASSIGN(helpers.request_writer.process, start_as(user, false, request, user_line.theirs.get()));
-  helpers.importer.socket = std::move(line.ours);
-  helpers.request_writer.socket = std::move(user_line.ours);
+  helpers.request = UniqueFd(ends[1]);
+  Launch importer{
+      Program::importer, {"--store", config.store_path}, launcher.cgroups.broker(), service, Rights::service};
+  importer.fds = {{reader.get(), 0}};
+  TRY_ASSIGN(helpers.importer, launch_helper(launcher.programs, std::move(importer), importer_fd::kBroker));
   return helpers;
 }
 
-Result<Helper> start_user_import(const UserImport& input) {
-  if (!input.site.path.empty()) TRY(make_site_directory(input.site.runtime, input.user));
-  SpawnOptions options = program(
-      "situla-importer", input.site.path.empty() ? std::vector<std::string>{"user"} : site_words("get", input.site));
-  options.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
-  return start_in_place(input.user, input.place, std::move(options));
+Result<void> start_request_writer(const Launcher& launcher, const Identity& user, int spec_fd, int environment_fd,
+                                  ImportHelpers& helpers) {
+  TRY_ASSIGN(const CgroupPlace place, launcher.cgroups.step());
+  TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(helpers.importer.process.pid(), place.text()));
+  Launch writer{Program::builder, {"request"}, place, user};
+  writer.fds = {{spec_fd, builder_fd::kSpec},
+                {environment_fd, builder_fd::kEnvironment},
+                {helpers.request.get(), builder_fd::kOutput}};
+  TRY_ASSIGN(helpers.request_writer, launch_helper(launcher.programs, std::move(writer), builder_fd::kBroker));
+  helpers.request.reset();
+  return {};
 }
 
-void refresh_inventory(const SiteConfig& config) {
+Result<Helper> start_user_import(const Launcher& launcher, const UserImport& input) {
+  if (!input.site.path.empty()) TRY(make_site_directory(input.site.runtime, input.user));
+  TRY_ASSIGN(CgroupPlace place, launcher.cgroups.step());
+  Launch what = in_place(Program::importer,
+                         input.site.path.empty() ? std::vector<std::string>{"user"} : site_words("get", input.site),
+                         std::move(place), input.user, input.place);
+  what.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
+  return launch_helper(launcher.programs, std::move(what), builder_fd::kBroker);
+}
+
+void refresh_inventory(const Launcher& launcher, const SiteConfig& config) {
   if (!built_in(Part::gpu)) return;
   const std::string& root = config.device_settings.device_root;
   if (access(((root == "/" ? "" : root) + "/proc/driver/nvidia/version").c_str(), F_OK) != 0) return;
-  if (const auto started = spawn_detached(program("situla-inventory", {"--if-stale"})); !started)
+  Launch what{Program::inventory, {"--if-stale"}, launcher.cgroups.broker(), Identity{}, Rights::root};
+  what.die_with_parent = false;
+  auto started = launch(launcher.programs, what);
+  if (started)
+    (void)started->release();
+  else
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_inventory).data(), started.error().message().c_str());
 }
 
-Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& place, int spec_fd, int environment_fd) {
-  SpawnOptions options = program("situla-builder", {"sweep"});
-  options.fds = {{spec_fd, builder_fd::kSpec}, {environment_fd, builder_fd::kEnvironment}};
-  // Not in the step's cgroup: there it would be killed with the builder.
-  TaskPlace apart;
-  TRY_ASSIGN(apart.mounts, duplicate_fd(place.mounts.get(), "the task's mount namespace"));
-  apart.cgroups = job_cgroups(place.cgroups);
-  apart.directory = place.directory;
-  return start_in_place(user, apart, std::move(options));
+Result<Helper> start_unfinished_sweeper(const Launcher& launcher, const Identity& user, const TaskPlace& place,
+                                        int spec_fd, int environment_fd) {
+  Launch what = cleaning(Program::builder, {"sweep"}, launcher, user);
+  what.prepare = [&mounts = place.mounts] { return enter_mount_namespace(mounts); };
+  what.directory = place.directory;
+  what.fds = {{spec_fd, builder_fd::kSpec}, {environment_fd, builder_fd::kEnvironment}};
+  return launch_helper(launcher.programs, std::move(what), builder_fd::kBroker);
 }
 
-Result<Helper> start_saver(const SaverInput& input) {
-  SpawnOptions options = program("situla-saver", {});
-  options.fds = {{input.spec_fd, builder_fd::kSpec},
-                 {input.environment_fd, builder_fd::kEnvironment},
-                 {input.directory_fd, saver_fd::kDirectory}};
-  if (input.image_fd >= 0) options.fds.emplace_back(input.image_fd, saver_fd::kImage);
-  return start_in_place(input.user, input.place, std::move(options));
+Result<Helper> start_saver(const Launcher& launcher, const SaverInput& input) {
+  TRY_ASSIGN(CgroupPlace place, launcher.cgroups.step());
+  Launch what = in_place(Program::saver, {}, std::move(place), input.user, input.place);
+  what.fds = {{input.spec_fd, builder_fd::kSpec},
+              {input.environment_fd, builder_fd::kEnvironment},
+              {input.directory_fd, saver_fd::kDirectory}};
+  if (input.image_fd >= 0) what.fds.emplace_back(input.image_fd, saver_fd::kImage);
+  return launch_helper(launcher.programs, std::move(what), builder_fd::kBroker);
 }
 
-Result<void> release_site_image(const UserImport& import) {
-  TRY_ASSIGN(Line line, line_to_helper());
-  SpawnOptions options = program("situla-importer", site_words("release", import.site));
-  options.fds = {{line.theirs.get(), builder_fd::kBroker},
-                 {import.spec_fd, builder_fd::kSpec},
-                 {import.environment_fd, builder_fd::kEnvironment}};
-  TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_release(import, options), {line.theirs.get(), builder_fd::kBroker});
-  line.theirs.reset();
-  TRY_ASSIGN(const auto status, child.wait_for(kReleaseLimit));
+Result<void> release_site_image(const Launcher& launcher, const UserImport& import) {
+  Launch what = cleaning(Program::importer, site_words("release", import.site), launcher, import.user);
+  what.prepare = [&mounts = import.place.mounts] { return enter_mount_namespace(mounts); };
+  what.directory = import.place.directory;
+  what.fds = {{import.spec_fd, builder_fd::kSpec}, {import.environment_fd, builder_fd::kEnvironment}};
+  TRY_ASSIGN(Helper helper, launch_helper(launcher.programs, std::move(what), builder_fd::kBroker));
+  TRY_ASSIGN(const auto status, helper.process.wait_for(kReleaseLimit));
   if (!status)
     return fail(ErrorKind::failure, import.site.path + " release: took longer than " +
                                         std::to_string(kReleaseLimit.count()) + " s and was killed");
@@ -264,44 +194,48 @@ Result<void> release_site_image(const UserImport& import) {
   // What it complained about comes first; the last message says how it ended.
   Error error(ErrorKind::failure, import.site.path + " release: " + status->text());
   for (int count = 0; count < kMaxLastWords; ++count) {
-    const auto packet = receive_packet(line.ours.get(), kMaxMessageBytes);
-    if (!packet || !*packet) break;
-    const auto message = decode((*packet)->bytes);
-    const auto* failure = message ? std::get_if<Failure>(&*message) : nullptr;
+    const auto heard = hear(helper.socket.get());
+    if (!heard || !*heard) break;
+    const auto* failure = std::get_if<Failure>(&(*heard)->message);
     if (failure != nullptr) error = Error(failure->kind, failure->text).with_hint(failure->hint);
   }
   return fail(std::move(error));
 }
 
-Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image) {
-  TRY_ASSIGN(Line line, line_to_helper());
-  SpawnOptions options = program("situla-builder", {"container", image.mode, input.scratch_name});
-  options.fds = {{line.theirs.get(), builder_fd::kBroker},
-                 {input.spec_fd, builder_fd::kSpec},
-                 {input.environment_fd, builder_fd::kEnvironment}};
-  if (image.file) options.fds.emplace_back(image.file.get(), builder_fd::kImage);
+Result<Helper> start_builder(const Launcher& launcher, const BuilderInput& input, const BuilderImage& image) {
+  TRY_ASSIGN(CgroupPlace place, input.outlives_step ? launcher.cgroups.job() : launcher.cgroups.step());
+  Launch what{Program::builder, {"container", image.mode, input.scratch_name}, std::move(place), input.user};
+  what.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
+  if (image.file) what.fds.emplace_back(image.file.get(), builder_fd::kImage);
+  what.prepare = [&]() -> Result<void> {
+    TRY_CONTEXT(phrase(RootOperation::stage_root), stage_root(input, image));
+    return {};
+  };
+  what.directory = input.place.directory;
   // It may hold a writable layer or a FUSE server for tasks that run on when the broker is lost: it cleans up by
   // itself.
-  options.die_with_parent = false;
-  TRY_ASSIGN(Child child, fork_child());
-  if (!child) exit_with(run_builder(input, image, options), {line.theirs.get(), builder_fd::kBroker});
-  return Helper{std::move(child), std::move(line.ours)};
+  what.die_with_parent = false;
+  return launch_helper(launcher.programs, std::move(what), builder_fd::kBroker);
 }
 
-Result<Child> start_store_sweeper(const SiteConfig& config) {
+Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  return start_as(service, true, program("situla-importer", {"--store", config.store_path, "--sweep"}), -1);
+  return launch(launcher.programs, {Program::importer,
+                                    {"--store", config.store_path, "--sweep"},
+                                    launcher.cgroups.broker(),
+                                    service,
+                                    Rights::service});
 }
 
-Result<Child> start_job_cleaner(uid_t user, uint32_t job, int environment_fd) {
+Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd) {
   TRY_ASSIGN(const Account account, account_of(user));
-  SpawnOptions options = program("situla-builder", {"epilog", std::to_string(job), account.home});
-  if (environment_fd >= 0) options.fds = {{environment_fd, builder_fd::kEnvironment}};
-  return start_as(account.identity, false, options, -1);
+  Launch what = cleaning(Program::builder, {"epilog", std::to_string(job), account.home}, launcher, account.identity);
+  if (environment_fd >= 0) what.fds = {{environment_fd, builder_fd::kEnvironment}};
+  return launch(launcher.programs, what);
 }
 
-Result<Child> start_cleaner(const Identity& user, const std::string& path) {
-  return start_as(user, false, program("situla-builder", {"clean", path}), -1);
+Result<Child> start_cleaner(const Launcher& launcher, const Identity& user, const std::string& path) {
+  return launch(launcher.programs, cleaning(Program::builder, {"clean", path}, launcher, user));
 }
 
 }  // namespace situla

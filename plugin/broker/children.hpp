@@ -9,16 +9,18 @@
 #include "common/spec/site_config.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/process.hpp"
+#include "plugin/broker/heard.hpp"
+#include "plugin/broker/launcher.hpp"
 
 namespace situla {
 
 /// How long a helper may take to end by itself.
 constexpr std::chrono::seconds kEndLimit{5};
 
-/// A child and the socket to talk to it.
-struct Helper {
-  Child process;
-  UniqueFd socket;
+/// What every process needs that starts others.
+struct Launcher {
+  Programs programs;
+  NodeCgroups cgroups;
 };
 
 /// The importer, as the service user, and with it the process of the job user that writes its input (reference,
@@ -27,16 +29,22 @@ struct Helper {
 struct ImportHelpers {
   Helper importer;
   Helper request_writer;
+  UniqueFd request;  ///< the importer's input, until there is who writes it
 };
-Result<ImportHelpers> start_import(const SiteConfig& config, const Identity& user, int spec_fd, int environment_fd);
+/// The importer alone: before Slurm has made the step's cgroups it starts in Situla's own, where it waits without
+/// having read a byte of anybody's.
+Result<ImportHelpers> start_import(const Launcher& launcher, const SiteConfig& config);
+/// When the step's cgroups are there: the importer moves into them, and the user's process starts in them.
+Result<void> start_request_writer(const Launcher& launcher, const Identity& user, int spec_fd, int environment_fd,
+                                  ImportHelpers& helpers);
 
 /// Where the task is that asks first: taken while it lives, for helpers that may come later.
 struct TaskPlace {
   UniqueFd mounts;        ///< its mount namespace
-  std::string cgroups;    ///< cgroups_of()
+  std::string cgroups;    ///< cgroups_of(); inside of the job's
   std::string directory;  ///< its working directory; entered as the user
 
-  static Result<TaskPlace> of(int proc_fd, std::string directory);
+  static Result<TaskPlace> of(const NodeCgroups& cgroups, int proc_fd, std::string directory);
 };
 
 /// The cluster's own program that gets images, called as the job user (hooks/importer/site_program.hpp).
@@ -54,10 +62,10 @@ struct UserImport {
   int environment_fd = -1;
   SiteProgram site{};
 };
-Result<Helper> start_user_import(const UserImport& input);
+Result<Helper> start_user_import(const Launcher& launcher, const UserImport& input);
 
 /// `PROGRAM release`, when the asking task is gone. Ends when the program has, or is ended; an error is the program's.
-Result<void> release_site_image(const UserImport& import);
+Result<void> release_site_image(const Launcher& launcher, const UserImport& import);
 
 /// How the image reaches the builder.
 struct BuilderImage {
@@ -74,14 +82,15 @@ struct BuilderInput {
   int spec_fd = -1;
   int environment_fd = -1;
 };
-Result<Helper> start_builder(const BuilderInput& input, const BuilderImage& image);
+Result<Helper> start_builder(const Launcher& launcher, const BuilderInput& input, const BuilderImage& image);
 
 /// Where a driver of NVIDIA's is loaded: what is known of it is made anew if it is not right any more, while nobody
 /// waits.
-void refresh_inventory(const SiteConfig& config);
+void refresh_inventory(const Launcher& launcher, const SiteConfig& config);
 
 /// Removes, as the user, what a killed builder left of a named container that it was making.
-Result<Helper> start_unfinished_sweeper(const Identity& user, const TaskPlace& place, int spec_fd, int environment_fd);
+Result<Helper> start_unfinished_sweeper(const Launcher& launcher, const Identity& user, const TaskPlace& place,
+                                        int spec_fd, int environment_fd);
 
 /// --container-save, as the job user in the asking task's place: writes a squashfs file of what the builder gave.
 struct SaverInput {
@@ -92,15 +101,15 @@ struct SaverInput {
   int directory_fd = -1;
   int image_fd = -1;  ///< or none
 };
-Result<Helper> start_saver(const SaverInput& input);
+Result<Helper> start_saver(const Launcher& launcher, const SaverInput& input);
 
 /// Removes, as the service user, what a killed importer left in the store.
-Result<Child> start_store_sweeper(const SiteConfig& config);
+Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config);
 
 /// Removes, as the user, the named containers of a job that has ended. environment_fd: kept_environment's file, or -1.
-Result<Child> start_job_cleaner(uid_t user, uint32_t job, int environment_fd);
+Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd);
 
 /// Removes a scratch directory as the user who owns it; the path means nothing to this side.
-Result<Child> start_cleaner(const Identity& user, const std::string& path);
+Result<Child> start_cleaner(const Launcher& launcher, const Identity& user, const std::string& path);
 
 }  // namespace situla

@@ -18,6 +18,7 @@
 #include "common/sys/socket.hpp"
 #include "plugin/broker/broker.hpp"
 #include "plugin/broker/contract.hpp"
+#include "plugin/broker/operation.hpp"
 
 namespace situla {
 namespace {
@@ -39,6 +40,12 @@ Result<BrokerInput> take_input() {
   return input;
 }
 
+Result<Launcher> make_launcher(Result<NodeCgroups> cgroups) {
+  if (!cgroups) return fail(std::move(cgroups).error().with_context(phrase(RootOperation::own_cgroups)));
+  TRY_ASSIGN(Programs programs, Programs::open());
+  return Launcher{std::move(programs), std::move(*cgroups)};
+}
+
 int serve() {
   openlog("situla-broker", LOG_PID, LOG_DAEMON);
   auto input = take_input();
@@ -47,7 +54,8 @@ int serve() {
     (void)std::fprintf(stderr, "situla-broker: %s\n", input.error().text().c_str());
     return 1;
   }
-  Broker broker(std::move(*input), SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
+  auto launcher = make_launcher(NodeCgroups::enter(input->request.job_id, input->request.step_id));
+  Broker broker(std::move(*input), SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"), std::move(launcher));
   broker.run();
   return 0;
 }
@@ -58,16 +66,18 @@ int sweep() {
   if (!config) return 1;
   if (const auto mounts = ImageMounts::open(SITULA_RUNTIME_DIR)) mounts->drop_idle(config->image_mount_idle);
   sweep_running(SITULA_RUNTIME_DIR);
-  auto sweeper = start_store_sweeper(*config);
+  const auto launcher = make_launcher(NodeCgroups::enter_after_jobs());
+  if (!launcher) return 1;
+  auto sweeper = start_store_sweeper(*launcher, *config);
   return sweeper && sweeper->wait() ? 0 : 1;
 }
 
 /// Its user removes the job's containers.
-Result<void> remove_containers(uint32_t job, uid_t user) {
+Result<void> remove_containers(const Launcher& launcher, uint32_t job, uid_t user) {
   const std::string path = job_environment_path(job);
   // Nobody else has a name in that directory.
   const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
-  TRY_ASSIGN(Child cleaner, start_job_cleaner(user, job, environment ? environment->get() : -1));
+  TRY_ASSIGN(Child cleaner, start_job_cleaner(launcher, user, job, environment ? environment->get() : -1));
   TRY_ASSIGN(const ExitStatus status, cleaner.wait());
   (void)unlink(path.c_str());
   if (status.success()) return {};
@@ -97,7 +107,11 @@ int epilog(const std::string& job_text, const std::string& uid_text, std::string
   const auto uid = parse_unsigned(uid_text);
   if (!job || !uid || *job > UINT32_MAX || *uid > UINT32_MAX) return 2;
   const auto id = static_cast<uint32_t>(*job);
-  const auto removed = scope == "job" ? remove_containers(id, static_cast<uid_t>(*uid)) : Result<void>();
+  const auto clean = [&]() -> Result<void> {
+    TRY_ASSIGN(const Launcher launcher, make_launcher(NodeCgroups::enter_after_jobs()));
+    return scope == "job" ? remove_containers(launcher, id, static_cast<uid_t>(*uid)) : Result<void>();
+  };
+  const auto removed = clean();
   if (!removed)
     syslog(LOG_ERR, "removing the containers of job %s: %s", job_text.c_str(), removed.error().message().c_str());
   remove_cgroups(id);

@@ -10,18 +10,23 @@ namespace situla {
 /// are integers, digests and descriptors. No path, name or byte that a user, an image or a registry chose is parsed or
 /// resolved here.
 enum class RootOperation {
+  /// Makes Situla's own cgroups and enters them, beside those of jobs, on a node whose Slurm uses cgroups. Their names
+  /// are fixed, their limits too. A file of root says where they are, for what runs after a job.
+  own_cgroups,
+
   /// Starts the importer. It becomes the service user for good and loses every capability before exec; its input is a
-  /// pipe that a process
-  /// of the job user fills and that this side never reads. What it reports is a digest of fixed length and a checked
+  /// pipe that a process of the job user fills, when both live in the job's cgroup, and that this side never reads.
+  /// What it reports is a digest of fixed length and a checked
   /// suffix.
   start_importer,
 
   /// Starts the builder (mode "request", "clean", "sweep" or "epilog") the importer (mode "user") or the saver as the
-  /// job user:
-  /// ids are set for good
-  /// before exec, the environment is fixed, and it gets only the descriptors it needs. The importer runs in the asking
+  /// job user: it lives in the job's cgroup, or in Situla's own if it cleans up, before anything else is done; ids are
+  /// set for good before exec, the environment is fixed, it gets only the descriptors it needs, and its program was
+  /// opened when the broker started. The importer runs in the asking
   /// task's mount namespace, entered as for stage_root. The cluster's program (importer= in plugstack.conf) is run by
-  /// such an importer, never here; its `release` has a pid namespace that ends all it started. A directory for the
+  /// such an importer, never here; its `release`, and what cleans up, have a pid namespace that ends all they started.
+  /// A directory for the
   /// user's files is made below runtime_path, where the administrator said, and only one made here is given away.
   start_as_user,
 
@@ -56,7 +61,9 @@ enum class RootOperation {
   /// setgroups denied. The kernel refuses if that process still lives in our user namespace.
   write_id_maps,
 
-  /// Moves our own child into the cgroups of the asking task, read from that process's own /proc directory.
+  /// Moves our own child into the cgroups of its step, and reads back that it lives there: nothing is started that
+  /// does not. Their paths are the kernel's own text about slurmstepd; the part of a job is known by its number. In
+  /// version 2 a cgroup `situla` is made in the step's, and removed, with what is left in it, when the step has ended.
   move_to_cgroup,
 
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
@@ -81,7 +88,8 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 13> kPhrases = {"start the importer",
+  constexpr std::array<std::string_view, 14> kPhrases = {"make Situla's own cgroups",
+                                                         "start the importer",
                                                          "start a helper as the job user",
                                                          "keep the inventory of GPUs",
                                                          "open the image in the store",

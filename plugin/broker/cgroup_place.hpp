@@ -1,0 +1,67 @@
+// Where may a process live that Situla starts? In its job's cgroups, or in Situla's own; never in slurmd's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// One cgroup in each hierarchy, as /proc/PID/cgroup lists them (cgroups(7)). Only NodeCgroups makes one, so that what
+/// asks for one cannot be started without an answer to the question above.
+class CgroupPlace {
+ public:
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  friend class NodeCgroups;
+  explicit CgroupPlace(std::string text) : text_(std::move(text)) {}
+  std::string text_;
+};
+
+/// What Slurm made for one job, and beside it Situla's own: `situla/broker`, for what root and the service accounts
+/// run, and `situla/cleanup`, for what cleans up as a user, each with a limit of memory and of processes. Version 1 has
+/// them at the top of each hierarchy that Slurm can use, version 2 beside the cgroups of jobs, where Slurm itself may
+/// make some. A node whose Slurm uses no cgroups has none of them: there a job lives where slurmd does, and so does all
+/// of Situla.
+class NodeCgroups {
+ public:
+  /// For the broker of a step, with what it inherited from slurmstepd. Makes and enters Situla's own.
+  static Result<NodeCgroups> enter(uint32_t job, uint32_t step);
+  /// For what cleans up after jobs: Situla's own, if a broker has made them since the node started.
+  static Result<NodeCgroups> enter_after_jobs();
+
+  /// slurmstepd has made the step's cgroups and lives in them, as far as it ever does. `slurmstepd`: its open /proc
+  /// directory.
+  Result<void> step_is_prepared(int slurmstepd);
+  [[nodiscard]] bool step_prepared() const { return prepared_; }
+
+  [[nodiscard]] CgroupPlace broker() const;
+  [[nodiscard]] CgroupPlace cleanup() const;
+  /// An error before step_is_prepared().
+  [[nodiscard]] Result<CgroupPlace> step() const;
+  /// The same for what serves other steps as well.
+  [[nodiscard]] Result<CgroupPlace> job() const;
+
+  /// Whether what says that it is a task of the step lives in the job: a process of the same user outside of it may
+  /// have read the token in a task's memory.
+  [[nodiscard]] Result<void> check_task(std::string_view cgroups) const;
+
+  /// After the last process of the step: version 2 has a cgroup that step() has made, and which Slurm waits for.
+  void leave_step() const;
+
+ private:
+  NodeCgroups(uint32_t job, uint32_t step, std::string inherited)
+      : job_(job), step_(step), inherited_(std::move(inherited)) {}
+  Result<void> make_own(std::string_view cgroups);
+
+  uint32_t job_, step_;
+  std::string inherited_;  ///< cgroups_of() slurmd or slurmstepd, where this process began
+  std::string own_;        ///< Situla's own, without the last component; empty: none
+  bool prepared_ = false;
+  std::string step_text_, job_text_;
+};
+
+}  // namespace situla

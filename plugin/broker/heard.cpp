@@ -1,0 +1,83 @@
+#include "plugin/broker/heard.hpp"
+
+#include "common/base/text.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+namespace {
+
+std::string printable_lines(std::string_view text) {
+  std::string shown;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find('\n', begin);
+    shown += printable(text.substr(begin, end == std::string_view::npos ? end : end - begin));
+    if (end == std::string_view::npos) return shown;
+    shown += '\n';
+    begin = end + 1;
+  }
+}
+
+/// "ESC [ parameters final" (ECMA-48), and no other.
+size_t sequence_length(std::string_view bytes) {
+  constexpr size_t kLongest = 16;
+  constexpr std::string_view kFinals = "ABCDEFGHJKfmhl";
+  if (!bytes.starts_with("\x1b[")) return 0;
+  size_t at = 2;
+  while (at < bytes.size() && at < kLongest &&
+         std::string_view("0123456789;?").find(bytes[at]) != std::string_view::npos)
+    ++at;
+  return at < bytes.size() && kFinals.find(bytes[at]) != std::string_view::npos ? at + 1 : 0;
+}
+
+struct MakeShowable {
+  void operator()(Note& note) const { note.text = printable_lines(note.text); }
+  void operator()(Failure& failure) const {
+    failure.text = printable_lines(failure.text);
+    failure.hint = printable_lines(failure.hint);
+  }
+  void operator()(Draw& drawing) const { drawing.bytes = drawable(drawing.bytes); }
+  void operator()(Ready& ready) const { ready.root = printable(ready.root); }
+  void operator()(RunningWanted& wanted) const { wanted.ignored = printable_lines(wanted.ignored); }
+  /// The others have no text that is shown: paths and digests are checked where they are used.
+  template <typename Other>
+  void operator()(Other&) const {}
+};
+
+}  // namespace
+
+std::string as_one_line(std::string_view text) {
+  std::string line;
+  for (const std::string_view part : split_nonempty(text, '\n')) line += (line.empty() ? "" : "; ") + printable(part);
+  return line;
+}
+
+std::string drawable(std::string_view bytes) {
+  std::string kept;
+  while (!bytes.empty()) {
+    if (const size_t length = sequence_length(bytes); length > 0) {
+      kept += bytes.substr(0, length);
+      bytes.remove_prefix(length);
+      continue;
+    }
+    size_t end = bytes.find_first_of("\x1b\r\n");
+    if (end == 0) {
+      if (bytes.front() != '\x1b') kept += bytes.front();
+      bytes.remove_prefix(1);
+      continue;
+    }
+    end = std::min(end, bytes.size());
+    kept += printable(bytes.substr(0, end));
+    bytes.remove_prefix(end);
+  }
+  return kept;
+}
+
+Result<std::optional<Heard>> hear(int socket) {
+  TRY_ASSIGN(auto packet, receive_packet(socket, kMaxMessageBytes));
+  if (!packet) return std::optional<Heard>();
+  TRY_ASSIGN(Message message, decode(packet->bytes));
+  std::visit(MakeShowable{}, message);
+  return std::optional<Heard>(Heard{std::move(message), std::move(packet->fds)});
+}
+
+}  // namespace situla

@@ -1,0 +1,120 @@
+#include "plugin/broker/launcher.hpp"
+
+#include <initializer_list>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "common/base/installation.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/sys/cgroup.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/namespaces.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/operation.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::array<const char*, 4> kNames = {"situla-builder", "situla-importer", "situla-saver", "situla-inventory"};
+constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
+
+const char* name_of(Program program) {
+  return kNames.at(static_cast<size_t>(program));
+}
+
+/// As trustworthy as the broker's own file, or more.
+Result<UniqueFd> open_program(const std::string& path, const struct stat& own) {
+  TRY_ASSIGN(UniqueFd fd, open_file(path, O_PATH));
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return fail_errno(errno, "look at " + path);
+  const bool trusted = (info.st_uid == 0 || info.st_uid == own.st_uid) && S_ISREG(info.st_mode) &&
+                       (info.st_mode & kOthersMayWrite & ~own.st_mode) == 0;
+  if (!trusted)
+    return fail(Error(ErrorKind::denied, path + ": others than root may write to it")
+                    .with_hint("chown root:root and chmod 755 it, or install Situla anew"));
+  return fd;
+}
+
+/// Ends a forked child with its error told to the broker; `fds` are the places where the socket may be by now.
+[[noreturn]] void exit_with(const Error& error, std::initializer_list<int> fds) {
+  for (const int fd : fds)
+    if (fd >= 0 && send_packet(fd, encode(Failure{error.kind(), error.message(), error.hint()}))) _exit(1);
+  syslog(LOG_ERR, "%s", error.message().c_str());
+  _exit(1);
+}
+
+/// In the forked child; returns in one that is to execute the program.
+Result<void> become_child(const Launch& what) {
+  TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(getpid(), what.place.text()));
+  if (what.prepare) TRY(what.prepare());
+  if (what.own_pid_namespace) {
+    TRY(unshare_namespaces(kPidNs));
+    TRY(die_with_parent());
+    TRY_ASSIGN(Child child, fork_child());
+    if (child) {
+      const auto status = child.wait();
+      _exit(status && status->success() ? 0 : 1);
+    }
+  }
+  if (what.rights == Rights::root) return {};
+  // The bounding set needs CAP_SETPCAP to be emptied, so it goes before the identity does.
+  if (what.rights == Rights::service) TRY(drop_bounding_set());
+  TRY(become(what.who));
+  if (what.rights == Rights::service) TRY(drop_all_capabilities());
+  return {};
+}
+
+}  // namespace
+
+Result<Programs> Programs::open() {
+  struct stat own {};
+  if (stat("/proc/self/exe", &own) != 0) return fail_errno(errno, "look at the broker's own program");
+  Programs programs;
+  for (size_t i = 0; i < kCount; ++i) {
+    auto opened = open_program(libexec_path(kNames.at(i)), own);
+    if (opened)
+      programs.opened_.at(i) = std::move(*opened);
+    else
+      programs.missing_.at(i) = std::move(opened).error();
+  }
+  return programs;
+}
+
+Result<int> Programs::descriptor(Program program) const {
+  const auto index = static_cast<size_t>(program);
+  if (const auto& missing = missing_.at(index)) return fail(*missing);
+  return opened_.at(index).get();
+}
+
+Result<Child> launch(const Programs& programs, const Launch& what) {
+  SpawnOptions options;
+  TRY_ASSIGN(options.program_fd, programs.descriptor(what.program));
+  options.program = libexec_path(name_of(what.program));
+  options.arguments = {name_of(what.program)};
+  options.arguments.insert(options.arguments.end(), what.arguments.begin(), what.arguments.end());
+  options.environment = {kPath};
+  options.fds = what.fds;
+  options.die_with_parent = what.die_with_parent;
+  TRY_ASSIGN(Child child, fork_child());
+  if (child) return child;
+  // The first descriptor is the socket, if there is one.
+  const int report = what.fds.empty() ? -1 : what.fds.front().first;
+  const int report_target = what.fds.empty() ? -1 : what.fds.front().second;
+  if (auto done = become_child(what); !done) exit_with(done.error(), {report});
+  if (chdir(what.directory.c_str()) == 0) options.directory = what.directory;
+  exit_with(execute(options), {report, report_target});
+}
+
+Result<Helper> launch_helper(const Programs& programs, Launch what, int number) {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  if (fcntl(sockets.first.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a socket");
+  what.fds.insert(what.fds.begin(), {sockets.second.get(), number});
+  TRY_ASSIGN(Child child, launch(programs, what));
+  return Helper{std::move(child), std::move(sockets.first)};
+}
+
+}  // namespace situla
