@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -83,7 +84,10 @@ inline int openat2(int directory, const char* path, const OpenHow& how) {
 inline int close_range(unsigned first, unsigned last, unsigned flags) {
   return static_cast<int>(syscall(kCloseRange, first, last, flags));
 }
+/// Only async-signal-safe calls. A script is read by its interpreter, by the descriptor's name: there it stays open.
 inline int execveat(int program, char* const* arguments, char* const* environment) {
+  (void)syscall(SYS_execveat, program, "", arguments, environment, AT_EMPTY_PATH);
+  if (errno != ENOENT || fcntl(program, F_SETFD, 0) != 0) return -1;
   return static_cast<int>(syscall(SYS_execveat, program, "", arguments, environment, AT_EMPTY_PATH));
 }
 inline int pidfd_open(pid_t pid) {
