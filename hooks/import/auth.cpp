@@ -79,15 +79,19 @@ struct Query {
   }
 };
 
-Result<std::string> usable_realm(const Challenge& challenge, bool allow_http) {
-  std::string realm = challenge.parameter("realm");
-  if (realm.starts_with("https://") || (allow_http && realm.starts_with("http://"))) return realm;
-  return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
+/// A URL in which two readers could see two hosts ("https://auth.test\\@evil.test/") is nobody's token server.
+bool has_plain_host(std::string_view url) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:[]";
+  url.remove_prefix(url.find("://") + 3);
+  url = url.substr(0, url.find_first_of("/?#"));
+  return !url.empty() && url.find_first_not_of(kPlain) == std::string_view::npos;
 }
 
-std::string scope_of(const Challenge& challenge, std::string_view fallback) {
-  std::string scope = challenge.parameter("scope");
-  return scope.empty() ? std::string(fallback) : scope;
+Result<std::string> usable_realm(const Challenge& challenge, bool allow_http) {
+  std::string realm = challenge.parameter("realm");
+  const bool http = realm.starts_with("https://") || (allow_http && realm.starts_with("http://"));
+  if (http && has_plain_host(realm)) return realm;
+  return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
 }
 
 }  // namespace
@@ -132,26 +136,26 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return bytes;
 }
 
-Result<std::string> token_url(const Challenge& challenge, std::string_view fallback_scope, std::string_view account,
+Result<std::string> token_url(const Challenge& challenge, std::string_view scope, std::string_view account,
                               bool allow_http) {
   TRY_ASSIGN(std::string url, usable_realm(challenge, allow_http));
   Query query;
   query.add("service", challenge.parameter("service"));
-  query.add("scope", scope_of(challenge, fallback_scope));
+  query.add("scope", scope);
   query.add("account", account);
   if (query.text.empty()) return url;
   return url + (url.find('?') == std::string::npos ? '?' : '&') + query.text;
 }
 
-Result<TokenPost> token_post(const Challenge& challenge, std::string_view fallback_scope,
-                             std::string_view identity_token, bool allow_http) {
+Result<TokenPost> token_post(const Challenge& challenge, std::string_view scope, std::string_view identity_token,
+                             bool allow_http) {
   TokenPost post;
   TRY_ASSIGN(post.url, usable_realm(challenge, allow_http));
   Query query;
   query.add("grant_type", "refresh_token");
   query.add("client_id", "situla");
   query.add("service", challenge.parameter("service"));
-  query.add("scope", scope_of(challenge, fallback_scope));
+  query.add("scope", scope);
   query.add("refresh_token", identity_token);
   post.body = std::move(query.text);
   return post;

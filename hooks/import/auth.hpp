@@ -30,7 +30,7 @@ std::optional<std::string> decode_base64(std::string_view text);
 
 /// URL of a token request: realm?service=..&scope=..[&account=..], percent-encoded. ErrorKind::corrupt when realm is no
 /// http URL; plain http only if allowed.
-Result<std::string> token_url(const Challenge& challenge, std::string_view fallback_scope, std::string_view account,
+Result<std::string> token_url(const Challenge& challenge, std::string_view scope, std::string_view account,
                               bool allow_http);
 
 /// The same as a POST (distribution's OAuth2 specification): the realm as URL, and the body, a secret, that trades an
@@ -38,8 +38,8 @@ Result<std::string> token_url(const Challenge& challenge, std::string_view fallb
 struct TokenPost {
   std::string url, body;
 };
-Result<TokenPost> token_post(const Challenge& challenge, std::string_view fallback_scope,
-                             std::string_view identity_token, bool allow_http);
+Result<TokenPost> token_post(const Challenge& challenge, std::string_view scope, std::string_view identity_token,
+                             bool allow_http);
 
 /// Host of a URL without port, as credentials name it.
 std::string host_of_url(std::string_view url);

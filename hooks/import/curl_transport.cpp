@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
 #include "hooks/import/curl_versions.hpp"
 #include "hooks/import/http.hpp"
 
@@ -149,9 +151,7 @@ Error describe(CURLcode code, const Transfer& transfer) {
       return certificate_error(transfer, where);
     case CURLE_SSL_CACERT_BADFILE:
       return Error(ErrorKind::denied, "read the CA certificates for " + where + ": " + detail)
-          .with_hint(
-              "SSL_CERT_FILE and SSL_CERT_DIR must exist and be readable; in a job the service user reads them, not "
-              "you");
+          .with_hint("SSL_CERT_FILE and SSL_CERT_DIR must hold certificates in PEM form");
     case CURLE_SSL_CONNECT_ERROR:
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");
@@ -186,10 +186,21 @@ std::string system_certificates_by_hash() {
   return {};
 }
 
+/// The bundle that libcurl reads by itself; old releases do not say which.
+std::string certificates_of_node() {
+  constexpr size_t kMost = size_t{8} << 20U;
+  const char* built = built_in_certificates().bundle;
+  for (const char* path : {built != nullptr ? built : "", "/etc/ssl/certs/ca-certificates.crt",
+                           "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"})
+    if (const auto text = *path == '\0' ? std::string() : read_file(path, kMost).value_or(""); !text.empty())
+      return text + "\n";
+  return {};
+}
+
 class CurlTransport final : public HttpTransport {
  public:
-  CurlTransport(const ImportSettings& settings, CURLM* multi, Bell bell)
-      : settings_(settings), multi_(multi), bell_(std::move(bell)) {
+  CurlTransport(const ImportSettings& settings, UniqueFd own_certificates, CURLM* multi, Bell bell)
+      : settings_(settings), own_certificates_(std::move(own_certificates)), multi_(multi), bell_(std::move(bell)) {
     // Streams of one HTTP/2 connection share one TCP window and one TLS state; several connections are what makes a
     // pull scale.
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
@@ -322,19 +333,19 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_timeout));
   }
 
-  /// What the user names; else the system's directory of CA certificates by hash, of which only the one that is needed
-  /// is read (parsing the whole bundle takes tens of milliseconds).
+  /// What the user brought; else the system's directory of CA certificates by hash, of which only the one that is
+  /// needed is read (parsing the whole bundle takes tens of milliseconds).
   void set_certificates(Transfer& transfer) const {
-    const std::string &file = settings_.ssl_cert_file, &directory = settings_.ssl_cert_dir;
-    transfer.by_hash = file.empty() && directory.empty() && !hashed_directory_.empty();
+    transfer.by_hash = !own_certificates_ && !hashed_directory_.empty();
     if (transfer.by_hash) {
       curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, nullptr);
       curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, hashed_directory_.c_str());
       return;
     }
-    if (!file.empty()) curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, file.c_str());
+    const std::string file = "/proc/self/fd/" + std::to_string(own_certificates_.get());
+    if (own_certificates_) curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, file.c_str());
     // Without a directory libcurl keeps the parsed bundle for all connections.
-    curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, directory.empty() ? nullptr : directory.c_str());
+    curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, nullptr);
   }
 
   /// Starts the transfer anew with the system's bundle, for a CA that an administrator added only there.
@@ -382,6 +393,7 @@ class CurlTransport final : public HttpTransport {
   }
 
   ImportSettings settings_;
+  UniqueFd own_certificates_;  ///< what the user brought, by descriptor: libcurl reads files
   CURLM* multi_;
   Bell bell_;
   std::string hashed_directory_ = system_certificates_by_hash();
@@ -394,6 +406,11 @@ class CurlTransport final : public HttpTransport {
 Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings& settings) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  UniqueFd certificates;
+  if (const TrustAnchors& trust = settings.trust; !trust.pem.empty()) {
+    const std::string nodes = trust.with_nodes ? certificates_of_node() : "";
+    TRY_ASSIGN(certificates, sealed_memory("certificates", nodes + trust.pem));
+  }
   CURLM* multi = curl_multi_init();
   if (multi == nullptr) return fail(ErrorKind::no_space, "start the HTTP client: out of memory");
   Bell bell;
@@ -402,7 +419,7 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings&
     curl_multi_cleanup(multi);
     return fail_errno(errnum, "start the HTTP client");
   }
-  return std::make_unique<CurlTransport>(settings, multi, std::move(bell));
+  return std::make_unique<CurlTransport>(settings, std::move(certificates), multi, std::move(bell));
 }
 
 }  // namespace situla

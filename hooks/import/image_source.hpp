@@ -10,6 +10,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
 #include "hooks/import/manifest.hpp"
+#include "hooks/import/origin.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/request.hpp"
 
@@ -55,13 +56,7 @@ class ImageSource {
   /// sure.
   virtual std::vector<bool> readable(const std::vector<Blob>& blobs) { return std::vector<bool>(blobs.size(), false); }
 
-  /// The registry and its repository that let this user in, as the store knows them; both empty for other sources. The
-  /// registry's name is only as good as what vouched for it: where the user chose the certificates to be trusted, or
-  /// there was nothing to verify, that is part of the name ("registry.test as /home/me/ca.pem says"). So nobody who
-  /// stands up a registry of somebody else's name gets what that one let others have.
-  struct Origin {
-    std::string registry, repository;
-  };
+  /// Where it comes from, as the store knows it; empty for what is in no registry.
   [[nodiscard]] virtual Origin origin() const { return {}; }
   /// What the user asked for, without secrets, for messages: "registry.test/debian:12", "oci:/data/layout:1".
   [[nodiscard]] virtual std::string text() const = 0;

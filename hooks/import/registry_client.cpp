@@ -104,29 +104,54 @@ Result<void> RegistryClient::authorize_basic() {
         Error(ErrorKind::denied, reference_.registry + ": login needed, but there are no credentials" + who + " (401)")
             .with_hint(login_hint(host)));
   }
+  HttpRequest request = request_to(asking().base_url);
+  TRY(LoginFor::itself(asking()).add(*credential, request));
   login_ = credential->login;
-  authorization_ = basic_authorization(credential->login, credential->password);
+  authorization_ = std::move(request.authorization);
   return {};
 }
 
+AskingRegistry RegistryClient::asking() const {
+  return {reference_.registry, verified(), scheme_ + reference_.registry};
+}
+
+/// Its own: of Docker's files for this registry, of a mirror's own host, or the very login that is written for the
+/// registry's host as well.
+SecretOf RegistryClient::owner_of(const Credential& credential) const {
+  if (options_.stands_in || credential.scope == Credential::Scope::registry) return SecretOf::registry;
+  const Credential* own = credentials_.find(reference_.registry_host(), credential.login);
+  const bool same = own != nullptr && own->login == credential.login && own->password == credential.password;
+  return same ? SecretOf::registry : SecretOf::token_server;
+}
+
+/// The scope is our own. Only where the registry is its own token server may it have words of its own for it.
 Result<HttpRequest> RegistryClient::token_request(const Challenge& challenge, const Credential* credential) const {
-  const std::string scope = "repository:" + reference_.repository + ":pull";
+  const std::string realm = challenge.parameter("realm");
+  std::string scope = "repository:" + reference_.repository + ":pull";
+  if (place_of(realm) == place_of(asking().base_url) && !challenge.parameter("scope").empty())
+    scope = challenge.parameter("scope");
   if (credential != nullptr && credential->identity_token) {
     TRY_ASSIGN(TokenPost post, token_post(challenge, scope, credential->password, options_.allow_http));
+    TRY_ASSIGN(const LoginFor login,
+               LoginFor::token_server(asking(), realm, owner_of(*credential), options_.token_servers));
     HttpRequest request = request_to(std::move(post.url));
-    request.form = std::move(post.body);
+    TRY(login.add_form(std::move(post.body), request));
     return request;
   }
   TRY_ASSIGN(std::string url,
              token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
   HttpRequest request = request_to(std::move(url));
-  if (credential != nullptr) request.authorization = basic_authorization(credential->login, credential->password);
+  if (credential == nullptr) return request;
+  TRY_ASSIGN(const LoginFor login,
+             LoginFor::token_server(asking(), realm, owner_of(*credential), options_.token_servers));
+  TRY(login.add(*credential, request));
   return request;
 }
 
-/// COMPAT.md 3: from .credentials those of the token realm's host, so that a registry cannot send them to a server of
-/// its choice. Those of Docker's files are meant for the registry and for whatever token server it names. A mirror that
-/// names the origin's token server would get a token of this user's for the origin: it has to do with its own login.
+/// COMPAT.md 3: from .credentials those of the token realm's host; whether that server may be asked for this registry
+/// is LoginFor's to say. Those of Docker's files are meant for the registry and for whatever token server it names. A
+/// mirror that names the origin's token server would get a token of this user's for the origin: it has to do with its
+/// own login.
 const Credential* RegistryClient::credential_for(const std::string& realm_host) const {
   const Credential* credential =
       credentials_.find(options_.stands_in ? reference_.registry_host() : realm_host, reference_.user);

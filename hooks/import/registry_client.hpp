@@ -14,6 +14,7 @@
 #include "hooks/import/credentials.hpp"
 #include "hooks/import/http.hpp"
 #include "hooks/import/image_source.hpp"
+#include "hooks/import/login.hpp"
 #include "hooks/import/manifest.hpp"
 
 namespace situla {
@@ -25,6 +26,7 @@ class RegistryClient {
     unsigned retries = kLeastRetries;
     bool insecure = false;                                 ///< the certificate is not verified
     bool stands_in = false;                                ///< RegistryEndpoint::stands_in
+    std::vector<TokenServer> token_servers;                ///< pairs beside the known ones
     uint32_t connect_timeout = 0;                          ///< seconds; 0: what the settings say
     std::function<bool()> cancelled;                       ///< asked while waiting; may be empty
     std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
@@ -62,6 +64,8 @@ class RegistryClient {
   Result<void> authorize_bearer(const Challenge& challenge);
   [[nodiscard]] HttpRequest request_to(std::string url) const;
   [[nodiscard]] const Credential* credential_for(const std::string& realm_host) const;
+  [[nodiscard]] SecretOf owner_of(const Credential& credential) const;
+  [[nodiscard]] AskingRegistry asking() const;
   [[nodiscard]] std::string base_url() const { return scheme_ + reference_.registry + "/v2/" + reference_.repository; }
 
   HttpTransport& transport_;

@@ -23,6 +23,7 @@ RegistryClient::Options client_options(const ImportSettings& settings, const Reg
   options.allow_http = settings.allow_http || endpoint.insecure;
   options.insecure = endpoint.insecure;
   options.stands_in = endpoint.stands_in;
+  options.token_servers = settings.token_servers;
   options.cancelled = std::move(cancelled);
   options.retries = last ? std::clamp(settings.transfer_retries, kLeastRetries, 100U) : 0;
   options.connect_timeout = last ? 0 : kMirrorConnectSeconds;
@@ -32,9 +33,11 @@ RegistryClient::Options client_options(const ImportSettings& settings, const Reg
 /// The image as the user named it, from one of several places. Where `clients_` starts is where the manifest came from.
 class RegistrySource final : public ImageSource {
  public:
-  RegistrySource(const ImportRequest& request, ImageReference reference, const std::vector<RegistryEndpoint>& endpoints,
-                 std::unique_ptr<HttpTransport> transport, Progress& progress)
+  RegistrySource(const ImportRequest& request, ImageReference reference, Origin origin,
+                 const std::vector<RegistryEndpoint>& endpoints, std::unique_ptr<HttpTransport> transport,
+                 Progress& progress)
       : settings_(request.settings),
+        origin_(std::move(origin)),
         reference_(std::move(reference)),
         progress_(progress),
         transport_(std::move(transport)) {
@@ -66,20 +69,7 @@ class RegistrySource final : public ImageSource {
   std::vector<bool> readable(const std::vector<Blob>& blobs) override {
     return probe_blobs(*transport_, *clients_.front(), blobs, [this] { return progress_.cancelled(); });
   }
-  [[nodiscard]] Origin origin() const override {
-    std::string registry = reference_.registry;
-    if (!clients_.front()->verified()) {
-      // Whoever chooses the proxy chooses who answers.
-      registry += " without proof";
-      for (const std::string* proxy : {&settings_.http_proxy, &settings_.https_proxy, &settings_.all_proxy})
-        if (!proxy->empty()) registry += " by " + *proxy;
-      return {registry, reference_.repository};
-    }
-    if (!settings_.ssl_cert_file.empty()) registry += " as " + settings_.ssl_cert_file + " says";
-    if (!settings_.ssl_cert_dir.empty()) registry += " as " + settings_.ssl_cert_dir + " says";
-    return {registry, reference_.repository};
-  }
-
+  [[nodiscard]] Origin origin() const override { return origin_; }
   [[nodiscard]] std::string text() const override { return reference_.text(); }
   [[nodiscard]] std::string uri(const Digest& digest) const override {
     ImageReference exact = reference_;
@@ -111,6 +101,7 @@ class RegistrySource final : public ImageSource {
   }
 
   const ImportSettings& settings_;
+  Origin origin_;
   ImageReference reference_;
   Progress& progress_;
   std::unique_ptr<HttpTransport> transport_;
@@ -124,8 +115,10 @@ Result<std::unique_ptr<ImageSource>> open_registry_source(const ImportRequest& r
   auto endpoints = endpoints_of(reference, request.rules);
   if (!endpoints)
     return fail(std::move(endpoints).error().with_context("failed to import docker image: " + reference.text()));
+  TRY_ASSIGN(Origin origin, origin_of(request));
   TRY_ASSIGN(auto transport, make_curl_transport(request.settings));
-  return std::make_unique<RegistrySource>(request, std::move(reference), *endpoints, std::move(transport), progress);
+  return std::make_unique<RegistrySource>(request, std::move(reference), std::move(origin), *endpoints,
+                                          std::move(transport), progress);
 }
 
 }  // namespace situla

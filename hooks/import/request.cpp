@@ -15,7 +15,7 @@
 namespace situla {
 namespace {
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kMagic = 0x51524953;  // "SIRQ"
 constexpr uint32_t kMaxCredentials = 4096;
 
@@ -99,6 +99,13 @@ void encode_settings(Encoder& out, const ImportSettings& settings) {
        {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy, &settings.https_proxy,
         &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
     out.text(*text);
+  out.text(settings.trust.pem);
+  out.u8(settings.trust.with_nodes ? 1 : 0);
+  out.u32(static_cast<uint32_t>(settings.token_servers.size()));
+  for (const TokenServer& pair : settings.token_servers) {
+    out.text(pair.registry);
+    out.text(pair.server);
+  }
   out.u8(settings.allow_http ? 1 : 0);
   for (const uint32_t value : {settings.max_connections, settings.max_processors, settings.connect_timeout,
                                settings.transfer_timeout, settings.stall_timeout, settings.transfer_retries})
@@ -112,6 +119,13 @@ ImportSettings decode_settings(Decoder& in) {
   for (std::string* text : {&settings.ssl_cert_file, &settings.ssl_cert_dir, &settings.http_proxy,
                             &settings.https_proxy, &settings.all_proxy, &settings.no_proxy, &settings.squash_options})
     *text = in.text();
+  settings.trust.pem = in.text();
+  settings.trust.with_nodes = in.u8() != 0;
+  const uint32_t pairs = in.u32();
+  for (uint32_t i = 0; i < pairs && in.ok(); ++i) {
+    std::string registry(in.text());
+    settings.token_servers.push_back({std::move(registry), std::string(in.text())});
+  }
   settings.allow_http = in.u8() != 0;
   for (uint32_t* value : {&settings.max_connections, &settings.max_processors, &settings.connect_timeout,
                           &settings.transfer_timeout, &settings.stall_timeout, &settings.transfer_retries})
@@ -175,7 +189,7 @@ Result<std::string> ImportRequest::serialize() const {
   }
   std::string bytes = out.take();
   if (bytes.size() > kMaxBytes || credentials.all().size() > kMaxCredentials)
-    return fail(Error(ErrorKind::usage, "the import request is larger than 1 MiB")
+    return fail(Error(ErrorKind::usage, "the import request is larger than 2 MiB")
                     .with_hint("remove entries from the .credentials file that this import does not need"));
   return bytes;
 }
@@ -225,6 +239,8 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   if (kind == ImageKind::docker_daemon || kind == ImageKind::podman)
     request.engine = collect_engine_settings(kind, config, environment);
   if (kind != ImageKind::registry) return request;
+  TRY_ASSIGN(request.settings.token_servers, parse_token_servers(config.get("ENROOT_TOKEN_SERVERS")));
+  TRY_ASSIGN(request.settings.trust, read_trust_anchors(request.settings.ssl_cert_file, request.settings.ssl_cert_dir));
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   TRY_ASSIGN(request.rules, load_registry_rules(rule_files));
   const auto endpoints = endpoints_of(reference, request.rules);

@@ -13,8 +13,10 @@
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/registry_rule.hpp"
+#include "hooks/import/certificates.hpp"
 #include "hooks/import/credentials.hpp"
 #include "hooks/import/registries_conf.hpp"
+#include "hooks/import/token_servers.hpp"
 #include "hooks/run/enroot_config.hpp"
 
 namespace situla {
@@ -34,11 +36,12 @@ struct Platform {
 };
 
 /// The settings of enroot.conf and the environment that concern an import. All of them are the user's, none decides
-/// anything privileged. SSL_CERT_FILE and SSL_CERT_DIR are opened by the importer: a file only the user may read does
-/// not help there.
+/// anything privileged.
 struct ImportSettings {
-  std::string ssl_cert_file, ssl_cert_dir;
+  std::string ssl_cert_file, ssl_cert_dir;  ///< names, for messages; what they held is `trust`
+  TrustAnchors trust;
   std::string http_proxy, https_proxy, all_proxy, no_proxy;
+  std::vector<TokenServer> token_servers;     ///< ENROOT_TOKEN_SERVERS
   bool allow_http = false;                    ///< ENROOT_ALLOW_HTTP: use http:// instead of https://
   uint32_t max_connections = 10;              ///< ENROOT_MAX_CONNECTIONS
   uint32_t max_processors = 0;                ///< ENROOT_MAX_PROCESSORS; 0: as many as this process may use
@@ -73,7 +76,7 @@ struct ImportRequest {
   /// administrator's rules itself.
   std::vector<RegistryRule> rules;
 
-  static constexpr size_t kMaxBytes = size_t{1} << 20U;
+  static constexpr size_t kMaxBytes = size_t{2} << 20U;
   /// A versioned byte string; at most kMaxBytes (ErrorKind::usage beyond).
   [[nodiscard]] Result<std::string> serialize() const;
   /// Trusts nothing; ErrorKind::corrupt.

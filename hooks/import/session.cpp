@@ -105,7 +105,7 @@ Result<ImageConfig> ImportSession::fetch_config() {
 std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::vector<Blob>& blobs, Reuse reuse) {
   std::vector<std::optional<KnownLayer>> known(blobs.size());
   if (reuse.cache == nullptr) return known;
-  const ImageSource::Origin origin = source_->origin();
+  const Origin origin = source_->origin();
   std::vector<size_t> asked;
   std::vector<Blob> asked_blobs;
   for (size_t i = 0; i < blobs.size(); ++i) {

@@ -29,7 +29,7 @@ class ImportSession {
   [[nodiscard]] const Digest& digest() const { return resolved_.digest; }
   /// "docker://registry/repository:tag@sha256:..."
   [[nodiscard]] std::string uri() const { return source_->uri(resolved_.digest); }
-  [[nodiscard]] ImageSource::Origin origin() const { return source_->origin(); }
+  [[nodiscard]] Origin origin() const { return source_->origin(); }
   /// The manifest's platform, from the configuration; only after write().
   [[nodiscard]] const std::string& architecture() const { return config_.architecture; }
   [[nodiscard]] uint64_t layer_bytes() const;

@@ -156,6 +156,7 @@ class Examination {
     options.allow_http = request_.settings.allow_http || endpoint_.insecure;
     options.insecure = endpoint_.insecure;
     options.stands_in = endpoint_.stands_in;
+    options.token_servers = request_.settings.token_servers;
     options.retries = 0;
     options.connect_timeout = kConnectSeconds;
     return options;

@@ -93,6 +93,9 @@ CONF
     [ ! -d "$lab_repo/conf/$folder" ] || cp -r "$lab_repo/conf/$folder" /etc/enroot/
   done
   [ -z "$LAB_ENROOT_CONF" ] || cp "$dir/enroot.conf" /etc/enroot/enroot.conf
+  # The lab's registry with a token server has it under another name, as a site with a GitLab has.
+  mkdir -p /etc/enroot/enroot.conf.d
+  echo "ENROOT_TOKEN_SERVERS token.test=auth-token.test" >/etc/enroot/enroot.conf.d/token_servers.conf
   [ -z "$LAB_ENROOT_HOOKS" ] || cp -r "$dir/hooks.d" /etc/enroot/hooks.d
   [ -z "$LAB_SITULA_CONF" ] || cp "$dir/situla.toml" /etc/situla/situla.toml
   chmod -R a+rX /etc/slurm /etc/enroot /etc/situla

@@ -24,6 +24,11 @@ TEST_CASE("token URLs") {
   challenge.parameters["realm"] = "http://auth.test/token";
   CHECK_FALSE(token_url(challenge, "", "", false));
   CHECK(token_url(challenge, "", "", true).value() == "http://auth.test/token?service=reg%20test");
+  for (const char* realm :
+       {"https://auth.test@evil.test/", "https://auth.test\\@evil.test/", "https://", "https:///t"}) {
+    challenge.parameters["realm"] = realm;
+    CHECK_FALSE(token_url(challenge, "", "", true));
+  }
   challenge.parameters["realm"] = "file:///etc/passwd";
   CHECK_FALSE(token_url(challenge, "", "", true));
 }

@@ -22,6 +22,7 @@ Result<ResolvedImage> resolve(FakeTransport& transport, const std::string& image
                               const CredentialSet& credentials = {}) {
   RegistryClient::Options options;
   options.sleep = [](std::chrono::milliseconds) {};
+  options.token_servers = {{"registry.test", "tokens.test"}};
   RegistryClient client(transport, ImageReference::parse(image).value(), credentials, options);
   return client.resolve(Platform::parse("arm64").value());
 }
@@ -130,6 +131,37 @@ TEST_CASE("bearer tokens come from the realm, with the realm's credentials") {
   REQUIRE_FALSE(denied);
   CHECK(denied.error().message() == "manifest: access is forbidden (403), the registry says: no pull");
   for (const HttpRequest& request : other.requests) CHECK(request.authorization.find("Basic") == std::string::npos);
+}
+
+TEST_CASE("a registry that names another's token server and repository gets no token of the login there") {
+  const auto answer = [](const HttpRequest& request) {
+    if (request.url.starts_with("https://tokens.test/")) return Answer{200, {}, "{\"token\":\"t\"}", false};
+    if (request.authorization == "Bearer t") return Answer{200, {}, kManifest, false};
+    return Answer{401,
+                  {{"www-authenticate",
+                    "Bearer realm=\"https://tokens.test/t\",service=\"s\",scope=\"repository:private/x:pull\""}},
+                  "",
+                  false};
+  };
+  FakeTransport transport(answer);
+  const auto refused = resolve(transport, "evil.test/x", credentials_of("tokens.test"));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().kind() == ErrorKind::denied);
+  CHECK(refused.error().hint().find("ENROOT_TOKEN_SERVERS=evil.test=tokens.test") != std::string::npos);
+  CHECK(transport.requests.size() == 1);
+  // As nobody it may ask there, for what was asked of it.
+  FakeTransport anonymous(answer);
+  CHECK(resolve(anonymous, "evil.test/x"));
+  CHECK(anonymous.requests[1].url == "https://tokens.test/t?service=s&scope=repository%3Ax%3Apull");
+  CHECK(anonymous.requests[1].authorization.empty());
+  // The same login written for both: it gets that by asking for Basic.
+  CredentialSet both = credentials_of("tokens.test");
+  both.add({"evil.test", "joe", "s3cret"});
+  FakeTransport known(answer);
+  CHECK(resolve(known, "evil.test/x", both));
+  CredentialSet other = credentials_of("tokens.test");
+  other.add({"evil.test", "joe", "another"});
+  CHECK_FALSE(resolve(known, "evil.test/x", other));
 }
 
 TEST_CASE("a login of Docker's files belongs to the registry, and goes to the token server it names") {

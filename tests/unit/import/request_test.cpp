@@ -15,6 +15,8 @@ TEST_CASE("round trip, and every cut of it is refused") {
   request.credentials.add({"a", "b", std::string("c\0\xff", 3)});
   request.credentials.add({"a:1", "", "t", Credential::Scope::registry, true});
   request.settings.ssl_cert_file = "/x";
+  request.settings.trust = {"pem", true};
+  request.settings.token_servers = {{"registry.test", "auth.test"}};
   request.settings.allow_http = true;
   request.settings.max_connections = 3;
   request.settings.stall_timeout = 11;
@@ -27,6 +29,8 @@ TEST_CASE("round trip, and every cut of it is refused") {
   CHECK(back->hint == "h");
   CHECK(back->credentials.all() == request.credentials.all());
   CHECK(back->settings.ssl_cert_file == "/x");
+  CHECK(back->settings.trust == request.settings.trust);
+  CHECK(back->settings.token_servers == request.settings.token_servers);
   CHECK(back->settings.allow_http);
   CHECK(back->settings.max_connections == 3);
   CHECK(back->settings.stall_timeout == 11);
