@@ -5,7 +5,12 @@ load ../cluster/helpers
 # authorized NAME HOST: whether a request for fault.test/NAME to HOST carried a login.
 authorized() { curl -s "https://fault.test/stats/$1" | jq -c --arg host "$2" '.logins[$host] // [] | any'; }
 
-# before: the step ended with "access is forbidden (401)", and the log of fault.test had alice's token of auth-token.test: logins [false,true]
+setup() {
+  chmod 777 "$BATS_TEST_TMPDIR"
+  chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
+}
+
+# before: "manifest: the login as alice is refused (401)", by the registry that had been given alice's token: the log of fault.test had alice's token of auth-token.test: logins [false,true]
 @test "a registry that names another registry's token server gets no token" {
   run_and_show as_alice srun --container-image=fault.test/greedy/step true
   [ "$status" -ne 0 ]
