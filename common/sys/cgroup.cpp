@@ -157,8 +157,14 @@ bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
   if (!mounted) return true;
   bool gone = true;
   for (const std::string_view line : split_nonempty(cgroups, '\n')) {
-    const auto place = place_of(*mounted, line);
-    if (!place || !place->directory.ends_with("/" + std::string(name))) continue;
+    auto place = place_of(*mounted, line);
+    if (!place) continue;
+    // Version 2: what was in the job was in a leaf of ours.
+    if (const std::string leaf = "/" + std::string(name) + "/situla"; place->directory.ends_with(leaf)) {
+      if (rmdir(place->directory.c_str()) != 0 && errno != ENOENT) gone = false;
+      place->directory.resize(place->directory.rfind('/'));
+    }
+    if (!place->directory.ends_with("/" + std::string(name))) continue;
     // Slurm's lock, without which a parent could go while it makes the child for a new step (cgroup_common.c).
     auto root = open_file(place->root, O_RDONLY | O_DIRECTORY);
     if (!root) continue;

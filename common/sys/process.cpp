@@ -184,6 +184,10 @@ void ProcessEnd::wait() const {
     while (has_not_ended(fd_.get())) std::this_thread::sleep_for(kLookAgain);
 }
 
+void take_program_name() {
+  (void)prctl(PR_SET_NAME, program_invocation_short_name);
+}
+
 void reset_signals() {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;

@@ -96,6 +96,9 @@ class ProcessEnd {
   UniqueFd fd_;
   bool is_pidfd_;
 };
+/// First in main(): /proc/PID/comm says the program's name, which before Linux 6.14 is a number when it was executed by
+/// descriptor.
+void take_program_name();
 /// Changes what /proc/PID/comm says (PR_SET_NAME, 15 bytes) until destroyed; exec(2) resets it as well.
 class ProcessName {
  public:

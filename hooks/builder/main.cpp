@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/sys/process.hpp"
 #include "hooks/builder/container.hpp"
 #include "hooks/builder/epilog.hpp"
 #include "hooks/builder/request.hpp"
@@ -22,6 +23,7 @@ int usage() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  situla::take_program_name();
   (void)std::signal(SIGPIPE, SIG_IGN);
   umask(022);
   const std::string_view mode = argc > 1 ? argv[1] : "";

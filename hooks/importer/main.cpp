@@ -2,11 +2,13 @@
 // user.
 #include <string_view>
 
+#include "common/sys/process.hpp"
 #include "hooks/importer/importer.hpp"
 #include "hooks/importer/site_program.hpp"
 #include "hooks/importer/user_import.hpp"
 
 int main(int argc, char** argv) {
+  situla::take_program_name();
   if (argc == 2 && std::string_view(argv[1]) == "user") return situla::import_as_user();
   if (argc > 1 && std::string_view(argv[1]) == "site") return situla::run_site_program({argv, argv + argc});
   return situla::run_importer({argv, argv + argc}, 0, 3);

@@ -1,5 +1,7 @@
+#include "common/sys/process.hpp"
 #include "hooks/saver/saver.hpp"
 
 int main() {
+  situla::take_program_name();
   return situla::save_container();
 }

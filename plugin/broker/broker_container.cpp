@@ -227,9 +227,9 @@ void Broker::keep_environment() const {
 
 /// RootOperation::remove_cgroup: Slurm cannot remove a job's cgroups while something lives there that other jobs use.
 void Broker::keep_cgroups() const {
-  const std::string cgroups = job_cgroups(place_->cgroups);
-  if (cgroups == place_->cgroups) return;
-  if (const auto kept = keep_for_epilog(job_cgroups_path(input_.request.job_id), cgroups); !kept)
+  const auto cgroups = launcher_->cgroups.job();
+  if (!cgroups || !launcher_->cgroups.used()) return;
+  if (const auto kept = keep_for_epilog(job_cgroups_path(input_.request.job_id), cgroups->text()); !kept)
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::remove_cgroup).data(), kept.error().message().c_str());
 }
 

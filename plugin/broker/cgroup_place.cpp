@@ -21,6 +21,9 @@ namespace {
 constexpr const char* kOwn = "/situla";
 constexpr const char* kBroker = "/broker";
 constexpr const char* kCleanup = "/cleanup";
+/// Of a step in version 2: Slurm's own, and ours beside the tasks.
+constexpr const char* kSlurmLeaf = "/slurm";
+constexpr const char* kUserLeaf = "/user/situla";
 /// What Slurm can constrain in version 1, and what limits us.
 constexpr std::array<std::string_view, 7> kControllers = {"memory",  "pids", "cpuset", "devices",
                                                           "freezer", "cpu",  "cpuacct"};
@@ -117,14 +120,25 @@ Result<void> make_own_in(const Line& line, const std::string& base) {
   const auto directory = cgroup_directory(std::string(line.head) + base);
   if (!directory) return fail(ErrorKind::not_found, "make cgroup " + base + ": not mounted here");
   TRY_ASSIGN(const bool made, make_cgroup(*directory));
+  // As far as Slurm was given them; it does not hand on the number of processes by itself.
   if (line.v2() && made)
-    for (const char* controller : {"+memory", "+pids"})
-      (void)write_control(*directory + "/cgroup.subtree_control", controller);  // as far as Slurm was given them
+    for (const std::string& parent : {directory->substr(0, directory->rfind('/')), *directory})
+      for (const char* controller : {"+memory", "+pids"})
+        (void)write_control(parent + "/cgroup.subtree_control", controller);
   for (const char* leaf : {kBroker, kCleanup}) {
     TRY_ASSIGN(const bool new_leaf, make_cgroup(*directory + leaf));
     if (new_leaf) set_limits(*directory + leaf);
   }
   return {};
+}
+
+/// With what the user's helpers have left in it: Slurm does not know of this cgroup.
+void remove_leaf(const std::string& line) {
+  constexpr int kTries = 20;
+  const auto directory = cgroup_directory(line);
+  if (!directory) return;
+  (void)write_control(*directory + "/cgroup.kill", "1");
+  for (int tries = 0; rmdir(directory->c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
 }
 
 std::string with_leaf(const std::string& own, const char* leaf) {
@@ -155,6 +169,10 @@ Result<NodeCgroups> NodeCgroups::enter(uint32_t job, uint32_t step) {
 Result<NodeCgroups> NodeCgroups::enter_after_jobs() {
   TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
   NodeCgroups cgroups(0, 0, std::move(inherited));
+  // Beside a slurmstepd whose broker was killed.
+  for (const Line& line : lines_of(cgroups.inherited_))
+    if (line.v2() && line.path.ends_with(kSlurmLeaf))
+      remove_leaf(std::string(line.head) + std::string(line.path.substr(0, line.path.rfind('/'))) + kUserLeaf);
   auto own = read_file(kOwnRecord);
   if (!own) return cgroups;
   cgroups.own_ = std::move(*own);
@@ -217,7 +235,7 @@ Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
     std::string in_job(line.path);
     if (const auto part = cut_after(line.path, job); part && line.v2()) {
       in_job = std::string(*part) + kOwn;
-      in_step = std::string(*part) + step_component(step_) + "/user" + kOwn;
+      in_step = std::string(*part) + step_component(step_) + kUserLeaf;
       TRY(make_leaf(line, in_step));
     } else if (!below.empty() && !line.v2()) {
       const std::string top = cgroup_top(std::string(line.head) + in_job).value_or("");
@@ -262,15 +280,8 @@ Result<void> NodeCgroups::check_task(std::string_view cgroups) const {
 }
 
 void NodeCgroups::leave_step() const {
-  for (const Line& line : lines_of(step_text_)) {
-    if (!line.v2() || !line.path.ends_with(std::string("/user") + kOwn)) continue;
-    const auto directory = cgroup_directory(std::string(line.head) + std::string(line.path));
-    if (!directory) continue;
-    // What the user's helpers have left; Slurm does not know of this cgroup.
-    (void)write_control(*directory + "/cgroup.kill", "1");
-    constexpr int kTries = 20;
-    for (int tries = 0; rmdir(directory->c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
-  }
+  for (const Line& line : lines_of(step_text_))
+    if (line.v2() && line.path.ends_with(kUserLeaf)) remove_leaf(std::string(line.head) + std::string(line.path));
 }
 
 }  // namespace situla

@@ -38,6 +38,8 @@ class NodeCgroups {
   Result<void> step_is_prepared(int slurmstepd);
   [[nodiscard]] bool step_prepared() const { return prepared_; }
 
+  /// Whether Slurm uses cgroups here.
+  [[nodiscard]] bool used() const { return !own_.empty(); }
   [[nodiscard]] CgroupPlace broker() const;
   [[nodiscard]] CgroupPlace cleanup() const;
   /// An error before step_is_prepared().

@@ -128,6 +128,7 @@ int wait_to_be_killed() {
 }  // namespace situla
 
 int main(int argc, char** argv) {
+  situla::take_program_name();
   if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
   if (argc == 2 && std::string_view(argv[1]) == "canary") return situla::wait_to_be_killed();
   umask(022);

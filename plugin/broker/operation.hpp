@@ -76,7 +76,7 @@ enum class RootOperation {
   /// job: the epilog's helper, which runs as the user, needs it to know where they are.
   keep_environment,
 
-  /// Removes the version 1 cgroups of a job that has ended, when the last process of it has: what serves a named
+  /// Removes the cgroups of a job that has ended, when the last process of it has: what serves a named
   /// container that other jobs joined. Their paths are the kernel's own text; only empty ones named "job_<id>", and
   /// then
   /// their parents, can be removed.

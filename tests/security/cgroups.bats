@@ -1,0 +1,80 @@
+# lab: --user root --proctrack cgroup --gpus 1 --slurm-file tests/security/confine/cgroup.conf --slurm-conf SelectTypeParameters=CR_Core_Memory
+# Where does what Situla starts live? In the job's cgroup, with the job's limits, or in Situla's own; nothing in slurmd's. This file runs
+# on version 1 and version 2 of cgroups alike.
+load ../cluster/helpers
+
+setup_file() {
+  mkdir -p /home/alice/.config/enroot
+  cp /home/alice/.config/enroot/.credentials "$BATS_FILE_TMPDIR/credentials" 2>/dev/null || true
+}
+
+teardown() {
+  as_alice scancel -u alice 2>/dev/null || true
+  pkill -u alice -f '[s]leep 98[0-9]' || true
+}
+
+teardown_file() {
+  [ ! -e "$BATS_FILE_TMPDIR/credentials" ] || install -o alice -m 600 "$BATS_FILE_TMPDIR/credentials" /home/alice/.config/enroot/.credentials
+}
+
+# password_from COMMAND: the user's own code, which runs to find a login.
+password_from() {
+  echo "machine auth.test login alice password \$($1; echo secret)" >/home/alice/.config/enroot/.credentials
+  chown -R alice: /home/alice/.config
+  chmod 600 /home/alice/.config/enroot/.credentials
+}
+
+# before: "situla-importer --store: OUTSIDE job", and the same for situla-broker, situla-builder request, and bash and sleep of .credentials
+@test "every process of an import, of a step and of a save lives in the job's cgroup or in Situla's own" {
+  password_from 'sleep 1'
+  mkfifo "$BATS_TEST_TMPDIR/end"
+  "$BATS_TEST_DIRNAME/confine/where" $$ alice situla <"$BATS_TEST_TMPDIR/end" >"$BATS_TEST_TMPDIR/seen" 3>&- &
+  exec 9>"$BATS_TEST_TMPDIR/end"
+  run_and_show as_alice srun -n2 --container-image=auth.test/tiny --container-save=/home/alice/saved.sqsh sleep 1 9>&- 3>&-
+  [ "$status" -eq 0 ]
+  run_and_show as_alice srun --container-name=kept --container-image=auth.test/tiny sleep 0.5 9>&- 3>&-
+  [ "$status" -eq 0 ]
+  exec 9>&-
+  wait
+  cat "$BATS_TEST_TMPDIR/seen"
+  # What has to be seen for this to mean anything.
+  for name in situla-broker situla-importer situla-builder 'sleep'; do grep -q "^$name" "$BATS_TEST_TMPDIR/seen"; done
+  ! grep OUTSIDE "$BATS_TEST_TMPDIR/seen"
+}
+
+# before: 286 sleep 987, long after its job
+@test "what a user's login starts ends with his job" {
+  password_from '(setsid sleep 987 >/dev/null 2>&1 </dev/null &)'
+  run_and_show as_alice srun --container-image=auth.test/tiny true
+  [ "$status" -eq 0 ]
+  run wait_until 10 no_process 'sleep 987'
+  pgrep -a -u alice sleep || true
+  [ "$status" -eq 0 ]
+}
+no_process() { ! pgrep -f -x "$1" >/dev/null; }
+
+# before: srun --mem=100 succeeds, and 400 MiB are taken
+@test "it has no more memory than the job" {
+  rm -f /shared/took
+  password_from 'python3 -c "x = b\"1\" * (400 << 20); open(\"/shared/took\", \"w\")" 2>/dev/null'
+  run_and_show as_alice srun --mem=100 --container-image=auth.test/tiny true
+  [ ! -e /shared/took ]
+  # It is the limit: with more, it does.
+  run_and_show as_alice srun --mem=1000 --container-image=auth.test/tiny true
+  [ -e /shared/took ]
+}
+
+# before: "opened" also without --gres=gpu
+@test "it opens no device that the job has not got" {
+  local device=/dev/loop0
+  [ ! -e /dev/vmgpu0 ] || device=/dev/vmgpu0
+  chmod 666 "$device"
+  password_from "(exec <$device) 2>/dev/null && echo opened >>/shared/devices || echo refused >>/shared/devices"
+  for gpu in --gres=none --gres=gpu:1; do
+    rm -f /shared/devices
+    run_and_show as_alice srun "$gpu" --container-image=auth.test/tiny true
+    [ "$status" -eq 0 ]
+    [ "$gpu" = --gres=none ] || expected=opened
+    [ "$(sort -u /shared/devices)" = "${expected:-refused}" ]
+  done
+}
