@@ -188,7 +188,7 @@ uint64_t ImageBuilder::stored_bytes(size_t layer) const {
   return bytes;
 }
 
-Result<void> ImageBuilder::describe_layer(size_t layer, LayerIndexWriter& index) const {
+Result<void> ImageBuilder::describe_layer(size_t layer, FileSealer& sealer, LayerIndexWriter& index) const {
   const size_t from_top = blobs_.size() - 1 - layer;
   for (uint32_t i = table_.begin_of(from_top); i < table_.end_of(from_top); ++i) {
     const LayerEntry& entry = table_.entry(i);
@@ -202,7 +202,14 @@ Result<void> ImageBuilder::describe_layer(size_t layer, LayerIndexWriter& index)
       indexed.entry.target = table_.text(entry.data);
     if (const auto set = xattrs_.find(entry.xattrs); set != xattrs_.end()) indexed.entry.xattrs = set->second;
     indexed.stored = entry.kind == EntryKind::file && entry.data != kNone;
-    if (indexed.stored) indexed.content = writer_->stored(entry.data);
+    if (indexed.stored) {
+      indexed.content = writer_->stored(entry.data);
+      StoredFragment fragment;
+      if (indexed.content.fragment != StoredFile::kNoFragment) {
+        TRY_ASSIGN(fragment, writer_->fragment(indexed.content.fragment));
+      }
+      TRY(sealer.seal(indexed.content, fragment));
+    }
     TRY(index.add(indexed));
   }
   return {};

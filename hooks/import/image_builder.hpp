@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/import/block_seal.hpp"
 #include "hooks/import/enroot_files.hpp"
 #include "hooks/import/hidden_paths.hpp"
 #include "hooks/import/layer_cache.hpp"
@@ -55,7 +56,7 @@ class ImageBuilder {
   /// source: for /etc/rc.
   Result<BuiltImage> build(const StreamOpener& open, const ImageConfig& config, const std::string& source);
   /// Everything about a layer (0 is the bottom) of the image that was built, for those that build on it.
-  Result<void> describe_layer(size_t layer, LayerIndexWriter& index) const;
+  Result<void> describe_layer(size_t layer, FileSealer& sealer, LayerIndexWriter& index) const;
   /// Bytes of files of a layer whose content is in the image.
   [[nodiscard]] uint64_t stored_bytes(size_t layer) const;
   /// Whether build() failed over a layer that was to be reused: without them it may succeed.

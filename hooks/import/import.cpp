@@ -16,6 +16,8 @@
 namespace situla {
 namespace {
 
+constexpr const char* kLayerCache = "situla-layers";
+
 /// The user's ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH.
 Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
   TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
@@ -45,7 +47,7 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   }();
   TRY_ASSIGN(const auto session, std::move(opened));
   const bool reuses = !layer_cache.empty() && !options.all_time;
-  DirectoryLayerCache cache(layer_cache, options);
+  DirectoryLayerCache cache(layer_cache, kLayerCache, options);
   const ImportSession::Reuse reuse{reuses ? &cache : nullptr, ImportSession::Owner::user};
   TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, reuse, trace));
   progress.phase("syncing " + path);
@@ -76,7 +78,7 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   const std::string where = directory + "/image.sqsh";
   TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
-  DirectoryLayerCache cache(layer_cache, options);
+  DirectoryLayerCache cache(layer_cache, kLayerCache, options);
   const ImportSession::Reuse reuse{layer_cache.empty() || options.all_time ? nullptr : &cache,
                                    ImportSession::Owner::user};
   TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress, reuse));

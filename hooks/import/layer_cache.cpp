@@ -7,12 +7,12 @@
 #include <fcntl.h>
 
 #include "common/sys/file.hpp"
+#include "hooks/import/block_seal.hpp"
 #include "hooks/import/output_file.hpp"
 
 namespace situla {
 namespace {
 
-constexpr mode_t kDirectoryMode = 0700;
 constexpr unsigned kIndexMode = 0600;
 
 std::string suffix_of(const SquashOptions& options) {
@@ -34,32 +34,45 @@ std::string suffix_of(const SquashOptions& options) {
   return std::string(name) + "-" + std::to_string(options.block_bytes);
 }
 
-}  // namespace
-
-DirectoryLayerCache::DirectoryLayerCache(std::string directory, const SquashOptions& options)
-    : directory_(std::move(directory)), options_(options) {}
-
-std::string DirectoryLayerCache::path_of(const Digest& layer) const {
-  return directory_ + "/" + layer.hex() + "." + suffix_of(options_);
+Result<PrivateDirectory> own_directory(const std::string& place, const std::string& name) {
+  if (place.empty()) return fail(ErrorKind::not_found, "no cache");
+  TRY_ASSIGN(const PrivateDirectory own, PrivateDirectory::own_within(place, "situla", "ENROOT_CACHE_PATH"));
+  return PrivateDirectory::open_or_make(own.held(name), "ENROOT_CACHE_PATH");
 }
 
-std::shared_ptr<const SquashfsDonor> DirectoryLayerCache::open_donor(const LayerIndexHead& head) {
-  auto known = donors_.find(head.donor);
-  if (known == donors_.end()) {
-    known = donors_.emplace(head.donor, Opened()).first;
-    auto fd = open_file(head.donor, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+}  // namespace
+
+std::shared_ptr<const SquashfsDonor> Donors::get(const LayerIndexHead& head,
+                                                 const std::function<Result<UniqueFd>()>& open) {
+  const auto [known, fresh] = donors_.try_emplace({head.donor, head.key});
+  if (fresh) {
+    auto fd = open();
     if (!fd) return nullptr;
-    if (auto identity = FileIdentity::of(fd->get())) known->second.identity = *identity;
+    if (auto seen = FileIdentity::of(fd->get())) known->second.seen = *seen;
     auto donor = SquashfsDonor::open(std::move(*fd), head.donor);
-    if (donor && (*donor)->fits(options_)) known->second.donor = std::move(*donor);
+    if (donor && (*donor)->fits(options_)) {
+      (*donor)->check_with(std::make_unique<BlockSeal>(head.key));
+      known->second.donor = std::move(*donor);
+    }
   }
-  return known->second.identity == head.identity ? known->second.donor : nullptr;
+  return known->second.seen == head.seen ? known->second.donor : nullptr;
+}
+
+DirectoryLayerCache::DirectoryLayerCache(const std::string& place, const std::string& name,
+                                         const SquashOptions& options)
+    : directory_(own_directory(place, name)), options_(options), donors_(options) {}
+
+/// Only where there is a directory.
+std::string DirectoryLayerCache::path_of(const Digest& layer) const {
+  return directory_->held(layer.hex() + "." + suffix_of(options_));
 }
 
 std::optional<KnownLayer> DirectoryLayerCache::find(const Digest& layer) {
+  if (!directory_) return std::nullopt;
   auto index = LayerIndex::read(path_of(layer));
   if (!index || index->head().layer != layer) return std::nullopt;
-  auto donor = open_donor(index->head());
+  const std::string& name = index->head().donor;
+  auto donor = donors_.get(index->head(), [&] { return open_file(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK); });
   if (donor == nullptr) return std::nullopt;
   std::error_code ignored;  // trim() takes those first that nobody has used for long
   std::filesystem::last_write_time(path_of(layer), std::filesystem::file_time_type::clock::now(), ignored);
@@ -67,6 +80,7 @@ std::optional<KnownLayer> DirectoryLayerCache::find(const Digest& layer) {
 }
 
 Result<void> DirectoryLayerCache::put(LayerIndexHead head, const WriteEntries& write_entries) {
+  if (!directory_) return fail(directory_.error());
   if (const auto other = find(head.layer)) {
     const LayerIndexHead& known = other->index.head();
     if (known.stored_bytes > head.stored_bytes) return {};
@@ -75,7 +89,6 @@ Result<void> DirectoryLayerCache::put(LayerIndexHead head, const WriteEntries& w
           std::find(head.repositories.begin(), head.repositories.end(), repository) == head.repositories.end())
         head.repositories.push_back(repository);
   }
-  TRY(make_directories(directory_, kDirectoryMode));
   TRY_ASSIGN(OutputFile file, OutputFile::create(path_of(head.layer)));
   LayerIndexWriter writer(head, [&](std::string_view bytes) { return write_all(file.fd(), bytes); });
   TRY(write_entries(writer));
@@ -87,6 +100,7 @@ Result<void> DirectoryLayerCache::put(LayerIndexHead head, const WriteEntries& w
 /// Names only what is ours. Errors are left alone: the next import trims again.
 void DirectoryLayerCache::trim() const {
   namespace fs = std::filesystem;
+  if (!directory_) return;
   struct Index {
     fs::file_time_type time;
     uint64_t bytes;
@@ -95,7 +109,7 @@ void DirectoryLayerCache::trim() const {
   std::vector<Index> indexes;
   uint64_t bytes = 0;
   std::error_code error;
-  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(directory_->held(), error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;
     const Index index{it->last_write_time(gone), it->file_size(gone), it->path()};
     if (gone || it->path().filename().string().starts_with('.')) continue;

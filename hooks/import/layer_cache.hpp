@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
+#include "common/sys/private_directory.hpp"
 #include "hooks/import/layer_index.hpp"
 #include "hooks/import/squash_options.hpp"
 #include "hooks/import/squashfs_donor.hpp"
@@ -38,13 +40,32 @@ class LayerCache {
   virtual Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) = 0;
 };
 
+/// The squashfs files that one import takes layers from. Each is opened once for each key: what is taken by one key
+/// says nothing about what another was made for.
+class Donors {
+ public:
+  explicit Donors(const SquashOptions& options) : options_(options) {}
+  /// Null: of no use. open: opens the file that the head names.
+  std::shared_ptr<const SquashfsDonor> get(const LayerIndexHead& head, const std::function<Result<UniqueFd>()>& open);
+
+ private:
+  struct Opened {
+    FileIdentity seen;
+    std::shared_ptr<const SquashfsDonor> donor;
+  };
+  SquashOptions options_;  ///< of the file to be written
+  std::map<std::pair<std::string, SealKey>, Opened> donors_;
+};
+
 /// A directory of layer indexes, `<64 hex>.<compressor>-<block size>`, each of which points into an imported squashfs
 /// file, whose name is its path. No content is kept twice: what is reused are the compressed blocks of that file, and
-/// with the file the layer is forgotten.
+/// with the file the layer is forgotten. The directory is its user's alone (PrivateDirectory); the squashfs files may
+/// be anywhere, and what is taken from them is checked.
 class DirectoryLayerCache final : public LayerCache {
  public:
-  /// directory: made when something is put in. options: of the files to be written.
-  DirectoryLayerCache(std::string directory, const SquashOptions& options);
+  /// Beneath `place`, which others may share; nothing is kept when it cannot be made. place empty: none. options: of
+  /// the files to be written.
+  DirectoryLayerCache(const std::string& place, const std::string& name, const SquashOptions& options);
 
   [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer) override;
   Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) override;
@@ -56,15 +77,9 @@ class DirectoryLayerCache final : public LayerCache {
 
  private:
   [[nodiscard]] std::string path_of(const Digest& layer) const;
-  std::shared_ptr<const SquashfsDonor> open_donor(const LayerIndexHead& head);
-
-  struct Opened {
-    FileIdentity identity;
-    std::shared_ptr<const SquashfsDonor> donor;  ///< null: of no use
-  };
-  std::string directory_;
+  Result<PrivateDirectory> directory_;
   SquashOptions options_;
-  std::map<std::string, Opened> donors_;  ///< by path
+  Donors donors_;
 };
 
 }  // namespace situla

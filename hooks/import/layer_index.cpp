@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 
 #include <sys/stat.h>
 
@@ -10,8 +11,7 @@
 namespace situla {
 namespace {
 
-constexpr std::string_view kMagic = "situla layer index 1\n";
-constexpr size_t kMaxBytes = size_t{1} << 30U;
+constexpr std::string_view kMagic = "situla layer index 2\n";
 constexpr size_t kDigestBytes = 64;  // hexadecimal
 constexpr size_t kEntriesAtOnce = 4096;
 
@@ -21,16 +21,27 @@ constexpr uint8_t kStored = 0x20;
 constexpr uint8_t kXattrs = 0x40;
 constexpr uint8_t kEnd = 0xFF;
 
-void put(Encoder& out, const StoredFile& file) {
+void put(Encoder& out, const Seal& seal) {
+  for (const uint64_t part : seal) out.u64(part);
+}
+
+void get(Decoder& in, Seal& seal) {
+  for (uint64_t& part : seal) part = in.u64();
+}
+
+/// A fragment's seal comes with the first file that lies in it.
+void put(Encoder& out, const StoredFile& file, std::unordered_set<uint32_t>& sealed) {
   out.u64(file.start);
   out.u64(file.sparse);
   out.u32(file.fragment);
   if (file.fragment != StoredFile::kNoFragment) out.u32(file.fragment_offset);
   out.u32(static_cast<uint32_t>(file.blocks.size()));
   for (const uint32_t block : file.blocks) out.u32(block);
+  if (!file.blocks.empty()) put(out, file.seal);
+  if (file.fragment != StoredFile::kNoFragment && sealed.insert(file.fragment).second) put(out, file.fragment_seal);
 }
 
-void get(Decoder& in, StoredFile& file) {
+void get(Decoder& in, StoredFile& file, std::unordered_map<uint32_t, Seal>& sealed) {
   file.start = in.u64();
   file.sparse = in.u64();
   file.fragment = in.u32();
@@ -38,6 +49,11 @@ void get(Decoder& in, StoredFile& file) {
   const uint32_t blocks = in.u32();
   file.blocks.clear();
   for (uint32_t i = 0; i < blocks && in.ok(); ++i) file.blocks.push_back(in.u32());
+  if (!file.blocks.empty()) get(in, file.seal);
+  if (file.fragment == StoredFile::kNoFragment) return;
+  const auto [found, fresh] = sealed.try_emplace(file.fragment);
+  if (fresh) get(in, found->second);
+  file.fragment_seal = found->second;
 }
 
 bool has_target(EntryKind kind) {
@@ -57,10 +73,11 @@ LayerIndexWriter::LayerIndexWriter(const LayerIndexHead& head, Sink sink) : sink
   out_.text(kMagic);
   out_.text(head.layer.text());
   out_.text(head.donor);
-  out_.u64(head.identity.inode);
-  out_.u64(head.identity.size);
-  out_.u64(static_cast<uint64_t>(head.identity.seconds));
-  out_.u64(static_cast<uint64_t>(head.identity.nanoseconds));
+  out_.u64(head.seen.inode);
+  out_.u64(head.seen.size);
+  out_.u64(static_cast<uint64_t>(head.seen.seconds));
+  out_.u64(static_cast<uint64_t>(head.seen.nanoseconds));
+  out_.text(std::string_view(reinterpret_cast<const char*>(head.key.data()), head.key.size()));
   out_.text(head.registry);
   out_.u32(static_cast<uint32_t>(head.repositories.size()));
   for (const std::string& repository : head.repositories) out_.text(repository);
@@ -94,7 +111,7 @@ Result<void> LayerIndexWriter::add(const IndexedEntry& indexed) {
     out_.text(name);
     out_.text(value);
   }
-  if (indexed.stored) put(out_, indexed.content);
+  if (indexed.stored) put(out_, indexed.content, fragments_);
   return ++waiting_ < kEntriesAtOnce ? Result<void>() : flush();
 }
 
@@ -105,7 +122,7 @@ Result<void> LayerIndexWriter::finish() {
 }
 
 Result<LayerIndex> LayerIndex::read(const std::string& path) {
-  TRY_ASSIGN(std::string bytes, read_file(path, kMaxBytes));
+  TRY_ASSIGN(std::string bytes, read_file(path, kMostInMemory));
   auto index = parse(std::move(bytes));
   if (!index) return fail(std::move(index).error().with_context(path));
   return index;
@@ -123,10 +140,13 @@ Result<LayerIndex> LayerIndex::parse(std::string bytes) {
   if (in.text() != kMagic) return fail(damaged);
   TRY_ASSIGN(index.head_.layer, Digest::parse(in.text()));
   index.head_.donor = in.text();
-  index.head_.identity.inode = in.u64();
-  index.head_.identity.size = in.u64();
-  index.head_.identity.seconds = static_cast<int64_t>(in.u64());
-  index.head_.identity.nanoseconds = static_cast<int64_t>(in.u64());
+  index.head_.seen.inode = in.u64();
+  index.head_.seen.size = in.u64();
+  index.head_.seen.seconds = static_cast<int64_t>(in.u64());
+  index.head_.seen.nanoseconds = static_cast<int64_t>(in.u64());
+  const std::string_view key = in.text();
+  if (key.size() != index.head_.key.size()) return fail(damaged);
+  std::copy(key.begin(), key.end(), index.head_.key.begin());
   index.head_.registry = in.text();
   const uint32_t repositories = in.u32();
   for (uint32_t i = 0; i < repositories && in.ok(); ++i) index.head_.repositories.emplace_back(in.text());
@@ -140,6 +160,7 @@ Result<void> LayerIndex::for_each(const std::function<Result<void>(IndexedEntry&
   const Error damaged(ErrorKind::corrupt, "a damaged layer index");
   Decoder in(std::string_view(bytes_).substr(entries_begin_, entries_end_ - entries_begin_));
   std::string directory;
+  std::unordered_map<uint32_t, Seal> fragments;
   while (true) {
     const uint8_t flags = in.u8();
     if (flags == kEnd) return in.finished() ? Result<void>() : fail(damaged);
@@ -161,7 +182,7 @@ Result<void> LayerIndex::for_each(const std::function<Result<void>(IndexedEntry&
       entry.xattrs.emplace_back(std::move(name), in.text());
     }
     indexed.stored = (flags & kStored) != 0;
-    if (indexed.stored) get(in, indexed.content);
+    if (indexed.stored) get(in, indexed.content, fragments);
     indexed.content.size = entry.size;
     if (!in.ok()) return fail(damaged);
     TRY(call(indexed));

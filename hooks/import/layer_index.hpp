@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,8 @@
 
 namespace situla {
 
-/// The file as it was when the index was written. A file that has been replaced is another one.
+/// The file as it was when the index was written: a hint that it has been replaced meanwhile, and no proof that it has
+/// not. What is taken from it is checked.
 struct FileIdentity {
   uint64_t inode = 0, size = 0;
   int64_t seconds = 0, nanoseconds = 0;  ///< of its modification
@@ -29,8 +31,9 @@ struct FileIdentity {
 /// What stands in front of the entries.
 struct LayerIndexHead {
   Digest layer;
-  std::string donor;  ///< path of the squashfs file
-  FileIdentity identity;
+  std::string donor;  ///< name of the squashfs file
+  FileIdentity seen;
+  SealKey key{};                          ///< of the squashfs file; a secret
   std::string registry;                   ///< where the layer came from: "registry.test"; empty: not from one
   std::vector<std::string> repositories;  ///< in it, through which somebody was let in to the layer
   uint64_t stored_bytes = 0;              ///< of files whose content the donor holds
@@ -58,6 +61,7 @@ class LayerIndexWriter {
   Encoder out_;
   size_t waiting_ = 0;  ///< entries
   std::string directory_;
+  std::unordered_set<uint32_t> fragments_;  ///< whose seals are written
   Sha256 hash_;
 };
 
@@ -66,8 +70,11 @@ class LayerIndex {
  public:
   /// ErrorKind::corrupt for what is damaged, or of another version.
   LayerIndex() = default;  ///< of nothing
+  /// Of one index, and of all that one import reads, bytes. What is beyond is fetched.
+  static constexpr size_t kMostInMemory = size_t{64} << 20U;
   static Result<LayerIndex> parse(std::string bytes);
   static Result<LayerIndex> read(const std::string& path);
+  [[nodiscard]] size_t size() const { return bytes_.size(); }
 
   [[nodiscard]] const LayerIndexHead& head() const { return head_; }
   /// From the first entry to the last.

@@ -220,7 +220,7 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
 }
 
 std::string user_layer_cache(const EnrootConfig& config) {
-  return config.cache_path() + "/situla-layers";
+  return config.cache_path();
 }
 
 Result<ImportRequest> make_import_request(std::string_view image, const EnrootConfig& config,

@@ -83,7 +83,7 @@ struct ImportRequest {
   static Result<ImportRequest> deserialize(std::string_view bytes);
 };
 
-/// Where imports of this user know of each other's layers (layer_cache.hpp).
+/// Where imports of this user know of each other's layers (layer_cache.hpp): a directory that users may share.
 std::string user_layer_cache(const EnrootConfig& config);
 
 /// Run as the user: checks the reference, collects credentials and settings. `environment`: the job's or the caller's;

@@ -106,10 +106,14 @@ std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::ve
   std::vector<std::optional<KnownLayer>> known(blobs.size());
   if (reuse.cache == nullptr) return known;
   const Origin origin = source_->origin();
+  size_t index_bytes = 0;
   std::vector<size_t> asked;
   std::vector<Blob> asked_blobs;
   for (size_t i = 0; i < blobs.size(); ++i) {
     known[i] = reuse.cache->find(blobs[i].digest);
+    if (known[i]) index_bytes += known[i]->index.size();
+    // All of them are in memory until the image is built.
+    if (index_bytes > LayerIndex::kMostInMemory) known[i].reset();
     if (!known[i] || reuse.owner == Owner::user) continue;
     const LayerIndexHead& head = known[i]->index.head();
     if (head.registry != origin.registry || origin.registry.empty()) {
@@ -174,7 +178,9 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
 void ImportSession::remember(LayerCache& cache, int fd, const std::string& name, LogSink& log) const {
   const auto kept = [&]() -> Result<void> {
     LayerIndexHead head;
-    TRY_ASSIGN(head.identity, FileIdentity::of(fd));
+    TRY_ASSIGN(head.seen, FileIdentity::of(fd));
+    TRY_ASSIGN(head.key, new_seal_key());
+    FileSealer sealer(head.key, fd);
     head.donor = name;
     head.registry = source_->origin().registry;
     const std::vector<Descriptor>& layers = resolved_.manifest.layers;
@@ -182,7 +188,7 @@ void ImportSession::remember(LayerCache& cache, int fd, const std::string& name,
       head.layer = layers[i].digest;
       head.stored_bytes = builder_->stored_bytes(i);
       head.repositories = {source_->origin().repository};
-      TRY(cache.put(head, [&](LayerIndexWriter& index) { return builder_->describe_layer(i, index); }));
+      TRY(cache.put(head, [&](LayerIndexWriter& index) { return builder_->describe_layer(i, sealer, index); }));
     }
     return {};
   }();

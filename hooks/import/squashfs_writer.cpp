@@ -278,19 +278,18 @@ Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, 
   for (size_t i = 0; i < files.size(); ++i) {
     const StoredFile& file = files[i];
     if (repacked(file)) continue;
-    const auto start = taken.take(file.start, file.stored_bytes(), state.file);
+    const auto start = taken.take(file, state.file);
     if (!start) return fail(explained(start.error()));
     Result<sqfs_u32> fragment = kNone;
     if (file.fragment != StoredFile::kNoFragment)
-      fragment = taken.take_fragment(file.fragment, state.file, state.fragments.get());
+      fragment = taken.take_fragment(file, state.file, state.fragments.get());
     if (!fragment) return fail(explained(fragment.error()));
     numbers[i] = state.keep(file, *start, *fragment);
   }
   if (const auto copied = taken.flush(state.file); !copied) return fail(explained(copied.error()));
   for (size_t i = 0; i < files.size(); ++i) {
     if (numbers[i] != kNone) continue;
-    TRY_ASSIGN(const std::string_view content,
-               taken.read_fragment(files[i].fragment, state.decompressor.get(), block_bytes));
+    TRY_ASSIGN(const std::string_view content, taken.read_fragment(files[i], state.decompressor.get(), block_bytes));
     if (files[i].fragment_offset > content.size() || files[i].size > content.size() - files[i].fragment_offset)
       return fail(ErrorKind::corrupt, donor.where() + ": a file lies outside of its fragment");
     TRY_ASSIGN(numbers[i], begin_file(files[i].size));
@@ -331,9 +330,16 @@ Result<void> SquashfsWriter::share(const SquashfsDonor& donor, const std::functi
 
 StoredFile SquashfsWriter::stored(uint32_t data) const {
   const FileData file = state_->files[data];
-  StoredFile stored{file.start, file.size, file.sparse, file.fragment, file.fragment_offset, {}};
+  StoredFile stored{file.start, file.size, file.sparse, file.fragment, file.fragment_offset, {}, {}, {}};
   for (uint32_t i = 0; i < file.blocks; ++i) stored.blocks.push_back(state_->block_sizes[file.first_block + i]);
   return stored;
+}
+
+Result<StoredFragment> SquashfsWriter::fragment(uint32_t index) const {
+  sqfs_fragment_t entry{};
+  if (sqfs_frag_table_lookup(state_->fragments.get(), index, &entry) != 0)
+    return fail(ErrorKind::corrupt, state_->where + ": a file lies in a fragment that is not there");
+  return StoredFragment{entry.start_offset, entry.size};
 }
 
 Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs) {

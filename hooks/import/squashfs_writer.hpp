@@ -53,6 +53,7 @@ class SquashfsWriter {
   Result<void> share(const SquashfsDonor& donor, const std::function<void(uint64_t)>& copied);
   /// Where the content of a file lies. After finish() only, or for what refer() named.
   [[nodiscard]] StoredFile stored(uint32_t data) const;
+  [[nodiscard]] Result<StoredFragment> fragment(uint32_t index) const;
   /// Number to be put into LayerEntry::xattrs. Names that squashfs cannot hold are left out; kNone if nothing remains.
   Result<uint32_t> add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs);
   /// Writes the metadata; the file is then complete and padded to 4 KiB, but not synced. Returns its size in bytes.

@@ -102,7 +102,7 @@ Result<void> ImageStore::add(ImportSession& session, ImportedImage& image, Store
   TRY_ASSIGN(const SquashOptions options, options_of(image.variant));
   auto output = OutputFile::create(image.path);
   if (!output) return fail(session.explain(std::move(output).error()));
-  DirectoryLayerCache cache(directory_ + "/layers", options);
+  DirectoryLayerCache cache(directory_, "layers", options);
   TRY_ASSIGN(const BuiltImage built,
              session.write(output->fd(), image.path, options, progress, {&cache, ImportSession::Owner::everybody}));
   progress.phase("syncing the image");
@@ -139,7 +139,7 @@ Result<void> ImageStore::check_access(ImportSession& session, const ImportedImag
   TRY_ASSIGN(const SquashOptions options, options_of(image.variant));
   auto output = OutputFile::create(image.path);
   if (!output) return fail(session.explain(std::move(output).error()));
-  DirectoryLayerCache cache(directory_ + "/layers", options);
+  DirectoryLayerCache cache(directory_, "layers", options);
   TRY(session.write(output->fd(), image.path, options, progress, {&cache, ImportSession::Owner::everybody}));
   return {};
 }

@@ -2,6 +2,7 @@
 // can take over as they are.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -12,6 +13,10 @@ constexpr uint32_t stored_size(uint32_t block) {
   return block & 0xFFFFFFU;
 }
 
+/// Message authentication code of stored bytes (block_seal.hpp), and its key.
+using Seal = std::array<uint64_t, 2>;
+using SealKey = std::array<uint8_t, 32>;
+
 /// The fields of the inode of a regular file (squashfs 4.0).
 struct StoredFile {
   static constexpr uint32_t kNoFragment = 0xFFFFFFFFU;
@@ -20,6 +25,8 @@ struct StoredFile {
   uint64_t sparse = 0;  ///< bytes of it in blocks that are not stored
   uint32_t fragment = kNoFragment;
   uint32_t fragment_offset = kNoFragment;
+  Seal seal{};  ///< of the blocks, and of the fragment; for donors that are checked
+  Seal fragment_seal{};
   std::vector<uint32_t> blocks;  ///< as in the inode: stored size, bit 24 set when not compressed; 0 is a hole
 
   /// Bytes that the blocks take in the file.

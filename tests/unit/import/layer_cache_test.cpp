@@ -181,7 +181,7 @@ TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not us
   const std::string base = base_layer();
   const std::string top = Tar().file("top", "x").bytes();
   REQUIRE(import("first", {base}));
-  const std::string index = path / "cache" / (digest_of(base).hex() + ".zstd-131072");
+  const std::string index = path / "cache" / "situla-layers" / (digest_of(base).hex() + ".zstd-131072");
   REQUIRE(fs::exists(index));
 
   SECTION("the squashfs file is gone") {
@@ -204,7 +204,7 @@ TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not us
   }
   SECTION("the index is that of another layer") {
     REQUIRE(import("other", {top}));
-    fs::copy_file(path / "cache" / (digest_of(top).hex() + ".zstd-131072"), index,
+    fs::copy_file(path / "cache" / "situla-layers" / (digest_of(top).hex() + ".zstd-131072"), index,
                   fs::copy_options::overwrite_existing);
   }
   CHECK_FALSE(import("reused", {base, top}, true, {0}));
@@ -229,6 +229,44 @@ TEST_CASE_METHOD(Fixture, "damage that nobody could know of is found, and the la
   REQUIRE(import("reused", {base, top}));
   REQUIRE(import("fetched", {base, top}, false));
   same_tree("reused", "fetched");
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "other content in the same place, of the same size and time, is found, in blocks and in fragments") {
+  squash_options = "-noI -noD -noF -noX";
+  const std::string secret = "the content that was imported";
+  const std::string block = std::string(200000, 'b') + secret + std::string(1000, 'c');
+  const bool in_block = GENERATE(true, false);
+  const std::string base = in_block ? Tar().file("planted", block).bytes() : Tar().file("planted", secret).bytes();
+  const std::string top = Tar().file("top", "x").bytes();
+  REQUIRE(import("first", {base}));
+  const auto time = fs::last_write_time(path / "first.sqsh");
+  std::string whole = read_file(path / "first.sqsh", size_t{1} << 30U).value();
+  const size_t at = whole.find(secret);
+  REQUIRE(at != std::string::npos);
+  std::fstream file(path / "first.sqsh", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(at)).write("THE", 3);
+  file.close();
+  fs::last_write_time(path / "first.sqsh", time);
+  const auto reused = import("reused", {base, top});
+  REQUIRE(reused);
+  CHECK_THAT(progress.notes, Catch::Contains("holds something else than was written there"));
+  CHECK(reused->fetched_bytes == base.size() + top.size());
+  REQUIRE(import("fetched", {base, top}, false));
+  same_tree("reused", "fetched");
+}
+
+TEST_CASE_METHOD(Fixture, "a cache that others may write to is not used, but one's own in it") {
+  const std::string base = base_layer();
+  const std::string top = Tar().file("top", "x").bytes();
+  fs::create_directories(path / "cache");
+  fs::permissions(path / "cache", fs::perms::all | fs::perms::sticky_bit);
+  REQUIRE(import("first", {base}));
+  CHECK_FALSE(fs::exists(path / "cache" / "situla-layers"));
+  const fs::path own = path / "cache" / ("situla-" + std::to_string(geteuid()));
+  CHECK(fs::exists(own / "situla-layers"));
+  CHECK((fs::status(own).permissions() & fs::perms::all) == fs::perms::owner_all);
+  CHECK(import("reused", {base, top}, true, {0}));
 }
 
 TEST_CASE_METHOD(Fixture,
