@@ -111,5 +111,5 @@ push_derived() {
   run_and_show as_alice env SSL_CERT_FILE="$BATS_TEST_TMPDIR/own.crt" srun -n1 --container-image=registry.test/tiny true
   [ "$status" -eq 0 ]
   run_and_show jq -c '.sources' "$(record_of registry.test/tiny)"
-  [ "$output" = '["registry.test/tiny","registry.test as '"$BATS_TEST_TMPDIR"'/own.crt says/tiny"]' ]
+  [ "$output" = '["registry.test/tiny","registry.test as the certificates sha256:'"$(sha256sum <"$BATS_TEST_TMPDIR/own.crt" | cut -d' ' -f1)"'/tiny"]' ]
 }
