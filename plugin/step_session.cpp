@@ -1,5 +1,6 @@
 #include "plugin/step_session.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 
 #include "common/base/installation.hpp"
 #include "common/sys/cgroup.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
@@ -41,8 +43,9 @@ Result<void> run_broker_program(int program, const std::vector<std::string>& arg
 }
 
 /// The broker was killed before it could finish: another one drops what it left on the node.
-Result<void> sweep_after_lost_broker(int program, std::chrono::milliseconds limit) {
-  return run_broker_program(program, {"sweep"}, "cleaning up after a killed broker", limit);
+Result<void> sweep_after_lost_broker(int program, uint32_t job, uint32_t step, std::chrono::milliseconds limit) {
+  return run_broker_program(program, {"sweep", std::to_string(job), std::to_string(step)},
+                            "cleaning up after a killed broker", limit);
 }
 
 /// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
@@ -56,10 +59,18 @@ Result<Child> start_canary(int program, const std::string& cgroups) {
   return canary;
 }
 
+/// Of a step whose broker was killed.
+bool has_scratch(uint32_t job) {
+  const auto names = list_directory(kJobsDirectory);
+  return names && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+           return name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch");
+         });
+}
+
 }  // namespace
 
 Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit) {
-  if (!own_containers && access(job_cgroups_path(job).c_str(), F_OK) != 0) return {};
+  if (!own_containers && access(job_cgroups_path(job).c_str(), F_OK) != 0 && !has_scratch(job)) return {};
   return run_broker_program(-1,
                             {"epilog", std::to_string(job), std::to_string(user), own_containers ? "job" : "global"},
                             "cleaning up after job " + std::to_string(job), limit);
@@ -82,7 +93,7 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   // Out of the process tree of slurmstepd: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
   // The broker notices the end of slurmstepd by its control socket.
   TRY(spawn_detached(options));
-  return StepSession(std::move(program), std::move(control.first), std::move(listener.address), request.token);
+  return StepSession(std::move(program), std::move(control.first), std::move(listener.address), request);
 }
 
 void StepSession::step_is_prepared() const {
@@ -95,7 +106,7 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
   bool saving = false;
   const auto lost = [&]() -> Result<std::string> {
     if (saving) log.error("--container-save: lost the container's broker: the container is not saved");
-    TRY(sweep_after_lost_broker(program_.get(), limit));
+    TRY(sweep_after_lost_broker(program_.get(), job_, step_, limit));
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();

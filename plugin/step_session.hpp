@@ -39,13 +39,19 @@ class StepSession {
   [[nodiscard]] const StepToken& token() const { return token_; }
 
  private:
-  StepSession(UniqueFd program, UniqueFd control, std::string address, StepToken token)
-      : program_(std::move(program)), control_(std::move(control)), address_(std::move(address)), token_(token) {}
+  StepSession(UniqueFd program, UniqueFd control, std::string address, const StepRequest& request)
+      : program_(std::move(program)),
+        control_(std::move(control)),
+        address_(std::move(address)),
+        token_(request.token),
+        job_(request.job_id),
+        step_(request.step_id) {}
 
   UniqueFd program_;  ///< situla-broker's: what is started of it later in the step is of the same release
   UniqueFd control_;
   std::string address_;
   StepToken token_;
+  uint32_t job_, step_;
 };
 
 /// After a job, as root: removes, as the user, its named containers if they end with it (container_scope=job), and

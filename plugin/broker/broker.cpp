@@ -251,9 +251,10 @@ void Broker::end_builder(bool orderly) {
       if (auto sweeper = start_unfinished_sweeper(*launcher_, user_, *place_, spec_.get(), input_.environment.get()))
         (void)sweeper->process.wait_for(kEndLimit);
   }
-  if (!left) return;
   // The builder was killed before it could remove what it had made on disk.
-  if (auto cleaner = start_cleaner(*launcher_, user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
+  if (left)
+    if (auto cleaner = start_cleaner(*launcher_, user_, scratch_path_)) (void)cleaner->wait_for(kEndLimit);
+  (void)unlink(step_scratch_path(input_.request.job_id, input_.request.step_id).c_str());
 }
 
 /// What the image's own scripts have started may outlive the builder that was killed; tasks outlive slurmstepd. In a

@@ -76,6 +76,7 @@ class Broker {
   Result<void> begin_build(Client& client);
   void keep_environment() const;
   void keep_cgroups() const;
+  void keep_scratch() const;
   Result<void> on_builder_message(Heard heard);
   Result<void> write_maps(const MapsWanted& wanted);
   Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);

@@ -233,6 +233,15 @@ void Broker::keep_cgroups() const {
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::remove_cgroup).data(), kept.error().message().c_str());
 }
 
+/// RootOperation::keep_scratch.
+void Broker::keep_scratch() const {
+  if (scratch_path_.empty()) return;
+  const StepRequest& step = input_.request;
+  const auto kept =
+      keep_for_epilog(step_scratch_path(step.job_id, step.step_id), std::to_string(user_.uid) + "\n" + scratch_path_);
+  if (!kept) syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_scratch).data(), kept.error().message().c_str());
+}
+
 Result<void> Broker::begin_build(Client& client) {
   const StepRequest& request = input_.request;
   if (request.named) {
@@ -376,6 +385,7 @@ Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> 
   if (fds.size() != expected) return fail(ErrorKind::corrupt, "the builder sent a container without its descriptors");
   scratch_path_ = ready.scratch_path;
   builder_stays_ = ready.stays;
+  keep_scratch();
   auto container = open_container_namespaces(builder_->process.pid(), ready.isolation, user_.uid);
   if (!container) return fail(std::move(container).error().with_context(phrase(RootOperation::hand_out_namespaces)));
   container_ = std::move(*container);

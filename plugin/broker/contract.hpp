@@ -43,6 +43,11 @@ inline std::string job_cgroups_path(uint32_t job) {
   return job_environment_path(job) + ".cgroups";
 }
 
+/// Which directory of the user's a step has on disk, for as long as its broker lives; left by one that was killed.
+inline std::string step_scratch_path(uint32_t job, uint32_t step) {
+  return job_environment_path(job) + "." + std::to_string(step) + ".scratch";
+}
+
 /// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by
 /// root.
 constexpr const char* kStageMount = SITULA_RUNTIME_DIR "/root";

@@ -13,6 +13,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/cgroup.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
@@ -60,14 +61,39 @@ int serve() {
   return 0;
 }
 
-/// After a broker was killed: what the next one would find and drop is dropped now.
-int sweep() {
+/// RootOperation::keep_scratch: what a killed broker could not have removed is removed by its user.
+void remove_scratch(const Launcher& launcher, const std::string& path) {
+  const auto noted = read_file(path);
+  const auto parts = noted ? cut(*noted, '\n') : std::nullopt;
+  const auto uid = parts ? parse_unsigned(parts->first) : std::nullopt;
+  const auto account = uid && *uid <= UINT32_MAX ? account_of(static_cast<uid_t>(*uid)) : fail(ErrorKind::corrupt, "");
+  if (!account) return;
+  if (auto cleaner = start_cleaner(launcher, account->identity, std::string(parts->second)))
+    (void)cleaner->wait_for(kEndLimit);
+  (void)unlink(path.c_str());
+}
+
+/// Of all steps of a job that has ended.
+void remove_scratches(const Launcher& launcher, uint32_t job) {
+  const auto names = list_directory(kJobsDirectory);
+  if (!names) return;
+  for (const std::string& name : *names)
+    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch"))
+      remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name);
+}
+
+/// After a broker was killed, when its step has ended: what the next one would find and drop is dropped now.
+int sweep(const std::string& job, const std::string& step) {
   const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
   if (!config) return 1;
   if (const auto mounts = ImageMounts::open(SITULA_RUNTIME_DIR)) mounts->drop_idle(config->image_mount_idle);
   sweep_running(SITULA_RUNTIME_DIR);
   const auto launcher = make_launcher(NodeCgroups::enter_after_jobs());
   if (!launcher) return 1;
+  const auto job_id = parse_unsigned(job);
+  const auto step_id = parse_unsigned(step);
+  if (job_id && step_id && *job_id <= UINT32_MAX && *step_id <= UINT32_MAX)
+    remove_scratch(*launcher, step_scratch_path(static_cast<uint32_t>(*job_id), static_cast<uint32_t>(*step_id)));
   auto sweeper = start_store_sweeper(*launcher, *config);
   return sweeper && sweeper->wait() ? 0 : 1;
 }
@@ -109,6 +135,7 @@ int epilog(const std::string& job_text, const std::string& uid_text, std::string
   const auto id = static_cast<uint32_t>(*job);
   const auto clean = [&]() -> Result<void> {
     TRY_ASSIGN(const Launcher launcher, make_launcher(NodeCgroups::enter_after_jobs()));
+    remove_scratches(launcher, id);
     return scope == "job" ? remove_containers(launcher, id, static_cast<uid_t>(*uid)) : Result<void>();
   };
   const auto removed = clean();
@@ -129,7 +156,7 @@ int wait_to_be_killed() {
 
 int main(int argc, char** argv) {
   situla::take_program_name();
-  if (argc == 2 && std::string_view(argv[1]) == "sweep") return situla::sweep();
+  if (argc == 4 && std::string_view(argv[1]) == "sweep") return situla::sweep(argv[2], argv[3]);
   if (argc == 2 && std::string_view(argv[1]) == "canary") return situla::wait_to_be_killed();
   umask(022);
   if (argc == 5 && std::string_view(argv[1]) == "epilog") return situla::epilog(argv[2], argv[3], argv[4]);

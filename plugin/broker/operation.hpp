@@ -76,6 +76,12 @@ enum class RootOperation {
   /// job: the epilog's helper, which runs as the user, needs it to know where they are.
   keep_environment,
 
+  /// Notes in a file of root below <runtime>/jobs which directory on disk the builder said that it has made. After a
+  /// killed broker, when the step or its job has ended, the name goes back to a cleaner that runs as the user: here it
+  /// is
+  /// bytes.
+  keep_scratch,
+
   /// Removes the cgroups of a job that has ended, when the last process of it has: what serves a named
   /// container that other jobs joined. Their paths are the kernel's own text; only empty ones named "job_<id>", and
   /// then
@@ -88,7 +94,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 14> kPhrases = {"make Situla's own cgroups",
+  constexpr std::array<std::string_view, 15> kPhrases = {"make Situla's own cgroups",
                                                          "start the importer",
                                                          "start a helper as the job user",
                                                          "keep the inventory of GPUs",
@@ -100,6 +106,7 @@ constexpr std::string_view phrase(RootOperation operation) {
                                                          "join the job's cgroup",
                                                          "hand out the container's namespaces",
                                                          "keep the job's environment",
+                                                         "note the step's directory on disk",
                                                          "remove the job's cgroups",
                                                          "end the container's processes"};
   return kPhrases.at(static_cast<size_t>(operation));

@@ -99,12 +99,8 @@ check_kill_9_of_the_broker_while_tasks_run_they_go_on_no() {
   cancel_all
   finished 10
   nothing_left
-  # Without its broker the builder removes the layer. With proctrack/cgroup Slurm kills it as well, and the layer stays: a known fault.
-  if [ "$(scontrol show config | sed -n 's/^ProctrackType *= *//p')" = proctrack/cgroup ]; then
-    rm -rf /home/alice/.local/share/enroot
-  else
-    wait_until 5 has_no_layer
-  fi
+  # Without its broker the builder removes the layer. With proctrack/cgroup Slurm kills it as well, and a cleaner does.
+  wait_until 5 has_no_layer
 }
 
 check_kill_9_of_slurmstepd_during_an_import() {
