@@ -8,7 +8,7 @@ namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490004;
+constexpr uint32_t kVersion = 0x53490005;
 constexpr size_t kMaxTextBytes = 12288;
 constexpr uint32_t kMaxGroups = 65536;
 
@@ -72,10 +72,16 @@ struct Put {
     out.text(cut_text(m.root));
     put_isolation(out, m.isolation);
     for (const bool flag : {m.stays, m.has_container, m.has_save_directory, m.has_save_image}) out.u8(flag ? 1 : 0);
+    out.text(cut_text(m.identity));
   }
   void operator()(const Finished& m) const { out.text(cut_text(m.summary)); }
   void operator()(const Draw& m) const { out.text(cut_text(m.bytes)); }
-  void operator()(const RunningWanted& m) const { out.text(cut_text(m.ignored)); }
+  void operator()(const RunningWanted& m) const {
+    out.text(cut_text(m.ignored));
+    out.text(cut_text(m.identity));
+    out.u32(m.job);
+    out.u32(m.step);
+  }
   void operator()(const Saving& m) const { out.text(cut_text(m.cgroups)); }
   void operator()(const ScratchPlace& m) const { out.text(cut_text(m.path)); }
   void operator()(const Found& m) const { (*this)(m.container); }
@@ -96,6 +102,16 @@ Ready get_ready(Decoder& in) {
   m.root = in.text();
   m.isolation = get_isolation(in);
   for (bool* flag : {&m.stays, &m.has_container, &m.has_save_directory, &m.has_save_image}) *flag = in.u8() != 0;
+  m.identity = in.text();
+  return m;
+}
+
+RunningWanted get_running_wanted(Decoder& in) {
+  RunningWanted m;
+  m.ignored = in.text();
+  m.identity = in.text();
+  m.job = in.u32();
+  m.step = in.u32();
   return m;
 }
 
@@ -142,7 +158,7 @@ Message get(uint32_t index, Decoder& in) {
     case 10:
       return Draw{std::string(in.text())};
     case 11:
-      return RunningWanted{std::string(in.text())};
+      return get_running_wanted(in);
     case 12:
       return NotRunning{};
     case 13:

@@ -70,7 +70,7 @@ struct Join {
 
 /// Also broker -> broker of another step that joins the container; the connection is the request.
 /// fds: user namespace, mount namespace, cgroup namespace; those of `isolation` in the order ipc, uts, net, pid; the
-/// environment (sealed memfd).
+/// environment (sealed memfd); to another broker, the directory of a named container.
 struct Joined {
   std::string workdir;  ///< of the image; absolute, inside the container
   Isolation isolation;
@@ -127,13 +127,17 @@ struct Ready {
   Isolation isolation;
   bool stays = false;  ///< the builder keeps running (scratch) until its socket is closed
   bool has_container = false, has_save_directory = false, has_save_image = false;
+  std::string identity{};  ///< of the named container (hooks/run/container_identity.hpp); empty: it has none
 };
 
-/// Does a step of this node run the named container? fds: its directory, and what --container-save would export of it:
-/// a directory, and the image beneath it if there is one. Answer: NotRunning, or the end of the
-/// connection: then the tasks have got the namespaces and nothing is to be built.
+/// Does a step of this node run the container? One with a name; fds: its directory, and what --container-save would
+/// export of it: a directory, and the image beneath it if there is one. Or, without descriptors, the one without a name
+/// of the step `job`.`step`. Answer: NotRunning, or the end of the connection: then the tasks have got the namespaces and
+/// nothing is to be built.
 struct RunningWanted {
-  std::string ignored;  ///< what the user should read if it runs; may be empty
+  std::string ignored;   ///< what the user should read if it runs; may be empty
+  std::string identity;  ///< as Ready::identity
+  uint32_t job = 0, step = 0;
 };
 struct NotRunning {};
 /// A container that no step made (`start`) runs already. fds and fields as of Joined.

@@ -18,6 +18,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/network.hpp"
+#include "common/sys/private_directory.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/broker_log.hpp"
@@ -39,6 +40,7 @@ constexpr std::chrono::milliseconds kLookAgain{500};
 struct Source {
   RootSource root;
   UniqueFd container;                   ///< directory of a named one
+  std::string identity;                 ///< of a named one
   UniqueFd save_directory, save_image;  ///< what will be exported, as far as it is known by now
 };
 
@@ -80,8 +82,8 @@ Result<std::optional<Source>> find_source(const std::string& image_mode, const B
   }
   TRY_ASSIGN(auto named, find_or_make_container(data, config, log));
   if (!named) return std::optional<Source>();
-  return std::optional(Source{std::move(named->source), std::move(named->directory), std::move(named->save_directory),
-                              std::move(named->save_image)});
+  return std::optional(Source{std::move(named->source), std::move(named->directory), std::move(named->identity),
+                              std::move(named->save_directory), std::move(named->save_image)});
 }
 
 /// Before anything is made: the file is written when the work is done, too late to hear that it cannot be.
@@ -165,6 +167,7 @@ Result<void> announce(const BuiltContainer& built, bool stays) {
   ready.isolation = built.isolation;
   ready.stays = stays;
   ready.has_container = static_cast<bool>(built.source.container);
+  ready.identity = built.source.identity;
   ready.has_save_directory = static_cast<bool>(built.source.save_directory);
   ready.has_save_image = static_cast<bool>(built.source.save_image);
   return send_packet(builder_fd::kBroker, encode(ready), fds);
@@ -236,7 +239,11 @@ int sweep_unfinished() {
 }
 
 int clean_scratch(const std::string& path) {
-  return remove_tree(path) ? 0 : 1;
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return 1;
+  const auto data = PrivateDirectory::open(path.substr(0, slash), {});
+  if (!data) return data.error().kind() == ErrorKind::not_found ? 0 : 1;
+  return remove_tree_at(data->fd(), path.substr(slash + 1)) ? 0 : 1;
 }
 
 }  // namespace situla

@@ -6,11 +6,13 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/step_name.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/image_file.hpp"
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/shared_environment.hpp"
 #include "hooks/run/attach.hpp"
+#include "hooks/run/container_identity.hpp"
 #include "hooks/run/container_store.hpp"
 #include "hooks/run/named_container.hpp"
 #include "hooks/run/running.hpp"
@@ -28,6 +30,8 @@ class NamedSearch {
       : data_(data), spec_(data.spec), config_(config), log_(log) {}
 
   Result<std::optional<NamedRoot>> run() {
+    TRY_ASSIGN(const bool joined_step, join_step());
+    if (joined_step) return std::optional<NamedRoot>();
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       auto container = find_container(config_, spec_.directory);
       if (!container && container.error().kind() != ErrorKind::not_found) return fail(container.error());
@@ -35,10 +39,7 @@ class NamedSearch {
         TRY(make());
         continue;
       }
-      auto directory = open_file(container->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-      if (!directory && directory.error().kind() == ErrorKind::not_found) continue;
-      if (!directory) return fail(std::move(directory).error());
-      auto root = open_root(*container, std::move(*directory));
+      auto root = open_root(*container);
       if (!root && root.error().kind() == ErrorKind::not_found) continue;
       if (!root) return fail(std::move(root).error());
       TRY_ASSIGN(const bool joined, join(*container, *root));
@@ -61,15 +62,42 @@ class NamedSearch {
         .with_hint("--container-name=" + spec_.name + ":auto starts it");
   }
 
-  Result<bool> join(const NamedContainer& container, const NamedRoot& root) {
-    if (made_ || spec_.name_flag == NameFlag::no_exec || spec_.name_flag == NameFlag::create) return false;
-    std::vector<int> fds = {root.directory.get(), root.save_directory.get()};
-    if (root.save_image) fds.push_back(root.save_image.get());
-    const auto asked = ask_broker(RunningWanted{ignored()}, fds);
+  [[nodiscard]] bool may_join() const {
+    return !made_ && spec_.name_flag != NameFlag::no_exec && spec_.name_flag != NameFlag::create;
+  }
+
+  /// True: the tasks have got what runs.
+  static Result<bool> ask_to_join(const RunningWanted& wanted, const std::vector<int>& fds) {
+    const auto asked = ask_broker(wanted, fds);
     if (!asked && asked.error().kind() == ErrorKind::cancelled) return true;
     if (!asked) return fail(asked.error());
-    if (!std::holds_alternative<NotRunning>(asked->message))
-      return fail(ErrorKind::corrupt, "the broker sent a message out of turn");
+    if (std::holds_alternative<NotRunning>(asked->message)) return false;
+    return fail(ErrorKind::corrupt, "the broker sent a message out of turn");
+  }
+
+  /// COMPAT.md 10: JOB.STEP is the container without a name of that step. A container may have such a name, too
+  /// ("24.10"): when there is no such step here, it is meant.
+  Result<bool> join_step() {
+    const auto step = parse_step_name(spec_.name);
+    // What shall be saved is known to the step whose container it is only.
+    if (!step || !may_join() || !spec_.save.empty()) return false;
+    TRY_ASSIGN(const bool joined, ask_to_join({ignored(), "", step->job, step->step}, {}));
+    return joined;
+  }
+
+  [[nodiscard]] Error no_step() const {
+    return Error(ErrorKind::not_found, "step " + spec_.name +
+                                           " runs no container without a name on this node, and there is no " +
+                                           "container of that name")
+        .with_hint("squeue --steps shows where steps run; --container-image makes a container of that name");
+  }
+
+  Result<bool> join(const NamedContainer& container, const NamedRoot& root) {
+    if (!may_join()) return false;
+    std::vector<int> fds = {root.directory.get(), root.save_directory.get()};
+    if (root.save_image) fds.push_back(root.save_image.get());
+    TRY_ASSIGN(const bool joined_other, ask_to_join({ignored(), root.identity, 0, 0}, fds));
+    if (joined_other) return true;
     TRY_ASSIGN(const bool joined, join_process(container));
     if (!joined && spec_.name_flag == NameFlag::exec) return fail(not_running());
     return joined;
@@ -77,7 +105,8 @@ class NamedSearch {
 
   /// What no step made: `start`, of this user.
   Result<bool> join_process(const NamedContainer& container) {
-    const auto processes = running_processes({container.path});
+    const auto known = KnownContainer::of(container);
+    const auto processes = known ? running_processes({*known}) : fail(ErrorKind::not_found, container.path);
     if (!processes) return false;
     for (const RunningProcess& process : *processes) {
       if (process.container != container.path) continue;
@@ -115,6 +144,7 @@ class NamedSearch {
 
   Result<void> make() {
     if (spec_.name_flag == NameFlag::exec) return fail(not_running());
+    if (spec_.image.empty() && parse_step_name(spec_.name)) return fail(no_step());
     if (spec_.image.empty())
       return fail(
           Error(ErrorKind::not_found,
@@ -142,18 +172,17 @@ class NamedSearch {
     return std::move(answer.fds[0]);
   }
 
-  static Result<NamedRoot> open_root(const NamedContainer& container, UniqueFd directory) {
+  static Result<NamedRoot> open_root(const NamedContainer& container) {
     NamedRoot root;
-    root.source.path = container.path;
+    root.source = RootSource::of(container);
     if (container.kind == NamedContainer::Kind::tree) {
-      root.source.kind = RootSource::Kind::directory;
-      TRY_ASSIGN(root.save_directory, open_file(container.path, O_RDONLY | O_DIRECTORY));
+      TRY_ASSIGN(root.save_directory, open_file(container.held(), O_RDONLY | O_DIRECTORY));
     } else {
-      root.source.kind = RootSource::Kind::layered;
       TRY_ASSIGN(root.save_directory, open_file(container.upper(), O_RDONLY | O_DIRECTORY));
       TRY_ASSIGN(root.save_image, open_file(container.image(), O_RDONLY));
     }
-    root.directory = std::move(directory);
+    TRY_ASSIGN(root.directory, duplicate_fd(container.directory->get(), "the container"));
+    root.identity = identity_of(root.directory.get());
     return root;
   }
 

@@ -12,7 +12,8 @@ namespace situla {
 
 struct NamedRoot {
   RootSource source;                    ///< a tree or layers
-  UniqueFd directory;                   ///< of the container: its identity, whoever looks at it from where
+  UniqueFd directory;                   ///< of the container, O_PATH
+  std::string identity;                 ///< of the container (container_identity.hpp); may be empty
   UniqueFd save_directory, save_image;  ///< what --container-save exports, opened while paths of the host can be
 };
 

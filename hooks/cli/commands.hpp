@@ -64,8 +64,8 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 /// What a word of start's means: a file is an image, anything else the name of a container.
 Result<RootSource> find_root(const Context& context, const std::string& word);
 
-/// The table of `list --fancy`, for the containers of these names.
-Result<int> list_running(const Context& context, const std::vector<std::string>& names);
+/// The table of `list --fancy`, for these containers and what else runs.
+Result<int> list_running(const Context& context, const std::vector<NamedContainer>& containers);
 
 /// enroot's words for it.
 Error no_such_file(const std::string& path);

@@ -11,10 +11,8 @@ namespace {
 
 Result<int> list(const Context& context, bool fancy) {
   TRY_ASSIGN(const std::vector<NamedContainer> containers, list_containers(context.config));
-  std::vector<std::string> names;
-  for (const NamedContainer& container : containers) names.push_back(container.name);
-  if (fancy) return list_running(context, names);
-  for (const std::string& name : names) context.streams.out << name << '\n';
+  if (fancy) return list_running(context, containers);
+  for (const NamedContainer& container : containers) context.streams.out << container.name << '\n';
   return 0;
 }
 

@@ -4,24 +4,45 @@
 #include <ostream>
 
 #include "common/base/text.hpp"
+#include "common/spec/step_name.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/run/attach.hpp"
+#include "hooks/run/running.hpp"
 
 namespace situla::cli {
 namespace {
 
+/// The oldest process of the container without a name that a step runs.
+Result<pid_t> process_of(const StepName& step) {
+  TRY_ASSIGN(const std::vector<RunningProcess> processes, running_processes({}));
+  for (const RunningProcess& process : processes) {
+    if (!process.step || process.step->text() != step.text()) continue;
+    const auto target = AttachTarget::open(process.pid);
+    if (target && target->is_at_work()) return process.pid;
+  }
+  return fail(Error(ErrorKind::not_found, "step " + step.text() + " runs no container without a name on this node")
+                  .with_hint("squeue --steps shows where steps run; list --fancy shows what runs here"));
+}
+
+/// A number, or a step.
+Result<pid_t> process_of(const std::string& word) {
+  if (const auto step = parse_step_name(word)) return process_of(*step);
+  if (const auto step = step_of_scratch(word)) return process_of(*step);
+  const auto pid = parse_unsigned(word);
+  if (pid && *pid > 0 && *pid <= INT_MAX) return static_cast<pid_t>(*pid);
+  return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word))
+                  .with_hint("a process is meant by its number, as list --fancy shows it, or by its step: JOB.STEP"));
+}
+
 Result<int> exec(const Context& context, const std::vector<std::string>& environment,
                  const std::vector<std::string>& words) {
   const std::string help = context.invocation.program + " exec --help";
-  if (words.size() < 2) return fail(Error(ErrorKind::usage, "exec: PID and COMMAND are required").with_hint(help));
+  if (words.size() < 2)
+    return fail(Error(ErrorKind::usage, "exec: PID and COMMAND are required").with_hint(help));
   if (words.front().starts_with('-'))
     return fail(Error(ErrorKind::usage, "exec: unknown option " + printable(words.front())).with_hint(help));
-  const auto pid = parse_unsigned(words.front());
-  if (!pid || *pid == 0 || *pid > INT_MAX)
-    return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(words.front()))
-                    .with_hint("a process is meant by its number, as list --fancy shows it"));
   ExecRequest request;
-  request.pid = static_cast<pid_t>(*pid);
+  TRY_ASSIGN(request.pid, process_of(words.front()));
   request.environment = environment;
   request.host = context.invocation.environment;
   request.command.assign(words.begin() + 1, words.end());

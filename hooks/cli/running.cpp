@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <iterator>
 #include <ostream>
+#include <set>
 
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
@@ -12,7 +14,7 @@
 namespace situla::cli {
 namespace {
 
-constexpr size_t kColumns = 9;
+constexpr size_t kColumns = 10;
 using Row = std::array<std::string, kColumns>;
 
 /// As ps(1) STIME: the time of a process of today, else the day, else the year.
@@ -52,19 +54,39 @@ Row row_of(const std::string& name, const RunningProcess& process) {
           elapsed_time(process.elapsed),
           std::to_string(process.mount_namespace),
           std::to_string(process.user_namespace),
-          process.command};
+          process.command,
+          process.image};
 }
 
-/// Only the first row of a container shows its name.
-void add_rows(std::vector<Row>& rows, const std::string& name, const std::optional<std::string>& path,
-              const std::vector<RunningProcess>& processes) {
+/// Only the first row of a container shows its name. `own`: which processes are its.
+template <typename Own>
+void add_rows(std::vector<Row>& rows, const std::string& name, const std::vector<RunningProcess>& processes, Own own) {
   std::string shown = name;
   for (const RunningProcess& process : processes) {
-    if (process.container != path) continue;
+    if (!own(process)) continue;
     rows.push_back(row_of(shown, process));
     shown.clear();
   }
-  if (!shown.empty() && path) rows.push_back({shown});
+}
+
+/// Those of named containers, of steps without a name, and what else runs in a container.
+std::vector<Row> rows_of(const std::vector<NamedContainer>& containers, const std::vector<RunningProcess>& processes) {
+  std::vector<Row> rows;
+  for (const NamedContainer& container : containers) {
+    const size_t before = rows.size();
+    add_rows(rows, printable(container.name), processes,
+             [&](const RunningProcess& process) { return process.container == container.path; });
+    if (rows.size() == before) rows.push_back({printable(container.name)});
+  }
+  std::set<std::string> steps;
+  for (const RunningProcess& process : processes)
+    if (process.step) steps.insert(process.step->scratch());
+  for (const std::string& step : steps)
+    add_rows(rows, step, processes,
+             [&](const RunningProcess& process) { return process.step && process.step->scratch() == step; });
+  add_rows(rows, "<unknown>", processes,
+           [](const RunningProcess& process) { return !process.container && !process.step; });
+  return rows;
 }
 
 void print(const std::vector<Row>& rows, std::ostream& out) {
@@ -80,13 +102,19 @@ void print(const std::vector<Row>& rows, std::ostream& out) {
 
 }  // namespace
 
-Result<int> list_running(const Context& context, const std::vector<std::string>& names) {
-  std::vector<std::string> paths;
-  for (const std::string& name : names) paths.push_back(context.config.data_path() + "/" + name);
-  TRY_ASSIGN(const std::vector<RunningProcess> processes, running_processes(paths));
+Result<int> list_running(const Context& context, const std::vector<NamedContainer>& containers) {
+  std::vector<KnownContainer> known;
+  for (const NamedContainer& container : containers) {
+    const auto found = find_container(context.config, container.name);
+    if (auto one = found ? KnownContainer::of(*found) : std::nullopt) known.push_back(std::move(*one));
+  }
+  TRY_ASSIGN(const std::vector<RunningProcess> processes, running_processes(known));
   std::vector<Row> rows = {{"NAME", "PID", "COMM", "STATE", "STARTED", "TIME", "MNTNS", "USERNS", "COMMAND"}};
-  for (size_t i = 0; i < names.size(); ++i) add_rows(rows, printable(names[i]), paths[i], processes);
-  add_rows(rows, "<unknown>", std::nullopt, processes);
+  std::vector<Row> found = rows_of(containers, processes);
+  // One more column than enroot has, where a step's container has no name that says of what it is.
+  if (std::any_of(found.begin(), found.end(), [](const Row& row) { return !row.back().empty(); }))
+    rows.front().back() = "IMAGE";
+  rows.insert(rows.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
   print(rows, context.streams.out);
   return 0;
 }

@@ -73,9 +73,7 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
   if (!container && container.error().kind() == ErrorKind::not_found)
     container.error().with_hint(context.invocation.program + " list shows the containers there are");
   if (!container) return fail(container.error());
-  const bool layered = container->kind == NamedContainer::Kind::layered;
-  return RootSource{layered ? RootSource::Kind::layered : RootSource::Kind::directory, container->path, UniqueFd(),
-                    MountKind::automatic};
+  return RootSource::of(*container);
 }
 
 Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words) {

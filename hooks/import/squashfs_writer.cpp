@@ -219,7 +219,8 @@ bool can_write(SquashOptions::Compressor compressor) {
 
 bool belongs_in_image(std::string_view attribute) {
   return !attribute.starts_with("trusted.overlay.") && !attribute.starts_with("user.overlay.") &&
-         attribute != "security.selinux" && attribute.find('\0') == std::string_view::npos;
+         !attribute.starts_with("user.situla.") && attribute != "security.selinux" &&
+         attribute.find('\0') == std::string_view::npos;
 }
 
 SquashfsWriter::SquashfsWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}

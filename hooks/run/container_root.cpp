@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "common/sys/mount_api.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"
+#include "hooks/run/container_identity.hpp"
 #include "hooks/run/keeper.hpp"
 #include "hooks/run/named_container.hpp"
 #include "hooks/run/running.hpp"
@@ -42,6 +44,7 @@ class RootBuilder {
  public:
   RootBuilder(const RootRequest& request, LogSink& log) : request_(request), log_(log) {
     root_.path = request.stage + "/rootfs";
+    mark_ = request.mark.empty() ? plain_mark() : request.mark;
   }
 
   Result<ContainerRoot> build(const RootSource& source) {
@@ -53,11 +56,11 @@ class RootBuilder {
         break;
       case RootSource::Kind::layered:
         root_.kind = "layers";
-        TRY(from_layers({"", source.path, NamedContainer::Kind::layered}));
+        TRY(from_layers({"", source.path, NamedContainer::Kind::layered, source.held}));
         break;
       case RootSource::Kind::directory:
         root_.kind = "tree";
-        TRY(from_directory(source.path));
+        TRY(from_directory({"", source.path, NamedContainer::Kind::tree, source.held}));
         break;
       case RootSource::Kind::image:
         TRY(from_image(source));
@@ -82,31 +85,36 @@ class RootBuilder {
       root_.scratch = Scratch();
     }
     TRY_ASSIGN(root_.changes, mount_layers(lower, request_.stage, root_.path, mark_, log_));
+    name_image();
     return {};
   }
 
   Result<void> make_scratch() {
-    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_parent, request_.scratch_name, request_.scratch_notice));
+    TRY_ASSIGN(root_.scratch, Scratch::make(request_.scratch_kind, request_.scratch_parent, request_.scratch_name,
+                                            request_.scratch_notice));
     return {};
   }
 
   Result<void> add_layer_on_disk(const std::vector<std::string>& lower) {
     TRY(make_scratch());
-    TRY_ASSIGN(root_.changes, mount_layers(lower, root_.scratch.path(), root_.path, mark_, log_));
+    TRY_ASSIGN(root_.changes, mount_layers(lower, root_.scratch.held(), root_.path, mark_, log_));
+    name_image();
     return {};
   }
 
   /// Changes to a writable directory are meant to stay; a read-only one is not touched at all.
-  Result<void> from_directory(const std::string& path) {
-    mark_ = root_mark(path);
-    if (!request_.writable) return add_layer({path});
-    TRY(lock(path + "/.lock"));
-    return bind(path);
+  Result<void> from_directory(const NamedContainer& found) {
+    TRY_ASSIGN(const NamedContainer container, reopen_container(found));
+    mark_ = container_mark(container);
+    if (!request_.writable) return add_layer({container.held()});
+    TRY(lock(container.held() + "/.lock"));
+    return bind(container.held());
   }
 
   /// A read-only one is mounted by itself, over what was changed until now; writable ones share one mount.
-  Result<void> from_layers(const NamedContainer& container) {
-    mark_ = root_mark(container.path);
+  Result<void> from_layers(const NamedContainer& found) {
+    TRY_ASSIGN(const NamedContainer container, reopen_container(found));
+    mark_ = container_mark(container);
     if (!request_.writable) {
       TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
       return serve(image.get(), {container.upper()});
@@ -159,10 +167,11 @@ class RootBuilder {
       return fail(ErrorKind::unsupported, "extract the image: no place to extract it to");
     TRY(make_scratch());
     TRY(root_.scratch.remove_at_exit());
-    const std::string tree = root_.scratch.path() + "/rootfs";
+    const std::string tree = root_.scratch.held() + "/rootfs";
     TRY(make_directory(tree));
     TRY_ASSIGN(root_.changes, open_file(tree, O_RDONLY | O_DIRECTORY));
-    TRY_CONTEXT("extract the image to " + tree, extract_image(image_fd, root_.changes.get(), {&log_}));
+    TRY_CONTEXT("extract the image to " + root_.scratch.path(), extract_image(image_fd, root_.changes.get(), {&log_}));
+    name_image();
     root_.kind = "extracted";
     return bind(tree);
   }
@@ -177,13 +186,29 @@ class RootBuilder {
     return bound;
   }
 
+  /// File systems without such attributes (tmpfs before Linux 6.6) show none.
+  void name_image() const {
+    const std::string& name = request_.image_name;
+    if (!name.empty() && root_.changes)
+      (void)fsetxattr(root_.changes.get(), kImageAttribute, name.data(), name.size(), 0);
+  }
+
   const RootRequest& request_;
   LogSink& log_;
-  std::string mark_ = root_mark(std::nullopt);  ///< by which `list --fancy` recognises the container
+  std::string mark_;  ///< by which `list --fancy` recognises the container
   ContainerRoot root_;
 };
 
 }  // namespace
+
+RootSource RootSource::of(const NamedContainer& container) {
+  RootSource source;
+  source.kind = container.kind == NamedContainer::Kind::layered ? Kind::layered : Kind::directory;
+  source.path = container.path;
+  source.held = container.directory;
+  if (source.held) (void)ensure_identity(source.held->get());
+  return source;
+}
 
 Result<ContainerRoot> build_root(const RootSource& source, const RootRequest& request, LogSink& log) {
   return RootBuilder(request, log).build(source);

@@ -16,12 +16,15 @@
 namespace situla {
 
 struct RootRequest {
-  std::string stage;             ///< see PrepareRequest
-  bool writable = false;         ///< changes are wanted: they go to scratch, if `keep_on_disk`
-  bool keep_on_disk = true;      ///< false: changes stay in the stage's memory
+  std::string stage;         ///< see PrepareRequest
+  bool writable = false;     ///< changes are wanted: they go to scratch, if `keep_on_disk`
+  bool keep_on_disk = true;  ///< false: changes stay in the stage's memory
+  ScratchPlaceKind scratch_kind = ScratchPlaceKind::data;
   std::string scratch_parent;    ///< directory for scratch; made when needed
   std::string scratch_name;      ///< empty: no scratch, and so no extraction
   ScratchNotice scratch_notice;  ///< may be empty
+  std::string mark;              ///< of a root without a name, by which `list --fancy` knows it (running.hpp)
+  std::string image_name;        ///< of such a root, to be shown there; may be empty
   uid_t uid = 0;                 ///< owner of an image's files, inside the user namespace
   gid_t gid = 0;
 };

@@ -13,6 +13,7 @@
 #include "hooks/run/config_script.hpp"
 #include "hooks/run/container_environment.hpp"
 #include "hooks/run/hook_runner.hpp"
+#include "hooks/run/running.hpp"
 #include "hooks/run/site_files.hpp"
 
 namespace situla {
@@ -163,7 +164,13 @@ Result<ContainerRoot> build_root_of(const PrepareRequest& request, const Contain
   root.stage = request.stage;
   root.writable = wants_writable(request.spec, config);
   root.keep_on_disk = !extras.changes_in_memory;
-  root.scratch_parent = extras.scratch_parent.empty() ? config.data_path() : extras.scratch_parent;
+  const bool in_data = extras.scratch_parent.empty();
+  root.scratch_kind = in_data ? ScratchPlaceKind::data : ScratchPlaceKind::temporary;
+  root.scratch_parent = in_data ? config.data_path() : extras.scratch_parent;
+  if (request.for_step) {
+    root.mark = step_mark(request.scratch_name);
+    root.image_name = request.spec.image;
+  }
   root.scratch_name = request.scratch_name;
   root.scratch_notice = request.scratch_notice;
   root.uid = request.remap_root ? 0 : request.host_uid;

@@ -115,7 +115,7 @@ Result<ExportSource> ExportSource::open(const NamedContainer& container) {
   ExportSource source;
   source.name = container.name;
   const bool layered = container.kind == NamedContainer::Kind::layered;
-  TRY_ASSIGN(source.directory, open_file(layered ? container.upper() : container.path, O_RDONLY | O_DIRECTORY));
+  TRY_ASSIGN(source.directory, open_file(layered ? container.upper() : container.held(), O_RDONLY | O_DIRECTORY));
   if (layered) {
     TRY_ASSIGN(source.image, open_file(container.image(), O_RDONLY));
   }

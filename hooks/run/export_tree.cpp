@@ -11,6 +11,8 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "hooks/run/container_identity.hpp"
+#include "hooks/run/running.hpp"
 
 namespace situla {
 namespace {
@@ -19,7 +21,7 @@ using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 constexpr uint32_t kPermissions = 07777;
 /// Of enroot, of enroot's bundles, and our own.
-constexpr std::array<std::string_view, 3> kNeverExported = {".lock", ".enroot", ".situla"};
+constexpr std::array<std::string_view, 4> kNeverExported = {".lock", ".enroot", ".situla", kIdentityFile};
 
 std::string child_path(const std::string& directory, const std::string& name) {
   return directory.empty() ? name : directory + "/" + name;

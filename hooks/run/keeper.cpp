@@ -71,17 +71,18 @@ class Keeper {
   Result<void> set_up(const LayersRequest& request, LogSink& log) {
     TRY(unshare_namespaces(kMountNs));
     TRY(set_propagation("/", Propagation::private_mount, true));
+    TRY_ASSIGN(const NamedContainer container, reopen_container(request.container));
     TRY_ASSIGN(proc_, open_file("/proc", O_RDONLY | O_DIRECTORY));
-    TRY_ASSIGN(state_, open_file(request.container.state(), O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(state_, open_file(container.state(), O_RDONLY | O_DIRECTORY));
     TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY));
     TRY(mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true},
                      request.stage));
     // Left by a keeper that was killed, whose mount may live on in somebody's mount namespace.
     const bool left = faccessat(state_.get(), kSocketName, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-    if (left && overlay_upper_in_use(request.container.upper(), request.stage))
+    if (left && overlay_upper_in_use(container.upper(), request.stage))
       return fail_errno(EBUSY, "mount the container's layers");
     (void)unlinkat(state_.get(), kSocketName, 0);
-    TRY(mount_layers(request, log));
+    TRY(mount_layers(request, container, log));
     TRY_ASSIGN(const UniqueFd stage, open_file(request.stage, O_PATH | O_DIRECTORY));
     TRY_ASSIGN(listener_, listen_at(socket_path(state_.get())));
     return pivot_into(stage.get());
@@ -106,16 +107,15 @@ class Keeper {
   }
 
  private:
-  Result<void> mount_layers(const LayersRequest& request, LogSink& log) {
+  Result<void> mount_layers(const LayersRequest& request, const NamedContainer& container, LogSink& log) {
     const std::string lower = request.stage + "/image";
     const std::string root = request.stage + "/root";
     for (const std::string& path : {lower, root})
       if (mkdir(path.c_str(), 0755) != 0) return fail_errno(errno, "create directory " + path);
-    TRY_ASSIGN(const UniqueFd image, open_file(request.container.image(), O_RDONLY));
+    TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
     TRY_ASSIGN(server_, serve_image(image.get(), lower, request.uid, request.gid, log));
     TRY_ASSIGN(const UniqueFd target, open_file(root, O_PATH | O_DIRECTORY));
-    const OverlayLayers layers{
-        {lower}, request.container.upper(), request.container.work(), false, root_mark(request.container.path)};
+    const OverlayLayers layers{{lower}, container.upper(), container.work(), false, container_mark(container)};
     TRY(mount_overlay(layers, target.get(), {.no_suid = true, .no_dev = true}, log));
     TRY_ASSIGN(root_, open_file(root, O_RDONLY | O_DIRECTORY));
     struct stat status {};

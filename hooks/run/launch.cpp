@@ -8,6 +8,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/private_directory.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/seccomp.hpp"
 #include "hooks/mount/image_mount.hpp"
@@ -22,15 +23,8 @@ namespace {
 
 /// ENROOT_RUNTIME_PATH: covered by a tmpfs of our own namespace as soon as there is one.
 Result<UniqueFd> open_stage(const std::string& path) {
-  TRY(make_directories(path, 0700));
-  TRY_ASSIGN(UniqueFd stage, open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  struct stat status {};
-  if (fstat(stage.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
-  // In /tmp somebody else could have made it first, and could rename it under our feet.
-  if (status.st_uid != geteuid())
-    return fail(
-        Error(ErrorKind::denied, "use " + path + ": it belongs to another user").with_hint("set ENROOT_RUNTIME_PATH"));
-  return stage;
+  TRY_ASSIGN(PrivateDirectory stage, PrivateDirectory::open_or_make(path, "ENROOT_RUNTIME_PATH"));
+  return std::move(stage).take_fd();
 }
 
 struct Command {

@@ -2,6 +2,7 @@
 // tasks.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "common/spec/site_config.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/run/enroot_config.hpp"
+#include "hooks/run/named_container.hpp"
 #include "hooks/run/scratch.hpp"
 
 namespace situla {
@@ -32,6 +34,10 @@ struct RootSource {
   std::string path;
   UniqueFd image;
   MountKind mount = MountKind::automatic;  ///< for image: fuse, extract, or automatic (fuse when it works)
+  std::shared_ptr<const UniqueFd> held{};  ///< of directory and layered, what `path` was when it was found; may be none
+
+  /// A container that was found (find_container), with an identity from now on.
+  static RootSource of(const NamedContainer& container);
 };
 
 struct PrepareRequest {

@@ -4,14 +4,17 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <tuple>
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/run/container_identity.hpp"
 #include "hooks/run/container_process.hpp"
 
 namespace situla {
@@ -20,11 +23,12 @@ namespace {
 using std::chrono::seconds;
 
 constexpr std::string_view kMark = "situla";
-/// Directories that hold the tree of an image which could not be mounted (`start`, a Slurm step).
-constexpr std::array<std::string_view, 2> kScratchPrefixes = {"situla-start.", "pyxis_"};
+// What the mark says after a colon, before another one and who it is. mountinfo is everybody's to read.
+constexpr std::string_view kNamed = "container", kStep = "step";
+/// Directories that hold the tree of an image which `start` could not mount.
+constexpr std::string_view kStartPrefix = "situla-start.";
 
 using FileId = std::pair<dev_t, ino_t>;
-using Containers = std::map<FileId, std::string>;
 
 std::optional<FileId> file_id(int directory, const std::string& path) {
   struct stat status {};
@@ -66,30 +70,62 @@ std::optional<RootMount> root_mount(int process) {
   return std::nullopt;
 }
 
-bool is_scratch_tree(const std::string& root) {
+/// The directory in which a root of its own lies that was extracted: ".../NAME/rootfs".
+std::string_view scratch_of(const std::string& root) {
   const auto pieces = split_nonempty(root, '/');
-  if (pieces.size() < 2 || pieces.back() != "rootfs") return false;
-  const std::string_view parent = pieces[pieces.size() - 2];
-  return std::any_of(kScratchPrefixes.begin(), kScratchPrefixes.end(),
-                     [&](std::string_view prefix) { return parent.starts_with(prefix); });
+  return pieces.size() < 2 || pieces.back() != "rootfs" ? std::string_view() : pieces[pieces.size() - 2];
 }
 
-/// Whether a process's root is a container, and which. Outer nullopt: it is none.
-std::optional<std::optional<std::string>> container_of(int process, const Containers& containers) {
-  using Found = std::optional<std::string>;
-  // A directory as it is, wherever its file system is mounted.
+/// Whose root a process has.
+struct Owner {
+  std::optional<std::string> container;
+  std::optional<StepName> step;
+  std::string image;
+};
+
+/// Its image is in an attribute of its root: unlike mountinfo, only its user can read that.
+Owner owner_of_step(int process, std::string_view scratch) {
+  const auto step = step_of_scratch(scratch);
+  if (!step) return {};
+  constexpr size_t kMostBytes = 4096;
+  std::string image(kMostBytes, '\0');
+  const std::string root = "/proc/self/fd/" + std::to_string(process) + "/root";
+  const ssize_t size = getxattr(root.c_str(), kImageAttribute, image.data(), image.size());
+  image.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  return {std::nullopt, step, printable(image)};
+}
+
+/// A copy (cp -a) has the same identity; its directory is another one. Empty: nothing tells it from others.
+std::string which(const KnownContainer& container) {
+  if (container.identity.empty()) return {};
+  return container.identity + "." + std::to_string(container.device) + "." + std::to_string(container.inode);
+}
+
+/// Of an overlay's mark, without "situla:".
+Owner owner_of_mark(int process, std::string_view mark, const std::vector<KnownContainer>& containers) {
+  const auto fields = cut(mark, ':');
+  if (!fields || fields->second.empty()) return {};
+  if (fields->first == kStep) return owner_of_step(process, fields->second);
+  for (const KnownContainer& container : containers)
+    if (fields->first == kNamed && fields->second == which(container)) return {container.path, {}, {}};
+  return {};
+}
+
+/// nullopt: its root is no container.
+std::optional<Owner> owner_of(int process, const std::vector<KnownContainer>& containers) {
+  // A directory as it is, wherever its file system is mounted. While it is this process's root, nothing else gets its
+  // number.
   if (const auto id = file_id(process, "root/"))
-    if (const auto found = containers.find(*id); found != containers.end()) return Found(found->second);
+    for (const KnownContainer& container : containers)
+      if (*id == FileId(container.device, container.inode)) return Owner{container.path, {}, {}};
   const auto mount = root_mount(process);
   if (!mount) return std::nullopt;
-  const std::string named = std::string(kMark) + ":";
-  if (mount->source.starts_with(named)) {
-    const auto id = file_id(AT_FDCWD, mount->source.substr(named.size()));
-    const auto found = id ? containers.find(*id) : containers.end();
-    return found == containers.end() ? Found() : Found(found->second);
-  }
+  const std::string marked = std::string(kMark) + ":";
+  if (mount->source.starts_with(marked)) return owner_of_mark(process, mount->source.substr(marked.size()), containers);
+  const std::string_view scratch = scratch_of(mount->root);
+  if (step_of_scratch(scratch)) return owner_of_step(process, scratch);
   // enroot's own containers have its lock file.
-  if (mount->source == kMark || is_scratch_tree(mount->root) || file_id(process, "root/.lock")) return Found();
+  if (mount->source == kMark || scratch.starts_with(kStartPrefix) || file_id(process, "root/.lock")) return Owner();
   return std::nullopt;
 }
 
@@ -195,12 +231,14 @@ Result<std::map<uint64_t, Candidate>> representatives() {
   return result;
 }
 
-std::optional<RunningProcess> describe(const Candidate& candidate, std::optional<std::string> container) {
+std::optional<RunningProcess> describe(const Candidate& candidate, Owner owner) {
   const int fd = candidate.process.get();
   const auto stat = read_stat(fd);
   if (!stat) return std::nullopt;
   RunningProcess process;
-  process.container = std::move(container);
+  process.container = std::move(owner.container);
+  process.step = owner.step;
+  process.image = std::move(owner.image);
   process.pid = candidate.pid;
   process.comm = printable(trim(read_process_file(fd, "comm")));
   process.state = state_letters(*stat, candidate.pid);
@@ -214,19 +252,33 @@ std::optional<RunningProcess> describe(const Candidate& candidate, std::optional
   return process;
 }
 
-}  // namespace
-
-std::string root_mark(const std::optional<std::string>& path) {
-  // fsconfig(2) takes 255 bytes; a longer path would keep the container from starting at all.
-  constexpr size_t kLongest = 255;
-  const std::string mark = std::string(kMark) + (path ? ":" + *path : "");
-  return mark.size() <= kLongest ? mark : std::string(kMark);
+std::string marked(std::string_view kind, const std::string& which) {
+  return plain_mark() + (which.empty() ? "" : ":" + std::string(kind) + ":" + which);
 }
 
-Result<std::vector<RunningProcess>> running_processes(const std::vector<std::string>& containers) {
-  Containers known;
-  for (const std::string& path : containers)
-    if (const auto id = file_id(AT_FDCWD, path)) known.emplace(*id, path);
+}  // namespace
+
+std::string container_mark(const NamedContainer& container) {
+  const auto known = KnownContainer::of(container);
+  return marked(kNamed, known ? which(*known) : "");
+}
+
+std::string step_mark(const std::string& scratch_name) {
+  return marked(kStep, step_of_scratch(scratch_name) ? scratch_name : "");
+}
+
+std::string plain_mark() {
+  return std::string(kMark);
+}
+
+std::optional<KnownContainer> KnownContainer::of(const NamedContainer& container) {
+  const auto directory = open_file(container.held(), O_PATH | O_DIRECTORY);
+  struct stat status {};
+  if (!directory || fstat(directory->get(), &status) != 0) return std::nullopt;
+  return KnownContainer{container.path, status.st_dev, status.st_ino, identity_of(directory->get())};
+}
+
+Result<std::vector<RunningProcess>> running_processes(const std::vector<KnownContainer>& containers) {
   TRY_ASSIGN(const auto candidates, representatives());
   std::vector<const Candidate*> sorted;
   for (const auto& [number, candidate] : candidates) sorted.push_back(&candidate);
@@ -235,9 +287,9 @@ Result<std::vector<RunningProcess>> running_processes(const std::vector<std::str
   });
   std::vector<RunningProcess> result;
   for (const Candidate* candidate : sorted) {
-    auto container = container_of(candidate->process.get(), known);
-    if (!container) continue;
-    if (auto process = describe(*candidate, std::move(*container))) result.push_back(std::move(*process));
+    auto owner = owner_of(candidate->process.get(), containers);
+    if (!owner) continue;
+    if (auto process = describe(*candidate, std::move(*owner))) result.push_back(std::move(*process));
   }
   return result;
 }

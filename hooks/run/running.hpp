@@ -11,16 +11,36 @@
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
+#include "common/spec/step_name.hpp"
+#include "hooks/run/named_container.hpp"
 
 namespace situla {
 
-/// The source of a container's overlay, as mountinfo shows it: how its processes are recognised from outside. `path` is
-/// ENROOT_DATA_PATH/NAME; none for a container without a name.
-std::string root_mark(const std::optional<std::string>& path);
+/// The source of a container's overlay, as mountinfo shows it: how its processes are recognised from outside. Of a
+/// container without identity (container_identity.hpp) nothing can be told: its processes are those of no container.
+std::string container_mark(const NamedContainer& container);
+/// Of a step's container without a name. `scratch_name`: "pyxis_JOB.STEP".
+std::string step_mark(const std::string& scratch_name);
+/// Of any other.
+std::string plain_mark();
+/// An extended attribute of a step's root: the name of its image. Not exported.
+constexpr const char* kImageAttribute = "user.situla.image";
+
+/// What processes are looked for of.
+struct KnownContainer {
+  std::string path;  ///< for whoever asks
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string identity;  ///< may be empty
+
+  static std::optional<KnownContainer> of(const NamedContainer& container);
+};
 
 /// The oldest process of a mount namespace whose root is a container, as ps(1) shows it.
 struct RunningProcess {
-  std::optional<std::string> container;  ///< path, one of those asked for; none: a container without a name
+  std::optional<std::string> container;  ///< KnownContainer::path; none: a container without a name, or an unknown one
+  std::optional<StepName> step;          ///< whose container without a name it is
+  std::string image;                     ///< of that step, if it is known; printable
   pid_t pid = 0;
   std::string comm, state, command;  ///< state: ps(1) STAT; printable
   std::chrono::system_clock::time_point started;
@@ -28,8 +48,8 @@ struct RunningProcess {
   uint64_t mount_namespace = 0, user_namespace = 0;  ///< inode numbers
 };
 
-/// Of every container whose processes the caller may look at, in the order of their age. `containers` are paths of
-/// directories. A process that ends meanwhile is not listed.
-Result<std::vector<RunningProcess>> running_processes(const std::vector<std::string>& containers);
+/// Of every container whose processes the caller may look at, in the order of their age. A container that was made
+/// later at the same path is another one. A process that ends meanwhile is not listed.
+Result<std::vector<RunningProcess>> running_processes(const std::vector<KnownContainer>& containers);
 
 }  // namespace situla

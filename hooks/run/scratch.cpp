@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "common/sys/file.hpp"
+#include "common/sys/kernel.hpp"
 #include "common/sys/namespaces.hpp"
+#include "common/sys/private_directory.hpp"
 #include "common/sys/process.hpp"
 #include "common/sys/socket.hpp"
 
@@ -29,9 +31,22 @@ namespace {
 
 }  // namespace
 
-Result<Scratch> Scratch::make(const std::string& parent, const std::string& name, const ScratchNotice& notice) {
-  TRY(make_directories(parent, 0700));
-  TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
+namespace {
+
+Result<UniqueFd> open_parent(ScratchPlaceKind kind, const std::string& parent) {
+  if (kind == ScratchPlaceKind::temporary) {
+    TRY(make_directories(parent, 0700));
+    return open_file(parent, O_RDONLY | O_DIRECTORY);
+  }
+  TRY_ASSIGN(PrivateDirectory data, PrivateDirectory::open_or_make(parent, "ENROOT_DATA_PATH"));
+  return std::move(data).take_fd();
+}
+
+}  // namespace
+
+Result<Scratch> Scratch::make(ScratchPlaceKind kind, const std::string& parent, const std::string& name,
+                              const ScratchNotice& notice) {
+  TRY_ASSIGN(UniqueFd directory, open_parent(kind, parent));
   const auto make_announced = [&](const std::string& used) {
     if (notice) notice(parent + "/" + used);
     return mkdirat(directory.get(), used.c_str(), 0700);
@@ -46,13 +61,20 @@ Result<Scratch> Scratch::make(const std::string& parent, const std::string& name
   }
   if (made != 0) return fail_errno(errno, "create directory " + parent + "/" + used);
   std::string path = parent + "/" + used;
-  return Scratch(std::move(directory), std::move(used), std::move(path));
+  TRY_ASSIGN(UniqueFd made_one, open_file_at(directory.get(), used, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  TRY(check_private(made_one.get(), path, {}));
+  return Scratch(std::move(directory), std::move(made_one), std::move(used), std::move(path));
+}
+
+std::string Scratch::held() const {
+  return kernel::fd_path(directory_.get());
 }
 
 Scratch& Scratch::operator=(Scratch&& other) noexcept {
   if (this == &other) return *this;
   remove();
   parent_ = std::move(other.parent_);
+  directory_ = std::move(other.directory_);
   name_ = std::move(other.name_);
   path_ = std::move(other.path_);
   at_exit_ = other.at_exit_;
@@ -76,6 +98,7 @@ Result<void> Scratch::remove_at_exit() {
 void Scratch::remove() {
   if (parent_ && !at_exit_) (void)remove_tree_at(parent_.get(), name_);
   parent_.reset();
+  directory_.reset();
 }
 
 }  // namespace situla

@@ -337,6 +337,7 @@ void Broker::on_running() {
   if (!peer || peer->uid != 0) return;
   std::vector<int> fds = container_->numbers();
   fds.push_back(shared_environment_.get());
+  if (running_->directory()) fds.push_back(running_->directory().get());
   shared_ = send_packet(connection->get(), encode(Joined{workdir_, container_->isolation}), fds) || shared_;
 }
 

@@ -84,7 +84,7 @@ class Broker {
   Result<void> join_found(const Found& found, std::vector<UniqueFd> fds);
   Result<void> use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment);
   Result<void> give_image();
-  void publish(const RunningKey& key);
+  void publish(const RunningKey& key, UniqueFd directory);
   void set_ready();
   void grant(Client& client);
   void fail_step(const Error& error);
@@ -137,9 +137,10 @@ class Broker {
   UniqueFd container_environment_;  ///< for the tasks of this step
   UniqueFd shared_environment_;     ///< for tasks of other steps
   std::string workdir_;
-  std::optional<RunningKey> container_key_;  ///< of a named container that was found running
+  std::optional<RunningKey> container_key_;  ///< of a named container that may be found running
+  UniqueFd container_directory_;             ///< of that container
   std::string ignored_if_running_;
-  std::optional<RunningContainer> running_;  ///< named: other steps may join here
+  std::optional<RunningContainer> running_;  ///< other steps may join here
   UniqueFd save_directory_, save_image_;
   StepReport report_;
 };

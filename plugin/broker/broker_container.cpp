@@ -329,15 +329,22 @@ Result<void> Broker::give_image() {
 /// Namespaces are held by the descriptors from here on: it does not matter whether the container's own tasks end before
 /// ours have joined.
 Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds) {
-  if (fds.size() != 2 && fds.size() != 3) return fail(ErrorKind::corrupt, "the builder sent no directory");
-  TRY_ASSIGN(container_key_, RunningKey::of(fds[0].get(), user_.uid));
+  const bool named = !fds.empty();
+  if (named && fds.size() != 2 && fds.size() != 3) return fail(ErrorKind::corrupt, "the builder sent no directory");
+  auto key = Result<RunningKey>(RunningKey::of_step(user_.uid, wanted.job, wanted.step));
+  if (named) key = RunningKey::of_container(user_.uid, wanted.identity, fds[0].get());
+  if (!key) return fail(std::move(key).error());
   ignored_if_running_ = wanted.ignored;
-  if (input_.request.save) {
+  if (named) {
+    container_key_ = *key;
+    container_directory_ = std::move(fds[0]);
+  }
+  if (named && input_.request.save) {
     save_directory_ = std::move(fds[1]);
     if (fds.size() == 3) save_image_ = std::move(fds[2]);
   }
   const auto end = Clock::now() + kAttachLimit;
-  for (const UniqueFd& connection : connect_to_running(SITULA_RUNTIME_DIR, *container_key_)) {
+  for (const UniqueFd& connection : connect_to_running(SITULA_RUNTIME_DIR, *key)) {
     // The other broker answers at once, or is ending its container.
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd entry{connection.get(), POLLIN, 0};
@@ -349,7 +356,8 @@ Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<Uniqu
     if (joined == nullptr) continue;
     std::vector<UniqueFd>& given = (*packet)->fds;
     auto container = take_namespaces(joined->isolation, given);
-    if (!container || given.size() != 1) continue;
+    if (!container || given.size() != (named ? 2U : 1U)) continue;
+    if (named && !same_directory(given[1].get(), container_directory_.get())) continue;
     return use_running(std::move(*container), joined->workdir, std::move(given[0]));
   }
   return send_packet(builder_->socket.get(), encode(NotRunning{}));
@@ -373,8 +381,8 @@ Result<void> Broker::use_running(ContainerNamespaces container, std::string work
   if (!ignored_if_running_.empty()) note({LogLevel::warning, ignored_if_running_});
   report_.set_source("running");
   report_.set_root("joined");
-  // It goes on to run when the step that made it has ended.
-  if (container_key_) publish(*container_key_);
+  // It goes on to run when the step that made it has ended. One without a name belongs to its step.
+  if (container_key_) publish(*container_key_, std::move(container_directory_));
   set_ready();
   return {};
 }
@@ -395,8 +403,11 @@ Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> 
   report_.set_root(ready.root);
   size_t next = 2;
   if (ready.has_container) {
-    TRY_ASSIGN(const RunningKey key, RunningKey::of(fds[next++].get(), user_.uid));
-    publish(key);
+    UniqueFd directory = std::move(fds[next++]);
+    TRY_ASSIGN(const RunningKey key, RunningKey::of_container(user_.uid, ready.identity, directory.get()));
+    publish(key, std::move(directory));
+  } else {
+    publish(RunningKey::of_step(user_.uid, input_.request.job_id, input_.request.step_id), UniqueFd());
   }
   if (input_.request.save && ready.has_save_directory) save_directory_ = std::move(fds[next++]);
   if (input_.request.save && ready.has_save_image) save_image_ = std::move(fds[next]);
@@ -406,8 +417,9 @@ Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> 
 }
 
 /// Without it other steps start the container anew instead of joining it.
-void Broker::publish(const RunningKey& key) {
-  auto published = RunningContainer::publish(SITULA_RUNTIME_DIR, key, input_.request.job_id, input_.request.step_id);
+void Broker::publish(const RunningKey& key, UniqueFd directory) {
+  auto published = RunningContainer::publish(SITULA_RUNTIME_DIR, key, std::move(directory), input_.request.job_id,
+                                             input_.request.step_id);
   if (published)
     running_.emplace(std::move(*published));
   else

@@ -14,8 +14,7 @@ namespace situla {
 namespace {
 
 std::string directory_of(const std::string& runtime, const RunningKey& key) {
-  return runtime + "/containers/" + std::to_string(key.uid) + "." + std::to_string(key.device) + "." +
-         std::to_string(key.inode);
+  return runtime + "/containers/" + key.text();
 }
 
 std::vector<UniqueFd> connect_to_all(const std::string& directory) {
@@ -37,14 +36,29 @@ std::vector<UniqueFd> connect_to_all(const std::string& directory) {
 
 }  // namespace
 
-Result<RunningKey> RunningKey::of(int directory, uid_t uid) {
+Result<RunningKey> RunningKey::of_container(uid_t uid, std::string_view identity, int directory) {
+  constexpr size_t kDigits = 32;
+  const std::string user = std::to_string(uid) + ".";
+  if (identity.size() == kDigits && identity.find_first_not_of("0123456789abcdef") == std::string_view::npos)
+    return RunningKey(user + std::string(identity));
   struct stat status {};
   if (fstat(directory, &status) != 0) return fail_errno(errno, "inspect the container's directory");
-  return RunningKey{uid, status.st_dev, status.st_ino};
+  return RunningKey(user + "inode." + std::to_string(status.st_dev) + "." + std::to_string(status.st_ino));
 }
 
-Result<RunningContainer> RunningContainer::publish(const std::string& runtime, const RunningKey& key, uint32_t job,
-                                                   uint32_t step) {
+RunningKey RunningKey::of_step(uid_t uid, uint32_t job, uint32_t step) {
+  return RunningKey(std::to_string(uid) + ".step." + std::to_string(job) + "." + std::to_string(step));
+}
+
+bool same_directory(int one, int other) {
+  struct stat a {
+  }, b{};
+  return fstat(one, &a) == 0 && fstat(other, &b) == 0 && S_ISDIR(a.st_mode) && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+Result<RunningContainer> RunningContainer::publish(const std::string& runtime, const RunningKey& key,
+                                                   UniqueFd directory_fd, uint32_t job, uint32_t step) {
   constexpr int kAttempts = 100;
   const std::string directory = directory_of(runtime, key);
   const std::string path = directory + "/" + std::to_string(job) + "." + std::to_string(step);
@@ -55,7 +69,8 @@ Result<RunningContainer> RunningContainer::publish(const std::string& runtime, c
     const std::string hidden = directory + "/." + std::to_string(job) + "." + std::to_string(step);
     (void)unlink(hidden.c_str());
     auto listener = listen_at(hidden);
-    if (listener && rename(hidden.c_str(), path.c_str()) == 0) return RunningContainer(std::move(*listener), path);
+    if (listener && rename(hidden.c_str(), path.c_str()) == 0)
+      return RunningContainer(std::move(*listener), std::move(directory_fd), path);
     // The last other step that ran it has just removed the directory.
     const Error error = listener ? Error::from_errno(errno, "rename " + hidden) : listener.error();
     if (error.errnum() != ENOENT || attempt == kAttempts) return fail(error);

@@ -1,7 +1,8 @@
-// Which named containers do steps of this node run, and whom does one ask to join? The broker of a step that runs it.
+// Which containers do steps of this node run, and whom does one ask to join? The broker of a step that runs it.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -11,30 +12,45 @@
 
 namespace situla {
 
-/// Who and which: nothing in it is a name that a user chose.
-struct RunningKey {
-  uid_t uid = 0;
-  dev_t device = 0;  ///< of the container's directory
-  ino_t inode = 0;
+/// Under which name a container is looked for. Who found one compares its directory with the one that the other side
+/// holds open (same_directory): a number that is given out again, or a copied identity, joins nothing.
+class RunningKey {
+ public:
+  /// identity: as the user's process says, 32 hexadecimal digits; anything else counts as none, and then the
+  /// directory's number is the name.
+  static Result<RunningKey> of_container(uid_t uid, std::string_view identity, int directory);
+  /// The container without a name of a step.
+  static RunningKey of_step(uid_t uid, uint32_t job, uint32_t step);
 
-  static Result<RunningKey> of(int directory, uid_t uid);
+  /// <uid>.<name>; nothing in it is a text that a user chose, but for digits.
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  explicit RunningKey(std::string text) : text_(std::move(text)) {}
+  std::string text_;
 };
 
-/// A socket <runtime>/containers/<uid>.<device>.<inode>/<job>.<step>, in directories that only root can enter. Removed
-/// with the object; one of a killed broker is removed by whoever finds nobody listening.
+/// Whether two open directories are the same one.
+bool same_directory(int one, int other);
+
+/// A socket <runtime>/containers/<key>/<job>.<step>, in directories that only root can enter. Removed with the object;
+/// one of a killed broker is removed by whoever finds nobody listening.
 class RunningContainer {
  public:
-  static Result<RunningContainer> publish(const std::string& runtime, const RunningKey& key, uint32_t job,
-                                          uint32_t step);
+  /// directory: of a named container, held as long as others may join: while it is, no other directory gets its number.
+  static Result<RunningContainer> publish(const std::string& runtime, const RunningKey& key, UniqueFd directory,
+                                          uint32_t job, uint32_t step);
   RunningContainer(RunningContainer&& other) noexcept = default;
   RunningContainer& operator=(RunningContainer&&) = delete;
   ~RunningContainer();
 
   [[nodiscard]] int listener() const { return listener_.get(); }
+  [[nodiscard]] const UniqueFd& directory() const { return directory_; }
 
  private:
-  RunningContainer(UniqueFd listener, std::string path) : listener_(std::move(listener)), path_(std::move(path)) {}
-  UniqueFd listener_;
+  RunningContainer(UniqueFd listener, UniqueFd directory, std::string path)
+      : listener_(std::move(listener)), directory_(std::move(directory)), path_(std::move(path)) {}
+  UniqueFd listener_, directory_;
   std::string path_;
 };
 

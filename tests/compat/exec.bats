@@ -132,7 +132,7 @@ $(id -u)" ]
   running+=("$!")
   for _ in {1..100}; do
     # What prepares the container is listed as well, for a moment.
-    step=$(enroot list -f | grep 'sleep 300$' | pids '<unknown>')
+    step=$(enroot list -f | awk '$1 ~ /^pyxis_[0-9]+[.][0-9]+$/ && /sleep 300/ { print $2 }')
     [ -z "$step" ] || break
     sleep 0.1
   done

@@ -12,6 +12,7 @@
 
 #include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
+#include "hooks/run/container_identity.hpp"
 #include "hooks/run/container_store.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/skip.hpp"
@@ -196,4 +197,52 @@ TEST_CASE("kill -9 at any moment of create, replacement and removal: whole or no
   }
   REQUIRE(store.create("a", image, StorageWish::tree, true));
   CHECK(store.entries() == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("every container has an identity of its own, whatever its image says") {
+  Store store;
+  store.dir.write("tree/.situla-id/planted", "");
+  const std::string image = store.image("hello");
+  std::vector<std::string> seen;
+  for (const StorageWish wish : {StorageWish::tree, StorageWish::automatic, StorageWish::automatic}) {
+    REQUIRE(store.create("a", image, wish, true));
+    const auto container = find_container(store.config, "a");
+    REQUIRE(container);
+    seen.push_back(identity_of(container->directory->get()));
+    CHECK(is_container_identity(seen.back()));
+    CHECK(ensure_identity(container->directory->get()) == seen.back());
+  }
+  std::sort(seen.begin(), seen.end());
+  CHECK(std::unique(seen.begin(), seen.end()) == seen.end());
+}
+
+TEST_CASE("a container made by hand gets an identity once; what is none is not taken for one") {
+  const test::TempDir dir;
+  const UniqueFd directory = std::move(*open_file(dir.path(), O_PATH | O_DIRECTORY));
+  CHECK(identity_of(directory.get()).empty());
+  const std::string identity = ensure_identity(directory.get());
+  CHECK(is_container_identity(identity));
+  CHECK(ensure_identity(directory.get()) == identity);
+  CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()) == 1);
+  for (const std::string text :
+       {"", "short", "0123456789ABCDEF0123456789ABCDEF", "0123456789abcdef0123456789abcdef\n"}) {
+    fs::remove(dir / ".situla-id");
+    dir.write(".situla-id", text);
+    CHECK(identity_of(directory.get()).empty());
+    CHECK(ensure_identity(directory.get()).empty());
+  }
+  fs::remove(dir / ".situla-id");
+  fs::create_symlink(dir.write("elsewhere", identity), dir / ".situla-id");
+  CHECK(identity_of(directory.get()).empty());
+}
+
+TEST_CASE("what a step keeps on disk is no container; a container may have such a name") {
+  Store store;
+  for (const char* name : {"pyxis_12.0/upper", "pyxis_12.0/work", "pyxis_12.1/rootfs", "pyxis_12.2", "pyxis_24.10/etc",
+                           "pyxis_x/upper", "pyxis_12.0.0123456789abcdef/upper"})
+    fs::create_directories(store.dir / (std::string("data/") + name));
+  std::vector<std::string> names;
+  for (const NamedContainer& container : store.containers()) names.push_back(container.name);
+  CHECK(names == std::vector<std::string>{"pyxis_24.10", "pyxis_x"});
+  CHECK(find_container(store.config, "pyxis_12.0").error().kind() == ErrorKind::not_found);
 }

@@ -97,8 +97,9 @@ struct AttachScene : Scene {
 
   [[nodiscard]] StartRequest request() const {
     StartRequest result;
-    result.root.kind = RootSource::Kind::directory;
-    result.root.path = root;
+    NamedContainer container{"mine", root};
+    container.directory = std::make_shared<const UniqueFd>(std::move(*open_file(root, O_PATH | O_DIRECTORY)));
+    result.root = RootSource::of(container);
     return result;
   }
 
@@ -118,7 +119,10 @@ struct AttachScene : Scene {
 };
 
 std::vector<RunningProcess> listed(const std::vector<std::string>& containers, pid_t pid) {
-  auto processes = running_processes(containers);
+  std::vector<KnownContainer> known;
+  for (const std::string& path : containers)
+    if (auto one = KnownContainer::of(NamedContainer{"", path})) known.push_back(std::move(*one));
+  auto processes = running_processes(known);
   REQUIRE(processes);
   std::erase_if(*processes, [pid](const RunningProcess& process) { return process.pid != pid; });
   return *processes;
@@ -304,7 +308,25 @@ TEST_CASE("list: the first process of a container, by its name, however its root
     // Under another name it is one of those that have none.
     REQUIRE(listed({}, running.pid()).size() == 1);
     CHECK_FALSE(listed({}, running.pid())[0].container);
+    CHECK_FALSE(processes[0].step);
   }
+}
+
+TEST_CASE("list: a container that comes to the same path is another one, and so is a copy") {
+  AttachScene scene;
+  StartRequest request = scene.request();
+  request.spec.writable = Tristate::no;
+  const Running running(scene, std::move(request));
+  REQUIRE(listed({scene.root}, running.pid())[0].container == scene.root);
+  fs::copy(scene.root, scene.data + "/copy", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  CHECK_FALSE(listed({scene.data + "/copy"}, running.pid())[0].container);
+  fs::rename(scene.root, scene.data + "/moved");
+  CHECK(listed({scene.data + "/moved"}, running.pid())[0].container == scene.data + "/moved");
+  fs::rename(scene.data + "/copy", scene.root);
+  CHECK_FALSE(listed({scene.root}, running.pid())[0].container);
+  // The same directory, made anew: even if it got the same number.
+  REQUIRE(fs::remove(scene.data + "/moved/.situla-id"));
+  CHECK_FALSE(listed({scene.data + "/moved"}, running.pid())[0].container);
 }
 
 TEST_CASE("list: a container of an image, and processes that are in none") {

@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kMostFiles = size_t{64} << 20U;
 
 Result<Scratch> make_scratch(const std::string& parent) {
-  TRY_ASSIGN(Scratch scratch, Scratch::make(parent, random_name(".situla-bundle-")));
+  TRY_ASSIGN(Scratch scratch, Scratch::make(ScratchPlaceKind::temporary, parent, random_name(".situla-bundle-")));
   TRY(scratch.remove_at_exit());
   return scratch;
 }

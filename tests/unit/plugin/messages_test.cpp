@@ -57,7 +57,11 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(ready.has_save_image);
   round_trip(Finish{});
   CHECK(round_trip(Finished{"digest=x"}).summary == "digest=x");
-  CHECK(round_trip(RunningWanted{"text"}).ignored == "text");
+  const auto wanted = round_trip(RunningWanted{"text", "0123", 12, 4294967291});
+  CHECK(wanted.ignored == "text");
+  CHECK(wanted.identity == "0123");
+  CHECK(wanted.job == 12);
+  CHECK(wanted.step == 4294967291);
   round_trip(NotRunning{});
   round_trip(ImageWanted{});
   round_trip(ImageReady{});
