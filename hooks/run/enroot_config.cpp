@@ -302,9 +302,9 @@ std::string EnrootConfig::get(std::string_view name) const {
 }
 
 std::vector<std::string_view> EnrootConfig::known_keys() {
-  std::vector<std::string_view> names = {"ENROOT_SYSCONF_PATH",   "ENROOT_CONFIG_PATH",   "ENROOT_DATA_PATH",
-                                         "ENROOT_CACHE_PATH",     "ENROOT_RUNTIME_PATH",  "ENROOT_TEMP_PATH",
-                                         "ENROOT_MAX_PROCESSORS", "ENROOT_SQUASH_OPTIONS"};
+  std::vector<std::string_view> names = {"ENROOT_SYSCONF_PATH",   "ENROOT_CONFIG_PATH",    "ENROOT_DATA_PATH",
+                                         "ENROOT_CACHE_PATH",     "ENROOT_RUNTIME_PATH",   "ENROOT_TEMP_PATH",
+                                         "ENROOT_MAX_PROCESSORS", "ENROOT_SQUASH_OPTIONS", "ENROOT_TOKEN_SERVERS"};
   for (const auto& [name, value] : kDefaults) names.push_back(name);
   return names;
 }
