@@ -62,7 +62,7 @@ struct Put {
   }
   void operator()(const ImportDone& m) const {
     for (const uint8_t byte : m.digest.bytes()) out.u8(byte);
-    out.text(cut_text(m.variant));
+    out.text(cut_text(m.store_name));
     out.u8(m.stored ? 1 : 0);
   }
   void operator()(const MapsWanted& m) const { out.u8(m.remap_root ? 1 : 0); }

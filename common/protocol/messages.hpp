@@ -96,14 +96,14 @@ struct Failure {
   std::string hint;
 };
 
-// --- importer -> broker
+// --- store, importer -> broker
 // ----------------------------------------------------------------------------------------------------
 
 struct ImportDone {
-  Digest digest;        ///< manifest digest; names the file in the store
-  std::string variant;  ///< file name suffix of a non-default squashfs variant: [a-z0-9-]{0,32}
-  bool stored = false;  ///< the image was in the store already
-};                      // from an import as the user, fds: the squashfs file
+  Digest digest;           ///< of the manifest
+  std::string store_name;  ///< of the image in the store; empty for an import as the user
+  bool stored = false;     ///< the image was in the store already
+};                         // fds: the squashfs file, open for reading
 
 // --- builder <-> broker
 // ----------------------------------------------------------------------------------------------------

@@ -83,11 +83,36 @@ std::string set_store_path(const toml::node& value, SiteConfig& config) {
   return "";
 }
 
-std::string set_service_user(const toml::node& value, SiteConfig& config) {
-  const std::string text = value.is_string() ? value.as_string()->get() : "";
-  // The service user exists so that nothing from a registry is parsed with privilege.
-  if (text.empty() || text == "root") return "the name of a user other than root";
-  config.service_user = text;
+/// Both exist so that nothing from a registry is parsed with privilege.
+Setter account(std::string SiteConfig::*field) {
+  return [field](const toml::node& value, SiteConfig& config) -> std::string {
+    const std::string text = value.is_string() ? value.as_string()->get() : "";
+    if (text.empty() || text == "root") return "the name of a user other than root";
+    config.*field = text;
+    return "";
+  };
+}
+
+std::string set_store_reserve(const toml::node& value, SiteConfig& config) {
+  uint64_t bytes = 0;
+  if (value.is_string()) {
+    const Result<uint64_t> parsed = parse_size(value.as_string()->get());
+    if (!parsed) return "a size such as \"2GiB\", or 0";
+    bytes = *parsed;
+  } else if (value.is_integer() && value.as_integer()->get() >= 0) {
+    bytes = static_cast<uint64_t>(value.as_integer()->get());
+  } else {
+    return "a size such as \"2GiB\", or 0";
+  }
+  config.store_reserve = bytes;
+  return "";
+}
+
+std::string set_imports_per_user(const toml::node& value, SiteConfig& config) {
+  constexpr int64_t kMost = 1024;
+  if (!value.is_integer() || value.as_integer()->get() < 0 || value.as_integer()->get() > kMost)
+    return "a number up to 1024, or 0";
+  config.imports_per_user = static_cast<uint32_t>(value.as_integer()->get());
   return "";
 }
 
@@ -165,12 +190,16 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 16> keys() {
+std::array<Key, 20> keys() {
   return {{
       {"mount", set_mount},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
       {"store_path", set_store_path},
-      {"service_user", set_service_user},
+      {"service_user", account(&SiteConfig::service_user)},
+      {"import_user", account(&SiteConfig::import_user)},
+      {"imports_per_user", set_imports_per_user},
+      {"largest_image", size(&SiteConfig::largest_image)},
+      {"store_reserve", set_store_reserve},
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,12 @@ struct SiteConfig {
   MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
   bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
   std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
-  std::string service_user = "situla";         ///< service_user; who the importer runs as
+  std::string service_user = "situla";         ///< service_user; whose the store is
+  std::string import_user =
+      "situla-import";            ///< import_user; who reads what registries send, without rights to the store
+  uint32_t imports_per_user = 8;  ///< imports_per_user; at a time on this node; 0: no limit
+  uint64_t largest_image = uint64_t{256} << 30U;  ///< largest_image; bytes of one image file; 0: no limit
+  std::optional<uint64_t> store_reserve;  ///< store_reserve; bytes left free in its file system; none: the default
   std::chrono::seconds image_mount_idle{
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default

@@ -15,7 +15,15 @@ namespace {
 
 constexpr unsigned kIndexMode = 0600;
 
-std::string suffix_of(const SquashOptions& options) {
+Result<PrivateDirectory> own_directory(const std::string& place, const std::string& name) {
+  if (place.empty()) return fail(ErrorKind::not_found, "no cache");
+  TRY_ASSIGN(const PrivateDirectory own, PrivateDirectory::own_within(place, "situla", "ENROOT_CACHE_PATH"));
+  return PrivateDirectory::open_or_make(own.held(name), "ENROOT_CACHE_PATH");
+}
+
+}  // namespace
+
+std::string block_kind(const SquashOptions& options) {
   const auto name = [&] {
     switch (options.compressor) {
       case SquashOptions::Compressor::gzip:
@@ -33,14 +41,6 @@ std::string suffix_of(const SquashOptions& options) {
   }();
   return std::string(name) + "-" + std::to_string(options.block_bytes);
 }
-
-Result<PrivateDirectory> own_directory(const std::string& place, const std::string& name) {
-  if (place.empty()) return fail(ErrorKind::not_found, "no cache");
-  TRY_ASSIGN(const PrivateDirectory own, PrivateDirectory::own_within(place, "situla", "ENROOT_CACHE_PATH"));
-  return PrivateDirectory::open_or_make(own.held(name), "ENROOT_CACHE_PATH");
-}
-
-}  // namespace
 
 std::shared_ptr<const SquashfsDonor> Donors::get(const LayerIndexHead& head,
                                                  const std::function<Result<UniqueFd>()>& open) {
@@ -64,7 +64,7 @@ DirectoryLayerCache::DirectoryLayerCache(const std::string& place, const std::st
 
 /// Only where there is a directory.
 std::string DirectoryLayerCache::path_of(const Digest& layer) const {
-  return directory_->held(layer.hex() + "." + suffix_of(options_));
+  return directory_->held(layer.hex() + "." + block_kind(options_));
 }
 
 std::optional<KnownLayer> DirectoryLayerCache::find(const Digest& layer) {

@@ -40,6 +40,9 @@ class LayerCache {
   virtual Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) = 0;
 };
 
+/// What blocks can be reused in files written with these options: "zstd-131072".
+std::string block_kind(const SquashOptions& options);
+
 /// The squashfs files that one import takes layers from. Each is opened once for each key: what is taken by one key
 /// says nothing about what another was made for.
 class Donors {

@@ -77,6 +77,27 @@ int OutputFile::link(const std::string& name) const {
   return linkat(AT_FDCWD, self.c_str(), directory_.get(), name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
+Result<void> OutputFile::seal() {
+  const std::string self = "/proc/self/fd/" + std::to_string(fd_.get());
+  UniqueFd reader(open(self.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reader) return fail_errno(errno, "open " + path_ + " for reading");
+  // A lock is the open file's, and sweep() must never find a part without one.
+  flock(fd_.get(), LOCK_SH | LOCK_NB);
+  flock(reader.get(), LOCK_SH | LOCK_NB);
+  fd_ = std::move(reader);
+  return {};
+}
+
+Result<void> OutputFile::publish_as(const std::string& path, unsigned mode) {
+  path_ = path;
+  return publish(mode);
+}
+
+Result<void> OutputFile::replace_as(const std::string& path, unsigned mode) {
+  path_ = path;
+  return replace(mode);
+}
+
 Result<void> OutputFile::replace(unsigned mode) {
   constexpr int kAttempts = 3;
   if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);

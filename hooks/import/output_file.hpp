@@ -20,14 +20,20 @@ class OutputFile {
   ~OutputFile();
 
   [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Changes fd() to one that can only read, for when somebody else has written the file and must not any more.
+  Result<void> seal();
   /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is
   /// synced too.
   Result<void> publish(unsigned mode);
+  /// The same by another name in the same directory.
+  Result<void> publish_as(const std::string& path, unsigned mode);
   /// The same, taking the place of a file that has the name. It never lacks one: for an instant the new file is called
   /// ".situla-<16 hex>.part", and what a writer killed then leaves is removed by the next one.
   Result<void> publish_over(unsigned mode);
   /// Takes the place of a file of that name, and syncs nothing: for what can be made again and is checked when read.
   Result<void> replace(unsigned mode);
+  /// The same by another name in the same directory.
+  Result<void> replace_as(const std::string& path, unsigned mode);
 
  private:
   OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)

@@ -15,25 +15,27 @@
 #include "common/base/log.hpp"
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
-#include "common/sys/file.hpp"
+#include "common/spec/site_config.hpp"
+#include "common/sys/sandbox.hpp"
 #include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/import/lease.hpp"
 #include "hooks/import/progress.hpp"
 #include "hooks/import/registries_conf.hpp"
 #include "hooks/import/request.hpp"
+#include "hooks/import/session.hpp"
 #include "hooks/import/step_bars.hpp"
-#include "hooks/import/store.hpp"
+#include "hooks/importer/store_client.hpp"
 
 namespace situla {
 namespace {
 
 constexpr std::chrono::seconds kTimeToUnwind{3};
+constexpr std::chrono::seconds kProgressEvery{1};
 
 /// What the broker hears. A lost broker is no error here: the watcher notices and ends the import.
 class Reporter final : public Progress, public LogSink {
  public:
-  explicit Reporter(int socket) : socket_(socket) {}
+  Reporter(int socket, const StoreClient& store) : socket_(socket), store_(store) {}
 
   /// Before the import begins.
   void draw_in(ProgressScreen::Window window) noexcept { bars_ = StepBars(window); }
@@ -53,7 +55,14 @@ class Reporter final : public Progress, public LogSink {
   }
   void bytes(uint64_t done, uint64_t total) noexcept override {
     const std::scoped_lock lock(mutex_);
-    draw(bars_.bytes(done, total, StepBars::Clock::now()));
+    const auto now = StepBars::Clock::now();
+    draw(bars_.bytes(done, total, now));
+    const bool finishing = done == total;
+    if (now - told_ < kProgressEvery && finishing == finishing_) return;
+    told_ = now;
+    finishing_ = finishing;
+    // Others who wait for the image go by it.
+    (void)store_.tell(store_line::Progressed{done, finishing});
   }
   void layer(const LayerProgress& layer) noexcept override {
     const std::scoped_lock lock(mutex_);
@@ -79,8 +88,11 @@ class Reporter final : public Progress, public LogSink {
   }
 
   int socket_;
+  const StoreClient& store_;
   std::mutex mutex_;
   StepBars bars_{{0, 0}};
+  StepBars::Clock::time_point told_{};
+  bool finishing_ = false;
   std::atomic<bool> cancelled_{false};
 };
 
@@ -117,7 +129,7 @@ class Watcher {
     if (wait[2].revents != 0) return;
     reporter_.cancel();
     // The import unwinds by itself; a call that hangs (a disk, say) must not keep the job waiting. Nothing needs
-    // cleaning then: the image has no name yet, and the lease's lock goes with the process.
+    // cleaning then: the image has no name yet.
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kTimeToUnwind, [this] { return over_; })) _exit(1);
   }
@@ -131,58 +143,75 @@ class Watcher {
   std::thread thread_;
 };
 
-struct Arguments {
-  std::string store, variant;
-  bool sweep = false;
-};
-
-Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
-  Arguments arguments;
-  for (size_t i = 1; i < words.size(); i += words[i] == "--sweep" ? 1 : 2) {
-    if (words[i] == "--sweep") {
-      arguments.sweep = true;
-      continue;
-    }
-    if (i + 1 == words.size()) return fail(ErrorKind::usage, "importer: " + printable(words[i]) + " needs a value");
-    if (words[i] == "--store")
-      arguments.store = words[i + 1];
-    else if (words[i] == "--variant")
-      arguments.variant = words[i + 1];
-    else
-      return fail(ErrorKind::usage, "importer: unknown option " + printable(words[i]));
-  }
-  if (!arguments.store.starts_with('/')) return fail(ErrorKind::usage, "importer: --store needs an absolute path");
-  return arguments;
+Result<SquashOptions> options_of(const std::string& variant) {
+  SquashOptions options;  // zstd level 1: measured as the fastest from a cold pull to a running task on two cores
+  if (variant == "lz4")
+    options.compressor = SquashOptions::Compressor::lz4;
+  else if (!variant.empty())
+    return fail(ErrorKind::usage, "unknown image variant '" + printable(variant) + "'");
+  return options;
 }
 
-Result<ImportedImage> import(const std::vector<std::string>& words, int input, Reporter& reporter) {
-  TRY_ASSIGN(const Arguments arguments, parse_arguments(words));
-  TRY_ASSIGN(const std::string bytes, read_all(input, ImportRequest::kMaxBytes));
+/// After what the store asked for was written. The layers come first: the store takes Built for the end.
+Result<void> write_image(ImportSession& session, const StoreClient& store, const StoreClient::Answer& place,
+                         const std::string& variant, Reporter& reporter) {
+  const auto* wanted = std::get_if<store_line::WriteImage>(&place.message);
+  if (wanted == nullptr || place.fds.size() != 1)
+    return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
+  TRY_ASSIGN(const SquashOptions options, options_of(variant));
+  StoreLayerCache cache(store, options);
+  const int file = place.fds[0].get();
+  // The store has layers of this user only.
+  TRY_ASSIGN(const BuiltImage built,
+             session.write(file, wanted->where, options, reporter, {&cache, ImportSession::Owner::user}));
+  session.remember(cache, file, wanted->where, reporter);
+  reporter.finish("imported " + session.uri() + ", " + format_size(built.image_bytes));
+  return store.tell(store_line::Built{session.layer_bytes() - built.reused_bytes, session.architecture()});
+}
+
+Result<void> import(const StoreClient& store, Reporter& reporter) {
+  TRY_ASSIGN(const auto work, store.receive());
+  const auto* wanted = std::get_if<store_line::Work>(&work.message);
+  if (wanted == nullptr || work.fds.size() != 1)
+    return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
+  TRY_ASSIGN(const std::string bytes, read_sealed_memory(work.fds[0].get(), ImportRequest::kMaxBytes));
   TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
   // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
-  TRY_ASSIGN(ImageStore store, ImageStore::open(arguments.store));
   reporter.draw_in({request.terminal_columns, request.terminal_rows});
-  return store.import(request, arguments.variant, reporter, reporter);
+  TRY_ASSIGN(const auto session, ImportSession::open(request, reporter));
+  TRY_ASSIGN(const auto place, store.ask(store_line::Resolved{session->digest()}));
+  if (reporter.cancelled()) return fail(session->explain({ErrorKind::cancelled, "cancelled"}));
+  if (std::holds_alternative<store_line::Have>(place.message)) {
+    reporter.finish("");
+    return {};
+  }
+  return write_image(*session, store, place, wanted->variant, reporter);
+}
+
+/// Before any other thread exists, and before a byte of anybody's is read.
+Result<void> give_up_rights() {
+  TRY_ASSIGN(const SiteConfig config, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
+  TRY(enter_sandbox({readable_for_network(), config.largest_image}));
+  return {};
 }
 
 }  // namespace
 
-int run_importer(const std::vector<std::string>& words, int input, int socket) {
+int run_importer(int socket, int store_socket) {
   const KeepSecrets secrets;
   signal(SIGPIPE, SIG_IGN);  // NOLINT: a closed connection is an error of the write, not the end of the process
-  if (const auto arguments = parse_arguments(words); arguments && arguments->sweep) {
-    sweep_dead_leases(arguments->store + "/images/sha256");
-    return 0;
+  const StoreClient store(store_socket);
+  Reporter reporter(socket, store);
+  auto imported = give_up_rights();
+  if (imported) {
+    const Watcher watcher(socket, reporter);
+    imported = import(store, reporter);
   }
-  Reporter reporter(socket);
-  const Watcher watcher(socket, reporter);
-  auto image = import(words, input, reporter);
-  if (image) {
-    reporter.send(ImportDone{image->digest, image->variant, image->reused});
-    return 0;
-  }
-  reporter.send(Failure{image.error().kind(), image.error().message(), image.error().hint()});
+  if (imported) return 0;
+  // Without a text: the store program has ended, and told the broker why.
+  if (!imported.error().message().empty())
+    reporter.send(Failure{imported.error().kind(), imported.error().message(), imported.error().hint()});
   return 1;
 }
 

@@ -1,16 +1,12 @@
-// What does the importer program do? Reads a request, fills the image store, tells the broker.
+// What does the importer program do for the node's store? Reads a request, and what a registry sends; writes one file.
 #pragma once
-
-#include <string>
-#include <vector>
 
 namespace situla {
 
-/// words: argv, `situla-importer --store DIR [--variant V]`. input: the serialized ImportRequest, to its end; written
-/// by the job's user and not trusted. socket: SOCK_SEQPACKET to the broker: Note while it goes, then ImportDone or
-/// Failure; its closing cancels. With --sweep it only removes what killed importers left in the store. Returns the exit
-/// status. SSL_CERT_FILE and SSL_CERT_DIR of the request are opened with the service user's rights: a file that only
-/// the job's user may read is reported as unreadable, and nothing of a file's content is ever told.
-int run_importer(const std::vector<std::string>& words, int input, int socket);
+/// In a sandbox (common/sys/sandbox.hpp) and without rights to the store. socket: SOCK_SEQPACKET to the broker: Note
+/// and Draw while it goes, Failure when it fails; its closing cancels. store_socket: to the store program, which sends
+/// the request (written by the job's user and not trusted) and the file to be written, and which alone says what became
+/// of the image. Returns the exit status.
+int run_importer(int socket, int store_socket);
 
 }  // namespace situla

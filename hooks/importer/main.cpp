@@ -1,4 +1,4 @@
-// situla-importer: started by situla-broker, as the service user, or with the first word "user" or "site" as the job
+// situla-importer: started by situla-broker, as the import user, or with the first word "user" or "site" as the job
 // user.
 #include <string_view>
 
@@ -6,10 +6,11 @@
 #include "hooks/importer/importer.hpp"
 #include "hooks/importer/site_program.hpp"
 #include "hooks/importer/user_import.hpp"
+#include "plugin/broker/contract.hpp"
 
 int main(int argc, char** argv) {
   situla::take_program_name();
   if (argc == 2 && std::string_view(argv[1]) == "user") return situla::import_as_user();
   if (argc > 1 && std::string_view(argv[1]) == "site") return situla::run_site_program({argv, argv + argc});
-  return situla::run_importer({argv, argv + argc}, 0, 3);
+  return situla::run_importer(situla::importer_fd::kBroker, situla::importer_fd::kStore);
 }

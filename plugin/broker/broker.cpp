@@ -73,6 +73,7 @@ void Broker::poll_once() {
   entries.push_back({builder_ ? builder_->socket.get() : -1, POLLIN, 0});
   entries.push_back({import_ ? import_->request_writer.socket.get() : -1, POLLIN, 0});
   entries.push_back({running_ ? running_->listener() : -1, POLLIN, 0});
+  entries.push_back({import_ ? import_->store.socket.get() : -1, POLLIN, 0});
   const size_t first_client = entries.size();
   for (const Client& client : clients_) entries.push_back({client.socket.get(), POLLIN, 0});
 
@@ -93,6 +94,7 @@ void Broker::poll_once() {
   // Before the importer: it would only say that its input ended.
   if (import_ && entries[4].revents != 0) on_request_writer();
   if (import_ && entries[2].revents != 0) on_importer();
+  if (import_ && entries[6].revents != 0) on_store();
   if (builder_ && entries[3].revents != 0) on_builder();
   if (running_ && entries[5].revents != 0) on_running();
   if (entries[1].revents != 0) on_listener();
@@ -202,12 +204,17 @@ Result<void> Broker::run_saver() {
 void Broker::end_import() {
   if (!import_) return;
   import_->importer.socket.reset();
+  import_->store.socket.reset();
   import_->request_writer = Helper{};
-  const auto status = import_->importer.process.wait_for(kUnwindLimit);
-  const bool unwound = status && *status && (*status)->signal == 0;
+  const auto ends = [](Helper& helper) {
+    if (!helper.process) return true;
+    const auto status = helper.process.wait_for(kUnwindLimit);
+    return status && *status && (*status)->signal == 0;
+  };
+  (void)ends(import_->importer);  // what it wrote to has no name
+  const bool unwound = ends(import_->store);
   import_.reset();
-  // The file of a user's import has no name.
-  if (unwound || input_.request.origin == ImageOrigin::user) return;
+  if (unwound) return;
   if (auto sweeper = start_store_sweeper(*launcher_, config_)) (void)sweeper->wait_for(kEndLimit);
 }
 

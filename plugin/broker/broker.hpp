@@ -58,6 +58,7 @@ class Broker {
   void on_listener();
   void on_client(Client& client);
   void on_importer();
+  void on_store();
   void on_request_writer();
   void on_builder();
   void on_running();

@@ -19,8 +19,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kAttachLimit{3000};  // for the brokers of other steps to answer
 
-bool is_variant(const std::string& text) {
-  return text.size() <= 32 && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+/// It names a directory below <runtime>/images.
+bool is_store_name(const std::string& text) {
+  return !text.empty() && text.size() < 200 && text.front() != '.' &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
 }
 
 Error ended_early(const char* who, Child& process) {
@@ -42,7 +44,9 @@ void Broker::announce_import() {
 
 Result<void> Broker::begin_import() {
   announce_import();
-  auto helpers = start_import(*launcher_, config_);
+  const StepRequest& step = input_.request;
+  auto helpers =
+      start_import(*launcher_, config_, {user_.uid, std::to_string(step.job_id) + "." + std::to_string(step.step_id)});
   if (!helpers) return fail(std::move(helpers).error().with_context(phrase(RootOperation::start_importer)));
   import_ = std::move(*helpers);
   state_ = State::importing;
@@ -70,7 +74,7 @@ Result<void> Broker::begin_user_import() {
   }
   auto helper = start_user_import(*launcher_, input);
   if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
-  import_ = ImportHelpers{std::move(*helper), Helper{}, UniqueFd()};
+  import_ = ImportHelpers{std::move(*helper), Helper{}, Helper{}, UniqueFd()};
   state_ = State::importing;
   set_deadline(config_.import_timeout);
   return {};
@@ -79,14 +83,45 @@ Result<void> Broker::begin_user_import() {
 void Broker::on_importer() {
   auto heard = hear(import_->importer.socket.get());
   if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail_step(heard.error());
-  if (!heard || !*heard) return fail_step(ended_early("the importer", import_->importer.process));
+  if (!heard || !*heard) {
+    if (!import_->store.socket) return fail_step(ended_early("the importer", import_->importer.process));
+    import_->importer.socket.reset();  // the store program says what became of it
+    return;
+  }
   const Message& message = (*heard)->message;
   if (const auto* text = std::get_if<Note>(&message)) return note(*text);
   if (const auto* drawing = std::get_if<Draw>(&message)) return draw(*drawing);
   if (const auto* failure = std::get_if<Failure>(&message))
     return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
   const auto* done = std::get_if<ImportDone>(&message);
-  if (done == nullptr) return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
+  // Of an import into the store only the store program may say that.
+  if (done == nullptr || input_.request.origin == ImageOrigin::registry)
+    return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
+  if (const auto used = use_imported(*done, std::move((*heard)->fds)); !used) return fail_step(used.error());
+}
+
+void Broker::on_store() {
+  auto heard = hear(import_->store.socket.get());
+  if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail_step(heard.error());
+  if (!heard || !*heard) {
+    // What the importer said last is why.
+    while (import_ && import_->importer.socket) {
+      pollfd last{import_->importer.socket.get(), POLLIN, 0};
+      if (poll(&last, 1, 0) != 1) break;
+      on_importer();
+    }
+    if (!import_) return;
+    const auto status = import_->importer.process.wait_for(std::chrono::milliseconds(1000));
+    const bool importer_failed = !status || !*status || !(*status)->success();
+    return fail_step(importer_failed ? ended_early("the importer", import_->importer.process)
+                                     : ended_early("the store program", import_->store.process));
+  }
+  const Message& message = (*heard)->message;
+  if (const auto* text = std::get_if<Note>(&message)) return note(*text);
+  if (const auto* failure = std::get_if<Failure>(&message))
+    return fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
+  const auto* done = std::get_if<ImportDone>(&message);
+  if (done == nullptr) return fail_step(Error(ErrorKind::corrupt, "the store program sent a message out of turn"));
   if (const auto used = use_imported(*done, std::move((*heard)->fds)); !used) return fail_step(used.error());
 }
 
@@ -117,15 +152,16 @@ Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> 
     return take_image(std::move(fds[0]), "");
   }
   report_.set_source(done.stored ? "store" : "registry");
-  if (!is_variant(done.variant)) return fail(ErrorKind::corrupt, "the importer named an image variant that cannot be");
-  auto file = open_store_image(config_.store_path, done.digest, done.variant, config_.service_user);
-  if (!file) return fail(std::move(file).error().with_context(phrase(RootOperation::open_store_image)));
-  return take_image(std::move(*file), done.digest.hex() + (done.variant.empty() ? "" : "." + done.variant));
+  if (fds.size() != 1 || !is_store_name(done.store_name))
+    return fail(ErrorKind::corrupt, "the store program sent no image, or named one that cannot be");
+  TRY_CONTEXT(phrase(RootOperation::accept_store_image), check_store_image(fds[0].get(), config_.service_user));
+  return take_image(std::move(fds[0]), done.store_name);
 }
 
 /// store_name: empty for a user's own file, like one that a task brings.
 Result<void> Broker::take_image(UniqueFd file, const std::string& store_name) {
-  import_->importer.socket.reset();  // it gives up its lease and ends; reaped at the end
+  import_->importer.socket.reset();  // they end by themselves; reaped at the end
+  import_->store.socket.reset();
   deadline_.reset();
   if (input_.request.named) {
     // Its container gets a copy.

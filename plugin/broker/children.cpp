@@ -111,17 +111,35 @@ Result<TaskPlace> TaskPlace::of(const NodeCgroups& cgroups, int proc_fd, std::st
   return place;
 }
 
-Result<ImportHelpers> start_import(const Launcher& launcher, const SiteConfig& config) {
+Result<ImportHelpers> start_import(const Launcher& launcher, const SiteConfig& config, const StoreImport& import) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  auto import_user = identity_of_user(config.import_user);
+  if (!import_user)
+    return fail(Error(import_user.error().kind(), import_user.error().message())
+                    .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
+                               ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
+                               "/situla.toml"));
+  if (import_user->uid == service.uid)
+    return fail(Error(ErrorKind::usage, "import_user and service_user are one account")
+                    .with_hint("what reads foreign bytes must have no right to the store: see situla.toml(5)"));
+  TRY_ASSIGN(const auto between, socket_pair());
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   const UniqueFd reader(ends[0]);
   ImportHelpers helpers;
   helpers.request = UniqueFd(ends[1]);
-  Launch importer{
-      Program::importer, {"--store", config.store_path}, launcher.cgroups.broker(), service, Rights::service};
-  importer.fds = {{reader.get(), 0}};
+  Launch importer{Program::importer, {}, launcher.cgroups.broker(), std::move(*import_user), Rights::service};
+  importer.fds = {{between.first.get(), importer_fd::kStore}};
   TRY_ASSIGN(helpers.importer, launch_helper(launcher.programs, std::move(importer), importer_fd::kBroker));
+  Launch store{Program::store,
+               {"--store", config.store_path, "--uid", std::to_string(import.uid), "--job", import.job},
+               launcher.cgroups.broker(),
+               service,
+               Rights::service};
+  store.fds = {{reader.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
+  if (const int process = helpers.importer.process.pidfd(); process >= 0)
+    store.fds.emplace_back(process, store_fd::kImporterProcess);
+  TRY_ASSIGN(helpers.store, launch_helper(launcher.programs, std::move(store), store_fd::kBroker));
   return helpers;
 }
 
@@ -220,11 +238,9 @@ Result<Helper> start_builder(const Launcher& launcher, const BuilderInput& input
 
 Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  return launch(launcher.programs, {Program::importer,
-                                    {"--store", config.store_path, "--sweep"},
-                                    launcher.cgroups.broker(),
-                                    service,
-                                    Rights::service});
+  return launch(
+      launcher.programs,
+      {Program::store, {"--store", config.store_path, "--sweep"}, launcher.cgroups.broker(), service, Rights::service});
 }
 
 Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd) {

@@ -23,17 +23,23 @@ struct Launcher {
   NodeCgroups cgroups;
 };
 
-/// The importer, as the service user, and with it the process of the job user that writes its input (reference,
-/// credentials, proxies) into a pipe which this side never reads. Only the importer's socket may say which image was
-/// imported.
+/// An import into the node's store: the process of the job user that writes the request (reference, credentials,
+/// proxies) into a pipe which this side never reads; the store program, as the service user, which reads it and hands
+/// over the image; and the importer, as a third account, which the store program tells what to fetch. Only the store's
+/// socket may say which image was imported. An import as the user is an importer alone.
 struct ImportHelpers {
   Helper importer;
   Helper request_writer;
-  UniqueFd request;  ///< the importer's input, until there is who writes it
+  Helper store;
+  UniqueFd request;  ///< the store program's input, until there is who writes it
 };
-/// The importer alone: before Slurm has made the step's cgroups it starts in Situla's own, where it waits without
-/// having read a byte of anybody's.
-Result<ImportHelpers> start_import(const Launcher& launcher, const SiteConfig& config);
+struct StoreImport {
+  uid_t uid = 0;
+  std::string job;  ///< "123.0", for the notes of those who wait
+};
+/// Importer and store program: before Slurm has made the step's cgroups the importer starts in Situla's own, where it
+/// waits without having read a byte of anybody's. The store program stays there.
+Result<ImportHelpers> start_import(const Launcher& launcher, const SiteConfig& config, const StoreImport& import);
 /// When the step's cgroups are there: the importer moves into them, and the user's process starts in them.
 Result<void> start_request_writer(const Launcher& launcher, const Identity& user, int spec_fd, int environment_fd,
                                   ImportHelpers& helpers);

@@ -24,7 +24,7 @@ constexpr int kBroker = 3;       ///< SOCK_SEQPACKET to the broker
 constexpr int kSpec = 4;         ///< sealed memfd: ContainerSpec::serialize()
 constexpr int kEnvironment = 5;  ///< sealed memfd: Environment::block()
 constexpr int kImage = 6;        ///< container: the image file, for MODE image-*
-constexpr int kOutput = 6;       ///< request: a pipe, the importer's input
+constexpr int kOutput = 6;       ///< request: a pipe, the store program's input
 }  // namespace builder_fd
 
 /// situla-saver, started by the broker as the job user: kBroker, kSpec and kEnvironment as for the builder, and
@@ -54,9 +54,18 @@ constexpr const char* kStageMount = SITULA_RUNTIME_DIR "/root";
 constexpr const char* kStageImage = "image";      ///< beneath it: where root attaches the image
 constexpr const char* kStageDirectory = "stage";  ///< beneath it: what prepare_container() may use
 
-/// situla-importer, started by the broker as the service user. Input on descriptor 0.
+/// situla-store, started by the broker as the service user.
+namespace store_fd {
+constexpr int kRequest = 0;          ///< a pipe: what the request writer writes
+constexpr int kBroker = 3;           ///< SOCK_SEQPACKET to the broker
+constexpr int kImporter = 4;         ///< SOCK_SEQPACKET to the importer
+constexpr int kImporterProcess = 5;  ///< pidfd of the importer, where the kernel has such
+}  // namespace store_fd
+
+/// situla-importer, started by the broker as the import user.
 namespace importer_fd {
 constexpr int kBroker = 3;  ///< SOCK_SEQPACKET to the broker
+constexpr int kStore = 4;   ///< SOCK_SEQPACKET to the store program
 }  // namespace importer_fd
 
 }  // namespace situla

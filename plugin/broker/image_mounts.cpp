@@ -7,7 +7,6 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/loop_device.hpp"
-#include "common/sys/root_dir.hpp"
 
 namespace situla {
 namespace {
@@ -34,18 +33,19 @@ bool is_removed(int lock_fd) {
 
 }  // namespace
 
-Result<UniqueFd> open_store_image(const std::string& store, const Digest& digest, const std::string& variant,
-                                  const std::string& service_user) {
+Result<void> check_store_image(int fd, const std::string& service_user) {
+  constexpr mode_t kMode = 0400;
   TRY_ASSIGN(const Identity owner, identity_of_user(service_user));
-  TRY_ASSIGN(const RootDir root, RootDir::open(store));
-  const std::string name = "images/sha256/" + digest.hex() + (variant.empty() ? "" : "." + variant) + ".sqsh";
-  TRY_ASSIGN(UniqueFd file, root.open_at(name, O_RDONLY | O_NOFOLLOW));
   struct stat info {};
-  if (fstat(file.get(), &info) != 0) return fail_errno(errno, "stat " + store + "/" + name);
-  if (!S_ISREG(info.st_mode) || info.st_uid != owner.uid || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fail(Error(ErrorKind::denied, store + "/" + name + " is not a file that only " + service_user + " can write")
-                    .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
-  return file;
+  if (fstat(fd, &info) != 0) return fail_errno(errno, "stat the image of the store");
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0) return fail_errno(errno, "look at the descriptor of the image");
+  if (S_ISREG(info.st_mode) && info.st_uid == owner.uid && (info.st_mode & 07777U) == kMode && info.st_nlink == 1 &&
+      (flags & (O_ACCMODE | O_PATH)) == O_RDONLY)
+    return {};
+  return fail(Error(ErrorKind::denied, "the image of the store is not a file of one name that only " + service_user +
+                                           " can read and nobody can write")
+                  .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
 }
 
 Result<DetachedMount> mount_image_file(int image_fd) {

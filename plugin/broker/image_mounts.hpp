@@ -5,16 +5,13 @@
 #include <string>
 
 #include "common/base/result.hpp"
-#include "common/spec/digest.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
 
 namespace situla {
 
-/// The file in the store: <store>/images/sha256/<hex>[.<variant>].sqsh, checked as RootOperation::open_store_image
-/// says.
-Result<UniqueFd> open_store_image(const std::string& store, const Digest& digest, const std::string& variant,
-                                  const std::string& service_user);
+/// Whether a descriptor from the store program is what RootOperation::accept_store_image says.
+Result<void> check_store_image(int fd, const std::string& service_user);
 
 /// A mounted image in use: while the lock is held the node-wide mount is not dropped.
 struct ImageInUse {
@@ -28,8 +25,8 @@ class ImageMounts {
   /// Creates the directories (images: 0700).
   static Result<ImageMounts> open(const std::string& runtime);
 
-  /// Finds the mount of this image or makes it from the file (loop device, squashfs, ro nosuid nodev). `name`:
-  /// "<hex>[.<variant>]".
+  /// Finds the mount of this image or makes it from the file (loop device, squashfs, ro nosuid nodev). `name`: of
+  /// the image in the store.
   [[nodiscard]] Result<ImageInUse> acquire(const std::string& name, int image_fd) const;
   /// Unmounts what nobody has used for `idle`. Errors are skipped: the next broker tries again.
   void drop_idle(std::chrono::seconds idle) const;

@@ -18,7 +18,8 @@
 namespace situla {
 namespace {
 
-constexpr std::array<const char*, 4> kNames = {"situla-builder", "situla-importer", "situla-saver", "situla-inventory"};
+constexpr std::array<const char*, 5> kNames = {"situla-builder", "situla-importer", "situla-saver", "situla-inventory",
+                                               "situla-store"};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 

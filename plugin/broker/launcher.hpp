@@ -23,7 +23,7 @@ struct Helper {
 };
 
 /// What the broker starts.
-enum class Program { builder, importer, saver, inventory };
+enum class Program { builder, importer, saver, inventory, store };
 
 /// Held open from the broker's start to its end: neither what a job mounts nor an upgrade in the middle of a step
 /// changes what is started. Programs that others than root (or whoever owns the broker's own file) may write are
@@ -34,7 +34,7 @@ class Programs {
   [[nodiscard]] Result<int> descriptor(Program program) const;
 
  private:
-  static constexpr size_t kCount = 4;
+  static constexpr size_t kCount = 5;
   std::array<UniqueFd, kCount> opened_;
   std::array<std::optional<Error>, kCount> missing_;
 };

@@ -14,10 +14,11 @@ enum class RootOperation {
   /// are fixed, their limits too. A file of root says where they are, for what runs after a job.
   own_cgroups,
 
-  /// Starts the importer. It becomes the service user for good and loses every capability before exec; its input is a
-  /// pipe that a process of the job user fills, when both live in the job's cgroup, and that this side never reads.
-  /// What it reports is a digest of fixed length and a checked
-  /// suffix.
+  /// Starts the store program and the importer. They become the service user and the import user for good and lose
+  /// every capability before exec. What is to be imported comes to the store program through a pipe that a process of
+  /// the job user fills, when both it and the importer live in the job's cgroup, and that this side never reads. The
+  /// importer, which reads what registries send, says nothing here that decides anything; the store program reports a
+  /// descriptor, a digest of fixed length and a checked name.
   start_importer,
 
   /// Starts the builder (mode "request", "clean", "sweep" or "epilog") the importer (mode "user") or the saver as the
@@ -35,10 +36,9 @@ enum class RootOperation {
   /// good.
   keep_inventory,
 
-  /// Opens <store>/images/sha256/<64 hex>[.<a-z0-9->].sqsh without following links, and accepts only a regular file
-  /// that belongs to the
-  /// service user and that nobody else may write: a file of our own importer.
-  open_store_image,
+  /// Takes the image from the store program as a descriptor that can only read, and accepts only a regular file of one
+  /// name that belongs to the service user and has mode 0400. No path in the store is opened here.
+  accept_store_image,
 
   /// Mounts such a file read-only, nosuid, nodev below /run/situla/images (0700, root). The kernel parses the image:
   /// hence
@@ -46,8 +46,7 @@ enum class RootOperation {
   mount_image,
 
   /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only,
-  /// world-readable
-  /// content of an image whose manifest the registry gave out to this very user.
+  /// the content of an image whose manifest the registry gave out to this very user.
   map_image_owner,
 
   /// In a forked child: enters the mount namespace of the asking task only if that namespace belongs to our own user
@@ -98,7 +97,7 @@ constexpr std::string_view phrase(RootOperation operation) {
                                                          "start the importer",
                                                          "start a helper as the job user",
                                                          "keep the inventory of GPUs",
-                                                         "open the image in the store",
+                                                         "accept the image of the store",
                                                          "mount the image",
                                                          "map the image's owner",
                                                          "stage the container's root",

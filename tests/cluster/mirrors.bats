@@ -47,7 +47,7 @@ digest_of() { skopeo inspect "docker://registry.test/$1" | jq -r .Digest; }
   run_and_show as_alice srun --container-image=refused.test/tiny:v2s2 cat /etc/os-release
   [ "$status" -eq 0 ]
   # The store knows it by the name that was asked for.
-  run_and_show jq -r '.sources[]' "/var/lib/situla/images/sha256/${digest#sha256:}.json"
+  run_and_show jq -r .source "/var/lib/situla/images/sha256/${digest#sha256:}".*.json
   [ "$output" = "refused.test/tiny" ]
   run_and_show as_alice srun --container-image="refused.test/tiny@$(digest_of tiny:zstd)" true
   [ "$status" -eq 0 ]

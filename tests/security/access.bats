@@ -88,7 +88,7 @@ setup() {
   fake_registry
   bob_asks auth.test/debian:12
 }
-@test "another registry with the same image is believed when it gives all of it, once" {
+@test "the same image at another registry is another one, which that registry has to give" {
   local digest before
   run_and_show as_alice srun --container-image=registry.test/tiny:v2s2 true
   [ "$status" -eq 0 ]
@@ -101,6 +101,6 @@ setup() {
   [ "$status" -eq 0 ]
   [ "$(blobs_given)" -eq "$before" ]
   digest=$(skopeo inspect docker://registry.test/tiny:v2s2 | jq -r .Digest)
-  run_and_show jq -c .sources "/var/lib/situla/images/sha256/${digest#sha256:}.json"
-  [ "$output" = '["registry.test/tiny","auth.test/tiny"]' ]
+  run_and_show jq -r .source "/var/lib/situla/images/sha256/${digest#sha256:}".*.json
+  [ "$(sort <<<"$output" | paste -sd ' ')" = "auth.test/tiny registry.test/tiny" ]
 }

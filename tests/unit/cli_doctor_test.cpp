@@ -260,8 +260,8 @@ TEST_CASE("the site's configuration, service user and store") {
   CHECK_THAT(doctor::check_service_user(config).fix, Catch::StartsWith("useradd "));
   config.service_user = "nobody";
   config.store_path = node.dir / "store";
-  CHECK_THAT(doctor::check_store(config).fix, Catch::StartsWith("install -d -m 0755 -o nobody"));
-  REQUIRE(mkdir(config.store_path.c_str(), 0755) == 0);
+  CHECK_THAT(doctor::check_store(config).fix, Catch::StartsWith("install -d -m 0700 -o nobody"));
+  REQUIRE(mkdir(config.store_path.c_str(), 0700) == 0);
   CHECK_THAT(doctor::check_store(config).found, Catch::Contains("does not belong to nobody"));
   if (geteuid() == 0) {
     REQUIRE(chown(config.store_path.c_str(), 65534, 65534) == 0);

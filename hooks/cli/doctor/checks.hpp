@@ -32,6 +32,7 @@ Check check_cgroups(const Places& places);
 // site_checks.cpp: what the administrator installed and decided.
 Check check_site_config(const Places& places, SiteConfig& config);
 Check check_service_user(const SiteConfig& config);
+Check check_import_user(const SiteConfig& config);
 Check check_store(const SiteConfig& config);
 Check check_runtime_directory(const Places& places);
 Check check_programs(const Places& places);

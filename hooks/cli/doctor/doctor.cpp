@@ -112,9 +112,10 @@ Section slurm_section(const Places& places, const SlurmFiles& files, const Envir
 
 Section site_section(const Places& places, const SiteConfig& config, Check site_config, bool slurm) {
   Section section{"situla", "Situla", {{"version", State::info, "situla " SITULA_VERSION, ""}}};
-  for (Check& check : std::vector<Check>{check_programs(places), std::move(site_config),
-                                         check_configuration_directory(places), check_service_user(config),
-                                         check_store(config), check_runtime_directory(places), check_shell()}) {
+  for (Check& check :
+       std::vector<Check>{check_programs(places), std::move(site_config), check_configuration_directory(places),
+                          check_service_user(config), check_import_user(config), check_store(config),
+                          check_runtime_directory(places), check_shell()}) {
     // Who imports for jobs, and where to, matters where there are jobs.
     if (!slurm && check.state == State::fail && (check.name == "service-user" || check.name == "store")) {
       check.state = State::info;

@@ -94,17 +94,29 @@ Check check_service_user(const SiteConfig& config) {
   return {"service-user", State::ok, config.service_user + " (uid " + std::to_string(identity->uid) + ")", ""};
 }
 
+Check check_import_user(const SiteConfig& config) {
+  const Result<Identity> identity = identity_of_user(config.import_user);
+  if (!identity)
+    return {"import-user", State::fail, "there is no user \"" + config.import_user + "\"",
+            "useradd --system --no-create-home --shell /usr/sbin/nologin " + config.import_user};
+  const Result<Identity> store = identity_of_user(config.service_user);
+  if (store && store->uid == identity->uid)
+    return {"import-user", State::fail, config.import_user + " is whose the store is: importers could change images",
+            "another account of its own as import_user in situla.toml"};
+  return {"import-user", State::ok, config.import_user + " (uid " + std::to_string(identity->uid) + ")", ""};
+}
+
 Check check_store(const SiteConfig& config) {
   const std::string& path = config.store_path;
   struct stat status {};
   const std::string make =
-      "install -d -m 0755 -o " + config.service_user + " -g " + config.service_user + " " + shell_quote(path);
+      "install -d -m 0700 -o " + config.service_user + " -g " + config.service_user + " " + shell_quote(path);
   if (stat(path.c_str(), &status) != 0) return {"store", State::fail, path + " does not exist", make};
   const Result<Identity> owner = identity_of_user(config.service_user);
   if (owner && status.st_uid != owner->uid)
     return {"store", State::fail, path + " does not belong to " + config.service_user, make};
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return {"store", State::fail, path + " can be written by others than its owner", "chmod go-w " + shell_quote(path)};
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return {"store", State::fail, path + " can be entered by others than its owner", "chmod 700 " + shell_quote(path)};
   if (owner)
     if (const std::string part = foreign_part(path, owner->uid); !part.empty())
       return {"store", State::fail, part + " does not belong to " + config.service_user + ", or others can write to it",

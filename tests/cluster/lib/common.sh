@@ -25,6 +25,7 @@ lab_real_names=(nvcr.io authn.nvidia.com registry-1.docker.io mirror.example.org
 lab_registry_user=alice
 lab_registry_password=secret
 lab_uid_situla=60790
+lab_uid_situla_import=60791
 lab_uid_alice=60801
 lab_uid_bob=60802
 lab_gid_crew=60810   # a supplementary group of alice

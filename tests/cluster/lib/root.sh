@@ -162,16 +162,18 @@ write_accounts() {
   echo "# the lab has no name server" >/etc/resolv.conf
   cat >>/etc/group <<GROUPS
 situla:x:$lab_uid_situla:
+situla-import:x:$lab_uid_situla_import:
 alice:x:$lab_uid_alice:
 bob:x:$lab_uid_bob:
 crew:x:$lab_gid_crew:alice
 GROUPS
   cat >>/etc/passwd <<USERS
-situla:x:$lab_uid_situla:$lab_uid_situla:Situla image importer:/var/lib/situla:/usr/sbin/nologin
+situla:x:$lab_uid_situla:$lab_uid_situla:Situla image store:/var/lib/situla:/usr/sbin/nologin
+situla-import:x:$lab_uid_situla_import:$lab_uid_situla_import:Situla image importer:/nonexistent:/usr/sbin/nologin
 alice:x:$lab_uid_alice:$lab_uid_alice:Alice:/home/alice:/bin/bash
 bob:x:$lab_uid_bob:$lab_uid_bob:Bob:/home/bob:/bin/bash
 USERS
-  for user in situla alice bob; do echo "$user:!:19000::::::" >>/etc/shadow; done
+  for user in situla situla-import alice bob; do echo "$user:!:19000::::::" >>/etc/shadow; done
   for user in alice bob; do
     cp -a /etc/skel "/home/$user"
     chown -R "$user:$user" "/home/$user"

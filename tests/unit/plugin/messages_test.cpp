@@ -40,9 +40,9 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(failure.hint == "hint");
   const auto digest = Digest::parse_hex(std::string(62, '0') + "1f");
   REQUIRE(digest);
-  const ImportDone done = round_trip(ImportDone{*digest, "lz4", true});
+  const ImportDone done = round_trip(ImportDone{*digest, "ab.cd", true});
   CHECK(done.digest == *digest);
-  CHECK(done.variant == "lz4");
+  CHECK(done.store_name == "ab.cd");
   CHECK(done.stored);
   CHECK(round_trip(MapsWanted{true}).remap_root);
   round_trip(MapsWritten{});

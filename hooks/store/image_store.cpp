@@ -1,0 +1,201 @@
+#include "hooks/store/image_store.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr unsigned kImageMode = 0400;
+constexpr mode_t kRecordMode = 0600;
+constexpr mode_t kDirectoryMode = 0700;
+constexpr mode_t kOthers = 077;
+constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
+constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
+constexpr std::chrono::seconds kWriterLimit{2};
+
+constexpr const char* kHint =
+    "the store belongs to the service user: see store_path in /etc/situla/situla.toml, and 'situla doctor'";
+
+nlohmann::json to_json(const StoreRecord& record) {
+  nlohmann::json json = {{"version", 2},
+                         {"digest", record.digest.text()},
+                         {"variant", record.variant},
+                         {"source", record.source},
+                         {"architecture", record.architecture},
+                         {"image_bytes", record.image_bytes},
+                         {"fetched_bytes", record.fetched_bytes},
+                         {"imported", record.imported}};
+  if (record.only) json["only"] = *record.only;
+  return json;
+}
+
+bool is_hex(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool is_name(std::string_view name) {
+  return name.size() >= kDigestDigits + 1 + kOriginDigits && name.size() < 200 && name[kDigestDigits] == '.' &&
+         is_hex(name.substr(0, kDigestDigits)) && is_hex(name.substr(kDigestDigits + 1, kOriginDigits)) &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos;
+}
+
+/// Of this process's user, and closed to everybody else. True: it was open before.
+Result<bool> close_directory(const std::string& path) {
+  TRY_ASSIGN(const UniqueFd directory, open_file(path, O_RDONLY | O_DIRECTORY));
+  struct stat status {};
+  if (fstat(directory.get(), &status) != 0) return fail_errno(errno, "stat " + path);
+  if (status.st_uid != geteuid())
+    return fail(Error(ErrorKind::denied,
+                      path + " belongs to uid " + std::to_string(status.st_uid) + ", not to the service user")
+                    .with_hint("as root: chown -R " + std::to_string(geteuid()) + " " + shell_quote(path) +
+                               "; or another store_path in situla.toml"));
+  if ((status.st_mode & kOthers) == 0) return false;
+  if (fchmod(directory.get(), kDirectoryMode) != 0) return fail_errno(errno, "set the mode of " + path);
+  return true;
+}
+
+/// What a release wrote that let everybody read its store.
+Result<void> remove_old_files(const std::string& directory) {
+  const std::string images = directory + "/images/sha256";
+  TRY_ASSIGN(const auto names, list_directory(images));
+  for (const std::string& name : names)
+    if (!is_name(name)) TRY(remove_tree(images + "/" + name));
+  return remove_tree(directory + "/layers");
+}
+
+Result<void> prepare(const std::string& directory) {
+  TRY(make_directories(directory, kDirectoryMode));
+  TRY(close_directory(directory));
+  const std::string images = directory + "/images/sha256";
+  TRY(make_directories(images, kDirectoryMode));
+  struct stat status {};
+  // Its mode tells that the old files are gone: it is set last.
+  if (stat(images.c_str(), &status) == 0 && (status.st_mode & kOthers) != 0) TRY(remove_old_files(directory));
+  for (const char* name : {"/images", "/images/sha256"}) TRY(close_directory(directory + name));
+  for (const char* name : {"/leases", "/layers", "/slots"}) TRY(make_directories(directory + name, kDirectoryMode));
+  return {};
+}
+
+}  // namespace
+
+std::string ImageKey::name() const {
+  std::string name = digest.hex() + "." + origin;
+  if (only) name += ".u" + std::to_string(*only);
+  if (!variant.empty()) name += "." + variant;
+  return name;
+}
+
+Result<ImageStore> ImageStore::open(const std::string& directory) {
+  TRY_ASSIGN(const auto store, [&]() -> Result<ImageStore> {
+    if (auto prepared = prepare(directory); !prepared)
+      return fail(std::move(prepared).error().with_context("open the image store").with_hint(kHint));
+    return ImageStore(directory);
+  }());
+  return store;
+}
+
+std::string ImageStore::image_path(const ImageKey& key) const {
+  return directory_ + "/images/sha256/" + key.name() + ".sqsh";
+}
+
+std::string ImageStore::record_path(const ImageKey& key) const {
+  return directory_ + "/images/sha256/" + key.name() + ".json";
+}
+
+std::optional<UniqueFd> ImageStore::find(const ImageKey& key) const {
+  return find_named(key.name());
+}
+
+std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
+  if (!is_name(name)) return std::nullopt;
+  const std::string path = directory_ + "/images/sha256/" + name + ".sqsh";
+  auto file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status {};
+  if (!file || fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
+    return std::nullopt;
+  if ((status.st_mode & 07777) != kImageMode && fchmod(file->get(), kImageMode) != 0) return std::nullopt;
+  return std::move(*file);
+}
+
+Result<OutputFile> ImageStore::create() const {
+  return OutputFile::create(directory_ + "/images/sha256/new.sqsh");
+}
+
+Result<bool> ImageStore::publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const {
+  auto published = file.publish_as(image_path(key), kImageMode);
+  if (!published && published.error().kind() == ErrorKind::exists) return false;
+  if (!published) return fail(std::move(published).error());
+  TRY(write_file_atomically(record_path(key),
+                            to_json(record).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n",
+                            kRecordMode));
+  return true;
+}
+
+Result<StoreRecord> ImageStore::read_record(const ImageKey& key) const {
+  const std::string path = record_path(key);
+  TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("version", 0) != 2)
+    return fail(ErrorKind::corrupt, path + ": not a record of this version");
+  try {
+    StoreRecord record;
+    TRY_ASSIGN(record.digest, Digest::parse(json.at("digest").get<std::string>()));
+    record.variant = json.at("variant").get<std::string>();
+    record.source = json.at("source").get<std::string>();
+    record.architecture = json.at("architecture").get<std::string>();
+    if (json.contains("only")) record.only = json.at("only").get<uid_t>();
+    record.image_bytes = json.at("image_bytes").get<uint64_t>();
+    record.fetched_bytes = json.at("fetched_bytes").get<uint64_t>();
+    record.imported = json.at("imported").get<int64_t>();
+    return record;
+  } catch (const nlohmann::json::exception&) {
+    return fail(ErrorKind::corrupt, path + ": a field is missing or of another type");
+  }
+}
+
+void ImageStore::touch(const ImageKey& key) const {
+  (void)utimensat(AT_FDCWD, record_path(key).c_str(), nullptr, 0);
+}
+
+Result<void> wait_for_writers(int read_only_fd) {
+  const auto end = std::chrono::steady_clock::now() + kWriterLimit;
+  while (fcntl(read_only_fd, F_SETLEASE, F_RDLCK) != 0) {
+    if (errno != EAGAIN) return {};  // this file system has no leases (NFS, some FUSE)
+    if (std::chrono::steady_clock::now() > end)
+      return fail(ErrorKind::denied, "the importer has ended, but something still holds its file open for writing");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  (void)fcntl(read_only_fd, F_SETLEASE, F_UNLCK);
+  return {};
+}
+
+/// squashfs 4.0: magic number at 0, version at 28, bytes in use at 40; little endian.
+Result<void> check_superblock(int fd) {
+  constexpr size_t kSuperblockBytes = 96;
+  std::array<unsigned char, kSuperblockBytes> head{};
+  const Error damaged(ErrorKind::corrupt, "the importer wrote something that is no squashfs file");
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return fail_errno(errno, "stat the new image");
+  if (pread(fd, head.data(), head.size(), 0) != static_cast<ssize_t>(head.size()) ||
+      std::memcmp(head.data(), "hsqs", 4) != 0 || head[28] != 4 || head[29] != 0)
+    return fail(damaged);
+  uint64_t used = 0;
+  for (size_t i = 8; i > 0; --i) used = used << 8U | head.at(40 + i - 1);
+  if (used < kSuperblockBytes || used > static_cast<uint64_t>(status.st_size)) return fail(damaged);
+  return {};
+}
+
+}  // namespace situla

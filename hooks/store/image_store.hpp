@@ -1,0 +1,81 @@
+// Where do a node's imported images live, under which names, and what is known about them? DESIGN.md section 4.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/spec/digest.hpp"
+#include "hooks/import/output_file.hpp"
+
+namespace situla {
+
+/// What an image of the store is known by.
+struct ImageKey {
+  Digest digest;        ///< of the manifest
+  std::string origin;   ///< origin_key()
+  std::string variant;  ///< "" or "lz4"
+  /// Of the one user who gets it: blocks in it came from files of other origins that he has imported.
+  std::optional<uid_t> only;
+
+  /// "<64 hex>.<32 hex>[.u<uid>][.<variant>]"
+  [[nodiscard]] std::string name() const;
+};
+
+/// One image of the store, from its JSON record.
+struct StoreRecord {
+  Digest digest;
+  std::string variant;
+  std::string source;  ///< "registry.test/debian"; with what proves the registry's name, where that is not the node
+  std::string architecture;
+  std::optional<uid_t> only;  ///< as in ImageKey
+  uint64_t image_bytes = 0;
+  uint64_t fetched_bytes = 0;
+  int64_t imported = 0;  ///< seconds since the epoch
+};
+
+/// `<store>/images/sha256/<ImageKey::name()>.sqsh`, mode 0400, and `.json` beside it, 0600, in directories of 0700. All
+/// of it belongs to the service user; who gets an image gets a descriptor of it.
+class ImageStore {
+ public:
+  /// Makes the directories that are missing, closes those of an older release, and removes images of it, whose names
+  /// do not say where they came from. ErrorKind::denied when they cannot be written.
+  static Result<ImageStore> open(const std::string& directory);
+
+  [[nodiscard]] std::string image_path(const ImageKey& key) const;
+  [[nodiscard]] std::string record_path(const ImageKey& key) const;
+  [[nodiscard]] std::string lease_path(const ImageKey& key) const { return leases() + "/" + key.name(); }
+  [[nodiscard]] std::string leases() const { return directory_ + "/leases"; }
+  [[nodiscard]] std::string layers() const { return directory_ + "/layers"; }
+  [[nodiscard]] std::string slots() const { return directory_ + "/slots"; }
+  [[nodiscard]] const std::string& directory() const { return directory_; }
+
+  /// A complete image, open for reading; nullopt if the store has none.
+  [[nodiscard]] std::optional<UniqueFd> find(const ImageKey& key) const;
+  /// The same by its name, "<64 hex>.<32 hex>...", as `find()` of a key with that name.
+  [[nodiscard]] std::optional<UniqueFd> find_named(const std::string& name) const;
+  /// A file without a name, to be written.
+  [[nodiscard]] Result<OutputFile> create() const;
+  /// Checks the sealed file, gives it its name, and writes the record. False: another import was faster, and its file
+  /// stays.
+  Result<bool> publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const;
+  [[nodiscard]] Result<StoreRecord> read_record(const ImageKey& key) const;
+  /// When the image was asked for last: who cleans the store goes by it (packaging/guides/admin.md).
+  void touch(const ImageKey& key) const;
+
+ private:
+  explicit ImageStore(std::string directory) : directory_(std::move(directory)) {}
+  std::string directory_;
+};
+
+/// Waits until nobody has the file open for writing any more (fcntl(2), F_SETLEASE), where the file system can tell.
+/// read_only_fd: of a file of this process's user, which this process has open for reading only.
+Result<void> wait_for_writers(int read_only_fd);
+/// Whether the file can be a squashfs image at all: its superblock's magic number, version and size.
+Result<void> check_superblock(int fd);
+
+}  // namespace situla

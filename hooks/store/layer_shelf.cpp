@@ -1,0 +1,119 @@
+#include "hooks/store/layer_shelf.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr mode_t kDirectoryMode = 0700;
+constexpr unsigned kIndexMode = 0400;
+
+std::string name_of(const Digest& layer, const std::string& kind) {
+  return layer.hex() + "." + kind;
+}
+
+}  // namespace
+
+bool is_layer_kind(const std::string& kind) {
+  return !kind.empty() && kind.size() <= 64 &&
+         kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+}
+
+LayerShelf::LayerShelf(const ImageStore& store, uid_t uid, std::string origin)
+    : store_(store), directory_(store.layers() + "/" + std::to_string(uid)), origin_(std::move(origin)) {}
+
+void LayerShelf::list() {
+  if (std::exchange(listed_, true)) return;
+  const auto origins = list_directory(directory_);
+  if (!origins) return;
+  for (const std::string& origin : *origins) {
+    const auto names = list_directory(directory_ + "/" + origin);
+    if (!names) continue;
+    for (const std::string& name : *names)
+      if (const auto pieces = cut(name, '@'))
+        places_.emplace(std::string(pieces->first), Place{origin, std::string(pieces->second)});
+  }
+}
+
+std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std::string& kind) {
+  if (!is_layer_kind(kind)) return std::nullopt;
+  list();
+  const std::string name = name_of(layer, kind);
+  const auto [begin, end] = places_.equal_range(name);
+  std::vector<Place> places;
+  for (auto it = begin; it != end; ++it)
+    places.insert(it->second.origin == origin_ ? places.begin() : places.end(), it->second);
+  for (const Place& place : places) {
+    const std::string path = directory_ + "/" + place.origin + "/" + name + "@" + place.image;
+    auto donor = store_.find_named(place.image);
+    if (!donor) {
+      unlink(path.c_str());
+      continue;
+    }
+    auto index = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (!index) continue;
+    (void)utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // trim() goes by it
+    return Found{std::move(*index), std::move(*donor), place.image, place.origin != origin_};
+  }
+  return std::nullopt;
+}
+
+Result<OutputFile> LayerShelf::create() const {
+  const std::string directory = directory_ + "/" + origin_;
+  TRY(make_directories(directory, kDirectoryMode));
+  return OutputFile::create(directory + "/new");
+}
+
+void LayerShelf::put(OutputFile& index, const Digest& layer, const std::string& kind, const std::string& image) {
+  list();
+  const std::string name = name_of(layer, kind);
+  const std::string prefix = directory_ + "/" + origin_ + "/" + name + "@";
+  const auto [begin, end] = places_.equal_range(name);
+  for (auto it = begin; it != end;) {
+    const bool replaced = it->second.origin == origin_;
+    if (replaced) unlink((prefix + it->second.image).c_str());
+    it = replaced ? places_.erase(it) : std::next(it);
+  }
+  // Not synced: what is damaged is noticed when it is read.
+  if (index.replace_as(prefix + image, kIndexMode)) places_.emplace(name, Place{origin_, image});
+}
+
+void LayerShelf::trim() const {
+  namespace fs = std::filesystem;
+  struct Index {
+    fs::file_time_type time;
+    uint64_t bytes;
+    fs::path path;
+  };
+  std::vector<Index> indexes;
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
+    std::error_code gone;
+    if (!it->is_regular_file(gone)) continue;
+    const Index index{it->last_write_time(gone), it->file_size(gone), it->path()};
+    if (gone) continue;
+    bytes += index.bytes;
+    indexes.push_back(index);
+  }
+  std::sort(indexes.begin(), indexes.end(), [](const Index& a, const Index& b) { return a.time < b.time; });
+  size_t left = indexes.size();
+  for (const Index& index : indexes) {
+    if (left <= kMostIndexes && bytes <= kMostBytes) return;
+    if (!fs::remove(index.path, error)) continue;
+    bytes -= index.bytes;
+    --left;
+  }
+}
+
+}  // namespace situla

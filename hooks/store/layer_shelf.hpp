@@ -1,0 +1,54 @@
+// Which layers does the store know of, for one user?
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
+#include "hooks/store/image_store.hpp"
+
+namespace situla {
+
+/// `<store>/layers/<uid>/<origin>/<64 hex>.<kind>@<name of the image that holds the content>`. An importer wrote what
+/// is in such a file, and here it is only bytes. What importers say is believed for the user they worked for and
+/// nobody else; the image is named by the store itself, so that no index can name somebody else's.
+class LayerShelf {
+ public:
+  LayerShelf(const ImageStore& store, uid_t uid, std::string origin);
+
+  struct Found {
+    UniqueFd index, donor;  ///< for reading
+    std::string image;      ///< the donor's name
+    bool other_origin = false;
+  };
+  /// Indexes of the same origin first. One whose image is gone is removed.
+  std::optional<Found> find(const Digest& layer, const std::string& kind);
+  /// A file without a name.
+  [[nodiscard]] Result<OutputFile> create() const;
+  /// Names the index; others of this layer and origin go. The file is sealed.
+  void put(OutputFile& index, const Digest& layer, const std::string& kind, const std::string& image);
+  /// The indexes that were not used for longest go when there are too many.
+  void trim() const;
+  static constexpr size_t kMostIndexes = 4096;
+  static constexpr uint64_t kMostBytes = uint64_t{512} << 20U;
+
+ private:
+  struct Place {
+    std::string origin, image;
+  };
+  void list();
+
+  const ImageStore& store_;
+  std::string directory_, origin_;  ///< directory_: of the user
+  bool listed_ = false;
+  std::multimap<std::string, Place> places_;  ///< by "<64 hex>.<kind>"
+};
+
+/// What FindLayer and PutLayer may name as `kind`.
+bool is_layer_kind(const std::string& kind);
+
+}  // namespace situla

@@ -1,0 +1,219 @@
+#include "hooks/store/lease.hpp"
+
+#include <array>
+#include <cerrno>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kRecordBytes = 512;  // padded, so that a shorter line leaves nothing of a longer one
+constexpr std::array<std::string_view, 3> kStates = {"queued", "fetching", "finishing"};
+
+std::string own_node() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string own_boot() {
+  const auto boot = read_file("/proc/sys/kernel/random/boot_id", 4096);
+  return boot ? std::string(trim(*boot)) : "-";
+}
+
+struct Seen {
+  UniqueFd fd;
+  std::optional<LeaseRecord> record;
+  timespec beat{};
+};
+
+/// nullopt if there is no lease (any more).
+Result<std::optional<Seen>> look(const std::string& path) {
+  Seen seen;
+  seen.fd.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!seen.fd) {
+    if (errno == ENOENT) return std::nullopt;
+    return fail_errno(errno, "open " + path);
+  }
+  struct stat status {};
+  if (fstat(seen.fd.get(), &status) != 0) return fail_errno(errno, "stat " + path);
+  if (status.st_nlink == 0) return std::nullopt;
+  seen.beat = status.st_mtim;
+  std::array<char, kRecordBytes> buffer{};
+  const ssize_t size = pread(seen.fd.get(), buffer.data(), buffer.size(), 0);
+  if (size > 0) seen.record = LeaseRecord::parse(trim(std::string_view(buffer.data(), static_cast<size_t>(size))));
+  return seen;
+}
+
+bool write_record(int fd, const LeaseRecord& record) {
+  const std::string line = flush_left(record.text(), kRecordBytes - 1) + "\n";
+  return pwrite(fd, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
+}
+
+struct Attempt {
+  UniqueFd fd;     ///< ours; none when somebody else has it
+  timespec now{};  ///< by the file system's clock
+};
+
+/// A complete lease file, locked, that gets its name in one step.
+Result<Attempt> take(const std::string& path, const LeaseRecord& self) {
+  const std::string temporary = path + "." + self.owner;
+  Attempt attempt;
+  attempt.fd.reset(open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!attempt.fd) return fail_errno(errno, "create " + temporary);
+  flock(attempt.fd.get(), LOCK_EX | LOCK_NB);
+  const bool written = write_record(attempt.fd.get(), self);
+  const int write_errnum = errno;
+  struct stat status {};
+  if (fstat(attempt.fd.get(), &status) == 0) attempt.now = status.st_mtim;
+  const int code = written ? link(temporary.c_str(), path.c_str()) : 0;
+  const int errnum = errno;
+  unlink(temporary.c_str());
+  if (!written) return fail_errno(write_errnum, "write " + temporary);
+  if (code == 0) return attempt;
+  if (errnum != EEXIST) return fail_errno(errnum, "create " + path);
+  attempt.fd.reset();
+  return attempt;
+}
+
+std::chrono::seconds between(const timespec& earlier, const timespec& later) {
+  return std::chrono::seconds(later.tv_sec - earlier.tv_sec);
+}
+
+/// A holder on this node is dead when nobody has the lock; one elsewhere when his heart has not beaten for long.
+bool is_dead(const Seen& seen, const LeaseRecord& self, const timespec& now, std::chrono::milliseconds stale) {
+  const bool here = !seen.record || (seen.record->node == self.node && seen.record->boot == self.boot);
+  if (here && flock(seen.fd.get(), LOCK_EX | LOCK_NB) == 0) return true;
+  return !here && between(seen.beat, now) > stale;
+}
+
+/// How long has a holder not got on?
+class Patience {
+ public:
+  explicit Patience(const Lease::Options& options) : options_(options) {}
+
+  [[nodiscard]] bool ends(const std::optional<LeaseRecord>& record) {
+    const auto now = Clock::now();
+    if (now - began_ > options_.longest) return true;
+    const std::string owner = record ? record->owner : "";
+    const bool other = owner != owner_;
+    const bool moved =
+        record && (record->state == LeaseRecord::State::finishing || record->bytes >= bytes_ + options_.least_bytes);
+    if (other || moved) {
+      owner_ = owner;
+      bytes_ = record ? record->bytes : 0;
+      // Whoever comes next does not get all that time anew: not even when holders come and go.
+      if (!other || !looked_) since_ = now;
+      looked_ = true;
+    }
+    return now - since_ > options_.patience;
+  }
+
+ private:
+  const Lease::Options& options_;
+  Clock::time_point began_ = Clock::now(), since_ = began_;
+  bool looked_ = false;
+  std::string owner_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::string LeaseRecord::text() const {
+  return "1 " + owner + " " + (node.empty() ? "-" : node) + " " + (boot.empty() ? "-" : boot) + " " +
+         std::to_string(uid) + " " + (job.empty() ? "-" : job) + " " +
+         std::string(kStates.at(static_cast<size_t>(state))) + " " + std::to_string(bytes);
+}
+
+std::optional<LeaseRecord> LeaseRecord::parse(std::string_view text) {
+  const auto words = split_words(text);
+  if (words.size() != 8 || words[0] != "1") return std::nullopt;
+  LeaseRecord record;
+  record.owner = words[1];
+  record.node = words[2];
+  record.boot = words[3];
+  const auto uid = parse_unsigned(words[4]);
+  record.job = words[5];
+  const auto bytes = parse_unsigned(words[7]);
+  if (!uid || *uid > UINT32_MAX || !bytes) return std::nullopt;
+  record.uid = static_cast<uid_t>(*uid);
+  record.bytes = *bytes;
+  for (size_t i = 0; i < kStates.size(); ++i)
+    if (kStates.at(i) == words[6]) {
+      record.state = static_cast<State>(i);
+      return record;
+    }
+  return std::nullopt;
+}
+
+Lease::~Lease() {
+  if (!fd_) return;
+  // Only our own: after a take-over the name is somebody else's.
+  struct stat own {};
+  struct stat named {};
+  if (fstat(fd_.get(), &own) == 0 && lstat(path_.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
+      own.st_dev == named.st_dev)
+    unlink(path_.c_str());
+}
+
+void Lease::report(LeaseRecord::State state, uint64_t bytes) {
+  record_.state = state;
+  record_.bytes = bytes;
+  (void)write_record(fd_.get(), record_);
+}
+
+Result<Lease::Acquired> Lease::acquire(const std::string& path, LeaseRecord self, const Options& options,
+                                       const std::function<void(const LeaseRecord&)>& waiting,
+                                       const std::function<bool()>& done) {
+  self.owner = random_name("");
+  self.node = own_node();
+  self.boot = own_boot();
+  bool told = false;
+  Patience patience(options);
+  while (true) {
+    TRY_ASSIGN(Attempt attempt, take(path, self));
+    if (attempt.fd) return Acquired{Outcome::held, Lease(path, std::move(attempt.fd), std::move(self))};
+    TRY_ASSIGN(const auto seen, look(path));
+    if (!seen) continue;
+    if (is_dead(*seen, self, attempt.now, options.stale)) {
+      unlink(path.c_str());
+      continue;
+    }
+    if (done()) return Acquired{Outcome::done, std::nullopt};
+    if (patience.ends(seen->record)) return Acquired{Outcome::impatient, std::nullopt};
+    if (!std::exchange(told, true)) waiting(seen->record.value_or(LeaseRecord()));
+    std::this_thread::sleep_for(options.poll);
+  }
+}
+
+void sweep_dead_leases(const std::string& directory) {
+  const auto names = list_directory(directory);
+  if (!names || names->empty()) return;
+  LeaseRecord self;
+  self.node = own_node();
+  self.boot = own_boot();
+  // The file system's clock, which other nodes share.
+  const std::string clock = directory + "/" + random_name(".clock-");
+  const UniqueFd made(open(clock.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  struct stat status {};
+  if (!made || fstat(made.get(), &status) != 0) return;
+  unlink(clock.c_str());
+  for (const std::string& name : *names) {
+    const std::string path = directory + "/" + name;
+    const auto seen = look(path);
+    if (seen && *seen && is_dead(**seen, self, status.st_mtim, Lease::Options().stale)) unlink(path.c_str());
+  }
+}
+
+}  // namespace situla

@@ -1,0 +1,72 @@
+// What may the store program and the importer say to each other? A small closed set, versioned: all that somebody who
+// has taken over an importer could say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
+
+namespace situla::store_line {
+
+constexpr size_t kMaxBytes = 4096;  ///< of one message
+constexpr size_t kMaxKind = 64;
+
+// --- store -> importer
+
+/// Once, first. fds: the import request, a sealed memory file.
+struct Work {
+  std::string variant;  ///< of the image: "" (zstd level 1) or "lz4"
+};
+/// The store has the image: nothing is to be done.
+struct Have {};
+/// fds: a file without a name, to be written from its start.
+struct WriteImage {
+  std::string where;  ///< names it in errors
+};
+/// fds: the index of the layer, and the squashfs file that holds its content; both for reading.
+struct Layer {
+  std::string donor;  ///< names the file in errors
+};
+struct NoLayer {};
+/// fds: a file without a name, for the index of a layer of the image that was written.
+struct WriteIndex {};
+
+// --- importer -> store
+
+/// The registry has let the user in and named this manifest. Answer: Have, or WriteImage, maybe much later.
+struct Resolved {
+  Digest manifest;
+};
+/// Answer: Layer or NoLayer. kind: of the blocks, "zstd-131072": [a-z0-9-].
+struct FindLayer {
+  Digest layer;
+  std::string kind;
+};
+/// Answer: WriteIndex or NoLayer.
+struct PutLayer {
+  Digest layer;
+  std::string kind;
+};
+/// Now and then while it works; no answer.
+struct Progressed {
+  uint64_t bytes = 0;      ///< fetched so far
+  bool finishing = false;  ///< all is fetched
+};
+/// The file is whole; last. The importer ends.
+struct Built {
+  uint64_t fetched_bytes = 0;
+  std::string architecture;
+};
+
+using Message =
+    std::variant<Work, Have, WriteImage, Layer, NoLayer, WriteIndex, Resolved, FindLayer, PutLayer, Progressed, Built>;
+
+std::string encode(const Message& message);
+/// ErrorKind::corrupt for anything that encode() did not write, another version included.
+Result<Message> decode(std::string_view bytes);
+
+}  // namespace situla::store_line

@@ -1,0 +1,45 @@
+// What does the store do for one import? It computes where the image comes from, answers the importer's questions, and
+// gives what was written its name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/spec/site_config.hpp"
+#include "hooks/import/request.hpp"
+#include "hooks/store/image_store.hpp"
+#include "hooks/store/lease.hpp"
+
+namespace situla {
+
+struct StoreJob {
+  std::string store;    ///< absolute path
+  std::string variant;  ///< of the image: "" or "lz4"
+  uid_t uid = 0;        ///< for whom
+  std::string job;      ///< "123.0", for those who wait
+};
+
+/// The other ends. None of them is closed here.
+struct StoreLines {
+  int broker = -1;            ///< gets Notes; its closing cancels
+  int importer = -1;          ///< store_line messages
+  int importer_process = -1;  ///< pidfd; -1: this kernel has none, and only the lease (F_SETLEASE) tells
+};
+
+struct ServedImage {
+  ImageKey key;
+  UniqueFd file;  ///< for reading
+  bool stored = false;
+};
+
+/// Until the image is there. The request's rules are those of the node. An error with ErrorKind::cancelled and no text:
+/// the importer ended by itself, and has told the broker why.
+Result<ServedImage> serve_import(const StoreJob& job, const ImportRequest& request, const SiteConfig& config,
+                                 const StoreLines& lines, LogSink& log, const Lease::Options& patience = {});
+
+}  // namespace situla

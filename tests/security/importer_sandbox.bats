@@ -1,0 +1,42 @@
+# lab: --user root
+# What could somebody do who has taken over the importer by what a registry sent? tests/unit/sys/sandbox_test.cpp makes each call.
+load ../cluster/helpers
+
+setup() {
+  as_alice env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-300:x@proxy.test:3128" \
+    srun --container-image=registry.test/debian:12 true 3>&- &
+  wait_until 20 pgrep -x situla-importer
+  sleep 1
+  importer=$(pgrep -x situla-importer)
+}
+
+teardown() {
+  as_alice scancel -u alice -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+}
+
+# before: Uid: situla, whose the store is; Seccomp: 0
+@test "it is nobody that owns anything, has no capability, and may make few calls" {
+  grep -E '^(Uid|Gid|Cap...|NoNewPrivs|Seccomp):' "/proc/$importer/status"
+  [ "$(awk '$1 == "Uid:" { print $2, $3, $4, $5 }' "/proc/$importer/status")" = "$(printf '%s ' {,,,} | sed "s/ / $(id -u situla-import) /g; s/^ //; s/ $//")" ]
+  [ "$(grep -Ec '^Cap(Inh|Prm|Eff|Bnd|Amb):[[:space:]]0+$' "/proc/$importer/status")" -eq 5 ]
+  grep -q '^NoNewPrivs:[[:space:]]1$' "/proc/$importer/status"
+  grep -q '^Seccomp:[[:space:]]2$' "/proc/$importer/status"
+}
+
+# before: drwxr-xr-x, and it wrote there
+@test "its account has no right to the store, nor to processes of its kind" {
+  run_and_show as situla-import ls /var/lib/situla
+  [ "$status" -ne 0 ]
+  run_and_show as situla-import ls "/proc/$importer/fd"
+  [ "$status" -ne 0 ]
+}
+
+# before: read and write descriptors of named directories of the store
+@test "what it can write to has no name" {
+  local fd
+  run_and_show ls -l "/proc/$importer/fd"
+  for fd in /proc/"$importer"/fd/*; do
+    [[ $(readlink "$fd") != /var/lib/situla/* || $(readlink "$fd") == *'(deleted)' ]]
+  done
+}

@@ -1,0 +1,58 @@
+# lab: --user root
+# Can one user keep another waiting for an image? A lease says who imports it; nobody waits for one who does not get on.
+load ../cluster/helpers
+
+store=/var/lib/situla
+
+# bob's import stops after a megabyte, for as long as a test takes.
+bob_holds() {
+  as bob env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" \
+    srun --container-image=registry.test/debian:12 true 3>&- &
+  bob=$!
+  wait_until 20 grep -q 'hold' <(curl -s "http://proxy.test:3128/stats/hold-$1")
+  wait_until 20 pgrep -x situla-importer
+  sleep 1
+}
+
+teardown() {
+  as bob scancel -u bob -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+}
+
+# before: "waiting for another import of the same image", until timeout(1) ended it
+@test "alice does not wait for bob's slow proxy" {
+  local bob
+  bob_holds 301
+  run_and_show as_alice timeout 60 srun --container-image=registry.test/debian:12 true
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"waiting for another import of the same image"* ]]
+  [[ "$output" == *"the other import of the same image is slow: importing it here as well"* ]]
+  kill -0 "$bob"
+}
+
+# before: bob opened <digest>.sqsh.lease, 0644, and locked it
+@test "nobody but the store can open a lease, and so lock it" {
+  local bob lease
+  rm -rf "${store:?}"/images
+  bob_holds 302
+  lease=$(find "$store" -name '*lease*' -type f -o -path '*/leases/*' -type f)
+  [ -n "$lease" ]
+  run_and_show as_alice flock --nonblock "$lease" true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"Permission denied"* ]]
+}
+
+# before: the files of the dead import stayed until the next one of the same image
+@test "of an import that was killed nothing stays" {
+  local bob
+  rm -rf "${store:?}"/images
+  bob_holds 303
+  kill -KILL "$(pgrep -x situla-store || pgrep -x situla-importer)"
+  wait "$bob" || true
+  wait_until 10 test -z "$(find "$store" -name '*.sqsh' -o -name '*.part')"
+  run_and_show as_alice srun --container-image=registry.test/debian:12 true
+  [ "$status" -eq 0 ]
+  [[ "$output" != *"waiting for another import"* ]]
+  run_and_show find "$store/leases" "$store/slots" -type f
+  [ -z "$output" ]
+}

@@ -1,0 +1,136 @@
+// Is a lease held by one at a time, free again when its holder is gone, and not waited for in vain?
+#include "hooks/store/lease.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+namespace fs = std::filesystem;
+
+namespace {
+
+using State = LeaseRecord::State;
+const auto kSilent = [](const LeaseRecord&) {};
+const auto kNever = [] { return false; };
+
+LeaseRecord of_job(const char* job) {
+  LeaseRecord record;
+  record.uid = 1000;
+  record.job = job;
+  return record;
+}
+
+Lease::Options quick() {
+  Lease::Options options;
+  options.poll = std::chrono::milliseconds(10);
+  options.patience = std::chrono::milliseconds(200);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("free, held, done, released") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  {
+    const auto first = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+    REQUIRE((first && first->lease));
+    std::string holder;
+    int asked = 0;
+    const auto second = Lease::acquire(
+        path, of_job("8.0"), {}, [&](const LeaseRecord& record) { holder = record.job; }, [&] { return ++asked > 1; });
+    REQUIRE(second);
+    CHECK(second->outcome == Lease::Outcome::done);
+    CHECK(holder == "7.0");
+  }
+  CHECK(fs::is_empty(directory.path()));
+}
+
+TEST_CASE("a dead holder on this node holds nothing, and is swept up") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  const auto die_with_it = [&] {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto lease = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+      _exit(lease ? 0 : 1);  // no destructor: as SIGKILL
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    REQUIRE(fs::exists(path));
+  };
+  die_with_it();
+  {
+    const auto lease = Lease::acquire(path, of_job("8.0"), {}, kSilent, kNever);
+    CHECK((lease && lease->outcome == Lease::Outcome::held));
+    sweep_dead_leases(directory.path());
+    CHECK(fs::exists(path));
+  }
+  die_with_it();
+  sweep_dead_leases(directory.path());
+  CHECK(fs::is_empty(directory.path()));
+}
+
+TEST_CASE("a holder elsewhere whose heart has stopped is taken over, by the file system's clock") {
+  const test::TempDir directory;
+  LeaseRecord other = of_job("7.0");
+  other.owner = "0123";
+  other.node = "other-node";
+  other.boot = "0000";
+  other.state = State::finishing;
+  const std::string path = directory.write("l", other.text());
+  Lease::Options options = quick();
+  options.longest = std::chrono::milliseconds(300);
+  const auto before = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  REQUIRE(before);
+  CHECK(before->outcome == Lease::Outcome::impatient);
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  const auto acquired = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  REQUIRE(acquired);
+  CHECK(acquired->outcome == Lease::Outcome::held);
+}
+
+TEST_CASE("who gets on is waited for, who does not is not") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  uint64_t bytes = 0;
+  int looks = 0;
+  const auto wait = [&](uint64_t each_time, State state) {
+    looks = 0;
+    const auto acquired = Lease::acquire(path, of_job("8.0"), quick(), kSilent, [&] {
+      holder->lease->report(state, bytes += each_time);
+      return ++looks == 100;
+    });
+    REQUIRE(acquired);
+    return acquired->outcome;
+  };
+  CHECK(wait(uint64_t{1} << 20U, State::fetching) == Lease::Outcome::done);
+  CHECK(wait(0, State::finishing) == Lease::Outcome::done);
+  CHECK(wait(10, State::fetching) == Lease::Outcome::impatient);
+  CHECK(wait(0, State::queued) == Lease::Outcome::impatient);
+}
+
+TEST_CASE("records are read strictly") {
+  LeaseRecord record = of_job("7.0");
+  record.owner = "0123";
+  record.node = "node1";
+  record.boot = "b";
+  record.bytes = 12;
+  const auto read = LeaseRecord::parse(record.text());
+  REQUIRE(read);
+  CHECK(
+      (read->owner == "0123" && read->node == "node1" && read->uid == 1000 && read->job == "7.0" && read->bytes == 12));
+  for (const char* text :
+       {"", "2 a b c 1 d queued 1", "1 a b c x d queued 1", "1 a b c 1 d asleep 1", "1 a b c 1 d queued"})
+    CHECK_FALSE(LeaseRecord::parse(text));
+}

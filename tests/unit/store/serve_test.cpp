@@ -1,0 +1,268 @@
+// What does the store answer an importer, honest or not?
+#include "hooks/store/serve.hpp"
+
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/store/messages.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+namespace line = store_line;
+
+namespace {
+
+const Digest kManifest = *Digest::parse_hex(std::string(64, 'a'));
+const Digest kLayer = *Digest::parse_hex(std::string(64, '1'));
+
+std::string superblock() {
+  std::string head(96, '\0');
+  head.replace(0, 4, "hsqs");
+  head[28] = 4;
+  head[40] = 96;
+  return head;
+}
+
+/// The store in a thread, and the importer's end of the line.
+class Scene {
+ public:
+  explicit Scene(const test::TempDir& directory, const std::string& image = "registry.test/tiny", uid_t uid = 1000,
+                 const SiteConfig& config = {}) {
+    request_.image = image;
+    config_ = config;
+    if (!config_.store_reserve) config_.store_reserve = 0;
+    auto importer = socket_pair();
+    auto broker = socket_pair();
+    REQUIRE((importer && broker));
+    ours_ = std::move(importer->first);
+    theirs_ = std::move(importer->second);
+    broker_ = std::move(broker->first);
+    broker_of_store_ = std::move(broker->second);
+    job_ = {directory / "store", "", uid, "1.0"};
+    answer_ = std::async(std::launch::async, [this] {
+      NullLog log;
+      Lease::Options quick;
+      quick.poll = std::chrono::milliseconds(10);
+      quick.patience = std::chrono::milliseconds(200);
+      auto served = serve_import(job_, request_, config_, {broker_of_store_.get(), theirs_.get(), -1}, log, quick);
+      theirs_.reset();
+      return served;
+    });
+    const auto work = ask();
+    REQUIRE((work.message && std::holds_alternative<line::Work>(*work.message) && work.fds.size() == 1));
+  }
+  ~Scene() { ours_.reset(); }
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  struct Answer {
+    std::optional<line::Message> message;
+    std::vector<UniqueFd> fds;
+  };
+  Answer ask() {
+    auto packet = receive_packet(ours_.get(), line::kMaxBytes);
+    if (!packet || !*packet) return {};
+    auto message = line::decode((*packet)->bytes);
+    REQUIRE(message);
+    return {std::move(*message), std::move((*packet)->fds)};
+  }
+  Answer ask(const line::Message& question) {
+    say(question);
+    return ask();
+  }
+  void say(const line::Message& message) { REQUIRE(send_packet(ours_.get(), line::encode(message))); }
+  /// What an honest importer does.
+  void import(const std::string& bytes = superblock()) {
+    auto answer = ask(line::Resolved{kManifest});
+    REQUIRE((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
+    REQUIRE(write_all(answer.fds.at(0).get(), bytes));
+    answer = {};
+    answer = ask(line::PutLayer{kLayer, "zstd-131072"});
+    REQUIRE((answer.message && std::holds_alternative<line::WriteIndex>(*answer.message)));
+    REQUIRE(write_all(answer.fds.at(0).get(), "index"));
+    answer = {};
+    say(line::Built{7, "amd64"});
+  }
+  Result<ServedImage> end() {
+    ours_.reset();
+    return answer_.get();
+  }
+  Result<ServedImage> result() { return answer_.get(); }
+  int line_fd() const { return ours_.get(); }
+  void lose_broker() { broker_.reset(); }
+
+ private:
+  ImportRequest request_;
+  SiteConfig config_;
+  StoreJob job_;
+  UniqueFd ours_, theirs_, broker_, broker_of_store_;
+  std::future<Result<ServedImage>> answer_;
+};
+
+}  // namespace
+
+TEST_CASE("an image is imported once, and given as a descriptor that only reads") {
+  const test::TempDir directory;
+  {
+    Scene scene(directory);
+    scene.import();
+    auto image = scene.end();
+    REQUIRE(image);
+    CHECK_FALSE(image->stored);
+    struct stat status {};
+    REQUIRE(fstat(image->file.get(), &status) == 0);
+    CHECK((status.st_mode & 07777U) == 0400U);
+    CHECK(status.st_nlink == 1);
+    CHECK(write(image->file.get(), "x", 1) < 0);
+  }
+  {
+    Scene scene(directory);
+    const auto answer = scene.ask(line::Resolved{kManifest});
+    REQUIRE((answer.message && std::holds_alternative<line::Have>(*answer.message)));
+    const auto image = scene.end();
+    REQUIRE(image);
+    CHECK(image->stored);
+  }
+  {
+    // The same digest by another origin is another image.
+    Scene scene(directory, "auth.test/tiny");
+    const auto answer = scene.ask(line::Resolved{kManifest});
+    CHECK((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
+  }
+  CHECK(std::filesystem::is_empty(directory / "store/leases"));
+  CHECK(std::filesystem::is_empty(directory / "store/slots"));
+}
+
+TEST_CASE("blocks of another origin make an image one user's own") {
+  const test::TempDir directory;
+  {
+    Scene scene(directory);
+    scene.import();
+    REQUIRE(scene.end());
+  }
+  {
+    Scene scene(directory, "registry.test/derived");
+    auto answer = scene.ask(line::Resolved{kManifest});
+    REQUIRE(answer.fds.size() == 1);
+    REQUIRE(write_all(answer.fds[0].get(), superblock()));
+    const auto layer = scene.ask(line::FindLayer{kLayer, "zstd-131072"});
+    REQUIRE((layer.message && std::holds_alternative<line::Layer>(*layer.message)));
+    CHECK(*read_all(layer.fds.at(0).get(), 100) == "index");
+    CHECK(write(layer.fds.at(1).get(), "x", 1) < 0);
+    answer = {};
+    scene.say(line::Built{});
+    const auto image = scene.end();
+    REQUIRE(image);
+    CHECK(image->key.only == 1000U);
+  }
+  {
+    Scene mine(directory, "registry.test/derived");
+    CHECK(std::holds_alternative<line::Have>(*mine.ask(line::Resolved{kManifest}).message));
+    Scene other(directory, "registry.test/derived", 1001);
+    CHECK(std::holds_alternative<line::WriteImage>(*other.ask(line::Resolved{kManifest}).message));
+    CHECK(std::holds_alternative<line::NoLayer>(*other.ask(line::FindLayer{kLayer, "zstd-131072"}).message));
+  }
+}
+
+TEST_CASE("what an importer must not do gives no image") {
+  const test::TempDir directory;
+  const auto refused = [&](const std::function<void(Scene&)>& misbehave) {
+    Scene scene(directory);
+    misbehave(scene);
+    const auto image = scene.result();
+    CHECK(std::filesystem::is_empty(directory / "store/images/sha256"));
+    return image ? std::string() : image.error().message();
+  };
+  CHECK_THAT(refused([](Scene& scene) {
+               scene.say(line::FindLayer{kLayer, "zstd-131072"});
+             }),
+             Catch::Contains("out of turn"));
+  CHECK_THAT(refused([](Scene& scene) { scene.say(line::Have()); }), Catch::Contains("out of turn"));
+  CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), "nonsense"); }),
+             Catch::Contains("not of one release"));
+  CHECK_THAT(refused([](Scene& scene) {
+               (void)scene.ask(line::Resolved{kManifest});
+               scene.say(line::Resolved{kLayer});
+             }),
+             Catch::Contains("out of turn"));
+  CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), line::encode(line::Progressed()), {0}); }),
+             Catch::Contains("descriptors"));
+}
+
+TEST_CASE("an image that somebody can still write to, or that is none, gets no name") {
+  const test::TempDir directory;
+  {
+    Scene scene(directory);
+    const auto answer = scene.ask(line::Resolved{kManifest});
+    REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
+    scene.say(line::Built{});
+    const auto image = scene.end();  // the descriptor is still here
+    REQUIRE_FALSE(image);
+    CHECK_THAT(image.error().message(), Catch::Contains("open for writing"));
+  }
+  {
+    Scene scene(directory);
+    scene.import("no squashfs file at all");
+    const auto image = scene.end();
+    REQUIRE_FALSE(image);
+    CHECK(image.error().kind() == ErrorKind::corrupt);
+  }
+  SiteConfig config;
+  config.largest_image = 95;
+  {
+    Scene scene(directory, "registry.test/tiny", 1000, config);
+    scene.import();
+    const auto image = scene.end();
+    REQUIRE_FALSE(image);
+    CHECK_THAT(image.error().message(), Catch::Contains("96 B") && Catch::Contains("95 B"));
+  }
+  CHECK(std::filesystem::is_empty(directory / "store/images/sha256"));
+}
+
+TEST_CASE("an importer or a broker that goes ends it without a word, and without a trace") {
+  const test::TempDir directory;
+  {
+    Scene scene(directory);
+    (void)scene.ask(line::Resolved{kManifest});
+    const auto image = scene.end();
+    REQUIRE_FALSE(image);
+    CHECK(image.error().message().empty());
+  }
+  {
+    Scene scene(directory);
+    (void)scene.ask(line::Resolved{kManifest});
+    scene.lose_broker();
+    const auto image = scene.result();
+    REQUIRE_FALSE(image);
+    CHECK(image.error().kind() == ErrorKind::cancelled);
+  }
+  for (const char* name : {"store/images/sha256", "store/leases", "store/slots"})
+    CHECK(std::filesystem::is_empty(directory / name));
+}
+
+TEST_CASE("who gets on too slowly is overtaken, and the first file stays") {
+  const test::TempDir directory;
+  Scene slow(directory, "registry.test/tiny", 1000);
+  auto held = slow.ask(line::Resolved{kManifest});
+  REQUIRE(held.fds.size() == 1);
+  Scene quick(directory, "registry.test/tiny", 1001);
+  quick.import();
+  const auto image = quick.end();
+  REQUIRE(image);
+  REQUIRE(write_all(held.fds[0].get(), superblock() + "other"));
+  held = {};
+  slow.say(line::Built{});
+  const auto later = slow.end();
+  REQUIRE(later);
+  struct stat status {};
+  REQUIRE(fstat(later->file.get(), &status) == 0);
+  CHECK(status.st_size == 96);
+}
