@@ -27,7 +27,7 @@ TEST_CASE("texts of helpers are printable, line by line") {
   const auto failure = std::get<Failure>(heard(Failure{ErrorKind::failure, "\x1b[2J", "a\x9b"}));
   CHECK(failure.text == "\\x1b[2J");
   CHECK(failure.hint == "a\\x9b");
-  CHECK(std::get<RunningWanted>(heard(RunningWanted{"\x7f"})).ignored == "\\x7f");
+  CHECK(std::get<RunningWanted>(heard(RunningWanted{.ignored = "\x7f", .identity = {}})).ignored == "\\x7f");
 }
 
 TEST_CASE("a log gets one line, whatever the text has") {

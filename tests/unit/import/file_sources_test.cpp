@@ -12,7 +12,6 @@
 #include "hooks/import/import.hpp"
 #include "hooks/import/layer_stream.hpp"
 #include "hooks/import/sha256.hpp"
-#include "hooks/import/store.hpp"
 #include "tests/unit/import/memory_log.hpp"
 #include "tests/unit/import/tar.hpp"
 
@@ -380,24 +379,4 @@ TEST_CASE("hostile archives of docker save") {
                {"GNU.sparse.map", "0,512"},
                {"GNU.sparse.size", "1024"}}});
   CHECK_THAT(error_of("docker-archive:" + directory.write("a.tar", sparse.bytes())), Catch::Contains("sparse file"));
-}
-
-TEST_CASE("the store of the service user takes only images of a registry") {
-  const Directory directory;
-  const Image image;
-  const std::string layout = directory.write("layout", image.oci());
-  auto store = ImageStore::open(directory.path / "store");
-  REQUIRE(store);
-  NullProgress progress;
-  NullLog log;
-  for (const std::string& name :
-       std::vector<std::string>{"oci:" + layout, "dir:" + layout, "docker-archive:" + layout, "oci-archive:/x",
-                                "dockerd://x", "podman://x", "/etc/passwd"}) {
-    INFO(name);
-    const auto imported = store->import(Directory::request(name), "", progress, log);
-    REQUIRE_FALSE(imported);
-    CHECK(imported.error().kind() == ErrorKind::denied);
-    CHECK_THAT(imported.error().message(), Catch::Contains("only images of a registry"));
-  }
-  CHECK(import_to_file(Directory::request("oci:" + layout), directory.path / "out.sqsh", "", progress, log));
 }

@@ -266,3 +266,21 @@ TEST_CASE("who gets on too slowly is overtaken, and the first file stays") {
   REQUIRE(fstat(later->file.get(), &status) == 0);
   CHECK(status.st_size == 96);
 }
+
+TEST_CASE("the service user's store takes only images of a registry: it opens nothing that somebody else named") {
+  const test::TempDir directory;
+  auto lines = socket_pair();
+  REQUIRE(lines);
+  NullLog log;
+  for (const char* name :
+       {"oci:/x", "dir:/x", "docker-archive:/x", "oci-archive:/x", "dockerd://x", "podman://x", "/etc/passwd"}) {
+    INFO(name);
+    ImportRequest request;
+    request.image = name;
+    const StoreJob job{directory / "store", "", 1000, "1.0"};
+    const auto served = serve_import(job, request, {}, {lines->first.get(), lines->second.get(), -1}, log);
+    REQUIRE_FALSE(served);
+    CHECK(served.error().kind() == ErrorKind::denied);
+    CHECK(served.error().message().find("only images of a registry") != std::string::npos);
+  }
+}
