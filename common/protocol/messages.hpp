@@ -132,8 +132,8 @@ struct Ready {
 
 /// Does a step of this node run the container? One with a name; fds: its directory, and what --container-save would
 /// export of it: a directory, and the image beneath it if there is one. Or, without descriptors, the one without a name
-/// of the step `job`.`step`. Answer: NotRunning, or the end of the connection: then the tasks have got the namespaces and
-/// nothing is to be built.
+/// of the step `job`.`step`. Answer: NotRunning, or the end of the connection: then the tasks have got the namespaces
+/// and nothing is to be built.
 struct RunningWanted {
   std::string ignored;   ///< what the user should read if it runs; may be empty
   std::string identity;  ///< as Ready::identity

@@ -37,8 +37,7 @@ Result<pid_t> process_of(const std::string& word) {
 Result<int> exec(const Context& context, const std::vector<std::string>& environment,
                  const std::vector<std::string>& words) {
   const std::string help = context.invocation.program + " exec --help";
-  if (words.size() < 2)
-    return fail(Error(ErrorKind::usage, "exec: PID and COMMAND are required").with_hint(help));
+  if (words.size() < 2) return fail(Error(ErrorKind::usage, "exec: PID and COMMAND are required").with_hint(help));
   if (words.front().starts_with('-'))
     return fail(Error(ErrorKind::usage, "exec: unknown option " + printable(words.front())).with_hint(help));
   ExecRequest request;

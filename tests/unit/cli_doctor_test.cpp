@@ -273,7 +273,7 @@ TEST_CASE("the site's configuration, service user and store") {
     REQUIRE(chown(part.c_str(), 65534, 65534) == 0);
     CHECK(doctor::check_store(config).state != State::fail);
     REQUIRE(chmod(config.store_path.c_str(), 0777) == 0);
-    CHECK_THAT(doctor::check_store(config).fix, Catch::StartsWith("chmod go-w "));
+    CHECK_THAT(doctor::check_store(config).fix, Catch::StartsWith("chmod 700 "));
   }
 }
 
