@@ -16,20 +16,48 @@ namespace {
 
 constexpr std::string_view kPartPrefix = ".situla-";
 constexpr std::string_view kPartSuffix = ".part";
+constexpr size_t kPartDigits = 16;  // of random_name()
+constexpr int kToLock = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
-/// Removes the parts of writers that are dead: a living one holds a lock.
-void sweep(int directory) {
+bool is_part(std::string_view name) {
+  if (name.size() != kPartPrefix.size() + kPartDigits + kPartSuffix.size()) return false;
+  return name.starts_with(kPartPrefix) && name.ends_with(kPartSuffix) &&
+         name.substr(kPartPrefix.size(), kPartDigits).find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+std::string part_name() {
+  return random_name(kPartPrefix) + std::string(kPartSuffix);
+}
+
+/// A living writer holds a lock.
+void remove_if_dead(int directory, const char* name) {
+  struct stat status {};
+  if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) return;
+  UniqueFd part(openat(directory, name, O_RDONLY | kToLock));
+  int locked = part ? flock(part.get(), LOCK_EX | LOCK_NB) : -1;
+  if (part && locked != 0 && errno == EBADF) {  // NFS wants that the file can be written
+    part = UniqueFd(openat(directory, name, O_RDWR | kToLock));
+    locked = part ? flock(part.get(), LOCK_EX | LOCK_NB) : -1;
+  }
+  if (locked == 0) unlinkat(directory, name, 0);
+}
+
+void remove_dead_parts(int directory) {
   const UniqueFd again(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!again) return;
   DIR* stream = fdopendir(dup(again.get()));
   if (stream == nullptr) return;
-  while (const dirent* entry = readdir(stream)) {
-    const std::string_view name = entry->d_name;
-    if (!name.starts_with(kPartPrefix) || !name.ends_with(kPartSuffix)) continue;
-    const UniqueFd part(openat(directory, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (part && flock(part.get(), LOCK_EX | LOCK_NB) == 0) unlinkat(directory, entry->d_name, 0);
-  }
+  while (const dirent* entry = readdir(stream))
+    if (is_part(entry->d_name)) remove_if_dead(directory, entry->d_name);
   closedir(stream);
+}
+
+/// Whether the file has its lock and its name: another's remove_dead_parts() may have come between the two.
+bool keeps_name(int fd) {
+  struct stat status {};
+  (void)flock(fd, LOCK_EX);  // without one (some FUSE), others cannot have it either
+  return fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
 /// ENOSPC and its like get their hint at the place that knows the size; here only the name is known.
@@ -37,15 +65,19 @@ Result<UniqueFd> open_part(int directory, const std::string& where, std::string&
   const int nameless = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (nameless >= 0) return UniqueFd(nameless);
   if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT) return fail_errno(errno, "create a file in " + where);
-  sweep(directory);
-  part = random_name(kPartPrefix) + std::string(kPartSuffix);
-  UniqueFd named(openat(directory, part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!named) {
-    part.clear();
-    return fail_errno(errno, "create a file in " + where);
+  constexpr int kAttempts = 16;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    part = part_name();
+    UniqueFd named(openat(directory, part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!named) {
+      const int reason = errno;
+      part.clear();
+      return fail_errno(reason, "create a file in " + where);
+    }
+    if (keeps_name(named.get())) return named;
   }
-  flock(named.get(), LOCK_EX | LOCK_NB);
-  return named;
+  part.clear();
+  return fail(ErrorKind::failure, "create a file in " + where + ": others remove it");
 }
 
 }  // namespace
@@ -60,6 +92,7 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
   const auto [parent, name] = split_path(path);
   if (name.empty() || name == "." || name == "..") return fail(ErrorKind::usage, "'" + path + "' is not a file name");
   TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
+  remove_dead_parts(directory.get());
   std::string part;
   TRY_ASSIGN(UniqueFd fd, open_part(directory.get(), parent, part));
   return OutputFile(path, std::move(directory), std::move(fd), std::move(part));
@@ -81,7 +114,7 @@ Result<void> OutputFile::seal() {
   const std::string self = "/proc/self/fd/" + std::to_string(fd_.get());
   UniqueFd reader(open(self.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reader) return fail_errno(errno, "open " + path_ + " for reading");
-  // A lock is the open file's, and sweep() must never find a part without one.
+  // A lock is the open file's, and remove_dead_parts() must never find a part without one.
   flock(fd_.get(), LOCK_SH | LOCK_NB);
   flock(reader.get(), LOCK_SH | LOCK_NB);
   fd_ = std::move(reader);
@@ -125,9 +158,8 @@ Result<void> OutputFile::publish_over(unsigned mode) {
   if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
   if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
   if (part_.empty()) {
-    sweep(directory_.get());
-    flock(fd_.get(), LOCK_EX | LOCK_NB);  // or another writer's sweep() would take it for a dead one's
-    const std::string part = random_name(kPartPrefix) + std::string(kPartSuffix);
+    flock(fd_.get(), LOCK_EX | LOCK_NB);  // before it has a name by which others would take it for a dead one's
+    const std::string part = part_name();
     if (link(part) != 0) return fail_errno(errno, "name the finished file " + path_);
     part_ = part;
   }

@@ -8,10 +8,11 @@
 
 namespace situla {
 
-/// A new file in the directory of its final path. Where the file system has no O_TMPFILE (NFS, some FUSE), a name of
-/// the form
-/// ".situla-<16 hex>.part" is used and locked; such a file whose writer is dead is removed by the next create() in that
-/// directory.
+/// A new file in the directory of its final path. It has a name before that, of the form ".situla-<16 hex>.part", in
+/// two cases: all the time where the file system has no O_TMPFILE (NFS, some FUSE), and between the last two system
+/// calls of publish_over(), since Linux gives a nameless file no name that is taken. A part is locked by its writer.
+/// One whose writer was killed stays until the same user's next create() in that directory, so that there are never
+/// more of them than were written there at the same time.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::string& path);
@@ -27,8 +28,7 @@ class OutputFile {
   Result<void> publish(unsigned mode);
   /// The same by another name in the same directory.
   Result<void> publish_as(const std::string& path, unsigned mode);
-  /// The same, taking the place of a file that has the name. It never lacks one: for an instant the new file is called
-  /// ".situla-<16 hex>.part", and what a writer killed then leaves is removed by the next one.
+  /// The same, taking the place of a file that has the name. That one is whole until it is replaced.
   Result<void> publish_over(unsigned mode);
   /// Takes the place of a file of that name, and syncs nothing: for what can be made again and is checked when read.
   Result<void> replace(unsigned mode);
