@@ -121,7 +121,13 @@ class RootBuilder {
     }
     TRY(lock(container.state() + "/lock"));
     TRY_ASSIGN(const UniqueFd point, open_file(root_.path, O_PATH | O_DIRECTORY));
-    TRY_ASSIGN(const DetachedMount root, join_layers({container, request_.stage, request_.uid, request_.gid}, log_));
+    const std::string directory = container.path.substr(container.path.rfind('/') + 1);
+    const LayersRequest layers{.container = container,
+                               .stage = request_.stage,
+                               .name = request_.container_name.empty() ? directory : request_.container_name,
+                               .uid = request_.uid,
+                               .gid = request_.gid};
+    TRY_ASSIGN(const DetachedMount root, join_layers(layers, log_));
     TRY_CONTEXT("mount the container's root", root.attach(point.get()));
     return {};
   }

@@ -25,6 +25,7 @@ struct RootRequest {
   ScratchNotice scratch_notice;  ///< may be empty
   std::string mark;              ///< of a root without a name, by which `list --fancy` knows it (running.hpp)
   std::string image_name;        ///< of such a root, to be shown there; may be empty
+  std::string container_name;    ///< as its user calls it, for messages; empty: as its directory
   uid_t uid = 0;                 ///< owner of an image's files, inside the user namespace
   gid_t gid = 0;
 };

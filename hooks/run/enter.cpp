@@ -170,6 +170,7 @@ Result<ContainerRoot> build_root_of(const PrepareRequest& request, const Contain
   if (request.for_step) {
     root.mark = step_mark(request.scratch_name);
     root.image_name = request.spec.image;
+    root.container_name = request.spec.name;
   }
   root.scratch_name = request.scratch_name;
   root.scratch_notice = request.scratch_notice;

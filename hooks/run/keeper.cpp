@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/namespaces.hpp"
 #include "common/sys/process.hpp"
@@ -36,11 +37,29 @@ constexpr size_t kMaxPacket = 8192;
 // Beneath the container's state directory.
 constexpr const char* kLockName = "keeper";
 constexpr const char* kSocketName = "socket";
-// The keeper's word when the layers are still mounted by one that was killed.
+// The keeper's word when it has mounted the layers; with the mount, its step follows.
+constexpr std::string_view kOk = "ok";
+// Its word when the layers are still mounted by one that was killed.
 constexpr std::string_view kBusy = "busy";
 
 std::string socket_path(int state) {
   return "/proc/self/fd/" + std::to_string(state) + "/" + kSocketName;
+}
+
+/// The step whose cgroups this process is in, "12.0" or "12.batch": Slurm kills it with that step. Empty: in none, as
+/// what serves a named container of steps (plugin/broker/cgroup_place.hpp), or Slurm uses no cgroups.
+std::string own_step() {
+  constexpr std::string_view kJob = "/job_", kStep = "/step_";
+  const std::string cgroups = read_file("/proc/self/cgroup").value_or("");
+  for (const std::string_view line : split_nonempty(cgroups, '\n')) {
+    const size_t job = line.find(kJob);
+    const size_t step = line.find(kStep, job);
+    if (job == line.npos || step == line.npos) continue;
+    const std::string_view rest = line.substr(step + kStep.size());
+    return std::string(line.substr(job + kJob.size(), step - job - kJob.size())) + "." +
+           std::string(rest.substr(0, rest.find('/')));
+  }
+  return "";
 }
 
 /// An error on its way from the keeper: kind, message and hint, each ended by NUL.
@@ -62,7 +81,7 @@ Error unpack(std::string_view bytes) {
 
 class Keeper {
  public:
-  explicit Keeper(FileLock lock, UniqueFd first_user) : lock_(std::move(lock)) {
+  Keeper(FileLock lock, UniqueFd first_user) : lock_(std::move(lock)), step_(own_step()) {
     users_.push_back(std::move(first_user));
   }
 
@@ -153,10 +172,11 @@ class Keeper {
     const auto clone = clone_tree(root_.get(), false);
     if (!clone) return send_packet(client.get(), pack(clone.error()));
     users_.push_back(std::move(packet->fds[0]));
-    return send_packet(client.get(), "ok", {clone->fd()});
+    return send_packet(client.get(), std::string(kOk) + step_, {clone->fd()});
   }
 
   FileLock lock_;
+  std::string step_;  ///< it ends with
   UniqueFd proc_, state_, listener_, root_;
   ImageServer server_;
   dev_t device_ = 0;
@@ -174,7 +194,7 @@ class Keeper {
   auto ready = [&]() -> Result<void> {
     TRY_ASSIGN(const UniqueFd null, open_file("/dev/null", O_RDWR));
     TRY(keeper.set_up(request, log));
-    TRY(send_packet(report.get(), "ok"));
+    TRY(send_packet(report.get(), kOk));
     report.reset();
     return keeper.drop_descriptors(null);
   }();
@@ -201,8 +221,8 @@ Result<bool> start_keeper(FileLock lock, const LayersRequest& request, LogSink& 
   TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), kMaxPacket));
   const std::string answer = packet ? packet->bytes : "";
   if (answer.empty()) return fail(ErrorKind::failure, "mount the container's layers: the helper process died");
-  if (answer != "ok" && answer != kBusy) return fail(unpack(answer));
-  return answer == "ok";
+  if (answer != kOk && answer != kBusy) return fail(unpack(answer));
+  return answer == kOk;
 }
 
 Error not_acquired(const LayersRequest& request) {
@@ -211,16 +231,29 @@ Error not_acquired(const LayersRequest& request) {
       .with_hint("end them; `remove` and read-only starts work meanwhile");
 }
 
+struct KeptLayers {
+  DetachedMount mount;
+  std::string step;  ///< that the keeper ends with, or empty
+};
+
 /// nullopt: there is no keeper, or it is about to begin or to end.
-Result<std::optional<DetachedMount>> ask_keeper(int state) {
+Result<std::optional<KeptLayers>> ask_keeper(int state) {
   const auto socket = connect_to(socket_path(state));
-  if (!socket) return std::optional<DetachedMount>();
+  if (!socket) return std::optional<KeptLayers>();
   TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
-  if (!send_packet(socket->get(), "mount", {self.get()})) return std::optional<DetachedMount>();
+  if (!send_packet(socket->get(), "mount", {self.get()})) return std::optional<KeptLayers>();
   auto answer = receive_packet(socket->get(), kMaxPacket);
-  if (!answer || !*answer) return std::optional<DetachedMount>();
+  if (!answer || !*answer) return std::optional<KeptLayers>();
   if ((*answer)->fds.size() != 1) return fail(unpack((*answer)->bytes));
-  return std::optional<DetachedMount>(std::move((*answer)->fds[0]));
+  const std::string& said = (*answer)->bytes;
+  return KeptLayers{DetachedMount(std::move((*answer)->fds[0])),
+                    said.starts_with(kOk) ? printable(said.substr(kOk.size())) : ""};
+}
+
+void warn_of_other_step(const LayersRequest& request, const std::string& step, LogSink& log) {
+  if (step.empty() || step == own_step()) return;
+  log.warning("the files of container \"" + printable(request.name) + "\" are kept by step " + step +
+              " and go when that step ends");
 }
 
 }  // namespace
@@ -229,8 +262,11 @@ Result<DetachedMount> join_layers(const LayersRequest& request, LogSink& log) {
   TRY_ASSIGN(const UniqueFd state, open_file(request.container.state(), O_RDONLY | O_DIRECTORY));
   const auto deadline = Clock::now() + kPatience;
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, kLongestPause)) {
-    TRY_ASSIGN(auto mount, ask_keeper(state.get()));
-    if (mount) return std::move(*mount);
+    TRY_ASSIGN(auto kept, ask_keeper(state.get()));
+    if (kept) {
+      warn_of_other_step(request, kept->step, log);
+      return std::move(kept->mount);
+    }
     TRY_ASSIGN(UniqueFd file, open_file_at(state.get(), kLockName, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
     auto lock = FileLock::acquire(std::move(file), FileLock::Kind::exclusive, std::chrono::milliseconds(0), kLockName);
     if (!lock && lock.error().errnum() != EWOULDBLOCK)

@@ -16,6 +16,7 @@ namespace situla {
 struct LayersRequest {
   const NamedContainer& container;
   std::string stage;  ///< a directory of the caller's mount namespace; the keeper puts a file system of its own there
+  std::string name;   ///< of the container, as its user calls it
   uid_t uid = 0;      ///< owner of the image's files, inside the caller's user namespace
   gid_t gid = 0;
 };
@@ -26,6 +27,11 @@ struct LayersRequest {
 /// in its mount namespace, has ended. Two mounts of one upper layer would damage it, so there is a lock: when nobody
 /// lets go of it within 30 seconds, "Could not acquire rootfs lock". For a single-threaded process with mounting
 /// rights.
+///
+/// The keeper has the limits of the job that began it: a process of the user's outside of all jobs would be a way
+/// around them. One in the cgroups of a step, which `start` in a step makes, ends with that step; whoever else has the
+/// file system then gets ENOTCONN for files of the image, and a warning says so in advance to those who join from
+/// elsewhere.
 Result<DetachedMount> join_layers(const LayersRequest& request, LogSink& log);
 
 }  // namespace situla

@@ -1,0 +1,85 @@
+# lab: --user root --proctrack cgroup
+# Programs that write in one layered container at the same time share a process that keeps its files. It never leaves the
+# job that began it, and so may end with a step of another job: whoever depends on one hears it.
+load ../cluster/helpers
+
+setup() {
+  work=$(mktemp -d /home/alice/keeper.XXXXXX)
+  chown alice: "$work"
+  cd "$work"
+  as_alice srun --container-writable --container-name=x --container-image=registry.test/tiny sh -c 'echo made >/mark'
+  wait_until 20 nobody_keeps
+}
+
+teardown() {
+  as_alice scancel -u alice -s KILL || true
+  wait
+  wait_until 20 nobody_keeps
+  as_alice enroot remove -f pyxis_x
+  cd /
+  rm -rf "$work"
+}
+
+nobody_keeps() { ! pgrep -u alice situla-keeper >/dev/null; }
+
+# until_end NAME: a program that runs until $work/end-NAME is there.
+until_end() { echo "echo up >/work/$1; while [ ! -e /work/end-$1 ]; do sleep 0.1; done; cat /mark /bin/busybox >/dev/null && echo fine"; }
+
+# job NAME COMMAND...: in the background; its number in $job.
+job() {
+  as_alice srun -J "$@" >"$1.out" 2>&1 3>&- &
+  wait_until 20 test -s "$1" || { cat "$1.out"; return 1; }
+  job=$(squeue -h -n "$1" -o %i)
+}
+starts() { job "$1" enroot start --rw -m "$work:/work" pyxis_x sh -c "$(until_end "$1")"; }
+runs() { job "$1" --container-writable --container-name=x:no_exec --container-mounts="$work:/work" sh -c "$(until_end "$1")"; }
+
+warning() { echo "the files of container \"$1\" are kept by step $2 and go when that step ends"; }
+
+# before: nothing was said
+@test "who shares what a step of another job keeps is told once, in steps and in start; the step itself is not" {
+  starts first
+  local first=$job
+  runs second
+  starts third
+  cat first.out second.out third.out
+  [ "$(grep -Fc "$(warning x "$first.0")" second.out)" -eq 1 ]
+  [ "$(grep -Fc "$(warning pyxis_x "$first.0")" third.out)" -eq 1 ]
+  run ! grep -q 'are kept by' first.out
+  run_and_show as_alice enroot start --rw pyxis_x cat /mark
+  [ "$status" -eq 0 ]
+  [[ $output == *"$(warning pyxis_x "$first.0")"* ]]
+  touch end-first end-second end-third
+  wait
+}
+
+# before: second.out said "Bus error", and nothing had been said before
+@test "when that step is killed its keeper ends, too, and the next start makes a new one" {
+  starts first
+  local first=$job
+  runs second
+  as_alice scancel "$first"
+  wait_until 20 nobody_keeps
+  touch end-second
+  wait || true
+  cat second.out
+  run ! grep -qx fine second.out
+  grep -qE 'Bus error|Transport endpoint is not connected' second.out
+  run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
+  [ "${lines[-1]}" = fine ]
+  [[ $output != *'are kept by'* ]]
+}
+
+# before: the same
+@test "what steps of --container-name keep lives in their job's cgroup, and goes on for those who still use it" {
+  runs first
+  local first=$job
+  runs second
+  grep -q "/job_$first\$" "/proc/$(pgrep -u alice situla-keeper)/cgroup"
+  as_alice scancel "$first"
+  touch end-second
+  wait || true
+  cat second.out
+  grep -qx fine second.out
+  run ! grep -q 'are kept by' second.out
+}
