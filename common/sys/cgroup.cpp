@@ -112,6 +112,14 @@ std::optional<Place> place_of(const std::vector<Hierarchy>& mounted, std::string
 
 }  // namespace
 
+Result<bool> lives_in_cgroups(std::string_view cgroups) {
+  TRY_ASSIGN(const std::string text, read_file("/proc/self/cgroup", kMaxProcBytes));
+  const auto own = split_nonempty(text, '\n');
+  const auto wanted = split_nonempty(cgroups, '\n');
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](std::string_view line) { return std::find(own.begin(), own.end(), line) != own.end(); });
+}
+
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups) {
   const std::string listing = "/proc/" + std::to_string(who) + "/cgroup";
   TRY_ASSIGN(const std::string before_text, read_file(listing, kMaxProcBytes));

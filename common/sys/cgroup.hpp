@@ -22,6 +22,9 @@ std::string job_cgroups(std::string_view cgroups);
 /// of all of them, for it looks at which it may.
 std::string step_cgroups(std::string_view cgroups);
 
+/// Whether this process lives in each of them already.
+Result<bool> lives_in_cgroups(std::string_view cgroups);
+
 /// Moves process `who` into each of them, all v1 hierarchies and the v2 one (cgroups(7)), and reads back that it lives
 /// there. An error when it does not, in whatever hierarchy; then it may have been moved in others.
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups);

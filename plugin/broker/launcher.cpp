@@ -49,8 +49,8 @@ Result<UniqueFd> open_program(const std::string& path, const struct stat& own) {
 }
 
 /// In the forked child; returns in one that is to execute the program.
-Result<void> become_child(const Launch& what) {
-  TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(getpid(), what.place.text()));
+Result<void> become_child(const Launch& what, bool born_there) {
+  if (!born_there) TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(getpid(), what.place.text()));
   if (what.prepare) TRY(what.prepare());
   if (what.own_pid_namespace) {
     TRY(unshare_namespaces(kPidNs));
@@ -100,12 +100,14 @@ Result<Child> launch(const Programs& programs, const Launch& what) {
   options.environment = {kPath};
   options.fds = what.fds;
   options.die_with_parent = what.die_with_parent;
+  // Decided before the fork: the broker may move a child on at any time, and must not find it moving itself back.
+  TRY_ASSIGN(const bool born_there, lives_in_cgroups(what.place.text()));
   TRY_ASSIGN(Child child, fork_child());
   if (child) return child;
   // The first descriptor is the socket, if there is one.
   const int report = what.fds.empty() ? -1 : what.fds.front().first;
   const int report_target = what.fds.empty() ? -1 : what.fds.front().second;
-  if (auto done = become_child(what); !done) exit_with(done.error(), {report});
+  if (auto done = become_child(what, born_there); !done) exit_with(done.error(), {report});
   if (chdir(what.directory.c_str()) == 0) options.directory = what.directory;
   exit_with(execute(options), {report, report_target});
 }

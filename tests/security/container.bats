@@ -130,13 +130,13 @@ start_container() {
   if grep -E 'socket|squashfs|memfd|loop' <<<"$output"; then false; fi
 }
 
-@test "the importer runs as the service user without capabilities" {
+@test "the importer runs as an account of its own without capabilities" {
   as_alice srun --container-image=fault.test/slow true >/dev/null 2>&1 3>&- &
   wait_until 10 pgrep -x situla-importer
   local importer
   importer=$(pgrep -x situla-importer)
   [ "$(stat -c %U "/proc/$importer")" != alice ]
-  grep -q "^Uid:"$'\t'"$(id -u situla)" "/proc/$importer/status"
+  grep -q "^Uid:"$'\t'"$(id -u situla-import)" "/proc/$importer/status"
   grep -q "^CapEff:"$'\t'"0000000000000000" "/proc/$importer/status"
   grep -q "^CapBnd:"$'\t'"0000000000000000" "/proc/$importer/status"
   grep -q "^NoNewPrivs:"$'\t'"1" "/proc/$importer/status"

@@ -18,7 +18,9 @@ teardown() {
 # before: Uid: situla, whose the store is; Seccomp: 0
 @test "it is nobody that owns anything, has no capability, and may make few calls" {
   grep -E '^(Uid|Gid|Cap...|NoNewPrivs|Seccomp):' "/proc/$importer/status"
-  [ "$(awk '$1 == "Uid:" { print $2, $3, $4, $5 }' "/proc/$importer/status")" = "$(printf '%s ' {,,,} | sed "s/ / $(id -u situla-import) /g; s/^ //; s/ $//")" ]
+  local uid
+  uid=$(id -u situla-import)
+  [ "$(awk '$1 == "Uid:" { print $2, $3, $4, $5 }' "/proc/$importer/status")" = "$uid $uid $uid $uid" ]
   [ "$(grep -Ec '^Cap(Inh|Prm|Eff|Bnd|Amb):[[:space:]]0+$' "/proc/$importer/status")" -eq 5 ]
   grep -q '^NoNewPrivs:[[:space:]]1$' "/proc/$importer/status"
   grep -q '^Seccomp:[[:space:]]2$' "/proc/$importer/status"
