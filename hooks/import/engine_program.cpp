@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process.hpp"
 #include "hooks/import/engine.hpp"
@@ -48,24 +49,59 @@ class SignalDelay {
   sigset_t held_{}, before_{};
 };
 
-/// A directory for the temporary files of a program, which podman leaves when a signal ends it.
+constexpr std::string_view kScratchPrefix = "situla-save.";
+
+/// A directory for the temporary files of a program, which podman leaves when a signal ends it. Locked while it is in
+/// use: what a process that was killed left is removed by its user's next one.
 class Scratch {
  public:
   static Result<Scratch> create(const std::string& parent) {
-    std::string path = parent + "/situla-save.XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) return fail_errno(errno, "create a directory in " + printable(parent));
-    return Scratch(std::move(path));
+    TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
+    remove_dead(directory.get());
+    constexpr int kAttempts = 16;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const std::string name = random_name(kScratchPrefix);
+      if (mkdirat(directory.get(), name.c_str(), 0700) != 0)
+        return fail_errno(errno, "create a directory in " + printable(parent));
+      auto lock = lock_of(directory.get(), name);
+      struct stat status {};
+      // Another's remove_dead() may have come first.
+      if (lock && fstat(lock->fd(), &status) == 0 && status.st_nlink > 0)
+        return Scratch(parent, name, std::move(directory), std::move(*lock));
+    }
+    return fail(ErrorKind::failure, "create a directory in " + printable(parent) + ": others remove it");
   }
-  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Scratch(Scratch&&) noexcept = default;
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch() {
-    if (!path_.empty()) (void)remove_tree(path_);
+    if (directory_) (void)remove_tree_at(directory_.get(), name_);
   }
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string path() const { return parent_ + "/" + name_; }
 
  private:
-  explicit Scratch(std::string path) : path_(std::move(path)) {}
-  std::string path_;
+  Scratch(std::string parent, std::string name, UniqueFd directory, FileLock lock)
+      : parent_(std::move(parent)), name_(std::move(name)), directory_(std::move(directory)), lock_(std::move(lock)) {}
+
+  static Result<FileLock> lock_of(int directory, const std::string& name) {
+    TRY_ASSIGN(UniqueFd file, open_file_at(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    return FileLock::acquire(std::move(file), FileLock::Kind::exclusive, std::chrono::milliseconds(0), name);
+  }
+
+  static void remove_dead(int directory) {
+    const auto names = list_directory(directory, "temporary files");
+    if (!names) return;
+    for (const std::string& name : *names) {
+      struct stat status {};
+      if (!name.starts_with(kScratchPrefix) || fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+          status.st_uid != geteuid())
+        continue;
+      if (const auto lock = lock_of(directory, name)) (void)remove_tree_at(directory, name);
+    }
+  }
+
+  std::string parent_, name_;
+  UniqueFd directory_;
+  FileLock lock_;
 };
 
 struct Outcome {
@@ -100,7 +136,7 @@ class EngineProgram final : public Engine {
       : podman_(kind == ImageKind::podman), settings_(std::move(settings)), place_(printable(settings_.program)) {}
 
   Result<std::optional<uint64_t>> find(const std::string& image, const EngineWatch& watch) override {
-    TRY_ASSIGN(const Outcome outcome, run({"image", "inspect", "--format", "{{.Size}}", image}, -1, watch));
+    TRY_ASSIGN(const Outcome outcome, run({"image", "inspect", "--format", "{{.Size}}", image}, -1, "", watch));
     if (outcome.status.success()) return parse_unsigned(last_line(outcome.text)).value_or(0);
     const std::string said = to_lower(outcome.text);
     for (const char* missing : {"no such image", "no such object", "image not known"})
@@ -113,7 +149,9 @@ class EngineProgram final : public Engine {
     const std::vector<std::string> arguments =
         podman_ ? std::vector<std::string>{"save", "-q", "--format", "docker-archive", "-o", "/dev/stdout", image}
                 : std::vector<std::string>{"save", image};
-    TRY_ASSIGN(const Outcome outcome, run(arguments, fd, watch));
+    const SignalDelay signals;
+    TRY_ASSIGN(const Scratch scratch, Scratch::create(settings_.temp_directory));
+    TRY_ASSIGN(const Outcome outcome, run(arguments, fd, scratch.path(), watch));
     if (!outcome.status.success()) return fail(failure(outcome));
     return {};
   }
@@ -129,10 +167,12 @@ class EngineProgram final : public Engine {
             place_ + ": " + (line.empty() ? outcome.status.text() : line)};
   }
 
-  /// output: its standard output; -1: what it writes there is part of what it says.
-  Result<Outcome> run(const std::vector<std::string>& arguments, int output, const EngineWatch& watch) {
+  /// output: its standard output; -1: what it writes there is part of what it says. temporary: where it puts temporary
+  /// files. None for a first command: where there is no XDG_RUNTIME_DIR, podman keeps its state in TMPDIR, and the very
+  /// first podman of a user writes that into its database, so that every later one makes the directory again.
+  Result<Outcome> run(const std::vector<std::string>& arguments, int output, const std::string& temporary,
+                      const EngineWatch& watch) {
     const SignalDelay signals;
-    TRY_ASSIGN(const Scratch scratch, Scratch::create(settings_.temp_directory));
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
     const UniqueFd reader(ends[0]);
@@ -143,8 +183,8 @@ class EngineProgram final : public Engine {
     options.arguments = {settings_.program};
     options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
     for (const std::string& variable : settings_.environment)
-      if (!variable.starts_with("TMPDIR=")) options.environment.push_back(variable);
-    options.environment.push_back("TMPDIR=" + scratch.path());
+      if (temporary.empty() || !variable.starts_with("TMPDIR=")) options.environment.push_back(variable);
+    if (!temporary.empty()) options.environment.push_back("TMPDIR=" + temporary);
     options.fds = {{output >= 0 ? output : writer.get(), STDOUT_FILENO}, {writer.get(), STDERR_FILENO}};
     TRY_ASSIGN(Child child, spawn(options));
     writer.reset();
