@@ -28,7 +28,7 @@ password_from() {
 @test "every process of an import, of a step and of a save lives in the job's cgroup or in Situla's own" {
   password_from 'sleep 1'
   mkfifo "$BATS_TEST_TMPDIR/end"
-  "$BATS_TEST_DIRNAME/confine/where" $$ alice situla <"$BATS_TEST_TMPDIR/end" >"$BATS_TEST_TMPDIR/seen" 3>&- &
+  "$BATS_TEST_DIRNAME/confine/where" $$ alice situla situla-import <"$BATS_TEST_TMPDIR/end" >"$BATS_TEST_TMPDIR/seen" 3>&- &
   exec 9>"$BATS_TEST_TMPDIR/end"
   run_and_show as_alice srun -n2 --container-image=auth.test/tiny --container-save=/home/alice/saved.sqsh sleep 1 9>&- 3>&-
   [ "$status" -eq 0 ]

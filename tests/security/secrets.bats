@@ -162,7 +162,7 @@ PYTHON
   grep -q '^files: 0' <<<"$output"
   grep -q '^control: True' <<<"$output" || [ "$(cut -c1 /proc/sys/kernel/core_pattern)" = "|" ]
 }
-@test "the service user's importers cannot look into each other" {
+@test "importers cannot look into each other, although they are of one account" {
   local importer before
   asked() { [ "$(grep -c /v2/vault/blobs/ "$SITULA_LAB/logs/servers.log")" -gt "$before" ]; }
   credentials "$(cat "$BATS_TEST_TMPDIR/password")"
@@ -170,11 +170,11 @@ PYTHON
   before=$(grep -c /v2/vault/blobs/ "$SITULA_LAB/logs/servers.log")
   job &
   wait_until 5 asked  # its layer takes seconds now
-  importer=$(pgrep -u situla -f situla-importer)
+  importer=$(pgrep -u situla-import -f situla-importer)
   [ -e "/proc/$importer/environ" ]
-  run_and_show setpriv --reuid situla --regid situla --clear-groups cat "/proc/$importer/environ"
+  run_and_show setpriv --reuid situla-import --regid situla-import --clear-groups cat "/proc/$importer/environ"
   grep -q 'Permission denied' <<<"$output"
-  run_and_show setpriv --reuid situla --regid situla --clear-groups timeout 2 strace -p "$importer"
+  run_and_show setpriv --reuid situla-import --regid situla-import --clear-groups timeout 2 strace -p "$importer"
   grep -q 'Operation not permitted' <<<"$output"
   wait
 }
