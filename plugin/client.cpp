@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,12 +94,28 @@ Result<Grant> await_grant(int socket, LogSink& log) {
   }
 }
 
+/// Tells the broker that the program has ended. The last one's answer takes as long as the save; the broker gives it up
+/// when this process ends first. It bears no name that Slurm would spare.
+bool is_saved(int socket) {
+  (void)prctl(PR_SET_NAME, "situla-save");
+  if (!send_packet(socket, encode(TaskEnded{}))) return false;
+  const auto packet = receive_packet(socket, kMaxMessageBytes);
+  if (!packet || !*packet) return false;
+  const auto message = decode((*packet)->bytes);
+  return message && std::holds_alternative<Finished>(*message);
+}
+
 /// Slurm goes on in a child, which is inside the PID namespace; the task that Slurm knows waits for it and ends as it
 /// does. Signals shall come once, whoever tracks processes: linuxproc, which signals the whole tree, spares what is
-/// called slurmstepd, and so reaches the child alone; pgid and cgroup reach the task alone, which passes them on.
-Result<void> become_child() {
+/// called slurmstepd, and so reaches the child alone; cgroup reaches the task alone, which passes them on; pgid reaches
+/// the one that is in the group. With --container-save the task ends after the save, because Slurm takes the exit
+/// status of a step from its tasks and from nothing else.
+Result<void> become_child(const Grant& grant, bool save, int socket) {
   const ProcessName spared("slurmstepd");
-  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(StandInFor::slurm));
+  const LastAct saving{{socket}, [socket] { return is_saved(socket); }};
+  // Whatever is in a PID namespace is killed with it.
+  const StandInFor whom = grant.isolation.pid ? StandInFor::slurm : StandInFor::slurm_group;
+  TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(whom, save ? &saving : nullptr));
   if (ended) _exit(*ended);
   return {};
 }
@@ -131,18 +148,18 @@ Result<void> join_others(const Grant& grant) {
   return {};
 }
 
-Result<std::string> enter(const Grant& grant, const std::string& workdir) {
+Result<std::string> enter(const Grant& grant, const ContainerSpec& spec, int socket) {
   // User namespace first: it brings the capabilities that joining the others needs.
   TRY(join_namespace(grant.user.get(), "user"));
   TRY(join_namespace(grant.cgroup.get(), "cgroup"));
   TRY(join_namespace(grant.mount.get(), "mount"));
   TRY(join_others(grant));
-  std::string directory = workdir.empty() ? grant.workdir : workdir;
+  std::string directory = spec.workdir.empty() ? grant.workdir : spec.workdir;
   if (!directory.starts_with('/')) directory = '/' + directory;
   if (chdir(directory.c_str()) != 0)
     return fail(Error::from_errno(errno, "change to directory " + directory + " inside the container")
                     .with_hint("--container-workdir must exist in the image or be mounted"));
-  if (grant.isolation.pid) TRY(become_child());
+  if (const bool save = !spec.save.empty(); save || grant.isolation.pid) TRY(become_child(grant, save, socket));
   TRY(install_id_filter());
   return directory;
 }
@@ -182,9 +199,10 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   TRY(ask(socket.get(), session, spec, job));
   TRY_ASSIGN(const Grant grant, await_grant(socket.get(), log));
   TRY(check_isolation(spec.unshare, grant.isolation));
-  TRY_ASSIGN(const std::string directory, enter(grant, spec.workdir));
+  TRY_ASSIGN(const std::string directory, enter(grant, spec, socket.get()));
   JoinedTask task = task_environment(grant, spec, job);
   task.set.set("PWD", directory);
+  if (!spec.save.empty() && !grant.isolation.pid) task.set.set("SLURM_TASK_PID", std::to_string(getpid()));
   return task;
 }
 

@@ -105,7 +105,7 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
   const UniqueFd control = std::move(control_);
   bool saving = false;
   const auto lost = [&]() -> Result<std::string> {
-    if (saving) log.error("--container-save: lost the container's broker: the container is not saved");
+    if (save_) log.error("--container-save: lost the container's broker: the container is not saved");
     TRY(sweep_after_lost_broker(program_.get(), job_, step_, limit));
     return "";
   };

@@ -45,13 +45,15 @@ class StepSession {
         address_(std::move(address)),
         token_(request.token),
         job_(request.job_id),
-        step_(request.step_id) {}
+        step_(request.step_id),
+        save_(request.save) {}
 
   UniqueFd program_;  ///< situla-broker's: what is started of it later in the step is of the same release
   UniqueFd control_;
   std::string address_;
   StepToken token_;
   uint32_t job_, step_;
+  bool save_;
 };
 
 /// After a job, as root: removes, as the user, its named containers if they end with it (container_scope=job), and

@@ -171,8 +171,10 @@ Message get(uint32_t index, Decoder& in) {
       return Saving{std::string(in.text())};
     case 17:
       return ScratchPlace{std::string(in.text())};
-    default:
+    case 18:
       return StepPrepared{};
+    default:
+      return TaskEnded{};
   }
 }
 

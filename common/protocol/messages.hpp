@@ -65,6 +65,10 @@ struct Join {
   std::string directory;  ///< the job's working directory, where relative paths of mounts begin
 };
 
+/// Over the connection that brought the container, which a task keeps open if the step has --container-save: its
+/// program has ended. Answer: Finished, or Failure without text: the last one's container could not be saved.
+struct TaskEnded {};
+
 // --- broker -> task
 // --------------------------------------------------------------------------------------------------------
 
@@ -160,9 +164,9 @@ struct Finished {       ///< nothing is left of the container
   std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built
 };
 
-using Message =
-    std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished, Draw,
-                 RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared>;
+using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
+                             Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace,
+                             StepPrepared, TaskEnded>;
 
 /// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
 /// fits.

@@ -76,6 +76,8 @@ void Broker::poll_once() {
   entries.push_back({import_ ? import_->store.socket.get() : -1, POLLIN, 0});
   const size_t first_client = entries.size();
   for (const Client& client : clients_) entries.push_back({client.socket.get(), POLLIN, 0});
+  const size_t first_stand_in = entries.size();
+  for (const UniqueFd& stand_in : stand_ins_) entries.push_back({stand_in.get(), POLLIN, 0});
 
   const auto now = Clock::now();
   auto wake = deadline_.value_or(now + std::chrono::hours(1));
@@ -88,7 +90,9 @@ void Broker::poll_once() {
     return;
   }
   // Clients first: the others may change the list.
-  for (size_t i = first_client; i < entries.size(); ++i)
+  for (size_t i = first_stand_in; i < entries.size(); ++i)
+    if (entries[i].revents != 0) on_stand_in(stand_ins_[i - first_stand_in]);
+  for (size_t i = first_client; i < first_stand_in && !clients_.empty(); ++i)
     if (entries[i].revents != 0) on_client(clients_[i - first_client]);
   drop_lost_clients();
   // Before the importer: it would only say that its input ended.
@@ -130,13 +134,18 @@ Result<void> Broker::step_prepared() {
   return import_ && import_->request ? begin_request() : Result<void>();
 }
 
-void Broker::finish(bool orderly) {
-  // No task can get in any more; who waits is told by the closing of its connection.
+/// No task can get in any more; who waits is told by the closing of its connection.
+void Broker::let_nobody_in() {
   clients_.clear();
   input_.listener.reset();
   running_.reset();
   end_import();
-  if (orderly) save();
+}
+
+void Broker::finish(bool orderly) {
+  let_nobody_in();
+  for (const Note& note : std::exchange(save_notes_, {})) (void)send_packet(input_.control.get(), encode(note));
+  if (orderly && !save_begun_) (void)save(-1);
   if (!orderly) end_processes();
   container_.reset();
   container_environment_.reset();
@@ -151,24 +160,49 @@ void Broker::finish(bool orderly) {
   if (launcher_) launcher_->cgroups.leave_step();
 }
 
-/// --container-save, if all local tasks have got their container (COMPAT.md 1).
-void Broker::save() {
-  const StepRequest& request = input_.request;
-  if (!request.save || state_ != State::ready || granted_ < request.local_tasks || !place_) return;
-  const int control = input_.control.get();
-  (void)send_packet(control, encode(Saving{place_->cgroups}));
-  report_.begin("save");
-  if (const auto saved = run_saver(); !saved && !saved.error().message().empty()) {
-    (void)send_packet(control, encode(Note{LogLevel::error, as_one_line(saved.error().message())}));
-    if (!saved.error().hint().empty())
-      (void)send_packet(control, encode(Note{LogLevel::error, "hint: " + as_one_line(saved.error().hint())}));
+/// The task with --container-save: its program has ended, or it was killed. The last program's end begins the save, of
+/// which its task has the exit status; should it be killed, the save begins with Finish.
+void Broker::on_stand_in(UniqueFd& stand_in) {
+  const UniqueFd socket = std::move(stand_in);
+  const auto packet = receive_packet(socket.get(), kMaxMessageBytes);
+  const auto message = packet && *packet ? decode((*packet)->bytes) : fail(ErrorKind::cancelled, "closed");
+  if (!message || !std::holds_alternative<TaskEnded>(*message)) return;
+  Message answer = Finished{};
+  if (++ended_ == input_.request.local_tasks) {
+    let_nobody_in();
+    if (const auto saved = save(socket.get()); !saved) answer = Failure{saved.error().kind(), "", ""};
   }
-  report_.end();
+  (void)send_packet(socket.get(), encode(answer));
 }
 
-/// Passes on what the saver says, until it ends. When slurmstepd says Finish once more, because the step was cancelled,
-/// or goes away, so does the saver, and with it its file, which has no name yet.
-Result<void> Broker::run_saver() {
+void Broker::say_of_save(Note note, bool at_once) {
+  note.text = as_one_line(note.text);
+  if (at_once)
+    (void)send_packet(input_.control.get(), encode(note));
+  else if (save_notes_.size() < kMaxNotes)
+    save_notes_.push_back(std::move(note));
+}
+
+/// --container-save, if all local tasks have got their container (COMPAT.md 1). `stand_in`: the last task, or -1 when
+/// slurmstepd waits.
+Result<void> Broker::save(int stand_in) {
+  const StepRequest& request = input_.request;
+  const bool slurmstepd_waits = stand_in < 0;
+  if (!request.save || state_ != State::ready || granted_ < request.local_tasks || !place_) return {};
+  save_begun_ = true;
+  if (slurmstepd_waits) (void)send_packet(input_.control.get(), encode(Saving{place_->cgroups}));
+  report_.begin("save");
+  auto saved = run_saver(stand_in);
+  report_.end();
+  if (saved || saved.error().message().empty()) return saved;
+  say_of_save({LogLevel::error, saved.error().message()}, slurmstepd_waits);
+  if (!saved.error().hint().empty()) say_of_save({LogLevel::error, "hint: " + saved.error().hint()}, slurmstepd_waits);
+  return saved;
+}
+
+/// Passes on what the saver says, until it ends. When the step is cancelled, so is the saver, and with it its file,
+/// which has no name yet: the task that waits is killed, or slurmstepd says Finish once more, or goes away.
+Result<void> Broker::run_saver(int stand_in) {
   if (!save_directory_) return fail(ErrorKind::failure, "--container-save: there is nothing to save");
   SaverInput input{user_, *place_};
   input.spec_fd = spec_.get();
@@ -178,19 +212,20 @@ Result<void> Broker::run_saver() {
   TRY_ASSIGN(Helper saver, start_saver(*launcher_, input));
   const int control = input_.control.get();
   for (;;) {
-    std::array<pollfd, 2> entries = {{{saver.socket.get(), POLLIN, 0}, {control, POLLIN, 0}}};
+    std::array<pollfd, 3> entries = {{{saver.socket.get(), POLLIN, 0}, {control, POLLIN, 0}, {stand_in, POLLIN, 0}}};
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return fail_errno(errno, "wait for the saver");
-    if (entries[1].revents != 0) {
-      (void)receive_packet(control, kMaxMessageBytes);
-      return fail(ErrorKind::cancelled, "");
+    if (entries[1].revents != 0 || entries[2].revents != 0) {
+      // slurmstepd has said it itself.
+      if (stand_in < 0) (void)receive_packet(control, kMaxMessageBytes);
+      return fail(ErrorKind::cancelled,
+                  stand_in < 0 ? "" : "--container-save: the step was cancelled, nothing is saved");
     }
     if (entries[0].revents == 0) continue;
     const auto heard = hear(saver.socket.get());
     if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail(heard.error());
     if (!heard || !*heard) break;
     // slurmstepd writes them to its log.
-    if (const auto* text = std::get_if<Note>(&(*heard)->message))
-      (void)send_packet(control, encode(Note{text->level, as_one_line(text->text)}));
+    if (const auto* text = std::get_if<Note>(&(*heard)->message)) say_of_save(*text, stand_in < 0);
     if (const auto* failure = std::get_if<Failure>(&(*heard)->message))
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
   }
@@ -316,6 +351,7 @@ void Broker::on_client(Client& client) {
 }
 
 void Broker::drop_lost_clients() {
+  std::erase_if(stand_ins_, [](const UniqueFd& stand_in) { return !stand_in; });
   const auto too_old = Clock::now() - kJoinLimit;
   std::erase_if(clients_, [&](const Client& client) {
     return !client.socket || (!client.waiting && client.connected < too_old);
@@ -331,6 +367,7 @@ void Broker::grant(Client& client) {
   std::vector<int> fds = container_->numbers();
   fds.push_back(container_environment_.get());
   (void)send_packet(client.socket.get(), encode(Joined{workdir_, container_->isolation}), fds);
+  if (input_.request.save) stand_ins_.push_back(std::move(client.socket));
   client.socket.reset();
   if (client.pidfd) tasks_.push_back(std::move(client.pidfd));
   ++granted_;

@@ -95,8 +95,11 @@ class Broker {
   void drop_lost_clients();
   void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
   void finish(bool orderly);
-  void save();
-  Result<void> run_saver();
+  void let_nobody_in();
+  void on_stand_in(UniqueFd& stand_in);
+  Result<void> save(int stand_in);
+  void say_of_save(Note note, bool at_once);
+  Result<void> run_saver(int stand_in);
   void end_builder(bool orderly);
   void hear_last_words();
   void end_processes();
@@ -115,11 +118,15 @@ class Broker {
   bool asked_ = false;  ///< some task has shown the token
   std::optional<Clock::time_point> deadline_;
   std::vector<Client> clients_;
-  std::vector<Note> notes_;         ///< for the first task that asks
-  std::optional<TaskPlace> place_;  ///< of the first task that asked
-  uint32_t granted_ = 0;            ///< tasks that have got the container
-  std::vector<UniqueFd> tasks_;     ///< their pidfds
-  bool shared_ = false;             ///< other steps have joined the container
+  std::vector<Note> notes_;          ///< for the first task that asks
+  std::optional<TaskPlace> place_;   ///< of the first task that asked
+  uint32_t granted_ = 0;             ///< tasks that have got the container
+  std::vector<UniqueFd> tasks_;      ///< their pidfds
+  std::vector<UniqueFd> stand_ins_;  ///< with --container-save: connections of tasks that will say TaskEnded
+  uint32_t ended_ = 0;               ///< tasks that have said it
+  bool save_begun_ = false;
+  std::vector<Note> save_notes_;  ///< of a save before Finish, for slurmstepd
+  bool shared_ = false;           ///< other steps have joined the container
   std::optional<Error> error_;
   bool reported_ = false;
 

@@ -66,6 +66,7 @@ TEST_CASE("every message arrives as it was sent") {
   round_trip(ImageWanted{});
   round_trip(ImageReady{});
   CHECK(round_trip(Saving{"1:name=/x"}).cgroups == "1:name=/x");
+  (void)round_trip(TaskEnded{});
   CHECK(round_trip(ScratchPlace{"/x"}).path == "/x");
 }
 
