@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 
 namespace situla {
@@ -55,6 +56,16 @@ Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directo
 
 ImportSlot::~ImportSlot() {
   if (fd_) unlink(path_.c_str());
+}
+
+void sweep_free_slots(const std::string& directory) {
+  const auto names = list_directory(directory);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const std::string path = directory + "/" + name;
+    const auto fd = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+    if (fd && flock(fd->get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+  }
 }
 
 Result<void> StoreReserve::check(const std::string& store) const {

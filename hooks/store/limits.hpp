@@ -31,6 +31,9 @@ class ImportSlot {
   UniqueFd fd_;
 };
 
+/// Removes what imports that were killed left there.
+void sweep_free_slots(const std::string& directory);
+
 /// What the store leaves free of its file system.
 struct StoreReserve {
   /// Of a file system whose administrator named none: a twentieth, and at most this.

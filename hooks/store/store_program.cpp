@@ -11,6 +11,7 @@
 #include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/import/registries_conf.hpp"
+#include "hooks/store/limits.hpp"
 #include "hooks/store/serve.hpp"
 #include "plugin/broker/contract.hpp"
 
@@ -80,6 +81,7 @@ int run_store(const std::vector<std::string>& words) {
   const auto arguments = parse_arguments(words);
   if (arguments && arguments->sweep) {
     sweep_dead_leases(arguments->job.store + "/leases");
+    sweep_free_slots(arguments->job.store + "/slots");
     return 0;
   }
   BrokerNotes log;

@@ -242,12 +242,13 @@ void Broker::end_import() {
   import_->store.socket.reset();
   import_->request_writer = Helper{};
   const auto ends = [](Helper& helper) {
-    if (!helper.process) return true;
+    if (!helper.process) return false;
     const auto status = helper.process.wait_for(kUnwindLimit);
     return status && *status && (*status)->signal == 0;
   };
   (void)ends(import_->importer);  // what it wrote to has no name
-  const bool unwound = ends(import_->store);
+  // One that ended before anybody told it to, and was reaped for it, has left what it held.
+  const bool unwound = input_.request.origin == ImageOrigin::user || (import_->store.process && ends(import_->store));
   import_.reset();
   if (unwound) return;
   if (auto sweeper = start_store_sweeper(*launcher_, config_)) (void)sweeper->wait_for(kEndLimit);

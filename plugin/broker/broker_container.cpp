@@ -111,10 +111,12 @@ void Broker::on_store() {
       on_importer();
     }
     if (!import_) return;
-    const auto status = import_->importer.process.wait_for(std::chrono::milliseconds(1000));
-    const bool importer_failed = !status || !*status || !(*status)->success();
-    return fail_step(importer_failed ? ended_early("the importer", import_->importer.process)
-                                     : ended_early("the store program", import_->store.process));
+    // An importer whose store program was killed ends by itself, and without a word.
+    const auto importer = import_->importer.process.wait_for(std::chrono::milliseconds(1000));
+    if (importer && *importer && (*importer)->signal != 0)
+      return fail_step(Error(ErrorKind::failure, "the importer " + (*importer)->text())
+                           .with_hint("the node's system log may say more"));
+    return fail_step(ended_early("the store program", import_->store.process));
   }
   const Message& message = (*heard)->message;
   if (const auto* text = std::get_if<Note>(&message)) return note(*text);

@@ -85,7 +85,7 @@ push_derived() {
   start registry.test/tiny true
   [ "$status" -eq 0 ]
   [ "$(situla digest docker://fault.test/borrowed)" = "$(situla digest docker://registry.test/tiny)" ]
-  start fault.test/borrowed true
+  run_and_show as bob srun -n1 --container-image=fault.test/borrowed true
   [ "$status" -ne 0 ]
   [[ "$output" == *"access is forbidden (403)"* ]]
   run_and_show jq -r '.source' "$(record_of registry.test/tiny)"

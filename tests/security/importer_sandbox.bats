@@ -3,7 +3,8 @@
 load ../cluster/helpers
 
 setup() {
-  as_alice env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-300:x@proxy.test:3128" \
+  rm -rf /var/lib/situla/images /var/lib/situla/layers
+  as_alice env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-31$BATS_TEST_NUMBER:x@proxy.test:3128" \
     srun --container-image=registry.test/debian:12 true 3>&- &
   wait_until 20 pgrep -x situla-importer
   sleep 1
@@ -26,7 +27,7 @@ teardown() {
   grep -q '^Seccomp:[[:space:]]2$' "/proc/$importer/status"
 }
 
-# before: drwxr-xr-x, and it wrote there
+# before: the importer ran as situla, whose the store is; there was no such account
 @test "its account has no right to the store, nor to processes of its kind" {
   run_and_show as situla-import ls /var/lib/situla
   [ "$status" -ne 0 ]
@@ -34,7 +35,7 @@ teardown() {
   [ "$status" -ne 0 ]
 }
 
-# before: read and write descriptors of named directories of the store
+# before: the lease and the directory: .../images/sha256, .../images/sha256/<digest>.sqsh.lease
 @test "what it can write to has no name" {
   local fd
   run_and_show ls -l "/proc/$importer/fd"

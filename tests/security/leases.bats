@@ -9,17 +9,19 @@ bob_holds() {
   as bob env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" \
     srun --container-image=registry.test/debian:12 true 3>&- &
   bob=$!
-  wait_until 20 grep -q 'hold' <(curl -s "http://proxy.test:3128/stats/hold-$1")
+  wait_until 20 comes_through "hold-$1"
   wait_until 20 pgrep -x situla-importer
   sleep 1
 }
+
+comes_through() { curl -s "http://proxy.test:3128/stats/$1" | jq -e '.connects | length > 0' >/dev/null; }
 
 teardown() {
   as bob scancel -u bob -s KILL 2>/dev/null || true
   wait 2>/dev/null || true
 }
 
-# before: "waiting for another import of the same image", until timeout(1) ended it
+# before: waiting for another import of the same image (node1 ... pid 595), until timeout(1) ended it: 124
 @test "alice does not wait for bob's slow proxy" {
   local bob
   bob_holds 301
@@ -30,7 +32,7 @@ teardown() {
   kill -0 "$bob"
 }
 
-# before: bob opened <digest>.sqsh.lease, 0644, and locked it
+# before: flock(1) opened it (0644), and said by its status that the importer has the lock now
 @test "nobody but the store can open a lease, and so lock it" {
   local bob lease
   rm -rf "${store:?}"/images
@@ -42,7 +44,7 @@ teardown() {
   [[ "$output" == *"Permission denied"* ]]
 }
 
-# before: the files of the dead import stayed until the next one of the same image
+# before: the same, but leases lay among images, where everybody saw them
 @test "of an import that was killed nothing stays" {
   local bob
   rm -rf "${store:?}"/images

@@ -27,7 +27,7 @@ alices_image() {
   [[ "$output" == *"Permission denied"* ]]
 }
 
-# before: the step started, and printed what is in alice's image
+# before: the step started: "hello from the top layer"
 @test "another user starts nothing of it by its path" {
   alices_image
   run_and_show as bob srun --container-image="$image" cat hello.txt
@@ -36,7 +36,7 @@ alices_image() {
   [[ "$output" != *"hello from the top layer"* ]]
 }
 
-# before: 755, 755, 755 and 444, 644
+# before: everything in it was listed: /var/lib/situla, .../images, .../images/sha256, <digest>.json, <digest>.sqsh
 @test "every directory and file is closed to others, and belongs to the service user" {
   alices_image
   run_and_show find "$store" '(' -perm /077 -o ! -user situla ')'
@@ -44,7 +44,7 @@ alices_image() {
   [ "$(stat -c %a "$image" "${image%.sqsh}.json" | paste -sd ' ')" = "400 600" ]
 }
 
-# before: chmod 755 stayed 755, and bob listed it
+# before: the file was still there
 @test "a store that an older release left open is closed, and what lay in it open to all is gone" {
   rm -rf "${store:?}"/*
   install -d -o situla -g situla -m 755 "$store/images" "$store/images/sha256"
@@ -57,7 +57,7 @@ alices_image() {
   [ "$status" -ne 0 ]
 }
 
-# before: one file, which auth.test's users and registry.test's shared
+# before: "this image was imported from another registry before: fetching it from here once", and one file for both
 @test "one digest from two registries is two images: nobody gets what another registry let somebody have" {
   alices_image
   run_and_show as bob srun --container-image=registry.test/tiny true
