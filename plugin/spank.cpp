@@ -56,14 +56,25 @@ constexpr std::chrono::milliseconds kPinLimit{5000};
 /// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well.
 class SlurmLog final : public LogSink {
  public:
+  /// Line by line: what a user's process says must not look like a line of slurmd's own.
   void write(LogLevel level, std::string_view message) noexcept override {
-    const int size = static_cast<int>(message.size());
+    for (bool more = true; more;) {
+      const size_t end = message.find('\n');
+      more = end != std::string_view::npos;
+      write_line(level, message.substr(0, end));
+      message.remove_prefix(more ? end + 1 : message.size());
+    }
+  }
+
+ private:
+  static void write_line(LogLevel level, std::string_view line) noexcept {
+    const int size = static_cast<int>(line.size());
     if (level == LogLevel::error)
-      slurm_error("situla: %.*s", size, message.data());
+      slurm_error("situla: %.*s", size, line.data());
     else if (level == LogLevel::debug)
-      slurm_debug("situla: %.*s", size, message.data());
+      slurm_debug("situla: %.*s", size, line.data());
     else
-      slurm_spank_log("situla: %.*s", size, message.data());
+      slurm_spank_log("situla: %.*s", size, line.data());
   }
 };
 

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process.hpp"
 
 namespace situla {
 namespace {
@@ -158,6 +162,54 @@ std::optional<std::string> cgroup_top(std::string_view line) {
   const auto mounted = mounted_hierarchies();
   const auto place = mounted ? place_of(*mounted, line) : std::nullopt;
   return place ? std::optional<std::string>(place->top) : std::nullopt;
+}
+
+namespace {
+
+/// How many there were, in the cgroup and beneath it.
+size_t kill_members(const std::string& directory) {
+  size_t found = 0;
+  if (const auto listed = read_file(directory + "/cgroup.procs", kMaxProcBytes))
+    for (const std::string_view word : split_nonempty(*listed, '\n')) {
+      const auto pid = parse_unsigned(word);
+      if (!pid || *pid <= 1) continue;
+      ++found;
+      const auto pidfd = open_pidfd(static_cast<pid_t>(*pid));
+      // It may have ended and its number be another's: only who is listed still, while we hold it, is meant.
+      const auto again = read_file(directory + "/cgroup.procs", kMaxProcBytes);
+      const auto members = again ? split_nonempty(*again, '\n') : std::vector<std::string_view>();
+      if (std::find(members.begin(), members.end(), word) == members.end()) continue;
+      if (pidfd)
+        (void)signal_pidfd(pidfd->get(), SIGKILL);
+      else
+        (void)kill(static_cast<pid_t>(*pid), SIGKILL);  // Linux < 5.3
+    }
+  if (const auto names = list_directory(directory))
+    for (const std::string& name : *names) {
+      struct stat info {};
+      const std::string path = directory + "/" + name;
+      if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) found += kill_members(path);
+    }
+  return found;
+}
+
+}  // namespace
+
+bool kill_cgroups(std::string_view cgroups, std::string_view name) {
+  const auto mounted = mounted_hierarchies();
+  if (!mounted) return true;
+  const std::string component = "/" + std::string(name);
+  size_t found = 0;
+  for (const std::string_view line : split_nonempty(cgroups, '\n')) {
+    const auto place = place_of(*mounted, line);
+    if (!place) continue;
+    const size_t at = place->directory.find(component);
+    if (at == std::string::npos) continue;
+    const size_t end = at + component.size();
+    if (end == place->directory.size() || place->directory[end] == '/')
+      found += kill_members(place->directory.substr(0, end));
+  }
+  return found == 0;
 }
 
 bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {

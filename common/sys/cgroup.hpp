@@ -35,6 +35,10 @@ std::optional<std::string> cgroup_directory(std::string_view line);
 /// The path of the uppermost cgroup of its hierarchy that can be seen here; empty when it is the first.
 std::optional<std::string> cgroup_top(std::string_view line);
 
+/// SIGKILL to every process that lives in, or beneath, the cgroups of this text whose name is `name` ("job_7"). True
+/// when there is none left.
+bool kill_cgroups(std::string_view cgroups, std::string_view name);
+
 /// Removes the cgroups of this text whose name is `name` ("job_7"), or is `situla` beneath that, unless they have
 /// processes or cgroups beneath them, and then their parent likewise ("uid_1000"). True when none of them is left.
 bool remove_empty_cgroups(std::string_view cgroups, std::string_view name);

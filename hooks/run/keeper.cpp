@@ -46,20 +46,23 @@ std::string socket_path(int state) {
   return "/proc/self/fd/" + std::to_string(state) + "/" + kSocketName;
 }
 
-/// The step whose cgroups this process is in, "12.0" or "12.batch": Slurm kills it with that step. Empty: in none, as
-/// what serves a named container of steps (plugin/broker/cgroup_place.hpp), or Slurm uses no cgroups.
-std::string own_step() {
+/// Whose cgroups this process is in, and so what it ends with: a step, "12.0" or "12.batch", or a job, "12", as what
+/// serves a named container of steps (plugin/broker/cgroup_place.hpp). Empty: Slurm uses no cgroups, or it is no job.
+std::string own_job_or_step() {
   constexpr std::string_view kJob = "/job_", kStep = "/step_";
   const std::string cgroups = read_file("/proc/self/cgroup").value_or("");
+  std::string found;
   for (const std::string_view line : split_nonempty(cgroups, '\n')) {
     const size_t job = line.find(kJob);
+    if (job == line.npos) continue;
     const size_t step = line.find(kStep, job);
-    if (job == line.npos || step == line.npos) continue;
+    const std::string_view number = line.substr(job + kJob.size(), line.find('/', job + 1) - job - kJob.size());
+    found = number;
+    if (step == line.npos) continue;
     const std::string_view rest = line.substr(step + kStep.size());
-    return std::string(line.substr(job + kJob.size(), step - job - kJob.size())) + "." +
-           std::string(rest.substr(0, rest.find('/')));
+    return found + "." + std::string(rest.substr(0, rest.find('/')));
   }
-  return "";
+  return found;
 }
 
 /// An error on its way from the keeper: kind, message and hint, each ended by NUL.
@@ -81,7 +84,7 @@ Error unpack(std::string_view bytes) {
 
 class Keeper {
  public:
-  Keeper(FileLock lock, UniqueFd first_user) : lock_(std::move(lock)), step_(own_step()) {
+  Keeper(FileLock lock, UniqueFd first_user) : lock_(std::move(lock)), step_(own_job_or_step()) {
     users_.push_back(std::move(first_user));
   }
 
@@ -233,7 +236,7 @@ Error not_acquired(const LayersRequest& request) {
 
 struct KeptLayers {
   DetachedMount mount;
-  std::string step;  ///< that the keeper ends with, or empty
+  std::string owner;  ///< own_job_or_step() of the keeper
 };
 
 /// nullopt: there is no keeper, or it is about to begin or to end.
@@ -250,10 +253,12 @@ Result<std::optional<KeptLayers>> ask_keeper(int state) {
                     said.starts_with(kOk) ? printable(said.substr(kOk.size())) : ""};
 }
 
-void warn_of_other_step(const LayersRequest& request, const std::string& step, LogSink& log) {
-  if (step.empty() || step == own_step()) return;
-  log.warning("the files of container \"" + printable(request.name) + "\" are kept by step " + step +
-              " and go when that step ends");
+void warn_of_other_owner(const LayersRequest& request, const std::string& owner, LogSink& log) {
+  const std::string own = own_job_or_step();
+  if (owner.empty() || own == owner || own.starts_with(owner + ".")) return;
+  const std::string what = owner.find('.') == std::string::npos ? "job" : "step";
+  log.warning("the files of container \"" + printable(request.name) + "\" are kept by " + what + " " + owner +
+              " and go when that " + what + " ends");
 }
 
 }  // namespace
@@ -264,7 +269,7 @@ Result<DetachedMount> join_layers(const LayersRequest& request, LogSink& log) {
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, kLongestPause)) {
     TRY_ASSIGN(auto kept, ask_keeper(state.get()));
     if (kept) {
-      warn_of_other_step(request, kept->step, log);
+      warn_of_other_owner(request, kept->owner, log);
       return std::move(kept->mount);
     }
     TRY_ASSIGN(UniqueFd file, open_file_at(state.get(), kLockName, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));

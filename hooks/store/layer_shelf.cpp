@@ -29,8 +29,10 @@ bool is_layer_kind(const std::string& kind) {
          kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
 }
 
-LayerShelf::LayerShelf(const ImageStore& store, uid_t uid, std::string origin)
-    : store_(store), directory_(store.layers() + "/" + std::to_string(uid)), origin_(std::move(origin)) {}
+LayerShelf::LayerShelf(const ImageStore& store, uid_t uid, const std::string& registry, std::string origin)
+    : store_(store),
+      directory_(store.layers() + "/" + std::to_string(uid) + "/" + registry),
+      origin_(std::move(origin)) {}
 
 void LayerShelf::list() {
   if (std::exchange(listed_, true)) return;

@@ -13,12 +13,14 @@
 
 namespace situla {
 
-/// `<store>/layers/<uid>/<origin>/<64 hex>.<kind>@<name of the image that holds the content>`. An importer wrote what
-/// is in such a file, and here it is only bytes. What importers say is believed for the user they worked for and
-/// nobody else; the image is named by the store itself, so that no index can name somebody else's.
+/// `<store>/layers/<uid>/<registry>/<origin>/<64 hex>.<kind>@<name of the image that holds the content>`. An importer
+/// wrote what is in such a file, and here it is only bytes. What importers say is believed for the user they worked for
+/// and nobody else; the image is named by the store itself, so that no index can name somebody else's.
 class LayerShelf {
  public:
-  LayerShelf(const ImageStore& store, uid_t uid, std::string origin);
+  /// registry, origin: origin_key() of the registry alone, and of the repository in it. Layers of other registries are
+  /// not looked at.
+  LayerShelf(const ImageStore& store, uid_t uid, const std::string& registry, std::string origin);
 
   struct Found {
     UniqueFd index, donor;  ///< for reading

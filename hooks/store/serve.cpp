@@ -41,7 +41,7 @@ class Serving {
         patience_(patience),
         store_(std::move(store)),
         origin_(std::move(origin)),
-        shelf_(store_, job.uid, origin_key(origin_)) {}
+        shelf_(store_, job.uid, origin_key({origin_.registry, ""}), origin_key(origin_)) {}
 
   Result<ServedImage> run() {
     while (!served_) {

@@ -263,12 +263,12 @@ void Broker::keep_environment() const {
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_environment).data(), kept.error().message().c_str());
 }
 
-/// RootOperation::remove_cgroup: Slurm cannot remove a job's cgroups while something lives there that other jobs use.
+/// RootOperation::end_job: Slurm cannot remove a job's cgroups while something lives there that other jobs use.
 void Broker::keep_cgroups() const {
   const auto cgroups = launcher_->cgroups.job();
   if (!cgroups || !launcher_->cgroups.used()) return;
   if (const auto kept = keep_for_epilog(job_cgroups_path(input_.request.job_id), cgroups->text()); !kept)
-    syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::remove_cgroup).data(), kept.error().message().c_str());
+    syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::end_job).data(), kept.error().message().c_str());
 }
 
 /// RootOperation::keep_scratch.

@@ -110,20 +110,22 @@ Result<void> remove_containers(const Launcher& launcher, uint32_t job, uid_t use
   return fail(ErrorKind::failure, "the cleaner " + status.text());
 }
 
-/// In a process of its own that waits, for as long as other jobs use what this job has started.
-void remove_cgroups(uint32_t job) {
-  constexpr std::chrono::seconds kLongestPause{10};
+/// What a named container's builder, its hooks and what serves its files have left in the job's cgroups, which no step
+/// ends: with the job ends every process of it, or a user would keep its GPUs, processors and memory.
+void end_job(uint32_t job) {
+  constexpr std::chrono::seconds kLimit{10};
+  constexpr std::chrono::milliseconds kPause{20};
   const std::string path = job_cgroups_path(job);
   const auto cgroups = read_file(path);
-  if (!cgroups || fork() != 0) return;
-  (void)setsid();
-  close_other_fds(0, {});
-  std::chrono::milliseconds pause{100};
-  for (; !remove_empty_cgroups(*cgroups, "job_" + std::to_string(job));
-       pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause))
-    std::this_thread::sleep_for(pause);
+  if (!cgroups) return;
+  const std::string name = "job_" + std::to_string(job);
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  for (bool gone = false; !gone && std::chrono::steady_clock::now() < end;) {
+    gone = kill_cgroups(*cgroups, name);
+    gone = remove_empty_cgroups(*cgroups, name) && gone;
+    if (!gone) std::this_thread::sleep_for(kPause);
+  }
   (void)unlink(path.c_str());
-  _exit(0);
 }
 
 /// After a job, in slurmd's epilog. scope: "job" when named containers end with their job.
@@ -141,7 +143,7 @@ int epilog(const std::string& job_text, const std::string& uid_text, std::string
   const auto removed = clean();
   if (!removed)
     syslog(LOG_ERR, "removing the containers of job %s: %s", job_text.c_str(), removed.error().message().c_str());
-  remove_cgroups(id);
+  end_job(id);
   return removed ? 0 : 1;
 }
 

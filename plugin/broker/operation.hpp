@@ -81,11 +81,10 @@ enum class RootOperation {
   /// bytes.
   keep_scratch,
 
-  /// Removes the cgroups of a job that has ended, when the last process of it has: what serves a named
-  /// container that other jobs joined. Their paths are the kernel's own text; only empty ones named "job_<id>", and
-  /// then
-  /// their parents, can be removed.
-  remove_cgroup,
+  /// In the job's epilog: SIGKILL to what still lives in the cgroups of a job that has ended (what serves a named
+  /// container, and what the user's hooks left), by pidfd and only while the kernel lists it there; then removes them.
+  /// Their paths are the kernel's own text; only those named "job_<id>", and their parents when empty.
+  end_job,
 
   /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone or
   /// the container could not be made; of a container that other steps share, only the tasks that asked here.
@@ -106,7 +105,7 @@ constexpr std::string_view phrase(RootOperation operation) {
                                                          "hand out the container's namespaces",
                                                          "keep the job's environment",
                                                          "note the step's directory on disk",
-                                                         "remove the job's cgroups",
+                                                         "end what is left of the job",
                                                          "end the container's processes"};
   return kPhrases.at(static_cast<size_t>(operation));
 }

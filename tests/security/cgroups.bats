@@ -78,3 +78,28 @@ no_process() { ! pgrep -f -x "$1" >/dev/null; }
     [ "$(sort -u /shared/devices)" = "${expected:-refused}" ]
   done
 }
+
+# before: the process lived on in /job_N, with the job's GPU, until somebody killed it by hand
+@test "what a hook of a named container started ends with the job" {
+  password_from true
+  mkdir -p /home/alice/.config/enroot/hooks.d
+  cat >/home/alice/.config/enroot/hooks.d/10-stay.sh <<'HOOK'
+#!/bin/bash
+python3 -c 'import os, signal, time
+for number in (1, 2, 15): signal.signal(number, signal.SIG_IGN)
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+time.sleep(986.5)' </dev/null >/dev/null 2>&1
+HOOK
+  chmod 755 /home/alice/.config/enroot/hooks.d/10-stay.sh
+  chown -R alice: /home/alice/.config
+  run_and_show as_alice srun --container-name=stays --container-image=registry.test/tiny true
+  rm -r /home/alice/.config/enroot/hooks.d
+  [ "$status" -eq 0 ]
+  run wait_until 20 no_process '.*time.sleep.986.5..*'
+  pgrep -af 'sleep.986.5' || true
+  [ "$status" -eq 0 ]
+  # Nothing waits for it any more.
+  wait_until 20 no_process 'situla-broker epilog.*'
+}

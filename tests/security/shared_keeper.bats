@@ -1,6 +1,6 @@
 # lab: --user root --proctrack cgroup
 # Programs that write in one layered container at the same time share a process that keeps its files. It never leaves the
-# job that began it, and so may end with a step of another job: whoever depends on one hears it.
+# job that began it, and so ends with another job, or a step of it: whoever depends on one hears it.
 load ../cluster/helpers
 
 setup() {
@@ -70,16 +70,19 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   [[ $output != *'are kept by'* ]]
 }
 
-# before: the same
-@test "what steps of --container-name keep lives in their job's cgroup, and goes on for those who still use it" {
+# before: it went on after its job, and so did whatever else of the user lived there
+@test "what steps of --container-name keep lives in their job's cgroup, and ends with that job; who shares it is told" {
   runs first
   local first=$job
   runs second
   grep -q "/job_$first\$" "/proc/$(pgrep -u alice situla-keeper)/cgroup"
+  [ "$(grep -Fc "the files of container \"x\" are kept by job $first and go when that job ends" second.out)" -eq 1 ]
   as_alice scancel "$first"
+  wait_until 20 nobody_keeps
   touch end-second
   wait || true
   cat second.out
-  grep -qx fine second.out
-  run ! grep -q 'are kept by' second.out
+  run ! grep -qx fine second.out
+  run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
+  [ "${lines[-1]}" = fine ]
 }

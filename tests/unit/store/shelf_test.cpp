@@ -11,6 +11,7 @@ using namespace situla;
 
 namespace {
 
+const std::string kRegistry(32, 'e');
 const std::string kOrigin(32, 'b'), kOther(32, 'c');
 
 ImageKey publish(const ImageStore& store, char digit) {
@@ -35,23 +36,24 @@ TEST_CASE("indexes are for one user, of one origin before another, and gone with
   REQUIRE(store);
   const Digest layer = *Digest::parse_hex(std::string(64, '1'));
   const ImageKey image = publish(*store, 'a');
-  LayerShelf writer(*store, 1000, kOrigin);
+  LayerShelf writer(*store, 1000, kRegistry, kOrigin);
   put(writer, layer, image, "first");
   put(writer, layer, publish(*store, 'd'), "second");
 
-  const auto found = LayerShelf(*store, 1000, kOrigin).find(layer, "zstd-131072");
+  const auto found = LayerShelf(*store, 1000, kRegistry, kOrigin).find(layer, "zstd-131072");
   REQUIRE(found);
   CHECK_FALSE(found->other_origin);
   CHECK(*read_all(found->index.get(), 100) == "second");
   CHECK(*read_all(found->donor.get(), 100) == "image");
-  const auto elsewhere = LayerShelf(*store, 1000, kOther).find(layer, "zstd-131072");
+  const auto elsewhere = LayerShelf(*store, 1000, kRegistry, kOther).find(layer, "zstd-131072");
   REQUIRE(elsewhere);
   CHECK(elsewhere->other_origin);
-  CHECK_FALSE(LayerShelf(*store, 1001, kOrigin).find(layer, "zstd-131072"));
-  CHECK_FALSE(LayerShelf(*store, 1000, kOrigin).find(layer, "lz4-131072"));
-  CHECK_FALSE(LayerShelf(*store, 1000, kOrigin).find(layer, "../x"));
+  CHECK_FALSE(LayerShelf(*store, 1000, std::string(32, 'f'), kOrigin).find(layer, "zstd-131072"));
+  CHECK_FALSE(LayerShelf(*store, 1001, kRegistry, kOrigin).find(layer, "zstd-131072"));
+  CHECK_FALSE(LayerShelf(*store, 1000, kRegistry, kOrigin).find(layer, "lz4-131072"));
+  CHECK_FALSE(LayerShelf(*store, 1000, kRegistry, kOrigin).find(layer, "../x"));
 
   std::filesystem::remove_all(directory / "images/sha256");
-  CHECK_FALSE(LayerShelf(*store, 1000, kOrigin).find(layer, "zstd-131072"));
-  CHECK(std::filesystem::is_empty(directory / ("layers/1000/" + kOrigin)));
+  CHECK_FALSE(LayerShelf(*store, 1000, kRegistry, kOrigin).find(layer, "zstd-131072"));
+  CHECK(std::filesystem::is_empty(directory / ("layers/1000/" + kRegistry + "/" + kOrigin)));
 }
