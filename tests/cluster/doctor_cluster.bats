@@ -31,7 +31,7 @@ check_of() { jq -r --arg node "$1" --arg name "$2" '.nodes[] | select(.node == $
   [ "$status" -eq 0 ]
 }
 
-@test "the node with another situla.toml, the one with a store that all can write, and their fixes" {
+@test "the node with another situla.toml, the one with a store that others can enter, and their fixes" {
   on_node 2 sh -c 'echo "mount = \"fuse\"" >/run/other.toml; chmod 644 /run/other.toml; [ -e /etc/situla/situla.toml ] || touch /etc/situla/situla.toml
     mount --bind /run/other.toml /etc/situla/situla.toml'
   on_node 3 chmod o+w /var/lib/situla
@@ -44,8 +44,8 @@ check_of() { jq -r --arg node "$1" --arg name "$2" '.nodes[] | select(.node == $
   grep -Eq '^images: tier +node\[1,3\] +ok .*kernel' <<<"$text"
   grep -Eq '^ +node2 +ok .*FUSE .*mount = "fuse"' <<<"$text"
   grep -Eq '^situla: store +node\[1-2\] +(ok|warn)' <<<"$text"
-  grep -Eq '^ +node3 +fail +/var/lib/situla can be written by others' <<<"$text"
-  grep -Eq '^ +fix: chmod go-w /var/lib/situla$' <<<"$text"
+  grep -Eq '^ +node3 +fail +/var/lib/situla can be entered by others' <<<"$text"
+  grep -Eq '^ +fix: chmod 700 /var/lib/situla$' <<<"$text"
   [ "$status" -eq 1 ]
   [ "$(status_of node3)" = fail ]
   [ "$(check_of node3 store)" = fail ]
