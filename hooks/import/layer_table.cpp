@@ -66,14 +66,16 @@ Result<uint32_t> LayerTable::add(const TarEntry& entry) {
   LayerEntry record;
   record.directory =
       intern_directory(slash == std::string::npos ? std::string_view() : std::string_view(cleaned).substr(0, slash));
-  record.name =
-      texts_.add(slash == std::string::npos ? std::string_view(cleaned) : std::string_view(cleaned).substr(slash + 1));
+  TRY_ASSIGN(record.name, texts_.add(slash == std::string::npos ? std::string_view(cleaned)
+                                                                : std::string_view(cleaned).substr(slash + 1)));
   record.kind = entry.kind;
   // Archives have all sorts of modes for symlinks; a file system made from them has only this one.
   record.mode = entry.kind == EntryKind::symlink ? uint16_t{0777} : entry.mode;
   record.mtime = static_cast<uint32_t>(std::clamp<int64_t>(entry.mtime, 0, UINT32_MAX));
   record.size = entry.size;
-  if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink) record.data = texts_.add(entry.target);
+  if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink) {
+    TRY_ASSIGN(record.data, texts_.add(entry.target));
+  }
   return add_made(record);
 }
 

@@ -56,7 +56,7 @@ class LayerTable {
   [[nodiscard]] std::string path(const LayerEntry& entry) const;
 
   uint32_t intern_directory(std::string_view path);
-  TextArena::Ref add_text(std::string_view text) { return texts_.add(text); }
+  Result<TextArena::Ref> add_text(std::string_view text) { return texts_.add(text); }
 
  private:
   PieceList<LayerEntry> entries_;

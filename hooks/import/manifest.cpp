@@ -12,6 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;  // labels keep their order
 
 constexpr size_t kMaxLayers = 4096;
+constexpr size_t kMaxPath = 4095;
 
 Json parse(std::string_view text) {
   return Json::parse(text, nullptr, false);
@@ -107,6 +108,31 @@ unsigned suitability(const Platform& offered, const Platform& wanted) {
   return level < most ? 300 + level : 100 - level;
 }
 
+/// Texts become paths, files of lines, environment and arguments: a NUL byte would end them early, unseen.
+Result<void> check_texts(const ImageConfig& config) {
+  const auto bad = [](std::string_view text) { return text.find('\0') != std::string_view::npos; };
+  const auto any = [&](const std::vector<std::string>& texts) { return std::any_of(texts.begin(), texts.end(), bad); };
+  const auto label = [&](const auto& pair) { return bad(pair.first) || bad(pair.second); };
+  const char* where = bad(config.architecture)                                         ? "architecture"
+                      : bad(config.os)                                                 ? "os"
+                      : bad(config.variant)                                            ? "variant"
+                      : bad(config.created)                                            ? "created"
+                      : any(config.environment)                                        ? "Env"
+                      : any(config.entrypoint)                                         ? "Entrypoint"
+                      : any(config.command)                                            ? "Cmd"
+                      : bad(config.workdir)                                            ? "WorkingDir"
+                      : bad(config.user)                                               ? "User"
+                      : any(config.volumes)                                            ? "Volumes"
+                      : std::any_of(config.labels.begin(), config.labels.end(), label) ? "Labels"
+                                                                                       : nullptr;
+  if (where != nullptr)
+    return fail(ErrorKind::corrupt, std::string("image configuration: ") + where + " has a NUL byte");
+  if (config.workdir.size() > kMaxPath)
+    return fail(ErrorKind::corrupt, "image configuration: WorkingDir has " + std::to_string(config.workdir.size()) +
+                                        " bytes, more than " + std::to_string(kMaxPath));
+  return {};
+}
+
 }  // namespace
 
 bool needs_newer_processor(const Platform& image, const Platform& platform) {
@@ -173,7 +199,10 @@ Result<ImageConfig> parse_image_config(std::string_view text) {
   config.variant = text_of(json, "variant");
   config.created = text_of(json, "created");
   const Json* inner = member(json, "config");
-  if (inner == nullptr) return config;
+  if (inner == nullptr) {
+    TRY(check_texts(config));
+    return config;
+  }
   config.environment = texts_of(*inner, "Env");
   config.entrypoint = texts_of(*inner, "Entrypoint");
   config.command = texts_of(*inner, "Cmd");
@@ -185,6 +214,7 @@ Result<ImageConfig> parse_image_config(std::string_view text) {
   if (const Json* labels = member(*inner, "Labels"); labels != nullptr && labels->is_object())
     for (const auto& [name, value] : labels->items())
       if (value.is_string()) config.labels.emplace_back(name, value.get<std::string>());
+  TRY(check_texts(config));
   return config;
 }
 

@@ -12,6 +12,7 @@ namespace situla {
 namespace {
 
 constexpr unsigned kMaxLinks = 255;
+constexpr size_t kMaxName = 255;  // of Linux, and what a squashfs directory entry holds (256)
 
 size_t hash_of(uint32_t parent, std::string_view name) {
   return std::hash<std::string_view>()(name) ^ (static_cast<size_t>(parent) * 0x9E3779B97F4A7C15ULL);
@@ -36,12 +37,24 @@ class Route {
   std::vector<std::string> rest_;
 };
 
+/// Names come from tar entries, targets of links, configurations and other file systems: whoever reads the image takes
+/// them for names of one directory entry.
+Result<void> check_name(std::string_view name) {
+  const auto shown = [&] { return "the name '" + printable(name.substr(0, kMaxName)) + "'"; };
+  if (name.size() > kMaxName)
+    return fail(ErrorKind::corrupt,
+                shown() + "... has " + std::to_string(name.size()) + " bytes, more than " + std::to_string(kMaxName));
+  if (name.empty() || name == "." || name == ".." ||
+      name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos)
+    return fail(ErrorKind::corrupt, shown() + " cannot be that of a file");
+  return {};
+}
+
 }  // namespace
 
 RootTree::RootTree(LayerTable& table) : table_(table), slots_(1024, kNone) {
   LayerEntry root;
   root.directory = table_.intern_directory("");
-  root.name = table_.add_text("");
   root.kind = EntryKind::directory;
   root.mode = 0755;
   Node node;
@@ -81,10 +94,15 @@ uint32_t RootTree::lookup(uint32_t parent, std::string_view name) const {
   return index == kNone || nodes_[index].inode == kNone ? kNone : index;
 }
 
-uint32_t RootTree::add_node(uint32_t parent, std::string_view name, TextArena::Ref ref, uint32_t inode) {
+/// The one place where names enter the tree.
+Result<uint32_t> RootTree::add_node(uint32_t parent, std::string_view name, TextArena::Ref ref, uint32_t inode) {
+  TRY(check_name(name));
   Node node;
   node.parent = parent;
-  node.name = ref == kNone ? table_.add_text(name) : ref;
+  node.name = ref;
+  if (ref == kNone) {
+    TRY_ASSIGN(node.name, table_.add_text(name));
+  }
   node.inode = inode;
   node.next_sibling = nodes_[parent].first_child;
   const auto index = static_cast<uint32_t>(nodes_.size());
@@ -109,7 +127,7 @@ void RootTree::touch(uint32_t index) {
   }
 }
 
-uint32_t RootTree::make_directory(uint32_t parent, std::string_view name) {
+Result<uint32_t> RootTree::make_directory(uint32_t parent, std::string_view name) {
   LayerEntry made;
   made.kind = EntryKind::directory;
   // As mkdir(2) does: what is made in a set-group-id directory is one, too.
@@ -142,7 +160,7 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
     } else {
       if (missing == Missing::fail) return kNone;
       if (next != kNone) kill(next);
-      here = make_directory(here, component);
+      TRY_ASSIGN(here, make_directory(here, component));
     }
   }
   return here;
@@ -240,7 +258,7 @@ Result<void> RootTree::apply_link(uint32_t directory, const LayerEntry& entry) {
   const uint32_t old = lookup(directory, table_.text(entry.name));
   if (old == node) return {};  // a link to itself
   if (old != kNone) kill(old);
-  add_node(directory, table_.text(entry.name), entry.name, inode);
+  TRY(add_node(directory, table_.text(entry.name), entry.name, inode));
   cached_path_ = kNone;
   return {};
 }
@@ -288,7 +306,7 @@ Result<void> RootTree::place(std::string_view path, uint32_t inode) {
   const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
   const uint32_t old = lookup(directory, name);
   if (old != kNone) kill(old);
-  add_node(directory, name, kNone, inode);
+  TRY(add_node(directory, name, kNone, inode));
   return {};
 }
 
@@ -298,7 +316,8 @@ Result<void> RootTree::make_directories(std::string_view path) {
 }
 
 Result<uint32_t> RootTree::put(uint32_t directory, std::string_view name, uint32_t inode) {
-  return set_child(directory, table_.add_text(name), inode);
+  TRY_ASSIGN(const TextArena::Ref text, table_.add_text(name));
+  return set_child(directory, text, inode);
 }
 
 void RootTree::remove_children(uint32_t directory) {

@@ -75,9 +75,9 @@ class RootTree {
   void remove_lower_children(uint32_t directory);
   void kill(uint32_t index);
   uint32_t lookup(uint32_t parent, std::string_view name) const;
-  uint32_t add_node(uint32_t parent, std::string_view name, TextArena::Ref ref, uint32_t inode);
+  Result<uint32_t> add_node(uint32_t parent, std::string_view name, TextArena::Ref ref, uint32_t inode);
   Result<uint32_t> set_child(uint32_t directory, TextArena::Ref name, uint32_t inode);
-  uint32_t make_directory(uint32_t parent, std::string_view name);
+  Result<uint32_t> make_directory(uint32_t parent, std::string_view name);
   void touch(uint32_t index);
   /// Directory at a path; kNone if it is missing and not to be made.
   Result<uint32_t> walk(std::string_view path, Missing missing);

@@ -133,7 +133,9 @@ Result<uint32_t> ExportTree::image_inode(SquashfsReader& reader, const ImageNode
   entry.mode = static_cast<uint16_t>(image.mode);
   entry.mtime = image.modification_time;
   entry.size = image.size;
-  if (entry.kind == EntryKind::symlink) entry.data = table_.add_text(image.target);
+  if (entry.kind == EntryKind::symlink) {
+    TRY_ASSIGN(entry.data, table_.add_text(image.target));
+  }
   TRY_ASSIGN(Attributes attributes, reader.attributes(image));
   std::erase_if(attributes, [](const auto& attribute) { return !belongs_in_image(attribute.first); });
   if (!attributes.empty()) {
@@ -250,7 +252,7 @@ Result<void> ExportTree::read_target(const OpenDirectory& directory, const std::
     size = static_cast<ssize_t>(std::string_view("vanished").copy(target.data(), target.size()));
   }
   if (size < 0) return fail_errno(errno, "read the link /" + printable(child_path(directory.path, name)));
-  entry.data = table_.add_text(std::string_view(target.data(), static_cast<size_t>(size)));
+  TRY_ASSIGN(entry.data, table_.add_text(std::string_view(target.data(), static_cast<size_t>(size))));
   return {};
 }
 

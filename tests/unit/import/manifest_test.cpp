@@ -111,6 +111,30 @@ TEST_CASE("configurations") {
   CHECK_FALSE(parse_image_config("x"));
 }
 
+TEST_CASE("configurations with texts that can be no path and no variable") {
+  const auto with_workdir = [](size_t size) {
+    return parse_image_config(R"({"config":{"WorkingDir":"/)" + std::string(size - 1, 'w') + "\"}}");
+  };
+  CHECK(with_workdir(4095));
+  for (const size_t size : {size_t{4096}, size_t{2} << 20U}) {
+    const auto config = with_workdir(size);
+    REQUIRE_FALSE(config);
+    CHECK(config.error().kind() == ErrorKind::corrupt);
+    CHECK_THAT(config.error().text(),
+               Catch::Contains("WorkingDir has " + std::to_string(size) + " bytes, more than 4095"));
+  }
+  for (const std::string& text : std::vector<std::string>{
+           R"({"architecture":"a\u0000"})", R"({"created":"\u0000"})", R"({"config":{"Env":["A=1","B=\u0000"]}})",
+           R"({"config":{"Entrypoint":["\u0000"]}})", R"({"config":{"Cmd":["\u0000"]}})",
+           R"({"config":{"WorkingDir":"/a\u0000b"}})", R"({"config":{"User":"\u0000"}})",
+           R"({"config":{"Volumes":{"/a\u0000":{}}}})", R"({"config":{"Labels":{"a":"\u0000"}}})"}) {
+    INFO(text);
+    const auto config = parse_image_config(text);
+    REQUIRE_FALSE(config);
+    CHECK_THAT(config.error().text(), Catch::Contains("NUL byte"));
+  }
+}
+
 TEST_CASE("what registries say") {
   const auto error = parse_registry_error(R"({"errors":[{"code":"DENIED","message":"no\u001b[2J"}]})");
   CHECK(error.code == "DENIED");

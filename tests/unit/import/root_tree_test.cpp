@@ -140,6 +140,44 @@ TEST_CASE("hostile names stay inside") {
   CHECK_FALSE(merge({{file("a/..")}}));
 }
 
+TEST_CASE("names that no file can have do not come in through links, paths or the directory above") {
+  CHECK_FALSE(merge({{soft("l", std::string(256, 'n')), file("l/x")}}));
+  CHECK_FALSE(merge({{soft("l", "d/" + std::string(4000, 'n') + "/e"), file("l/x")}}));
+  CHECK_FALSE(merge({{soft("l", std::string("a\0b", 3)), file("l/x")}}));
+  CHECK(merge({{soft("l", std::string(255, 'n')), file("l/x")}}));
+  LayerTable table;
+  RootTree tree(table);
+  LayerEntry made;
+  for (const size_t size : {size_t{256}, size_t{65536}, size_t{2} << 20U}) {
+    const auto done = tree.make_directories("a/" + std::string(size, 'n') + "/b");
+    REQUIRE_FALSE(done);
+    CHECK(done.error().kind() == ErrorKind::corrupt);
+    CHECK_THAT(done.error().text(), Catch::Contains(std::to_string(size) + " bytes, more than 255"));
+    CHECK_FALSE(tree.place("a/" + std::string(size, 'n'), table.add_made(made)));
+    CHECK_FALSE(tree.put(RootTree::kRoot, std::string(size, 'n'), table.add_made(made)));
+  }
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a\0b", 3)})
+    CHECK_FALSE(tree.put(RootTree::kRoot, name, table.add_made(made)));
+  CHECK_FALSE(tree.make_directories(std::string("a\0b", 3)));
+  for (const uint32_t child : tree.children(RootTree::kRoot)) CHECK(tree.name(child) == "a");
+}
+
+TEST_CASE("The arena of names refuses what it cannot hold") {
+  TextArena arena;
+  CHECK(arena.get(TextArena::kEmpty).empty());
+  const auto longest = arena.add(std::string(TextArena::kMaxText, 'x'));
+  REQUIRE(longest);
+  CHECK(arena.get(*longest).size() == TextArena::kMaxText);
+  for (const size_t size : {TextArena::kMaxText + 1, size_t{1} << 20U, size_t{3} << 20U})
+    CHECK_FALSE(arena.add(std::string(size, 'x')));
+  CHECK_FALSE(arena.add(std::string_view("a\0b", 3)));
+  const auto next = arena.add("next");
+  REQUIRE(next);
+  CHECK(arena.get(*next) == "next");
+  CHECK(arena.get(*longest) == std::string(TextArena::kMaxText, 'x'));
+}
+
 TEST_CASE("what COMPAT.md 5 leaves out") {
   check({{dir("dev"), file("dev/null"), dir("dev/pts"), entry(EntryKind::device, "sda"), dir("x", 0), dir("y", 0555),
           dir("z", 0300)}},
