@@ -2,6 +2,7 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <set>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr size_t kMaxDatabase = size_t{4} << 20U;
 constexpr size_t kMaxSkeletonFile = size_t{1} << 20U;
+constexpr size_t kMaxSkeletonBytes = size_t{8} << 20U;
+constexpr size_t kMaxSkeletonEntries = 1000;
 constexpr int kMaxSkeletonDepth = 8;
 constexpr uint64_t kOverflowId = 65534;
 
@@ -74,27 +77,61 @@ std::string without_separators(std::string text) {
   return text;
 }
 
-/// Copies a tree of the container into a proposal, following links (cp -Lr).
-void copy_skeleton(const RootDir& root, const std::string& from, const std::string& to, int depth, Proposal& proposal) {
-  const auto directory = root.open_at(from, O_RDONLY | O_DIRECTORY);
-  if (!directory || depth > kMaxSkeletonDepth) return;
-  const auto names = list_directory("/proc/self/fd/" + std::to_string(directory->get()));
-  if (!names) return;
-  for (const std::string& name : *names) {
-    const std::string path = from + "/" + name;
-    const auto entry = root.resolve(path);
+/// Copies a tree of the container into a proposal, following links (cp -Lr). The tree is the image's choice, and its
+/// links may make it any size: what is copied in all is limited, no directory is copied twice, and none of another file
+/// system (SKEL=/ has /proc). Directories only: the files of an overlay have other device numbers than it.
+class SkeletonCopy {
+ public:
+  SkeletonCopy(const RootDir& root, Proposal& proposal) : root_(root), proposal_(proposal) {}
+
+  void copy(const std::string& from, const std::string& to, int depth = 0) {
+    const auto directory = root_.open_at(from, O_RDONLY | O_DIRECTORY);
     struct stat status {};
-    if (!entry || fstat(entry->get(), &status) != 0) continue;
-    const auto mode = static_cast<mode_t>(status.st_mode & 07777U);
-    if (S_ISDIR(status.st_mode)) {
-      proposal.files.push_back({FileChange::Kind::directory, to + "/" + name, "", mode | 0700U});
-      copy_skeleton(root, path, to + "/" + name, depth + 1, proposal);
-    } else if (S_ISREG(status.st_mode)) {
-      if (auto content = root.read_file(path, kMaxSkeletonFile))
-        proposal.files.push_back({FileChange::Kind::write, to + "/" + name, std::move(*content), mode});
+    if (!directory || depth > kMaxSkeletonDepth || fstat(directory->get(), &status) != 0) return;
+    if (seen_.empty()) device_ = status.st_dev;
+    if (status.st_dev != device_ || !seen_.insert(status.st_ino).second) return;
+    const auto names = list_directory("/proc/self/fd/" + std::to_string(directory->get()));
+    if (!names) return;
+    for (const std::string& name : *names) {
+      if (full_) return;
+      copy_entry(from + "/" + name, to + "/" + name, depth);
     }
   }
-}
+  /// Something was left out because there is too much.
+  [[nodiscard]] bool full() const { return full_; }
+
+ private:
+  void copy_entry(const std::string& path, const std::string& to, int depth) {
+    const auto entry = root_.resolve(path);
+    struct stat status {};
+    if (!entry || fstat(entry->get(), &status) != 0) return;
+    if (++entries_ > kMaxSkeletonEntries) {
+      full_ = true;
+      return;
+    }
+    const auto mode = static_cast<mode_t>(status.st_mode & 07777U);
+    if (S_ISDIR(status.st_mode)) {
+      proposal_.files.push_back({FileChange::Kind::directory, to, "", mode | 0700U});
+      copy(path, to, depth + 1);
+    } else if (S_ISREG(status.st_mode)) {
+      auto content = root_.read_file(path, kMaxSkeletonFile);
+      if (!content) return;
+      bytes_ += content->size();
+      if (bytes_ > kMaxSkeletonBytes) {
+        full_ = true;
+        return;
+      }
+      proposal_.files.push_back({FileChange::Kind::write, to, std::move(*content), mode});
+    }
+  }
+
+  const RootDir& root_;
+  Proposal& proposal_;
+  dev_t device_ = 0;
+  std::set<ino_t> seen_;  ///< directories
+  size_t entries_ = 0, bytes_ = 0;
+  bool full_ = false;
+};
 
 void propose_home(const InjectContext& context, const Settings& settings, Proposal& proposal) {
   const std::string& home = context.user.home;
@@ -104,7 +141,13 @@ void propose_home(const InjectContext& context, const Settings& settings, Propos
   const std::string text = setting(settings, "UMASK", "077");
   (void)std::from_chars(text.data(), text.data() + text.size(), mask, 8);
   proposal.files.push_back({FileChange::Kind::directory, home, "", static_cast<mode_t>((0777U & ~mask) | 0700U)});
-  copy_skeleton(context.root, setting(settings, "SKEL", "/etc/skel"), home, 0, proposal);
+  const std::string skeleton = setting(settings, "SKEL", "/etc/skel");
+  SkeletonCopy copy(context.root, proposal);
+  copy.copy(skeleton, home);
+  if (copy.full())
+    context.log.warning("the home directory " + printable(home) + " is made from a part of " + printable(skeleton) +
+                        ", which has more than " + std::to_string(kMaxSkeletonEntries) + " entries or " +
+                        format_size(kMaxSkeletonBytes));
 }
 
 void propose_mailbox(const InjectContext& context, const Settings& settings, Proposal& proposal) {

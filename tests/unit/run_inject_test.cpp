@@ -39,7 +39,7 @@ struct Scene {
   Proposal run(Result<Proposal> (*hook)(const InjectContext&)) const {
     const RootDir root = *RootDir::open(base + "/root");
     const RootDir host_root = *RootDir::open(base + "/host");
-    NullLog log;
+    Log log(warnings);
     auto proposal = hook(
         InjectContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
     if (!proposal) FAIL(proposal.error().text());
@@ -51,7 +51,16 @@ struct Scene {
     return nullptr;
   }
 
+  struct Log final : LogSink {
+    explicit Log(std::string& to) : text(to) {}
+    void write(LogLevel level, std::string_view message) noexcept override {
+      if (level == LogLevel::warning) text += std::string(message) + "\n";
+    }
+    std::string& text;
+  };
+
   std::string base;
+  mutable std::string warnings;
   Environment host, container;
   UserEntry user{"me", "Me,,,", "/home/me", "/bin/bash", "us", 1000, 100};
   bool remap_root = false, mount_home = false, restrict_devices = false, own_ipc = false;
@@ -104,6 +113,33 @@ TEST_CASE("shadow: a home directory from the skeleton, unless there is one") {
   fs::create_directories(scene.base + "/root/home/me");
   proposal = scene.run(shadow_hook);
   CHECK(Scene::change(proposal, "/home/me/.profile") == nullptr);
+}
+
+TEST_CASE("shadow: a skeleton whose links make it endless, or with too much in it, is copied within limits") {
+  Scene scene;
+  scene.put("/root/etc/skel/file", std::string(100000, 'x'));
+  for (const char* name : {"a", "b"}) fs::create_symlink(".", scene.base + "/root/etc/skel/" + name);
+  Proposal proposal = scene.run(shadow_hook);
+  CHECK(Scene::change(proposal, "/home/me/file") != nullptr);
+  CHECK(proposal.files.size() == 2 + 1 + 1 + 2);
+  CHECK(scene.warnings.empty());
+  for (const char* name : {"a", "b"}) fs::remove(scene.base + "/root/etc/skel/" + name);
+  // One file under many names: each name is a copy.
+  for (int i = 0; i < 100; ++i) fs::create_symlink("file", scene.base + "/root/etc/skel/n" + std::to_string(i));
+  proposal = scene.run(shadow_hook);
+  size_t bytes = 0;
+  for (const FileChange& file : proposal.files) bytes += file.content.size();
+  CHECK(bytes > size_t{7} << 20U);
+  CHECK(bytes < (size_t{8} << 20U) + 10000);
+  CHECK_THAT(scene.warnings, Catch::Contains("/etc/skel, which has more than 1000 entries or 8"));
+  CHECK(remove_tree(scene.base + "/root/etc/skel"));
+  scene.warnings.clear();
+  for (int i = 0; i < 1001; ++i) scene.put("/root/etc/skel/n" + std::to_string(i), "");
+  CHECK(scene.run(shadow_hook).files.size() == 2 + 1 + 1000);
+  CHECK_THAT(scene.warnings, Catch::Contains("1000 entries"));
+  // As an image may have it in login.defs(5).
+  scene.put("/root/etc/login.defs", "SKEL /\n");
+  CHECK(scene.run(shadow_hook).files.size() <= 2 + 1 + 1000);
 }
 
 TEST_CASE("home: only if asked for; /root when remapped") {
