@@ -11,7 +11,10 @@
 namespace situla {
 namespace {
 
-constexpr unsigned kMaxLinks = 255;
+constexpr unsigned kMaxLinks = 40;  // in one path, as in Linux
+/// Components of link targets that are walked for the whole image: seconds. Each of a million files behind a link or
+/// two, /lib -> usr/lib, takes a few.
+constexpr uint64_t kMaxLinkSteps = 16'000'000;
 constexpr size_t kMaxName = 255;  // of Linux, and what a squashfs directory entry holds (256)
 
 size_t hash_of(uint32_t parent, std::string_view name) {
@@ -22,9 +25,11 @@ size_t hash_of(uint32_t parent, std::string_view name) {
 class Route {
  public:
   explicit Route(std::string_view path) { prepend(path); }
-  void prepend(std::string_view path) {
+  /// Returns how many components the path has.
+  size_t prepend(std::string_view path) {
     const auto pieces = split_nonempty(path, '/');
     for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) rest_.emplace_back(*it);
+    return pieces.size();
   }
   [[nodiscard]] bool done() const { return rest_.empty(); }
   std::string next() {
@@ -156,7 +161,11 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
         return fail(ErrorKind::corrupt, "'" + printable(path) + "': too many levels of symbolic links");
       const std::string_view target = table_.text(table_.entry(nodes_[next].inode).data);
       if (target.starts_with('/')) here = kRoot;
-      route.prepend(target);
+      link_steps_ += 1 + route.prepend(target);
+      if (link_steps_ > kMaxLinkSteps)
+        return fail(ErrorKind::unsupported, "the symbolic links in the paths of the image's entries lead over " +
+                                                std::to_string(link_steps_) + " names, more than " +
+                                                std::to_string(kMaxLinkSteps));
     } else {
       if (missing == Missing::fail) return kNone;
       if (next != kNone) kill(next);

@@ -90,6 +90,7 @@ class RootTree {
   PieceList<Node> nodes_;
   std::vector<uint32_t> slots_;  ///< open addressing by (parent, name)
   size_t used_slots_ = 0;
+  uint64_t link_steps_ = 0;  ///< links followed by walk(), and the names in their targets
   uint32_t layer_ = 0;
   // The directory of the last entry: archives list a directory's entries together.
   uint32_t cached_path_ = kNone, cached_node_ = kNone;

@@ -117,6 +117,30 @@ TEST_CASE("symlinks on the way are followed inside the tree") {
   CHECK_FALSE(merge({{soft("a", "b"), soft("b", "a"), file("a/x")}}));
 }
 
+TEST_CASE("links on the way are limited in a path, as in Linux, and in the whole image") {
+  const auto chain = [](int links) {
+    std::vector<TarEntry> layer{dir("d")};
+    for (int i = 0; i < links; ++i)
+      layer.push_back(soft("l" + std::to_string(i), i == 0 ? "d" : "l" + std::to_string(i - 1)));
+    layer.push_back(file("l" + std::to_string(links - 1) + "/x"));
+    return merge({layer});
+  };
+  CHECK(chain(40));
+  REQUIRE_FALSE(chain(41));
+  CHECK_THAT(chain(41).error().text(), Catch::Contains("too many levels of symbolic links"));
+  // Each path leads over 40 links with 2,000 names in each.
+  std::vector<TarEntry> layer{dir("d")};
+  std::string dots;
+  for (int i = 0; i < 2000; ++i) dots += "./";
+  for (int i = 0; i < 40; ++i)
+    layer.push_back(soft("l" + std::to_string(i), dots + (i == 0 ? "d" : "l" + std::to_string(i - 1))));
+  for (int i = 0; i < 250; ++i) layer.push_back(file("l39/e" + std::to_string(i) + "/x"));
+  const auto merged = merge({layer});
+  REQUIRE_FALSE(merged);
+  CHECK(merged.error().kind() == ErrorKind::unsupported);
+  CHECK_THAT(merged.error().text(), Catch::Contains("more than 16000000"));
+}
+
 TEST_CASE("hostile names stay inside") {
   check({{file("../../etc/x"), file("/abs"), file("a//./b/../c")}},
         {"/a d755", "/a/c f644", "/abs f644", "/etc d755", "/etc/x f644"});
