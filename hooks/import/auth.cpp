@@ -1,5 +1,6 @@
 #include "hooks/import/auth.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "common/base/text.hpp"
@@ -87,11 +88,18 @@ bool has_plain_host(std::string_view url) {
   return !url.empty() && url.find_first_not_of(kPlain) == std::string_view::npos;
 }
 
-Result<std::string> usable_realm(const Challenge& challenge, bool allow_http) {
+/// The realm is the registry's word, the query is ours: what somebody's login is shown for must be in ours alone.
+Result<std::string> usable_realm(const Challenge& challenge, RealmRules rules) {
   std::string realm = challenge.parameter("realm");
-  const bool http = realm.starts_with("https://") || (allow_http && realm.starts_with("http://"));
-  if (http && has_plain_host(realm)) return realm;
-  return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
+  const bool http = realm.starts_with("https://") || (rules.allow_http && realm.starts_with("http://"));
+  if (!http || !is_plain_token(realm) || !has_plain_host(realm))
+    return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
+  if (realm.find_first_of(rules.of_registry ? "#" : "?#") != std::string::npos)
+    return fail(Error(ErrorKind::corrupt, "the registry names a token server with a query or a fragment of its own ('" +
+                                              printable(realm) + "')")
+                    .with_hint("a registry could ask there for another repository than yours: its operator must name "
+                               "the token server without them"));
+  return realm;
 }
 
 }  // namespace
@@ -137,8 +145,8 @@ std::optional<std::string> decode_base64(std::string_view text) {
 }
 
 Result<std::string> token_url(const Challenge& challenge, std::string_view scope, std::string_view account,
-                              bool allow_http) {
-  TRY_ASSIGN(std::string url, usable_realm(challenge, allow_http));
+                              RealmRules rules) {
+  TRY_ASSIGN(std::string url, usable_realm(challenge, rules));
   Query query;
   query.add("service", challenge.parameter("service"));
   query.add("scope", scope);
@@ -148,9 +156,9 @@ Result<std::string> token_url(const Challenge& challenge, std::string_view scope
 }
 
 Result<TokenPost> token_post(const Challenge& challenge, std::string_view scope, std::string_view identity_token,
-                             bool allow_http) {
+                             RealmRules rules) {
   TokenPost post;
-  TRY_ASSIGN(post.url, usable_realm(challenge, allow_http));
+  TRY_ASSIGN(post.url, usable_realm(challenge, rules));
   Query query;
   query.add("grant_type", "refresh_token");
   query.add("client_id", "situla");
@@ -159,6 +167,10 @@ Result<TokenPost> token_post(const Challenge& challenge, std::string_view scope,
   query.add("refresh_token", identity_token);
   post.body = std::move(query.text);
   return post;
+}
+
+bool is_plain_token(std::string_view token) {
+  return std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < '\x7f'; });
 }
 
 std::string host_of_url(std::string_view url) {

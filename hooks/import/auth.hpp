@@ -28,10 +28,17 @@ std::string basic_authorization(std::string_view login, std::string_view passwor
 /// nullopt when it is not base64 (RFC 4648, 4; padding may be missing).
 std::optional<std::string> decode_base64(std::string_view text);
 
+/// What a realm may be.
+struct RealmRules {
+  bool allow_http = false;
+  bool of_registry = false;  ///< it is at the registry itself: it may have a query of its own
+};
+
 /// URL of a token request: realm?service=..&scope=..[&account=..], percent-encoded. ErrorKind::corrupt when realm is no
-/// http URL; plain http only if allowed.
+/// http URL, or could make something else of what is asked: a fragment cuts our query off, and of two scopes the token
+/// server may honour the realm's.
 Result<std::string> token_url(const Challenge& challenge, std::string_view scope, std::string_view account,
-                              bool allow_http);
+                              RealmRules rules);
 
 /// The same as a POST (distribution's OAuth2 specification): the realm as URL, and the body, a secret, that trades an
 /// identity token for a token.
@@ -39,7 +46,10 @@ struct TokenPost {
   std::string url, body;
 };
 Result<TokenPost> token_post(const Challenge& challenge, std::string_view scope, std::string_view identity_token,
-                             bool allow_http);
+                             RealmRules rules);
+
+/// Whether it is a token as RFC 6750 has it, or near enough: printable ASCII without spaces, which ends no header line.
+bool is_plain_token(std::string_view token);
 
 /// Host of a URL without port, as credentials name it.
 std::string host_of_url(std::string_view url);

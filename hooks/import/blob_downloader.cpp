@@ -75,8 +75,8 @@ class BlobDownloader::Transfer final : public TransferHandler {
 
   Flow on_data(std::string_view bytes) override {
     if (head_.status != 200 && head_.status != 206) {
-      head_.body += bytes.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, head_.body.size()));
-      return Flow::go_on;
+      head_.body += bytes.substr(0, kMaxErrorBody - head_.body.size());
+      return message_full() ? Flow::stop : Flow::go_on;
     }
     const auto skipped = static_cast<size_t>(std::min<uint64_t>(skip_, bytes.size()));
     const std::string_view fresh = bytes.substr(skipped);
@@ -88,7 +88,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
   void on_end(Result<void> outcome) override {
     ended = true;
     id = 0;
-    result = std::move(outcome);
+    result = message_full() ? Result<void>() : std::move(outcome);  // the status says what is wrong
   }
 
   [[nodiscard]] bool complete() const { return segment_->filled == segment_->size && (!streams_ || at_blob_end()); }
@@ -116,6 +116,8 @@ class BlobDownloader::Transfer final : public TransferHandler {
   Result<void> result;
 
  private:
+  /// Enough of an error's body: it may have no end.
+  [[nodiscard]] bool message_full() const { return head_.body.size() >= kMaxErrorBody; }
   [[nodiscard]] bool at_blob_end() const { return segment_->begin + segment_->size == blob().size; }
 
   Flow give_up(Error error) {

@@ -17,6 +17,7 @@ namespace situla {
 namespace {
 
 constexpr long kReceiveBuffer = 256L << 10;
+constexpr size_t kMaxHeaderBytes = size_t{512} << 10U;  // of one answer: redirects and trailers count
 
 /// "http://proxy", or "" to make libcurl ignore the environment: the settings are the only source.
 const std::string& proxy_for(const ImportSettings& settings, std::string_view url) {
@@ -32,7 +33,8 @@ struct Transfer {
   std::string url, where;  ///< where: for messages
   bool local = false;      ///< over a socket of this machine
   std::array<char, CURL_ERROR_SIZE> detail{};
-  bool head_told = false, stopped = false, by_hash = false;
+  size_t header_bytes = 0;
+  bool head_ended = false, head_told = false, stopped = false, by_hash = false;
 
   Transfer() = default;
   Transfer(const Transfer&) = delete;
@@ -52,9 +54,17 @@ struct Transfer {
 
 size_t header_callback(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
+  transfer.header_bytes += size * count;
+  if (transfer.header_bytes > kMaxHeaderBytes) return 0;
+  if (transfer.head_told) return size * count;  // trailers
   const std::string_view line = trim({data, size * count});
   if (line.starts_with("HTTP/")) {
     transfer.head.headers.clear();  // of an interim response or of a redirect
+    transfer.head_ended = false;
+  } else if (line.empty()) {
+    transfer.head_ended = true;
+  } else if (transfer.head_ended) {
+    return size * count;  // the trailers of an empty body
   } else if (const auto parts = cut(line, ':')) {
     transfer.head.headers.emplace_back(to_lower(trim(parts->first)), std::string(trim(parts->second)));
   }
@@ -131,6 +141,8 @@ Error describe_local(CURLcode code, const Transfer& transfer, const std::string&
 
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
+  if (transfer.header_bytes > kMaxHeaderBytes)
+    return {ErrorKind::corrupt, transfer.where + ": sends more than " + format_size(kMaxHeaderBytes) + " of headers"};
   if (certificate_refused(code)) code = CURLE_PEER_FAILED_VERIFICATION;
   const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
   if (transfer.local) return describe_local(code, transfer, detail);
@@ -223,6 +235,7 @@ class CurlTransport final : public HttpTransport {
     if (transfer->easy == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
     const TransferId id = ++last_id_;
     if (!configure(*transfer, request)) return fail(ErrorKind::unsupported, "limit libcurl to http and https");
+    TRY(add_headers(*transfer, request));
     curl_easy_setopt(transfer->easy, CURLOPT_PRIVATE, transfer.get());
     if (const CURLMcode code = curl_multi_add_handle(multi_, transfer->easy); code != CURLM_OK)
       return fail(ErrorKind::failure, std::string("start a transfer: ") + curl_multi_strerror(code));
@@ -278,7 +291,7 @@ class CurlTransport final : public HttpTransport {
       // A 307 would have libcurl send the body, which holds a secret, to wherever the redirect leads.
       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     }
-    set_times(easy);
+    set_times(easy, request);
     if (request.connect_timeout != 0)
       curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
                        static_cast<long>(std::min(request.connect_timeout, settings_.connect_timeout)));
@@ -289,12 +302,6 @@ class CurlTransport final : public HttpTransport {
     }
     curl_easy_setopt(easy, CURLOPT_PROXY, proxy_for(settings_, request.url).c_str());
     curl_easy_setopt(easy, CURLOPT_NOPROXY, settings_.no_proxy.c_str());
-    // As a header line, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because its form is the registry client's
-    // business. libcurl drops it when a redirect leads to another host, port or scheme (CURLOPT_UNRESTRICTED_AUTH is
-    // off).
-    if (!request.accept.empty()) add_header(transfer, "Accept: " + request.accept);
-    if (!request.authorization.empty()) add_header(transfer, "Authorization: " + request.authorization);
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers);
     set_callbacks(transfer);
     return true;
   }
@@ -316,8 +323,25 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(transfer.easy, CURLOPT_ERRORBUFFER, transfer.detail.data());
   }
 
-  static void add_header(Transfer& transfer, const std::string& line) {
-    if (curl_slist* longer = curl_slist_append(transfer.headers, line.c_str())) transfer.headers = longer;
+  /// As header lines, and not as CURLOPT_XOAUTH2_BEARER or CURLOPT_USERPWD, because their form is the registry client's
+  /// business. libcurl drops Authorization when a redirect leads to another host, port or scheme
+  /// (CURLOPT_UNRESTRICTED_AUTH is off).
+  static Result<void> add_headers(Transfer& transfer, const HttpRequest& request) {
+    if (!request.accept.empty()) TRY(add_header(transfer, "Accept", request.accept));
+    if (!request.authorization.empty()) TRY(add_header(transfer, "Authorization", request.authorization));
+    curl_easy_setopt(transfer.easy, CURLOPT_HTTPHEADER, transfer.headers);
+    return {};
+  }
+
+  /// libcurl sends the line as it is: a line end in it would begin another header, or another request.
+  static Result<void> add_header(Transfer& transfer, const std::string& name, const std::string& value) {
+    if (value.find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos)
+      return fail(ErrorKind::corrupt, "ask " + transfer.where + ": the value of the header " + name +
+                                          " has a line end or a zero byte in it");
+    curl_slist* longer = curl_slist_append(transfer.headers, (name + ": " + value).c_str());
+    if (longer == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
+    transfer.headers = longer;
+    return {};
   }
 
   [[nodiscard]] bool set_redirects(CURL* easy, bool insecure) const {
@@ -326,9 +350,13 @@ class CurlTransport final : public HttpTransport {
     return limit_protocols(easy, settings_.allow_http || insecure ? Protocols::both : Protocols::https);
   }
 
-  void set_times(CURL* easy) const {
+  /// A server that gives a byte now and then is no stalled one: an answer of known small size has a limit as a whole.
+  void set_times(CURL* easy, const HttpRequest& request) const {
+    uint32_t limit = settings_.transfer_timeout;
+    if (limit == 0 && request.time_limit != 0)
+      limit = std::max(request.time_limit, settings_.stall_timeout) + settings_.connect_timeout;
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_timeout));
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(settings_.transfer_timeout));
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(limit));
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_timeout));
   }

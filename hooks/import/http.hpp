@@ -27,6 +27,7 @@ struct HttpRequest {
   std::string unix_socket = {};  ///< not empty: the server's; no TLS, no proxy, no redirects, no limit of time
   bool insecure = false;         ///< the registry's rule says so: its certificate is not verified, http is allowed
   uint32_t connect_timeout = 0;  ///< seconds; 0: what the settings say
+  uint32_t time_limit = 0;       ///< seconds for the whole answer; the user's ENROOT_TRANSFER_TIMEOUT comes first
 };
 
 struct HttpResponse {

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMaxManifestBytes = size_t{4} << 20U;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20U;
 constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
+constexpr uint32_t kLongestAnswer = 120;  // seconds for a manifest, a token or a configuration
 
 std::string login_hint(const std::string& host) {
   return "add the line 'machine " + host +
@@ -38,11 +39,13 @@ HttpRequest RegistryClient::request_to(std::string url) const {
   request.insecure = options_.insecure && authority_of(url) == printable(reference_.registry);
   request.url = std::move(url);
   request.connect_timeout = options_.connect_timeout;
+  request.time_limit = kLongestAnswer;
   return request;
 }
 
 HttpRequest RegistryClient::blob_request(const Digest& digest) const {
   HttpRequest request = request_to(base_url() + "/blobs/" + digest.text());
+  request.time_limit = 0;  // layers are of any size
   request.authorization = authorization_;
   return request;
 }
@@ -127,19 +130,18 @@ SecretOf RegistryClient::owner_of(const Credential& credential) const {
 /// The scope is our own. Only where the registry is its own token server may it have words of its own for it.
 Result<HttpRequest> RegistryClient::token_request(const Challenge& challenge, const Credential* credential) const {
   const std::string realm = challenge.parameter("realm");
+  const RealmRules rules{options_.allow_http, place_of(realm) == place_of(asking().base_url)};
   std::string scope = "repository:" + reference_.repository + ":pull";
-  if (place_of(realm) == place_of(asking().base_url) && !challenge.parameter("scope").empty())
-    scope = challenge.parameter("scope");
+  if (rules.of_registry && !challenge.parameter("scope").empty()) scope = challenge.parameter("scope");
   if (credential != nullptr && credential->identity_token) {
-    TRY_ASSIGN(TokenPost post, token_post(challenge, scope, credential->password, options_.allow_http));
+    TRY_ASSIGN(TokenPost post, token_post(challenge, scope, credential->password, rules));
     TRY_ASSIGN(const LoginFor login,
                LoginFor::token_server(asking(), realm, owner_of(*credential), options_.token_servers));
     HttpRequest request = request_to(std::move(post.url));
     TRY(login.add_form(std::move(post.body), request));
     return request;
   }
-  TRY_ASSIGN(std::string url,
-             token_url(challenge, scope, credential == nullptr ? "" : credential->login, options_.allow_http));
+  TRY_ASSIGN(std::string url, token_url(challenge, scope, credential == nullptr ? "" : credential->login, rules));
   HttpRequest request = request_to(std::move(url));
   if (credential == nullptr) return request;
   TRY_ASSIGN(const LoginFor login,
@@ -184,6 +186,7 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
   if (response.status != 200) return fail(ErrorKind::failure, where + ": answers " + std::to_string(response.status));
   const std::string token = parse_token(response.body);
   if (token.empty()) return fail(ErrorKind::corrupt, where + ": its answer has no token");
+  if (!is_plain_token(token)) return fail(ErrorKind::corrupt, where + ": its token has other than plain characters");
   authorization_ = "Bearer " + token;
   return {};
 }

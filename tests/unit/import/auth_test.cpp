@@ -18,19 +18,43 @@ TEST_CASE("bearer is preferred, whatever the order and case") {
 }
 
 TEST_CASE("token URLs") {
-  Challenge challenge{"bearer", {{"realm", "https://auth.test/token?a=1"}, {"service", "reg test"}}};
-  CHECK(token_url(challenge, "repository:x/y:pull", "joe", false).value() ==
-        "https://auth.test/token?a=1&service=reg%20test&scope=repository%3Ax%2Fy%3Apull&account=joe");
+  Challenge challenge{"bearer", {{"realm", "https://auth.test/token"}, {"service", "reg test"}}};
+  CHECK(token_url(challenge, "repository:x/y:pull", "joe", {}).value() ==
+        "https://auth.test/token?service=reg%20test&scope=repository%3Ax%2Fy%3Apull&account=joe");
   challenge.parameters["realm"] = "http://auth.test/token";
-  CHECK_FALSE(token_url(challenge, "", "", false));
-  CHECK(token_url(challenge, "", "", true).value() == "http://auth.test/token?service=reg%20test");
+  CHECK_FALSE(token_url(challenge, "", "", {}));
+  CHECK(token_url(challenge, "", "", {.allow_http = true}).value() == "http://auth.test/token?service=reg%20test");
   for (const char* realm :
        {"https://auth.test@evil.test/", "https://auth.test\\@evil.test/", "https://", "https:///t"}) {
     challenge.parameters["realm"] = realm;
-    CHECK_FALSE(token_url(challenge, "", "", true));
+    CHECK_FALSE(token_url(challenge, "", "", {.allow_http = true}));
   }
   challenge.parameters["realm"] = "file:///etc/passwd";
-  CHECK_FALSE(token_url(challenge, "", "", true));
+  CHECK_FALSE(token_url(challenge, "", "", {.allow_http = true}));
+}
+
+TEST_CASE("a realm adds nothing to what a token server is asked, unless it is the registry") {
+  Challenge challenge{"bearer", {{"service", "s"}}};
+  const auto usable = [&](const std::string& realm, bool of_registry) {
+    challenge.parameters["realm"] = realm;
+    const RealmRules rules{false, of_registry};
+    const bool url = token_url(challenge, "repository:x:pull", "", rules).has_value();
+    CHECK(token_post(challenge, "repository:x:pull", "secret", rules).has_value() == url);
+    return url;
+  };
+  for (const char* realm :
+       {"https://auth.test/t#", "https://auth.test/t?scope=repository:private:pull#", "https://auth.test/t?a#b",
+        "https://auth.test#", "https://auth.test/t\r\nx", "https://auth.test/ t"})
+    for (const bool of_registry : {false, true}) CHECK_FALSE(usable(realm, of_registry));
+  for (const char* realm :
+       {"https://auth.test/t?scope=repository:private:pull", "https://auth.test?service=s", "https://auth.test/t?"})
+    CHECK_FALSE(usable(realm, false));
+  CHECK(usable("https://auth.test/t?a=1", true));
+  CHECK(token_url(challenge, "repository:x:pull", "", {false, true}).value() ==
+        "https://auth.test/t?a=1&service=s&scope=repository%3Ax%3Apull");
+  for (const char* realm : {"https://auth.docker.io/token", "https://gitlab.com/jwt/auth", "https://nvcr.io/proxy_auth",
+                            "https://authn.nvidia.com/token", "https://ghcr.io/token", "https://quay.io/v2/auth"})
+    CHECK(usable(realm, false));
 }
 
 TEST_CASE("basic authorization is base64") {

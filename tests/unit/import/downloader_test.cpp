@@ -204,6 +204,19 @@ TEST_CASE_METHOD(Fixture, "not found and forbidden are not tried again") {
   }
 }
 
+TEST_CASE_METHOD(Fixture, "an error's message is not read to its end, which may never come") {
+  std::atomic<size_t> read{0};
+  FakeTransport transport([&](const HttpRequest&) {
+    return Answer{404, {}, std::string(size_t{4} << 20U, 'x'), false};
+  });
+  transport.on_piece = [&](size_t size) { read += size; };
+  blobs = {"x"};
+  const auto outcome = download(transport);
+  REQUIRE_FALSE(outcome);
+  CHECK(outcome.error().message() == "B: fetch: the registry does not have it (404)");
+  CHECK(read < 100000);
+}
+
 TEST_CASE_METHOD(Fixture, "what a mirror lacks comes from the registry") {
   mirrored = true;
   uint64_t from_registry = 0;

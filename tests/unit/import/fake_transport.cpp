@@ -27,6 +27,7 @@ Result<void> FakeTransport::poll(std::chrono::milliseconds) {
       flow = running.handler->on_head({running.answer.status, running.answer.headers, {}});
     const std::string_view piece_now = std::string_view(running.answer.body).substr(running.sent, piece);
     if (flow == Flow::go_on && !piece_now.empty()) {
+      if (on_piece) on_piece(piece_now.size());
       flow = running.handler->on_data(piece_now);
       if (flow == Flow::pause) {
         running.paused = true;

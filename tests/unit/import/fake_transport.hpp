@@ -29,6 +29,7 @@ class FakeTransport final : public HttpTransport {
   void wake() override {}
 
   size_t piece = 1000;
+  std::function<void(size_t)> on_piece;  ///< hears of every piece that a handler gets; may be empty
   std::vector<HttpRequest> requests;
 
  private:

@@ -240,11 +240,12 @@ TEST_CASE("failures are told apart") {
 TEST_CASE("a mirror that names somebody's token server gets no token of his login there") {
   const auto answer = [](const HttpRequest& request) {
     if (request.url.starts_with("https://tokens.test/"))
-      return Answer{200,
-                    {},
-                    R"({"token":"for )" + (request.authorization.empty() ? "all" : request.authorization) + "\"}",
-                    false};
-    if (request.authorization == "Bearer for all") return Answer{200, {}, kManifest, false};
+      return Answer{
+          200,
+          {},
+          R"({"token":"for-)" + (request.authorization.empty() ? "all" : request.authorization.substr(6)) + "\"}",
+          false};
+    if (request.authorization == "Bearer for-all") return Answer{200, {}, kManifest, false};
     return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/\""}}, "", false};
   };
   RegistryClient::Options options;
@@ -259,7 +260,7 @@ TEST_CASE("a mirror that names somebody's token server gets no token of his logi
   // Its own login it does get, whatever the server that it names.
   FakeTransport own(answer);
   CHECK_FALSE(ask(own, credentials_of("mirror.test")));
-  CHECK(own.requests.back().authorization == "Bearer for " + basic_authorization("joe", "s3cret"));
+  CHECK(own.requests.back().authorization == "Bearer for-" + basic_authorization("joe", "s3cret").substr(6));
 }
 
 TEST_CASE("insecure is one registry, not its token server") {
@@ -276,4 +277,44 @@ TEST_CASE("insecure is one registry, not its token server") {
   REQUIRE(transport.requests.size() == 3);
   for (const HttpRequest& request : transport.requests)
     CHECK(request.insecure == request.url.starts_with("https://registry.test/"));
+}
+
+TEST_CASE("a registry gets no token for another repository by the realm it names") {
+  for (const char* realm : {"https://tokens.test/t?service=s&scope=repository:private/x:pull#",
+                            "https://tokens.test/t?scope=repository:private/x:pull", "https://tokens.test/t#"}) {
+    FakeTransport transport([&](const HttpRequest& request) {
+      if (request.url.starts_with("https://tokens.test/")) return Answer{200, {}, R"({"token":"t"})", false};
+      if (request.authorization == "Bearer t") return Answer{200, {}, kManifest, false};
+      return Answer{
+          401, {{"www-authenticate", "Bearer realm=\"" + std::string(realm) + "\",service=\"s\""}}, "", false};
+    });
+    const auto refused = resolve(transport, "registry.test/x", credentials_of("tokens.test"));
+    REQUIRE_FALSE(refused);
+    CHECK_THAT(refused.error().message(), Catch::Contains("query or a fragment"));
+    CHECK(transport.requests.size() == 1);
+  }
+}
+
+TEST_CASE("a token that would end its header line is refused") {
+  for (const char* token : {R"(t\r\nX-Other: y)", R"(t\n)", R"(a b)", R"(t\u0000)", R"(t\u00e9)", R"(t\u007f)"}) {
+    FakeTransport transport([&](const HttpRequest& request) {
+      if (request.url.starts_with("https://tokens.test/"))
+        return Answer{200, {}, R"({"token":")" + std::string(token) + "\"}", false};
+      if (!request.authorization.empty()) return Answer{200, {}, kManifest, false};
+      return Answer{401, {{"www-authenticate", "Bearer realm=\"https://tokens.test/\""}}, "", false};
+    });
+    const auto refused = resolve(transport, "registry.test/x");
+    REQUIRE_FALSE(refused);
+    CHECK_THAT(refused.error().message(), Catch::Contains("tokens.test: its token has"));
+    CHECK(transport.requests.size() == 2);
+  }
+}
+
+TEST_CASE("what is small must come in time, a layer may take as long as it takes") {
+  FakeTransport transport([](const HttpRequest&) { return Answer{200, {}, kManifest, false}; });
+  CHECK(resolve(transport, "registry.test/x"));
+  CHECK(transport.requests[0].time_limit == 120);
+  const CredentialSet none;
+  const RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), none, {});
+  CHECK(client.blob_request(digest_of("x")).time_limit == 0);
 }
