@@ -77,7 +77,7 @@ situla_toml() {
   chmod o+w /var/lib/situla
   restart_slurmd
   chmod o-w /var/lib/situla
-  grep -q 'error: situla: store: /var/lib/situla can be written by others' "$log"
+  grep -q 'error: situla: store: /var/lib/situla can be entered by others' "$log"
 }
 
 @test "the program that examines the node is missing, crashes, or hangs: slurmd starts" {
