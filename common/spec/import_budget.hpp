@@ -9,10 +9,10 @@ namespace situla {
 /// import under 256 MiB. They hold for the node's store and for what users import for themselves.
 struct ImportBudget {
   uint64_t entries = 4'000'000;                 ///< entries; of all layers together
-  uint64_t metadata = uint64_t{128} << 20U;     ///< metadata; bytes of memory that grow with the image
+  uint64_t metadata = uint64_t{144} << 20U;     ///< metadata; bytes of memory that grow with the image
   uint64_t xattrs = uint64_t{16} << 20U;        ///< xattrs; bytes of extended attributes, equal sets once
-  uint64_t file_size = uint64_t{1} << 40U;      ///< file_size; bytes of one file
-  uint64_t unpacked = uint64_t{2} << 40U;       ///< unpacked; bytes of all layers, holes included
+  uint64_t file_size = uint64_t{256} << 30U;    ///< file_size; bytes of one file
+  uint64_t unpacked = uint64_t{1} << 40U;       ///< unpacked; bytes of all layers, holes included
   uint64_t expansion = 200;                     ///< expansion; times its compressed size, beyond kFreelyUnpacked
   uint64_t layers = 512;                        ///< layers
   uint64_t manifest_size = uint64_t{4} << 20U;  ///< manifest_size; bytes of a manifest or an index

@@ -177,6 +177,8 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_HTTP2_STREAM:
       return Error(ErrorKind::network, where + ": the connection broke (" + detail + ")")
           .with_hint("the registry or a proxy in between closed it each time; try again, or ask its operators");
+    case CURLE_WRITE_ERROR:
+      return {ErrorKind::corrupt, where + ": the headers of its answer have more than " + format_size(kMaxHeaderBytes)};
     case CURLE_OUT_OF_MEMORY:
       return {ErrorKind::no_space, "talk to " + where + ": out of memory"};
     default:

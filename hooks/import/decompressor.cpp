@@ -101,6 +101,8 @@ class Zstd final : public Decompressor {
  public:
   explicit Zstd(ZSTD_DCtx* context) : context_(context) {}
 
+  [[nodiscard]] uint64_t memory() const override { return ZSTD_sizeof_DCtx(context_.get()); }
+
   Result<size_t> run(std::string_view& input, char* output, size_t capacity) override {
     ZSTD_inBuffer in{input.data(), input.size(), 0};
     ZSTD_outBuffer out{output, capacity, 0};

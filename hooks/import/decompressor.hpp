@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -13,6 +14,8 @@ namespace situla {
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
+  /// Bytes that the input made it keep: the window of zstd.
+  [[nodiscard]] virtual uint64_t memory() const { return 0; }
   /// Takes bytes off the front of input, writes at most capacity bytes to output and returns how many. 0 with input
   /// left never happens; 0 with empty input: more is needed, or it is the end.
   virtual Result<size_t> run(std::string_view& input, char* output, size_t capacity) = 0;

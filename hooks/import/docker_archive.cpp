@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
 #include "hooks/import/file_source.hpp"
+#include "hooks/import/json.hpp"
 #include "hooks/import/layout_source.hpp"
 #include "hooks/import/sha256.hpp"
 
@@ -34,7 +33,7 @@ std::vector<std::string> texts_of(const Json& object, const char* name) {
 }
 
 Result<std::vector<SavedImage>> parse_images(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_bounded_json<Json>(text);
   if (json.is_object() && json.contains("schemaVersion"))
     return fail(Error(ErrorKind::usage, "manifest.json: not one that 'docker save' wrote")
                     .with_hint("an archive with the files of 'skopeo copy dir:' has to be unpacked first: dir:PATH"));
@@ -52,7 +51,7 @@ Result<std::vector<SavedImage>> parse_images(const std::string& text) {
 }
 
 Result<std::vector<Digest>> parse_diff_ids(const std::string& config) {
-  const Json json = Json::parse(config, nullptr, false);
+  const Json json = parse_bounded_json<Json>(config);
   const auto root = json.is_object() ? json.find("rootfs") : json.end();
   if (!json.is_object() || root == json.end() || !root->is_object())
     return fail(ErrorKind::corrupt, "configuration: has no diff_ids");
@@ -88,11 +87,12 @@ class DockerArchiveSource final : public FileSource {
 
   Result<ResolvedImage> resolve(const Platform&) override {
     TRY_ASSIGN(const FileRange file, files().open("manifest.json"));
-    TRY_ASSIGN(const std::string text, read_range(file, kMaxManifestFile, "manifest.json"));
+    TRY_ASSIGN(const std::string text, read_manifest(file, "manifest.json"));
     TRY_ASSIGN(const auto images, parse_images(text));
     TRY_ASSIGN(const SavedImage image, choose(images));
     TRY_ASSIGN(const FileRange range, files().open(image.config));
-    TRY_ASSIGN(const std::string config, read_range(range, kMaxConfigFile, "configuration " + printable(image.config)));
+    TRY_ASSIGN(const std::string config,
+               read_range(range, budget().config_size, "config_size", "configuration " + printable(image.config)));
     ResolvedImage resolved;
     resolved.digest = digest_of(config);
     if (const auto named = digest_in_name(image.config); named && *named != resolved.digest)

@@ -31,11 +31,12 @@ FileReference archive_reference(const EngineReference& reference) {
 
 class EngineSource final : public ImageSource {
  public:
-  EngineSource(EngineReference reference, EngineSettings settings, std::vector<std::unique_ptr<Engine>> engines,
+  EngineSource(EngineReference reference, const ImportRequest& request, std::vector<std::unique_ptr<Engine>> engines,
                Progress& progress)
       : reference_(std::move(reference)),
         command_(reference_.kind == ImageKind::podman ? "podman" : "docker"),
-        settings_(std::move(settings)),
+        settings_(request.engine),
+        budget_(request.budget),
         engines_(std::move(engines)),
         progress_(progress) {}
 
@@ -60,7 +61,7 @@ class EngineSource final : public ImageSource {
     }
     UniqueFd file(dup(spool_->fd()));
     if (!file) return fail_errno(errno, "duplicate a descriptor");
-    TRY_ASSIGN(auto files, index_image_archive(std::move(file), "the archive from " + engine->place()));
+    TRY_ASSIGN(auto files, index_image_archive(std::move(file), "the archive from " + engine->place(), budget_));
     TRY_ASSIGN(archive_,
                make_docker_archive_source(std::move(files), archive_reference(reference_), reference_.text()));
     return archive_->resolve(platform);
@@ -115,6 +116,7 @@ class EngineSource final : public ImageSource {
   EngineReference reference_;
   std::string command_;
   EngineSettings settings_;
+  const ImportBudget budget_;
   std::vector<std::unique_ptr<Engine>> engines_;
   Progress& progress_;
   std::unique_ptr<OutputFile> spool_;
@@ -131,7 +133,7 @@ Result<std::unique_ptr<ImageSource>> open_engine_source(const ImportRequest& req
     engines.push_back(std::move(engine));
   }
   if (!request.engine.program.empty()) engines.push_back(make_engine_program(reference.kind, request.engine));
-  return std::make_unique<EngineSource>(std::move(reference), request.engine, std::move(engines), progress);
+  return std::make_unique<EngineSource>(std::move(reference), request, std::move(engines), progress);
 }
 
 }  // namespace situla

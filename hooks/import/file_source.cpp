@@ -69,10 +69,10 @@ Result<FileRange> FileSource::open_blob(const std::string& file, uint64_t size, 
   return range;
 }
 
-Result<std::string> FileSource::read_blob(const Descriptor& descriptor, const std::string& file, size_t limit,
-                                          const std::string& what) {
+Result<std::string> FileSource::read_blob(const Descriptor& descriptor, const std::string& file, uint64_t limit,
+                                          const char* key, const std::string& what) {
   TRY_ASSIGN(const FileRange range, open_blob(file, descriptor.size, what));
-  TRY_ASSIGN(std::string bytes, read_range(range, limit, what));
+  TRY_ASSIGN(std::string bytes, read_range(range, limit, key, what));
   if (const Digest actual = digest_of(bytes); actual != descriptor.digest)
     return fail(Error(ErrorKind::corrupt, what + ": its content has the digest " + actual.text() + " instead of " +
                                               descriptor.digest.text())
@@ -80,8 +80,13 @@ Result<std::string> FileSource::read_blob(const Descriptor& descriptor, const st
   return bytes;
 }
 
+Result<std::string> FileSource::read_manifest(const FileRange& range, const std::string& what) const {
+  return read_range(range, budget().manifest_size, "manifest_size", what);
+}
+
 Result<std::string> FileSource::fetch_config(const Descriptor& config) {
-  return read_blob(config, file_of(config.digest), kMaxConfigFile, "configuration " + config.digest.text());
+  return read_blob(config, file_of(config.digest), budget().config_size, "config_size",
+                   "configuration " + config.digest.text());
 }
 
 Result<BlobStream> FileSource::open_blobs(const std::vector<Blob>& blobs) {

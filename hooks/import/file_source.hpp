@@ -11,9 +11,6 @@
 
 namespace situla {
 
-constexpr size_t kMaxManifestFile = size_t{4} << 20U;
-constexpr size_t kMaxConfigFile = size_t{16} << 20U;
-
 class FileSource : public ImageSource {
  public:
   Result<std::string> fetch_config(const Descriptor& config) override;
@@ -29,10 +26,12 @@ class FileSource : public ImageSource {
   /// The file that holds a blob.
   [[nodiscard]] virtual std::string file_of(const Digest& digest) const = 0;
   /// A small blob, whole; its size and digest are right. what: "the manifest".
-  Result<std::string> read_blob(const Descriptor& descriptor, const std::string& file, size_t limit,
+  Result<std::string> read_blob(const Descriptor& descriptor, const std::string& file, uint64_t limit, const char* key,
                                 const std::string& what);
+  Result<std::string> read_manifest(const FileRange& range, const std::string& what) const;
 
   [[nodiscard]] ImageFiles& files() { return *files_; }
+  [[nodiscard]] const ImportBudget& budget() const { return files_->budget(); }
 
  private:
   Result<FileRange> open_blob(const std::string& file, uint64_t size, const std::string& what);

@@ -43,7 +43,11 @@ std::string joined(std::string_view directory, std::string_view name) {
 
 }  // namespace
 
-void HiddenPaths::add_layer(const LayerTable& table, size_t layer) {
+Result<void> HiddenPaths::add_layer(LayerTable& table, size_t layer) {
+  // Twice: while they are merged with those of other layers.
+  const uint64_t bytes = 2 * sizeof(uint64_t) * (table.end_of(layer) - table.begin_of(layer));
+  TRY(table.take_memory(bytes));
+  taken_ += bytes;
   std::vector<uint64_t> own;
   own.reserve(table.end_of(layer) - table.begin_of(layer));
   for (uint32_t i = table.begin_of(layer); i < table.end_of(layer); ++i) {
@@ -67,6 +71,12 @@ void HiddenPaths::add_layer(const LayerTable& table, size_t layer) {
   merge(covered_, std::move(own));
   sort_unique(opaque_);
   sort_unique(wanted_);
+  return {};
+}
+
+void HiddenPaths::forget(const LayerTable& table) {
+  table.give_back(std::exchange(taken_, 0));
+  covered_ = opaque_ = wanted_ = {};
 }
 
 bool HiddenPaths::hides(std::string_view directory, std::string_view name) const {

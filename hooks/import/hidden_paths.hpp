@@ -17,10 +17,13 @@ namespace situla {
 class HiddenPaths {
  public:
   /// The layer has been read; those read from now on lie beneath it.
-  void add_layer(const LayerTable& table, size_t layer);
+  Result<void> add_layer(LayerTable& table, size_t layer);
+  /// All layers have been read.
+  void forget(const LayerTable& table);
   [[nodiscard]] bool hides(std::string_view directory, std::string_view name) const;
 
  private:
+  uint64_t taken_ = 0;             ///< bytes
   std::vector<uint64_t> covered_;  ///< sorted: a non-directory or a whiteout is here; it and what is beneath is hidden
   std::vector<uint64_t> opaque_;   ///< sorted: what is beneath is hidden
   std::vector<uint64_t> wanted_;   ///< sorted: targets of hard links that their own layer does not have

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "common/base/text.hpp"
+#include "hooks/import/budget.hpp"
 
 namespace situla {
 namespace {
@@ -81,6 +82,11 @@ Result<HttpResponse> fetch(HttpTransport& transport, const HttpRequest& request,
     if (polled && cancelled && cancelled()) polled = fail(ErrorKind::cancelled, "cancelled");
     if (!polled && !collector.ended) transport.cancel(id);
     if (!polled) return fail(std::move(polled).error());
+  }
+  if (collector.too_large && request.limit_key != nullptr) {
+    const uint64_t length = parse_unsigned(collector.response.header("content-length").value_or("")).value_or(0);
+    return fail(text_over_limit("the answer of " + authority_of(request.url), std::max<uint64_t>(length, limit + 1),
+                                limit, request.limit_key));
   }
   if (collector.too_large)
     return fail(

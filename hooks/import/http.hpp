@@ -24,10 +24,11 @@ struct HttpRequest {
   std::string authorization;  ///< whole value of Authorization; not sent on to another host by a redirect
   std::optional<std::pair<uint64_t, uint64_t>> range = std::nullopt;  ///< first and last byte
   std::string form;  ///< not empty: POST of this application/x-www-form-urlencoded body; redirects are not followed
-  std::string unix_socket = {};  ///< not empty: the server's; no TLS, no proxy, no redirects, no limit of time
-  bool insecure = false;         ///< the registry's rule says so: its certificate is not verified, http is allowed
-  uint32_t connect_timeout = 0;  ///< seconds; 0: what the settings say
-  uint32_t time_limit = 0;       ///< seconds for the whole answer; the user's ENROOT_TRANSFER_TIMEOUT comes first
+  std::string unix_socket = {};     ///< not empty: the server's; no TLS, no proxy, no redirects, no limit of time
+  bool insecure = false;            ///< the registry's rule says so: its certificate is not verified, http is allowed
+  uint32_t connect_timeout = 0;     ///< seconds; 0: what the settings say
+  uint32_t time_limit = 0;          ///< seconds for the whole answer; the user's ENROOT_TRANSFER_TIMEOUT comes first
+  const char* limit_key = nullptr;  ///< of situla.toml, which limits the size of the answer; null: nobody can change it
 };
 
 struct HttpResponse {

@@ -14,23 +14,32 @@ bool beneath_dev(std::string_view directory) {
 
 }  // namespace
 
-ImageBuilder::ImageBuilder(int fd, std::string where, SquashOptions options, std::vector<Blob> blobs)
-    : fd_(fd), where_(std::move(where)), options_(options), blobs_(std::move(blobs)) {}
+ImageBuilder::ImageBuilder(int fd, std::string where, SquashOptions options, std::vector<Blob> blobs,
+                           ImportMeter& meter)
+    : fd_(fd), where_(std::move(where)), options_(options), blobs_(std::move(blobs)), meter_(meter), table_(&meter) {
+  for (const Blob& blob : blobs_) compressed_bytes_ += blob.size;
+}
 
 Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConfig& config, const std::string& source) {
   TRY_ASSIGN(writer_, SquashfsWriter::create(fd_, where_, options_, trace_));
   turns_ = TraceTurns(trace_, "tar", "compress");
   BuiltImage built;
   TRY(read_layers(open, built));
+  hidden_.forget(table_);
   const TraceSpan span(trace_, "merge and write inodes");
+  TRY_ASSIGN(const auto made, write_configuration(config, source));
+  TRY(forget_duplicates());
   RootTree tree(table_);
   for (size_t layer = table_.layers(); layer-- > 0;)
     TRY_CONTEXT(blobs_[blobs_.size() - 1 - layer].name, tree.apply(layer));
-  TRY(add_configuration(tree, config, source));
+  for (const MadeFile& file : made) TRY(tree.place(file.path, file.entry));
+  if (!config.workdir.empty())
+    TRY_CONTEXT("make the working directory", tree.make_directories(clean_path(config.workdir)));
   tree.finish();
   if (const auto missing = tree.files_without_data(); !missing.empty()) TRY(reread(open, missing));
   built.dead_bytes = count_dead(tree);
-  TRY_ASSIGN(built.image_bytes, writer_->finish(tree));
+  meter_.give_back(std::exchange(duplicates_, 0));
+  TRY_ASSIGN(built.image_bytes, writer_->finish(tree, &meter_));
   return built;
 }
 
@@ -51,6 +60,7 @@ Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& bui
   for (size_t place = blobs_.size(); place-- > 0;) {
     if (!known_[place]) {
       TRY(read_layer(*stream, blobs_[place]));
+      TRY(end_layer());
       continue;
     }
     built.reused_bytes += blobs_[place].size;
@@ -58,6 +68,7 @@ Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& bui
       reuse_failed_ = true;
       return fail(std::move(done).error().with_context(blobs_[place].name));
     }
+    TRY(end_layer());
     known_[place]->index = LayerIndex();  // a million entries are not kept twice
   }
   if (stream) built.unpacked_bytes = stream->unpacked_bytes();
@@ -108,14 +119,13 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
   turns_.cut(blob.name);
   TRY(stream.drain());
   report(stream, true);
-  end_layer();
   return {};
 }
 
-void ImageBuilder::end_layer() {
+Result<void> ImageBuilder::end_layer() {
   const size_t layer = table_.layers();
   table_.end_layer();
-  if (layer + 1 < blobs_.size()) hidden_.add_layer(table_, layer);
+  return layer + 1 < blobs_.size() ? hidden_.add_layer(table_, layer) : Result<void>();
 }
 
 Result<void> ImageBuilder::replay_layer(const KnownLayer& known) {
@@ -127,13 +137,12 @@ Result<void> ImageBuilder::replay_layer(const KnownLayer& known) {
   TRY(known.index.for_each([&](IndexedEntry& indexed) -> Result<void> {
     TRY_ASSIGN(const uint32_t index, add_entry(indexed.entry));
     if (!indexed.stored || !needs_content(index)) return {};
+    if (auto taken = take_content(indexed.content.size); !taken) return taken;
     entries.push_back(index);
     files.push_back(std::move(indexed.content));
     return files.size() < kAtOnce ? Result<void>() : adopt(*known.donor, entries, files);
   }));
-  TRY(adopt(*known.donor, entries, files));
-  end_layer();
-  return {};
+  return adopt(*known.donor, entries, files);
 }
 
 Result<void> ImageBuilder::adopt(const SquashfsDonor& donor, std::vector<uint32_t>& entries,
@@ -147,15 +156,27 @@ Result<void> ImageBuilder::adopt(const SquashfsDonor& donor, std::vector<uint32_
 
 Result<uint32_t> ImageBuilder::add_entry(const TarEntry& entry) {
   TRY_ASSIGN(const uint32_t index, table_.add(entry));
-  std::vector<std::pair<std::string, std::string>> kept;
+  if (entry.kind == EntryKind::file)
+    TRY_CONTEXT("file '" + printable(std::string_view(entry.path).substr(0, 300)) + "'",
+                meter_.take_file(entry.size, compressed_bytes_));
+  Xattrs kept;
   for (const auto& xattr : entry.xattrs)
     if (belongs_in_image(xattr.first)) kept.push_back(xattr);
   if (!kept.empty() && entry.kind != EntryKind::hardlink) {
-    TRY_ASSIGN(const uint32_t number, writer_->add_xattrs(kept));
-    if (number != kNone) xattrs_.try_emplace(number, std::move(kept));
-    table_.entry(index).xattrs = number;
+    TRY_ASSIGN(table_.entry(index).xattrs,
+               xattrs_.add(kept, meter_, [this](const Xattrs& set) { return writer_->add_xattrs(set); }));
   }
   return index;
+}
+
+/// What is kept of a file's content: its place, the sizes of its blocks, and what libsquashfs remembers to find equal
+/// ones, of small files until the metadata are written.
+Result<void> ImageBuilder::take_content(uint64_t size) {
+  constexpr uint64_t kSmallBytes = 12, kLargeBytes = 60, kBlockBytes = 40, kDuplicateBytes = 64;
+  if (size >= options_.block_bytes)
+    return meter_.take_memory(kLargeBytes + kBlockBytes * (size / options_.block_bytes + 1));
+  duplicates_ += kDuplicateBytes;
+  return meter_.take_memory(kSmallBytes + kDuplicateBytes);
 }
 
 bool ImageBuilder::needs_content(uint32_t index) const {
@@ -172,6 +193,7 @@ Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry) 
 }
 
 Result<void> ImageBuilder::write_content(TarReader& reader, uint32_t index) {
+  TRY(take_content(table_.entry(index).size));
   TRY_ASSIGN(table_.entry(index).data, turns_.second([&] { return writer_->begin_file(table_.entry(index).size); }));
   TRY(reader.read_data(
       [this](std::string_view bytes) { return turns_.second([&] { return writer_->append(bytes); }); }));
@@ -189,6 +211,9 @@ uint64_t ImageBuilder::stored_bytes(size_t layer) const {
 }
 
 Result<void> ImageBuilder::describe_layer(size_t layer, FileSealer& sealer, LayerIndexWriter& index) const {
+  // An index is read as a whole, and repeats the attributes of each entry. Layers of a million files have half of it.
+  constexpr uint64_t kMostIndexBytes = uint64_t{96} << 20U, kEntryBytes = 40;
+  uint64_t bytes = 0;
   const size_t from_top = blobs_.size() - 1 - layer;
   for (uint32_t i = table_.begin_of(from_top); i < table_.end_of(from_top); ++i) {
     const LayerEntry& entry = table_.entry(i);
@@ -200,7 +225,7 @@ Result<void> ImageBuilder::describe_layer(size_t layer, FileSealer& sealer, Laye
     indexed.entry.size = entry.size;
     if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink)
       indexed.entry.target = table_.text(entry.data);
-    if (const auto set = xattrs_.find(entry.xattrs); set != xattrs_.end()) indexed.entry.xattrs = set->second;
+    if (entry.xattrs != kNone) indexed.entry.xattrs = xattrs_.get(entry.xattrs);
     indexed.stored = entry.kind == EntryKind::file && entry.data != kNone;
     if (indexed.stored) {
       indexed.content = writer_->stored(entry.data);
@@ -210,6 +235,12 @@ Result<void> ImageBuilder::describe_layer(size_t layer, FileSealer& sealer, Laye
       }
       TRY(sealer.seal(indexed.content, fragment));
     }
+    bytes += indexed.entry.path.size() + indexed.entry.target.size() + kEntryBytes;
+    for (const auto& [name, value] : indexed.entry.xattrs) bytes += name.size() + value.size();
+    bytes += sizeof(uint32_t) * indexed.content.blocks.size();
+    if (bytes > kMostIndexBytes)
+      return fail(ErrorKind::unsupported,
+                  "what is to be known of the layer has more than " + format_size(kMostIndexBytes));
     TRY(index.add(indexed));
   }
   return {};
@@ -233,11 +264,10 @@ Result<void> ImageBuilder::reread(const StreamOpener& open, const std::vector<ui
   return {};
 }
 
-Result<void> ImageBuilder::add_file(RootTree& tree, const std::string& path, const std::string& content,
-                                    uint16_t mode) {
+Result<ImageBuilder::MadeFile> ImageBuilder::write_file(const std::string& path, const std::string& content) {
   LayerEntry entry;
   entry.kind = EntryKind::file;
-  entry.mode = mode;
+  entry.mode = 0644;
   entry.mtime = options_.made_time;
   entry.size = content.size();
   if (!content.empty()) {
@@ -245,17 +275,26 @@ Result<void> ImageBuilder::add_file(RootTree& tree, const std::string& path, con
     TRY(writer_->append(content));
     TRY(writer_->end_file());
   }
-  return tree.place(path, table_.add_made(entry));
+  return MadeFile{path, table_.add_made(entry)};
 }
 
-Result<void> ImageBuilder::add_configuration(RootTree& tree, const ImageConfig& config, const std::string& source) {
-  TRY(add_file(tree, "etc/rc", make_rc(config, source), 0644));
-  TRY(add_file(tree, "etc/rc.local", make_rc_local(), 0644));
-  TRY(add_file(tree, "etc/fstab", make_fstab(config), 0644));
-  TRY(add_file(tree, "etc/environment", make_environment(config), 0644));
-  if (!config.workdir.empty())
-    TRY_CONTEXT("make the working directory", tree.make_directories(clean_path(config.workdir)));
-  return {};
+Result<std::vector<ImageBuilder::MadeFile>> ImageBuilder::write_configuration(const ImageConfig& config,
+                                                                              const std::string& source) {
+  std::vector<MadeFile> files(4);
+  TRY_ASSIGN(files[0], write_file("etc/rc", make_rc(config, source)));
+  TRY_ASSIGN(files[1], write_file("etc/rc.local", make_rc_local()));
+  TRY_ASSIGN(files[2], write_file("etc/fstab", make_fstab(config)));
+  TRY_ASSIGN(files[3], write_file("etc/environment", make_environment(config)));
+  return files;
+}
+
+/// Of very many files it is as much as the tree that comes now needs. Of fewer it stays: a file that is read again may
+/// be one of them.
+Result<void> ImageBuilder::forget_duplicates() {
+  constexpr uint64_t kWorthIt = uint64_t{16} << 20U;
+  if (duplicates_ < kWorthIt) return {};
+  meter_.give_back(std::exchange(duplicates_, 0));
+  return writer_->forget_duplicates();
 }
 
 uint64_t ImageBuilder::count_dead(const RootTree& tree) const {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/import/block_seal.hpp"
+#include "hooks/import/budget.hpp"
 #include "hooks/import/enroot_files.hpp"
 #include "hooks/import/hidden_paths.hpp"
 #include "hooks/import/layer_cache.hpp"
@@ -22,6 +22,7 @@
 #include "hooks/import/root_tree.hpp"
 #include "hooks/import/squashfs_writer.hpp"
 #include "hooks/import/trace.hpp"
+#include "hooks/import/xattr_sets.hpp"
 
 namespace situla {
 
@@ -43,8 +44,8 @@ struct BuiltImage {
 /// for it.
 class ImageBuilder {
  public:
-  /// blobs: bottom first, as in the manifest. fd, where: as for SquashfsWriter.
-  ImageBuilder(int fd, std::string where, SquashOptions options, std::vector<Blob> blobs);
+  /// blobs: bottom first, as in the manifest. fd, where: as for SquashfsWriter. meter: of this image and no other.
+  ImageBuilder(int fd, std::string where, SquashOptions options, std::vector<Blob> blobs, ImportMeter& meter);
 
   /// Told of layers and bytes while build() runs.
   void report_to(Progress& progress) { progress_ = &progress; }
@@ -68,15 +69,21 @@ class ImageBuilder {
   Result<void> read_layer(LayerStream& stream, const Blob& blob);
   Result<void> replay_layer(const KnownLayer& known);
   Result<void> adopt(const SquashfsDonor& donor, std::vector<uint32_t>& entries, std::vector<StoredFile>& files);
-  void end_layer();
+  Result<void> end_layer();
   Result<uint32_t> add_entry(const TarEntry& entry);
+  Result<void> take_content(uint64_t size);
   [[nodiscard]] bool needs_content(uint32_t index) const;
   void report(const LayerStream& stream, bool finished = false);
   Result<void> read_entry(TarReader& reader, const TarEntry& entry);
   Result<void> write_content(TarReader& reader, uint32_t index);
   Result<void> reread(const StreamOpener& open, const std::vector<uint32_t>& missing);
-  Result<void> add_configuration(RootTree& tree, const ImageConfig& config, const std::string& source);
-  Result<void> add_file(RootTree& tree, const std::string& path, const std::string& content, uint16_t mode);
+  struct MadeFile {
+    std::string path;
+    uint32_t entry = kNone;
+  };
+  Result<std::vector<MadeFile>> write_configuration(const ImageConfig& config, const std::string& source);
+  Result<MadeFile> write_file(const std::string& path, const std::string& content);
+  Result<void> forget_duplicates();
   [[nodiscard]] uint64_t count_dead(const RootTree& tree) const;
 
   int fd_;
@@ -90,9 +97,12 @@ class ImageBuilder {
   Trace* trace_ = nullptr;
   TraceTurns turns_{nullptr, "", ""};
   std::unique_ptr<SquashfsWriter> writer_;
+  ImportMeter& meter_;
+  uint64_t compressed_bytes_ = 0;  ///< of all blobs
+  uint64_t duplicates_ = 0;        ///< bytes that libsquashfs keeps to find equal small files
   LayerTable table_;
   HiddenPaths hidden_;
-  std::map<uint32_t, std::vector<std::pair<std::string, std::string>>> xattrs_;  ///< by the writer's number
+  XattrSets xattrs_;
 };
 
 }  // namespace situla

@@ -13,12 +13,14 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/import/budget.hpp"
 #include "hooks/import/tar_reader.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxEntries = 200000;  // an image has some per layer
+constexpr uint64_t kMaxNamesBytes = uint64_t{16} << 20U;
 constexpr unsigned kMaxLinks = 8;
 
 /// Opens without waiting, whatever is there, and takes only a regular file.
@@ -32,7 +34,8 @@ Result<FileRange> open_regular(const std::string& path, const std::string& shown
 
 class Directory final : public ImageFiles {
  public:
-  explicit Directory(std::string path) : path_(std::move(path)), place_(printable(path_)) {}
+  Directory(std::string path, const ImportBudget& budget)
+      : ImageFiles(budget), path_(std::move(path)), place_(printable(path_)) {}
 
   Result<FileRange> open(const std::string& name) override {
     return open_regular(path_ + "/" + name, printable(path_ + "/" + name));
@@ -60,7 +63,8 @@ std::optional<std::string> normalize(std::string_view name) {
 
 class Archive final : public ImageFiles {
  public:
-  Archive(FileRange file, std::string place) : file_(std::move(file)), place_(std::move(place)) {}
+  Archive(FileRange file, std::string place, const ImportBudget& budget)
+      : ImageFiles(budget), file_(std::move(file)), place_(std::move(place)) {}
 
   Result<void> index() {
     std::vector<char> buffer(size_t{64} << 10U);
@@ -111,6 +115,9 @@ class Archive final : public ImageFiles {
     if (entry.kind != EntryKind::file && !link) return {};
     const std::optional<std::string> name = normalize(entry.path);
     if (!name) return {};
+    names_bytes_ += name->size() + entry.target.size();
+    if (members_.size() > kMaxEntries || names_bytes_ > kMaxNamesBytes)
+      return fail(ErrorKind::corrupt, place_ + ": too many files for an image");
     Member member{entry.offset, entry.size, {}};
     if (link) {
       const size_t slash = name->rfind('/');
@@ -123,12 +130,12 @@ class Archive final : public ImageFiles {
                       .with_hint("the archive was not copied whole: copy or save the image again"));
     }
     members_.insert_or_assign(*name, std::move(member));
-    if (members_.size() > kMaxEntries) return fail(ErrorKind::corrupt, place_ + ": too many files for an image");
     return {};
   }
 
   FileRange file_;
   std::string place_;
+  uint64_t names_bytes_ = 0;
   std::unordered_map<std::string, Member> members_;
 };
 
@@ -155,34 +162,35 @@ Result<void> refuse_compressed(const FileRange& file, const std::string& place) 
   return {};
 }
 
-Result<std::unique_ptr<ImageFiles>> index_range(FileRange file, const std::string& place) {
+Result<std::unique_ptr<ImageFiles>> index_range(FileRange file, const std::string& place, const ImportBudget& budget) {
   TRY(refuse_compressed(file, place));
-  auto archive = std::make_unique<Archive>(std::move(file), place);
+  auto archive = std::make_unique<Archive>(std::move(file), place, budget);
   TRY(archive->index());
   return archive;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ImageFiles>> open_image_directory(const std::string& path) {
+Result<std::unique_ptr<ImageFiles>> open_image_directory(const std::string& path, const ImportBudget& budget) {
   TRY(open_file(path, O_RDONLY | O_DIRECTORY));
-  return std::make_unique<Directory>(path);
+  return std::make_unique<Directory>(path, budget);
 }
 
-Result<std::unique_ptr<ImageFiles>> open_image_archive(const std::string& path) {
+Result<std::unique_ptr<ImageFiles>> open_image_archive(const std::string& path, const ImportBudget& budget) {
   TRY_ASSIGN(FileRange file, open_regular(path, printable(path)));
-  return index_range(std::move(file), printable(path));
+  return index_range(std::move(file), printable(path), budget);
 }
 
-Result<std::unique_ptr<ImageFiles>> index_image_archive(UniqueFd fd, const std::string& place) {
+Result<std::unique_ptr<ImageFiles>> index_image_archive(UniqueFd fd, const std::string& place,
+                                                        const ImportBudget& budget) {
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) return fail_errno(errno, "read " + place);
-  return index_range({std::make_shared<UniqueFd>(std::move(fd)), 0, static_cast<uint64_t>(status.st_size)}, place);
+  return index_range({std::make_shared<UniqueFd>(std::move(fd)), 0, static_cast<uint64_t>(status.st_size)}, place,
+                     budget);
 }
 
-Result<std::string> read_range(const FileRange& range, size_t limit, const std::string& what) {
-  if (range.size > limit)
-    return fail(ErrorKind::corrupt, what + ": has " + format_size(range.size) + ", more than " + format_size(limit));
+Result<std::string> read_range(const FileRange& range, uint64_t limit, const char* key, const std::string& what) {
+  if (range.size > limit) return fail(text_over_limit(what, range.size, limit, key));
   std::string bytes(range.size, '\0');
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t count =

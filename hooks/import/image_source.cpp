@@ -30,10 +30,11 @@ std::string explain_path(const FileReference& reference, const Error& error) {
          (reference.path.starts_with('/') ? "" : ", in " + printable(directory));
 }
 
-Result<std::unique_ptr<ImageSource>> open_file_source(const std::string& image) {
-  TRY_ASSIGN(FileReference reference, FileReference::parse(image));
+Result<std::unique_ptr<ImageSource>> open_file_source(const ImportRequest& request) {
+  TRY_ASSIGN(FileReference reference, FileReference::parse(request.image));
   const bool directory = reference.kind == ImageKind::oci_layout || reference.kind == ImageKind::directory;
-  auto files = directory ? open_image_directory(reference.path) : open_image_archive(reference.path);
+  auto files = directory ? open_image_directory(reference.path, request.budget)
+                         : open_image_archive(reference.path, request.budget);
   if (!files) {
     const std::string hint = explain_path(reference, files.error());
     return fail(std::move(files).error().with_hint(hint));
@@ -59,7 +60,7 @@ Result<std::unique_ptr<ImageSource>> open_source(const ImportRequest& request, P
     case ImageKind::oci_archive:
     case ImageKind::docker_archive:
     case ImageKind::directory:
-      return open_file_source(request.image);
+      return open_file_source(request);
   }
   return fail(ErrorKind::usage, "import " + printable(request.image) + ": not an image");
 }

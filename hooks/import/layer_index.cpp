@@ -112,6 +112,9 @@ Result<void> LayerIndexWriter::add(const IndexedEntry& indexed) {
     out_.text(value);
   }
   if (indexed.stored) put(out_, indexed.content, fragments_);
+  // A set of attributes counts as the entries that it is as large as.
+  constexpr size_t kEntryBytes = 256;
+  for (const auto& [name, value] : entry.xattrs) waiting_ += (name.size() + value.size()) / kEntryBytes;
   return ++waiting_ < kEntriesAtOnce ? Result<void>() : flush();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "hooks/import/decompressor.hpp"
 #include "hooks/import/sha256.hpp"
@@ -11,15 +12,35 @@ namespace {
 
 constexpr std::chrono::milliseconds kAskEvery{200};
 
+/// What a decompressor needs, until the end of its layer.
+class TakenMemory {
+ public:
+  explicit TakenMemory(ImportMeter* meter) : meter_(meter) {}
+  TakenMemory(const TakenMemory&) = delete;
+  TakenMemory& operator=(const TakenMemory&) = delete;
+  ~TakenMemory() {
+    if (meter_ != nullptr) meter_->give_back(bytes_);
+  }
+  Result<void> grow_to(uint64_t bytes) {
+    if (bytes <= bytes_) return {};
+    return meter_->take_memory(bytes - std::exchange(bytes_, bytes));
+  }
+
+ private:
+  ImportMeter* meter_;
+  uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
 LayerStream::LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
-                         std::function<bool()> cancelled, Trace* trace)
+                         std::function<bool()> cancelled, Trace* trace, ImportMeter* meter)
     : blobs_(std::move(blobs)),
       source_(std::move(source)),
       stop_source_(std::move(stop_source)),
       cancelled_(std::move(cancelled)),
       trace_(trace),
+      meter_(meter),
       compressed_of_(blobs_.size()),
       thread_([this] { run(); }) {}
 
@@ -93,6 +114,7 @@ Result<void> LayerStream::run_layer(size_t index) {
   std::unique_ptr<Decompressor> decompressor;
   std::string first;  // until it is known what this is
   TRY_ASSIGN(Chunk chunk, empty_chunk());
+  TakenMemory taken(meter_);
   std::optional<Error> broken;  // told only if the digest is right: otherwise the digest is the cause
   const auto decompress = [&](std::string_view bytes) -> Result<void> {
     while (true) {
@@ -103,6 +125,11 @@ Result<void> LayerStream::run_layer(size_t index) {
       if (!produced) {
         broken = std::move(produced).error();
         return {};
+      }
+      decompressed_ += *produced;
+      if (meter_ != nullptr) {
+        TRY_CONTEXT(name, meter_->check_expansion(decompressed_, compressed_));
+        TRY_CONTEXT(name, taken.grow_to(decompressor->memory()));
       }
       if (of_content) hash.update({chunk.data.get() + chunk.size, *produced});
       chunk.size += *produced;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/import/budget.hpp"
 #include "hooks/import/image_source.hpp"
 #include "hooks/import/trace.hpp"
 
@@ -25,9 +26,10 @@ namespace situla {
 class LayerStream {
  public:
   /// source is called from another thread, until this object is gone; stop_source makes a waiting call return.
-  /// cancelled, if any, is asked several times a second by a waiting read().
+  /// cancelled, if any, is asked several times a second by a waiting read(). meter: what decompressing needs and gives
+  /// is taken from it; may be null.
   LayerStream(std::vector<Blob> blobs, BlobReader source, std::function<void()> stop_source,
-              std::function<bool()> cancelled = nullptr, Trace* trace = nullptr);
+              std::function<bool()> cancelled = nullptr, Trace* trace = nullptr, ImportMeter* meter = nullptr);
   LayerStream(const LayerStream&) = delete;
   LayerStream& operator=(const LayerStream&) = delete;
   ~LayerStream();
@@ -66,6 +68,7 @@ class LayerStream {
   std::function<void()> stop_source_;
   std::function<bool()> cancelled_;
   Trace* trace_;
+  ImportMeter* meter_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Chunk> full_;
@@ -77,6 +80,7 @@ class LayerStream {
   bool at_end_ = false;
   std::function<void()> on_wait_;
   std::atomic<uint64_t> compressed_{0};
+  uint64_t decompressed_ = 0;  ///< of all blobs; the thread's
   std::vector<std::atomic<uint64_t>> compressed_of_;
   std::atomic<size_t> furthest_{0};
   uint64_t unpacked_ = 0;

@@ -48,24 +48,55 @@ std::string clean_path(std::string_view path) {
   return cleaned;
 }
 
-uint32_t LayerTable::intern_directory(std::string_view path) {
-  if (last_directory_ != kNone && directories_[last_directory_] == path) return last_directory_;
-  const auto found = directory_ids_.find(path);
-  if (found != directory_ids_.end()) return last_directory_ = found->second;
-  last_directory_ = static_cast<uint32_t>(directories_.size());
-  directories_.emplace_back(path);
-  directory_ids_.emplace(directories_.back(), last_directory_);
-  return last_directory_;
+size_t LayerTable::directory_slot(std::string_view path) const {
+  const size_t mask = directory_slots_.size() - 1;
+  size_t slot = hash_(path) & mask;
+  while (directory_slots_[slot] != kNone && directory(directory_slots_[slot]) != path) slot = (slot + 1) & mask;
+  return slot;
+}
+
+Result<uint32_t> LayerTable::intern_directory(std::string_view path) {
+  if (last_directory_ != kNone && directory(last_directory_) == path) return last_directory_;
+  if (2 * (directories_.size() + 1) > directory_slots_.size()) {
+    std::vector<uint32_t> old(directory_slots_.size() * 2, kNone);
+    old.swap(directory_slots_);
+    for (const uint32_t id : old)
+      if (id != kNone) directory_slots_[directory_slot(directory(id))] = id;
+  }
+  const size_t slot = directory_slot(path);
+  if (directory_slots_[slot] == kNone) {
+    TRY_ASSIGN(const TextArena::Ref text, texts_.add(path));
+    directory_slots_[slot] = static_cast<uint32_t>(directories_.size());
+    directories_.push_back(text);
+  }
+  return last_directory_ = directory_slots_[slot];
+}
+
+/// Before anything is kept. A directory counts with the first entry in it, or with one that comes back to it.
+Result<void> LayerTable::take(const TarEntry& entry, std::string_view cleaned) {
+  constexpr uint64_t kDirectoryBytes = 24;
+  if (meter_ == nullptr) return {};
+  TRY(meter_->take_entry());
+  const size_t slash = cleaned.rfind('/');
+  const std::string_view directory = slash == std::string_view::npos ? std::string_view() : cleaned.substr(0, slash);
+  uint64_t bytes = sizeof(LayerEntry) + sizeof(uint16_t) + cleaned.size() - directory.size();
+  if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hardlink)
+    bytes += sizeof(uint16_t) + entry.target.size();
+  const bool same = last_directory_ != kNone && this->directory(last_directory_) == directory;
+  if (!same && directory_slots_[directory_slot(directory)] == kNone) bytes += kDirectoryBytes + directory.size();
+  return meter_->take_memory(bytes);
 }
 
 Result<uint32_t> LayerTable::add(const TarEntry& entry) {
   const std::string cleaned = clean_path(entry.path);
   TRY(check_names(entry, cleaned));
+  TRY(take(entry, cleaned));
   if (full()) return fail(ErrorKind::unsupported, "the image has too many entries");
   const size_t slash = cleaned.rfind('/');
   LayerEntry record;
-  record.directory =
-      intern_directory(slash == std::string::npos ? std::string_view() : std::string_view(cleaned).substr(0, slash));
+  TRY_ASSIGN(
+      record.directory,
+      intern_directory(slash == std::string::npos ? std::string_view() : std::string_view(cleaned).substr(0, slash)));
   TRY_ASSIGN(record.name, texts_.add(slash == std::string::npos ? std::string_view(cleaned)
                                                                 : std::string_view(cleaned).substr(slash + 1)));
   record.kind = entry.kind;
@@ -89,7 +120,7 @@ uint32_t LayerTable::add_made(LayerEntry entry) {
 }
 
 std::string LayerTable::path(const LayerEntry& entry) const {
-  const std::string_view directory = directories_[entry.directory];
+  const std::string_view directory = this->directory(entry.directory);
   std::string path(directory);
   if (!directory.empty()) path += '/';
   path += texts_.get(entry.name);

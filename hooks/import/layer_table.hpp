@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/import/budget.hpp"
+#include "hooks/import/keyed_hash.hpp"
 #include "hooks/import/piece_list.hpp"
 #include "hooks/import/tar_reader.hpp"
 #include "hooks/import/text_arena.hpp"
@@ -33,6 +33,9 @@ struct LayerEntry {
 
 class LayerTable {
  public:
+  /// meter: what the entries and everything made of them is taken from; null: a tree that nobody strange made.
+  explicit LayerTable(ImportMeter* meter = nullptr) : meter_(meter), directory_slots_(1024, kNone) {}
+
   /// Cleans the path as `filepath.Clean("/" + path)` does: hostile "..", "//" and leading '/' stay inside.
   /// ErrorKind::corrupt for names over 255 bytes, paths over 4095 and targets over 4095.
   Result<uint32_t> add(const TarEntry& entry);
@@ -51,19 +54,30 @@ class LayerTable {
   [[nodiscard]] LayerEntry& entry(uint32_t index) { return entries_[index]; }
   [[nodiscard]] const LayerEntry& entry(uint32_t index) const { return entries_[index]; }
   [[nodiscard]] size_t size() const { return entries_.size(); }
-  [[nodiscard]] std::string_view directory(uint32_t id) const { return directories_[id]; }
+  [[nodiscard]] std::string_view directory(uint32_t id) const { return texts_.get(directories_[id]); }
   [[nodiscard]] std::string_view text(TextArena::Ref ref) const { return texts_.get(ref); }
   [[nodiscard]] std::string path(const LayerEntry& entry) const;
 
-  uint32_t intern_directory(std::string_view path);
+  Result<uint32_t> intern_directory(std::string_view path);
   Result<TextArena::Ref> add_text(std::string_view text) { return texts_.add(text); }
 
+  /// Memory for what is made of the entries.
+  Result<void> take_memory(uint64_t bytes) { return meter_ == nullptr ? Result<void>() : meter_->take_memory(bytes); }
+  void give_back(uint64_t bytes) const {
+    if (meter_ != nullptr) meter_->give_back(bytes);
+  }
+
  private:
+  [[nodiscard]] size_t directory_slot(std::string_view path) const;
+  Result<void> take(const TarEntry& entry, std::string_view cleaned);
+
+  ImportMeter* meter_;
   PieceList<LayerEntry> entries_;
   std::vector<uint32_t> begins_, ends_;
   TextArena texts_;
-  std::deque<std::string> directories_;
-  std::unordered_map<std::string_view, uint32_t> directory_ids_;
+  PieceList<TextArena::Ref> directories_;
+  std::vector<uint32_t> directory_slots_;  ///< open addressing by the path
+  KeyedHash hash_;
   uint32_t last_directory_ = kNone;
 };
 

@@ -49,14 +49,14 @@ class OciSource final : public FileSource {
                                           "(docker-archive:PATH)"
                                         : "an OCI image layout has the files index.json and oci-layout; a ':' in the "
                                           "path would begin the tag"));
-    TRY_ASSIGN(const std::string text, read_range(*file, kMaxManifestFile, "index.json"));
+    TRY_ASSIGN(const std::string text, read_manifest(*file, "index.json"));
     TRY_ASSIGN(auto parsed, parse_manifest(text, "application/vnd.oci.image.index.v1+json"));
     const Index* index = std::get_if<Index>(&parsed);
     if (index == nullptr) return fail(ErrorKind::corrupt, "index.json: not an index");
     TRY_ASSIGN(Descriptor chosen, choose(*index, platform));
     for (unsigned depth = 0; depth < kMaxNesting; ++depth) {
-      TRY_ASSIGN(const std::string manifest,
-                 read_blob(chosen, file_of(chosen.digest), kMaxManifestFile, "manifest " + chosen.digest.text()));
+      TRY_ASSIGN(const std::string manifest, read_blob(chosen, file_of(chosen.digest), budget().manifest_size,
+                                                       "manifest_size", "manifest " + chosen.digest.text()));
       TRY_ASSIGN(parsed, parse_manifest(manifest, chosen.media_type));
       if (Manifest* image = std::get_if<Manifest>(&parsed)) return ResolvedImage{chosen.digest, std::move(*image)};
       TRY_ASSIGN(chosen, choose_platform(std::get<Index>(parsed), platform));
@@ -105,12 +105,12 @@ class DirectorySource final : public FileSource {
       return fail(std::move(file).error().with_hint(files().open("index.json")
                                                         ? "this looks like an OCI image layout: oci:PATH"
                                                         : "'skopeo copy ... dir:PATH' writes such a directory"));
-    TRY_ASSIGN(std::string text, read_range(*file, kMaxManifestFile, "manifest.json"));
+    TRY_ASSIGN(std::string text, read_manifest(*file, "manifest.json"));
     TRY_ASSIGN(auto parsed, parse_manifest(text, "manifest.json"));
     if (const Index* index = std::get_if<Index>(&parsed)) {
       TRY_ASSIGN(const Descriptor chosen, choose_platform(*index, platform));
-      TRY_ASSIGN(text, read_blob(chosen, chosen.digest.hex() + ".manifest.json", kMaxManifestFile,
-                                 "manifest " + chosen.digest.text()));
+      TRY_ASSIGN(text, read_blob(chosen, chosen.digest.hex() + ".manifest.json", budget().manifest_size,
+                                 "manifest_size", "manifest " + chosen.digest.text()));
       TRY_ASSIGN(parsed, parse_manifest(text, chosen.media_type));
     }
     Manifest* manifest = std::get_if<Manifest>(&parsed);
@@ -125,7 +125,7 @@ class DirectorySource final : public FileSource {
   Result<void> check_version() {
     const auto file = files().open("version");
     if (!file) return {};
-    TRY_ASSIGN(const std::string version, read_range(*file, 4096, "version"));
+    TRY_ASSIGN(const std::string version, read_manifest(*file, "version"));
     if (version.starts_with("Directory Transport Version: 1.")) return {};
     return fail(ErrorKind::unsupported,
                 "version: '" + printable(trim(version)) + "' is not 'Directory Transport Version: 1.x'");

@@ -2,20 +2,20 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "hooks/import/json.hpp"
 
 namespace situla {
 namespace {
 
 using Json = nlohmann::ordered_json;  // labels keep their order
 
-constexpr size_t kMaxLayers = 4096;
 constexpr size_t kMaxPath = 4095;
+constexpr size_t kMaxIndexEntries = 4096;
+constexpr size_t kMaxPlatformsShown = 20;
 
 Json parse(std::string_view text) {
-  return Json::parse(text, nullptr, false);
+  return parse_bounded_json<Json>(text);
 }
 
 const Json* member(const Json& object, std::string_view name) {
@@ -54,6 +54,9 @@ Result<Descriptor> parse_descriptor(const Json& json, const std::string& what) {
 
 Result<Index> parse_index(const Json& manifests) {
   Index index;
+  if (manifests.size() > kMaxIndexEntries)
+    return fail(ErrorKind::corrupt, "index: has " + std::to_string(manifests.size()) + " entries, more than " +
+                                        std::to_string(kMaxIndexEntries));
   for (const Json& item : manifests) {
     IndexEntry entry;
     TRY_ASSIGN(entry.manifest, parse_descriptor(item, "index entry " + std::to_string(index.size() + 1)));
@@ -67,7 +70,6 @@ Result<Index> parse_index(const Json& manifests) {
       for (const std::string_view key : {"org.opencontainers.image.ref.name", "io.containerd.image.name"})
         if (std::string name = text_of(*annotations, key); !name.empty()) entry.names.push_back(std::move(name));
     index.push_back(std::move(entry));
-    if (index.size() > kMaxLayers) return fail(ErrorKind::corrupt, "index: too many entries");
   }
   return index;
 }
@@ -76,7 +78,6 @@ Result<Manifest> parse_image_manifest(const Json& json, const Json& layers) {
   Manifest manifest;
   const Json* config = member(json, "config");
   TRY_ASSIGN(manifest.config, parse_descriptor(config != nullptr ? *config : Json(), "configuration"));
-  if (layers.size() > kMaxLayers) return fail(ErrorKind::corrupt, "manifest: too many layers");
   for (const Json& item : layers) {
     TRY_ASSIGN(auto layer, parse_descriptor(item, "layer " + std::to_string(manifest.layers.size() + 1)));
     manifest.layers.push_back(std::move(layer));
@@ -158,8 +159,9 @@ const std::string_view kManifestTypes =
 Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std::string_view content_type) {
   const Json json = parse(text);
   if (!json.is_object())
-    return fail(Error(ErrorKind::corrupt, "manifest: not JSON (Content-Type " + printable(content_type) + ")")
-                    .with_hint("is this a container registry, or a web page in front of it?"));
+    return fail(
+        Error(ErrorKind::corrupt, "manifest: " + why_no_json(text) + " (Content-Type " + printable(content_type) + ")")
+            .with_hint("is this a container registry, or a web page in front of it?"));
   if (const Json* manifests = member(json, "manifests"); manifests != nullptr && manifests->is_array()) {
     TRY_ASSIGN(Index index, parse_index(*manifests));
     return index;
@@ -179,9 +181,10 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
 Result<Descriptor> choose_platform(const Index& index, const Platform& platform) {
   const IndexEntry* best = nullptr;
   std::string known;
+  size_t shown = 0;
   for (const IndexEntry& entry : index) {
     if (entry.platform.os == "unknown") continue;  // attestations of buildkit
-    known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
+    if (shown++ < kMaxPlatformsShown) known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
     if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
     if (best == nullptr || suitability(entry.platform, platform) > suitability(best->platform, platform)) best = &entry;
   }
@@ -192,7 +195,7 @@ Result<Descriptor> choose_platform(const Index& index, const Platform& platform)
 
 Result<ImageConfig> parse_image_config(std::string_view text) {
   const Json json = parse(text);
-  if (!json.is_object()) return fail(ErrorKind::corrupt, "image configuration: not JSON");
+  if (!json.is_object()) return fail(ErrorKind::corrupt, "image configuration: " + why_no_json(text));
   ImageConfig config;
   config.architecture = text_of(json, "architecture");
   config.os = text_of(json, "os");

@@ -119,6 +119,12 @@ Result<std::vector<RegistryRule>> parse_registries_conf(std::string_view text, c
   return rules;
 }
 
+Result<ImportBudget> load_import_budget(const RuleFiles& files) {
+  auto site = SiteConfig::load(files.site);
+  if (!site) return fail(std::move(site).error().with_hint("everybody must be able to read it: it may limit imports"));
+  return site->import_budget;
+}
+
 Result<std::vector<RegistryRule>> load_registry_rules(const RuleFiles& files) {
   std::vector<RegistryRule> rules;
   TRY(merge_file(files.main, files.of_root, rules));

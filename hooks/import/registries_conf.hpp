@@ -7,6 +7,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
+#include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
 
 namespace situla {
@@ -26,6 +27,9 @@ struct RuleFiles {
   /// instead of the machine's where they exist, as registries.conf(5) says.
   static RuleFiles of_user(const Environment& environment);
 };
+
+/// The limits of situla.toml.
+Result<ImportBudget> load_import_budget(const RuleFiles& files);
 
 /// No two rules with one prefix. A file that is damaged is an error: it might block something.
 Result<std::vector<RegistryRule>> load_registry_rules(const RuleFiles& files);

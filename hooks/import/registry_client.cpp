@@ -4,13 +4,13 @@
 #include <thread>
 
 #include "common/base/text.hpp"
+#include "hooks/import/budget.hpp"
 #include "hooks/import/sha256.hpp"
 
 namespace situla {
 namespace {
 
-constexpr size_t kMaxManifestBytes = size_t{4} << 20U;
-constexpr size_t kMaxConfigBytes = size_t{16} << 20U;
+constexpr size_t kMaxProbeBytes = size_t{1} << 20U;
 constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
 constexpr uint32_t kLongestAnswer = 120;  // seconds for a manifest, a token or a configuration
 
@@ -55,7 +55,7 @@ Result<void> RegistryClient::choose_scheme() {
   if (!options_.allow_http || scheme_chosen_) return {};
   scheme_chosen_ = true;
   const HttpRequest request = request_to("https://" + reference_.registry + "/v2/");
-  auto response = fetch(transport_, request, kMaxManifestBytes, options_.cancelled);
+  auto response = fetch(transport_, request, kMaxProbeBytes, options_.cancelled);
   if (response) return {};
   const ErrorKind kind = response.error().kind();
   if (kind == ErrorKind::unsupported || kind == ErrorKind::failure || kind == ErrorKind::network) scheme_ = "http://";
@@ -73,8 +73,9 @@ Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request
 }
 
 Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_view accept, const std::string& what,
-                                         size_t limit) {
+                                         size_t limit, const char* limit_key) {
   HttpRequest request = request_to(url);
+  request.limit_key = limit_key;
   request.accept = accept;
   request.authorization = authorization_;
   auto response = get_with_retries(request, limit);
@@ -232,8 +233,8 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
 /// {body, content type}. The digest is checked against what was asked for, else against what the registry says it sent.
 Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const std::string& name,
                                                                          const std::optional<Digest>& expected) {
-  TRY_ASSIGN(HttpResponse response,
-             get(base_url() + "/manifests/" + name, kManifestTypes, "manifest", kMaxManifestBytes));
+  TRY_ASSIGN(HttpResponse response, get(base_url() + "/manifests/" + name, kManifestTypes, "manifest",
+                                        options_.budget.manifest_size, "manifest_size"));
   std::string type = response.header("content-type").value_or("");
   if (is_schema1(type)) return fail(schema1_error());
   const Digest actual = digest_of(response.body);
@@ -264,8 +265,11 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
 
 Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {
   const std::string what = "configuration " + config.digest.text();
+  if (config.size > options_.budget.config_size)
+    return fail(text_over_limit(what, config.size, options_.budget.config_size, "config_size"));
   TRY(choose_scheme());
-  TRY_ASSIGN(HttpResponse response, get(blob_request(config.digest).url, "", what, kMaxConfigBytes));
+  TRY_ASSIGN(HttpResponse response,
+             get(blob_request(config.digest).url, "", what, options_.budget.config_size, "config_size"));
   if (digest_of(response.body) != config.digest)
     return fail(Error(ErrorKind::corrupt, what + ": its content has the digest " + digest_of(response.body).text())
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));

@@ -27,6 +27,7 @@ class RegistryClient {
     bool insecure = false;                                 ///< the certificate is not verified
     bool stands_in = false;                                ///< RegistryEndpoint::stands_in
     std::vector<TokenServer> token_servers;                ///< pairs beside the known ones
+    ImportBudget budget;                                   ///< sizes of manifests and configurations
     uint32_t connect_timeout = 0;                          ///< seconds; 0: what the settings say
     std::function<bool()> cancelled;                       ///< asked while waiting; may be empty
     std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
@@ -55,7 +56,8 @@ class RegistryClient {
   [[nodiscard]] Error status_error(const HttpResponse& response, const std::string& what) const;
 
  private:
-  Result<HttpResponse> get(const std::string& url, std::string_view accept, const std::string& what, size_t limit);
+  Result<HttpResponse> get(const std::string& url, std::string_view accept, const std::string& what, size_t limit,
+                           const char* limit_key);
   Result<HttpResponse> get_with_retries(const HttpRequest& request, size_t limit);
   Result<std::pair<std::string, std::string>> get_manifest(const std::string& name,
                                                            const std::optional<Digest>& expected);

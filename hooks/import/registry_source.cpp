@@ -17,9 +17,11 @@ constexpr uint32_t kMostConnections = 8;
 /// Of a place that is not the last one: it is not waited for, because there is another.
 constexpr uint32_t kMirrorConnectSeconds = 5;
 
-RegistryClient::Options client_options(const ImportSettings& settings, const RegistryEndpoint& endpoint, bool last,
+RegistryClient::Options client_options(const ImportRequest& request, const RegistryEndpoint& endpoint, bool last,
                                        std::function<bool()> cancelled) {
+  const ImportSettings& settings = request.settings;
   RegistryClient::Options options;
+  options.budget = request.budget;
   options.allow_http = settings.allow_http || endpoint.insecure;
   options.insecure = endpoint.insecure;
   options.stands_in = endpoint.stands_in;
@@ -44,7 +46,7 @@ class RegistrySource final : public ImageSource {
     for (const RegistryEndpoint& endpoint : endpoints)
       clients_.push_back(
           std::make_unique<RegistryClient>(*transport_, endpoint.reference, request.credentials,
-                                           client_options(settings_, endpoint, &endpoint == &endpoints.back(),
+                                           client_options(request, endpoint, &endpoint == &endpoints.back(),
                                                           [&progress] { return progress.cancelled(); })));
   }
 

@@ -235,6 +235,7 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   request.platform = platform;
   request.settings = collect_settings(config, environment, log);
   request.hint = file_hint(image, environment);
+  TRY_ASSIGN(request.budget, load_import_budget(rule_files));
   const ImageKind kind = image_kind(image);
   if (kind == ImageKind::docker_daemon || kind == ImageKind::podman)
     request.engine = collect_engine_settings(kind, config, environment);

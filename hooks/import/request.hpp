@@ -12,6 +12,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
 #include "hooks/import/certificates.hpp"
 #include "hooks/import/credentials.hpp"
@@ -75,6 +76,8 @@ struct ImportRequest {
   /// Mirrors and blocked registries. Not serialized: the importer, whose images are everybody's, reads the
   /// administrator's rules itself.
   std::vector<RegistryRule> rules;
+  /// What the image may make the import take. Not serialized either: the administrator's.
+  ImportBudget budget;
 
   static constexpr size_t kMaxBytes = size_t{2} << 20U;
   /// A versioned byte string; at most kMaxBytes (ErrorKind::usage beyond).

@@ -1,7 +1,6 @@
 #include "hooks/import/root_tree.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 
 #include <sys/stat.h>
@@ -15,11 +14,12 @@ constexpr unsigned kMaxLinks = 40;  // in one path, as in Linux
 /// Components of link targets that are walked for the whole image: seconds. Each of a million files behind a link or
 /// two, /lib -> usr/lib, takes a few.
 constexpr uint64_t kMaxLinkSteps = 16'000'000;
-constexpr size_t kMaxName = 255;  // of Linux, and what a squashfs directory entry holds (256)
+constexpr size_t kMaxName = 255;    // of Linux, and what a squashfs directory entry holds (256)
+constexpr size_t kMostShown = 300;  // bytes of a path in an error
 
-size_t hash_of(uint32_t parent, std::string_view name) {
-  return std::hash<std::string_view>()(name) ^ (static_cast<size_t>(parent) * 0x9E3779B97F4A7C15ULL);
-}
+/// Bytes of paths, and of the links in them, that may be followed: some seconds. The paths of a million files are
+/// a tenth of it; links that lead through each other make any path as long as two hundred of the longest.
+constexpr uint64_t kMostSteps = uint64_t{512} << 20U;
 
 /// Components still to be walked, the next one last.
 class Route {
@@ -59,7 +59,7 @@ Result<void> check_name(std::string_view name) {
 
 RootTree::RootTree(LayerTable& table) : table_(table), slots_(1024, kNone) {
   LayerEntry root;
-  root.directory = table_.intern_directory("");
+  root.directory = table_.intern_directory("").value_or(0);  // the empty text has its place
   root.kind = EntryKind::directory;
   root.mode = 0755;
   Node node;
@@ -70,7 +70,7 @@ RootTree::RootTree(LayerTable& table) : table_(table), slots_(1024, kNone) {
 
 size_t RootTree::slot_of(uint32_t parent, std::string_view name) const {
   const size_t mask = slots_.size() - 1;
-  size_t slot = hash_of(parent, name) & mask;
+  size_t slot = hash_(name, parent) & mask;
   while (slots_[slot] != kNone) {
     const Node& node = nodes_[slots_[slot]];
     if (node.parent == parent && this->name(slots_[slot]) == name) break;
@@ -102,6 +102,7 @@ uint32_t RootTree::lookup(uint32_t parent, std::string_view name) const {
 /// The one place where names enter the tree.
 Result<uint32_t> RootTree::add_node(uint32_t parent, std::string_view name, TextArena::Ref ref, uint32_t inode) {
   TRY(check_name(name));
+  TRY(table_.take_memory(sizeof(Node) + kSlotBytes + (ref == kNone ? sizeof(uint16_t) + name.size() : 0)));
   Node node;
   node.parent = parent;
   node.name = ref;
@@ -133,6 +134,7 @@ void RootTree::touch(uint32_t index) {
 }
 
 Result<uint32_t> RootTree::make_directory(uint32_t parent, std::string_view name) {
+  TRY(table_.take_memory(sizeof(LayerEntry)));
   LayerEntry made;
   made.kind = EntryKind::directory;
   // As mkdir(2) does: what is made in a set-group-id directory is one, too.
@@ -141,7 +143,15 @@ Result<uint32_t> RootTree::make_directory(uint32_t parent, std::string_view name
   return add_node(parent, name, kNone, inode);
 }
 
+Result<void> RootTree::count_steps(std::string_view path) {
+  steps_ += path.size() + 1;
+  if (steps_ <= kMostSteps) return {};
+  return fail(ErrorKind::unsupported, "its paths lead through too many links: more than " + format_size(kMostSteps) +
+                                          " of names have been followed");
+}
+
 Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
+  TRY(count_steps(path));
   Route route(path);
   uint32_t here = kRoot;
   unsigned links = 0;
@@ -158,8 +168,10 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
       here = next;
     } else if (next != kNone && kind == EntryKind::symlink) {
       if (++links > kMaxLinks)
-        return fail(ErrorKind::corrupt, "'" + printable(path) + "': too many levels of symbolic links");
+        return fail(ErrorKind::corrupt,
+                    "'" + printable(path.substr(0, kMostShown)) + "': too many levels of symbolic links");
       const std::string_view target = table_.text(table_.entry(nodes_[next].inode).data);
+      TRY(count_steps(target));
       if (target.starts_with('/')) here = kRoot;
       link_steps_ += 1 + route.prepend(target);
       if (link_steps_ > kMaxLinkSteps)
@@ -225,7 +237,8 @@ Result<void> RootTree::apply(size_t layer) {
   ++layer_;
   cached_path_ = kNone;
   for (uint32_t index = table_.begin_of(layer); index < table_.end_of(layer); ++index)
-    TRY_CONTEXT("entry '" + printable(table_.path(table_.entry(index))) + "'", apply_entry(index));
+    TRY_CONTEXT("entry '" + printable(table_.path(table_.entry(index)).substr(0, kMostShown)) + "'",
+                apply_entry(index));
   return {};
 }
 
@@ -261,8 +274,12 @@ Result<void> RootTree::apply_link(uint32_t directory, const LayerEntry& entry) {
   TRY_ASSIGN(const uint32_t target_directory, walk(parent, Missing::fail));
   const uint32_t node = target_directory == kNone || last.empty() ? kNone : lookup(target_directory, last);
   if (node == kNone)
-    return fail(ErrorKind::corrupt, "the target of the hard link, '" + printable(target) + "', does not exist");
-  if (is_directory(node)) return fail(ErrorKind::corrupt, "a hard link to the directory '" + printable(target) + "'");
+    return fail(ErrorKind::corrupt, "the target of the hard link, '" +
+                                        printable(std::string_view(target).substr(0, kMostShown)) +
+                                        "', does not exist");
+  if (is_directory(node))
+    return fail(ErrorKind::corrupt,
+                "a hard link to the directory '" + printable(std::string_view(target).substr(0, kMostShown)) + "'");
   const uint32_t inode = nodes_[node].inode;
   const uint32_t old = lookup(directory, table_.text(entry.name));
   if (old == node) return {};  // a link to itself
@@ -299,6 +316,7 @@ void RootTree::remove_lower_children(uint32_t directory) {
     const uint32_t here = open.back();
     open.pop_back();
     for (uint32_t child = nodes_[here].first_child; child != kNone; child = nodes_[child].next_sibling) {
+      ++steps_;  // a whiteout for each of a million entries that each looks at a million
       if (nodes_[child].inode == kNone) continue;
       if (nodes_[child].layer != layer_)
         kill(child);
@@ -345,6 +363,7 @@ void RootTree::finish() {
     if (entry.kind == EntryKind::directory && (entry.mode & 0500U) != 0500U) entry.mode |= 0700U;
   }
   slots_ = {};
+  table_.give_back(kSlotBytes * (nodes_.size() - 1));
 }
 
 std::vector<uint32_t> RootTree::children(uint32_t directory) const {

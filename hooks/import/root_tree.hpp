@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/import/keyed_hash.hpp"
 #include "hooks/import/layer_table.hpp"
 #include "hooks/import/piece_list.hpp"
 
@@ -81,6 +82,8 @@ class RootTree {
   void touch(uint32_t index);
   /// Directory at a path; kNone if it is missing and not to be made.
   Result<uint32_t> walk(std::string_view path, Missing missing);
+  /// Components of paths that were looked up, the targets of links included.
+  Result<void> count_steps(std::string_view path);
   [[nodiscard]] uint32_t walk_existing(std::string_view path, bool follow_last) const;
   void insert_slot(uint32_t index);
   void grow();
@@ -88,9 +91,12 @@ class RootTree {
 
   LayerTable& table_;
   PieceList<Node> nodes_;
-  std::vector<uint32_t> slots_;  ///< open addressing by (parent, name)
+  std::vector<uint32_t> slots_;                                 ///< open addressing by (parent, name)
+  static constexpr uint64_t kSlotBytes = 4 * sizeof(uint32_t);  // half empty, and twice as many while they grow
   size_t used_slots_ = 0;
   uint64_t link_steps_ = 0;  ///< links followed by walk(), and the names in their targets
+  KeyedHash hash_;
+  uint64_t steps_ = 0;
   uint32_t layer_ = 0;
   // The directory of the last entry: archives list a directory's entries together.
   uint32_t cached_path_ = kNone, cached_node_ = kNone;

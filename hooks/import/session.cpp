@@ -63,6 +63,9 @@ Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& 
   progress.phase("resolving " + session->source_->text());
   auto resolved = session->source_->resolve(session->platform_);
   if (!resolved) return fail(session->explain(std::move(resolved).error()));
+  if (const size_t layers = resolved->manifest.layers.size(); layers > request.budget.layers)
+    return fail(session->explain(
+        over_limit("the image has " + counted_layers(layers), std::to_string(request.budget.layers), "layers")));
   session->resolved_ = std::move(*resolved);
   return session;
 }
@@ -91,7 +94,8 @@ std::vector<Blob> ImportSession::blobs() const {
 
 Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs, Trace* trace) {
   TRY_ASSIGN(BlobStream stream, source_->open_blobs(blobs));
-  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_, trace);
+  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_, trace,
+                                       meter_.get());
 }
 
 Result<ImageConfig> ImportSession::fetch_config() {
@@ -134,7 +138,9 @@ std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::ve
 Result<BuiltImage> ImportSession::build(int fd, const std::string& where, const SquashOptions& options,
                                         Progress& progress, std::vector<std::optional<KnownLayer>> known,
                                         Trace* trace) {
-  builder_ = std::make_unique<ImageBuilder>(fd, where, options, blobs());
+  builder_.reset();
+  meter_ = std::make_unique<ImportMeter>(request_.budget);
+  builder_ = std::make_unique<ImageBuilder>(fd, where, options, blobs(), *meter_);
   builder_->reuse(std::move(known));
   builder_->report_to(progress);
   builder_->trace_to(trace);

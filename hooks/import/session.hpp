@@ -68,6 +68,7 @@ class ImportSession {
   std::unique_ptr<ImageSource> source_;
   ResolvedImage resolved_;
   ImageConfig config_;
+  std::unique_ptr<ImportMeter> meter_;  ///< of the builder
   std::unique_ptr<ImageBuilder> builder_;
 };
 

@@ -18,6 +18,7 @@
 #include <sqfs/meta_writer.h>
 
 #include "common/base/result.hpp"
+#include "hooks/import/budget.hpp"
 #include "hooks/import/piece_list.hpp"
 #include "hooks/import/root_tree.hpp"
 
@@ -75,11 +76,16 @@ class TreeWriter {
     const PieceList<sqfs_u32>* block_sizes;
     std::function<sqfs_u32(const LayerEntry&)> time_of;
     Check check;
+    ImportMeter* meter;           ///< may be null
+    const sqfs_u64* names_bytes;  ///< compressed directories that wait for their place
   };
 
   TreeWriter(const RootTree& tree, Parts parts) : tree_(tree), parts_(std::move(parts)) {}
 
   Result<sqfs_u64> write() {
+    // Numbers, links, and libsquashfs' table of inodes by number, which grows by doubling.
+    constexpr uint64_t kInodeBytes = 2 * sizeof(sqfs_u32) + 2 * sizeof(sqfs_u64);
+    TRY(take_memory(kInodeBytes * tree_.table().size()));
     number_all();
     std::vector<Open> open;
     open.push_back(make_open(RootTree::kRoot));
@@ -93,6 +99,7 @@ class TreeWriter {
       }
       TRY_ASSIGN(const sqfs_u64 reference, write_directory(top));
       if (open.size() == 1) return reference;
+      TRY(take_memory(kMapBytes));
       references_.emplace(top.node, reference);
       open.pop_back();
     }
@@ -102,6 +109,15 @@ class TreeWriter {
   [[nodiscard]] sqfs_u32 root_number() const { return numbers_.at(tree_.node(RootTree::kRoot).inode); }
 
  private:
+  static constexpr uint64_t kMapBytes = 56;  // of a number in a map
+
+  Result<void> take_memory(uint64_t bytes) {
+    return parts_.meter == nullptr ? Result<void>() : parts_.meter->take_memory(bytes);
+  }
+  void give_back(uint64_t bytes) {
+    if (parts_.meter != nullptr) parts_.meter->give_back(bytes);
+  }
+
   struct Open {
     uint32_t node;
     std::vector<uint32_t> children;
@@ -221,11 +237,19 @@ class TreeWriter {
       reference = write_fifo(entry, numbers_[index], links);
     else
       reference = write_file(entry, numbers_[index], links);
-    if (reference && links > 1) shared_.emplace(index, *reference);
+    if (reference && links > 1) {
+      TRY(take_memory(kMapBytes));
+      shared_.emplace(index, *reference);
+    }
     return reference;
   }
 
   Result<sqfs_u64> write_directory(const Open& open) {
+    // libsquashfs keeps a directory until it is whole.
+    constexpr uint64_t kChildBytes = sizeof(sqfs_u64) + 48;
+    uint64_t bytes = kChildBytes * open.children.size();
+    for (const uint32_t child : open.children) bytes += tree_.name(child).size();
+    TRY(take_memory(bytes));
     std::vector<sqfs_u64> references;
     references.reserve(open.children.size());
     uint32_t subdirectories = 0;
@@ -234,6 +258,7 @@ class TreeWriter {
         const auto found = references_.find(child);
         references.push_back(found->second);
         references_.erase(found);
+        give_back(kMapBytes);
         ++subdirectories;
         continue;
       }
@@ -249,6 +274,9 @@ class TreeWriter {
                                                  static_cast<sqfs_u16>(type_of(entry.kind) | entry.mode))));
     }
     TRY(parts_.check(sqfs_dir_writer_end(parts_.directories)));
+    give_back(bytes);
+    const uint64_t waiting = *parts_.names_bytes;
+    TRY(take_memory(waiting - std::exchange(names_taken_, waiting)));
     return write_directory_inode(open.node, subdirectories + 2);
   }
 
@@ -273,6 +301,7 @@ class TreeWriter {
   Parts parts_;
   std::vector<sqfs_u32> numbers_, links_;
   sqfs_u32 inode_count_ = 0;
+  uint64_t names_taken_ = 0;
   std::unordered_map<uint32_t, sqfs_u64> references_;  ///< of finished directories whose parent is not finished
   std::unordered_map<uint32_t, sqfs_u64> shared_;      ///< of inodes with several names
   std::vector<uint64_t> buffer_;

@@ -115,6 +115,7 @@ struct SquashfsWriter::State {
 
   Result<void> create_compressors();
   Result<void> create_parts();
+  Result<void> start_processor();
   Result<void> harvest(bool last);
   void keep(const sqfs_inode_generic_t& inode);
   uint32_t keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment);
@@ -152,6 +153,10 @@ Result<void> SquashfsWriter::State::create_parts() {
   xattrs.reset(sqfs_xattr_writer_create(0));
   if (!fragments || !ids || !blocks || !xattrs)
     return fail(ErrorKind::no_space, "prepare " + where + ": out of memory");
+  return start_processor();
+}
+
+Result<void> SquashfsWriter::State::start_processor() {
   sqfs_block_processor_desc_t wanted{};
   wanted.size = sizeof wanted;
   wanted.max_block_size = options.block_bytes;
@@ -238,6 +243,7 @@ Result<std::unique_ptr<SquashfsWriter>> SquashfsWriter::create(int fd, const std
 
 Result<uint32_t> SquashfsWriter::begin_file(uint64_t size) {
   State& state = *state_;
+  if (!state.processor) TRY(state.start_processor());
   if (state.pending_count == kHarvest) TRY(state.harvest(false));
   // As mksquashfs: only files smaller than a block share one with others. The tail of a larger file stays with it,
   // where reading it costs no second block.
@@ -259,6 +265,12 @@ Result<void> SquashfsWriter::append(std::string_view bytes) {
 Result<void> SquashfsWriter::end_file() {
   state_->file_open = false;
   return state_->check(sqfs_block_processor_end_file(state_->processor.get()), "write");
+}
+
+Result<void> SquashfsWriter::forget_duplicates() {
+  TRY(state_->harvest(true));
+  state_->processor.reset();
+  return {};
 }
 
 Result<std::vector<uint32_t>> SquashfsWriter::adopt(const SquashfsDonor& donor, std::span<const StoredFile> files) {
@@ -357,9 +369,9 @@ Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::str
   return added == 0 ? kNone : index;
 }
 
-Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
+Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter) {
   State& state = *state_;
-  TRY(state.harvest(true));
+  if (state.processor) TRY(state.harvest(true));
   // What it remembers of every small file, to find equal ones, is no longer needed.
   state.processor.reset();
   sqfs_u16 root_id = 0;
@@ -374,7 +386,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree) {
   state.super.inode_table_start = state.file.size;
   const auto check = [&](int code) { return state.check(code, "write"); };
   TreeWriter writer(tree, {inodes.get(), directories.get(), &state.files, &state.block_sizes,
-                           [&](const LayerEntry& entry) { return state.time_of(entry); }, check});
+                           [&](const LayerEntry& entry) { return state.time_of(entry); }, check, meter, &waiting.size});
   TRY_ASSIGN(state.super.root_inode_ref, writer.write());
   TRY(check(sqfs_meta_writer_flush(inodes.get())));
   TRY(check(sqfs_meta_writer_flush(names.get())));

@@ -41,6 +41,8 @@ class SquashfsWriter {
   Result<uint32_t> begin_file(uint64_t size);
   Result<void> append(std::string_view bytes);
   Result<void> end_file();
+  /// Forgets what it keeps to find equal small files. Files may follow; those before count as different from them.
+  Result<void> forget_duplicates();
   /// Takes files over from another squashfs file, which fits(): whole blocks are copied as they are stored, and so are
   /// fragments of which at least half is taken; small files in other fragments are packed anew. One number for each
   /// file, as of begin_file(). The donor must live as long as the writer.
@@ -57,7 +59,8 @@ class SquashfsWriter {
   /// Number to be put into LayerEntry::xattrs. Names that squashfs cannot hold are left out; kNone if nothing remains.
   Result<uint32_t> add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs);
   /// Writes the metadata; the file is then complete and padded to 4 KiB, but not synced. Returns its size in bytes.
-  Result<uint64_t> finish(const RootTree& tree);
+  /// meter: what the tables take until they are written is taken from it; may be null.
+  Result<uint64_t> finish(const RootTree& tree, ImportMeter* meter = nullptr);
 
  private:
   struct State;

@@ -15,6 +15,8 @@ namespace situla {
 namespace {
 
 constexpr size_t kRecord = 512;  // bytes; headers and contents begin at multiples of it
+/// Of the headers of one entry, and of the map of a sparse file, of which libarchive makes twelve times as much memory.
+constexpr uint64_t kMostHeaderBytes = uint64_t{2} << 20U;
 
 /// libarchive converts the UTF-8 of pax headers to the locale of the calling thread. In the C locale it keeps the bytes
 /// and only warns; in a UTF-8 locale it would turn decomposed characters into composed ones, and the file would have
@@ -73,8 +75,11 @@ struct TarReader::State {
   archive* reader = archive_read_new();
   archive_entry* entry = nullptr;
   uint64_t size = 0;
-  uint64_t received = 0;     ///< bytes of the source
-  uint64_t content_end = 0;  ///< of the current entry, in the source
+  uint64_t received = 0;      ///< bytes of the source
+  uint64_t content_end = 0;   ///< of the current entry, in the source
+  uint64_t header_bytes = 0;  ///< of the source, since the last entry or the last piece of its content
+  bool counts = false;        ///< header_bytes; not while content is passed over
+  bool entered = false;       ///< there is an entry, and maybe content of it
   bool padded = false;
   std::optional<Error> source_error;
   BytesAsTheyAre bytes_as_they_are;
@@ -98,6 +103,16 @@ struct TarReader::State {
       return whole ? static_cast<la_ssize_t>(next_header - state.received) : 0;
     }
     state.received += bytes->size();
+    // What came with the piece before does not count, nor does the rest of this piece.
+    if (state.counts && state.header_bytes > kMostHeaderBytes) {
+      state.source_error = Error(ErrorKind::corrupt,
+                                 "read tar: the headers of an entry, or the map of a sparse file, "
+                                 "have more than " +
+                                     format_size(kMostHeaderBytes));
+      archive_set_error(reader, -1, "headers");
+      return -1;
+    }
+    state.header_bytes += bytes->size();
     *buffer = bytes->data();
     return static_cast<la_ssize_t>(bytes->size());
   }
@@ -130,11 +145,17 @@ TarReader::~TarReader() = default;
 
 Result<std::optional<TarEntry>> TarReader::next() {
   State& state = *state_;
+  if (std::exchange(state.entered, false)) archive_read_data_skip(state.reader);
+  if (state.source_error) return fail(state.error());
+  state.header_bytes = 0;
+  state.counts = true;
   const int code = archive_read_next_header(state.reader, &state.entry);
   if (state.source_error) return fail(state.error());
   if (code == ARCHIVE_EOF) return std::nullopt;
   // A warning is about names that are not of the C locale, which are taken as they are.
   if (code != ARCHIVE_OK && code != ARCHIVE_WARN) return fail(state.error());
+  state.counts = false;
+  state.entered = true;
   archive_entry* entry = state.entry;
   TarEntry result;
   const char* path = archive_entry_pathname(entry);
@@ -163,6 +184,7 @@ Result<void> TarReader::read_data(const Sink& sink) {
   static constexpr std::array<char, 65536> kZeros{};
   State& state = *state_;
   uint64_t position = 0;
+  state.counts = true;
   const auto fill_to = [&](uint64_t end) -> Result<void> {
     while (position < end) {
       const auto size = static_cast<size_t>(std::min<uint64_t>(end - position, kZeros.size()));
@@ -175,6 +197,7 @@ Result<void> TarReader::read_data(const Sink& sink) {
     const void* data = nullptr;
     size_t size = 0;
     la_int64_t offset = 0;
+    state.header_bytes = 0;
     const int code = archive_read_data_block(state.reader, &data, &size, &offset);
     if (code == ARCHIVE_EOF) break;
     if (state.source_error || (code != ARCHIVE_OK && code != ARCHIVE_WARN)) return fail(state.error());
@@ -184,6 +207,7 @@ Result<void> TarReader::read_data(const Sink& sink) {
     if (size > 0) TRY(sink({static_cast<const char*>(data), size}));
     position += size;
   }
+  state.counts = false;
   return fill_to(state.size);
 }
 

@@ -178,6 +178,7 @@ Result<void> import(const StoreClient& store, Reporter& reporter) {
   TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
   // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
+  TRY_ASSIGN(request.budget, load_import_budget(RuleFiles::of_node()));
   reporter.draw_in({request.terminal_columns, request.terminal_rows});
   TRY_ASSIGN(const auto session, ImportSession::open(request, reporter));
   TRY_ASSIGN(const auto place, store.ask(store_line::Resolved{session->digest()}));

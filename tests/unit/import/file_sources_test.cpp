@@ -271,7 +271,7 @@ TEST_CASE("damaged layouts") {
   check("index.json", "{\"manifests\":[]}", "there is no image in it");
   check("index.json", image.manifest, "not an index");
   check("index.json", "{\"fsLayers\":[]}", "Docker schema 1 is not supported");
-  check("index.json", std::string(5U << 20U, ' '), "more than 4.0 MiB");
+  check("index.json", std::string(5U << 20U, ' '), "the limit is 4.0 MiB");
   check("index.json", "{\"manifests\":[{\"digest\":\"sha256:../../../../etc/passwd\",\"size\":1}]}",
         "does not have 64");
   check("index.json",

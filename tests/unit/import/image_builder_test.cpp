@@ -68,7 +68,8 @@ struct Fixture {
     };
     const std::string path = directory.path / name;
     TRY_ASSIGN(const UniqueFd fd, open_file(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
-    ImageBuilder builder(fd.get(), path, options, blobs);
+    ImportMeter meter{ImportBudget()};
+    ImageBuilder builder(fd.get(), path, options, blobs, meter);
     return builder.build(open, config, "docker://registry.test/x:1");
   }
   std::string bytes(const std::string& name) { return read_file(directory.path / name, size_t{1} << 30U).value(); }

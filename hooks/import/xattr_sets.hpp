@@ -1,0 +1,38 @@
+// Which extended attributes does an entry have? Each set once, however many entries have it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/import/budget.hpp"
+#include "hooks/import/keyed_hash.hpp"
+
+namespace situla {
+
+using Xattrs = std::vector<std::pair<std::string, std::string>>;
+
+class XattrSets {
+ public:
+  /// Number that the writer of the image gives to a set.
+  using Writer = std::function<Result<uint32_t>(const Xattrs&)>;
+
+  /// The number of the set; `write` is called for the first of its kind only.
+  Result<uint32_t> add(const Xattrs& xattrs, ImportMeter& meter, const Writer& write);
+  /// What was added under this number; empty for others.
+  [[nodiscard]] Xattrs get(uint32_t number) const;
+
+ private:
+  struct Hash {
+    KeyedHash keyed;
+    size_t operator()(const std::string& text) const { return keyed(text); }
+  };
+  std::unordered_map<std::string, uint32_t, Hash> numbers_;  ///< by the set, encoded
+  std::unordered_map<uint32_t, const std::string*> sets_;
+};
+
+}  // namespace situla
