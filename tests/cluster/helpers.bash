@@ -29,7 +29,7 @@ as() {
 # The store's and the runtime's own folders are made once and stay.
 left() {
   "$lab_tests/left" "$SITULA_LAB" "$@" | grep -v -E -e '^file (/var/lib/situla/(images|leases|layers|slots)|/run/situla)(/(sha256|images|root|access|containers|jobs|importer|importer/[0-9]+|nvidia.json|cgroups))?$' |
-    grep -v -e '^process .*bats' -e '^file /tmp/bats' -e '^file /tmp/situla-test' -e "^process .*/tests/cluster/" -e '^process alice srun ' -e '^process root runuser '
+    grep -v -e '^process .*bats' -e '^file /tmp/bats' -e '^file /tmp/situla-test' -e "^process .*/tests/cluster/" -e '^process alice srun ' -e '^process root runuser ' -e '^process root sort$'
 }
 
 snapshot() { left >"$BATS_TEST_TMPDIR/before"; }
