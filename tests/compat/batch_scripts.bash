@@ -62,7 +62,7 @@ run_both_sizes() {
 left_on_nodes() {
   srun --nodes=4 --ntasks-per-node=1 --quiet bash -c '
     "$0/left" "$SITULA_LAB" | sed "s/^/$SLURMD_NODENAME: /"' "$lab_tests" |
-    grep -v -E -e 'file (/var/lib/situla/images|/run/situla)(/(sha256|images|root|access))?$' -e 'process root (slurmstepd|/usr/bin/srun|srun)' \
+    grep -v -E -e 'file /run/situla(/(images|root|access|jobs|containers|cgroups))?$' -e 'file /var/lib/situla/((images|layers)(/.*)?|leases|slots)$' -e 'process root (slurmstepd|/usr/bin/srun|srun)' \
       -e 'process .*(bats|/tests/cluster/)' -e 'file /tmp/bats' | sort
 }
 
