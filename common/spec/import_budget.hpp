@@ -19,7 +19,7 @@ struct ImportBudget {
   uint64_t config_size = uint64_t{4} << 20U;    ///< config_size; bytes of an image's configuration
 
   /// What an image may unpack to however small it is: a layer of zeros is nothing to worry about while it is small.
-  static constexpr uint64_t kFreelyUnpacked = uint64_t{8} << 30U;
+  static constexpr uint64_t kFreelyUnpacked = uint64_t{16} << 30U;
 
   friend bool operator==(const ImportBudget&, const ImportBudget&) = default;
 };
