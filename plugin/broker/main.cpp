@@ -120,11 +120,13 @@ void end_job(uint32_t job) {
   if (!cgroups) return;
   const std::string name = "job_" + std::to_string(job);
   const auto end = std::chrono::steady_clock::now() + kLimit;
-  for (bool gone = false; !gone && std::chrono::steady_clock::now() < end;) {
+  bool gone = false;
+  while (!gone && std::chrono::steady_clock::now() < end) {
     gone = kill_cgroups(*cgroups, name);
     gone = remove_empty_cgroups(*cgroups, name) && gone;
     if (!gone) std::this_thread::sleep_for(kPause);
   }
+  if (!gone) syslog(LOG_ERR, "job %u: processes or cgroups of it are still there after SIGKILL", job);
   (void)unlink(path.c_str());
 }
 
