@@ -66,7 +66,7 @@ broker_programs() { on sh -c 'readlink /proc/[0-9]*/exe | grep situla-broker'; }
     /etc/slurm/plugstack.conf.d/situla.conf /usr/bin/situla /usr/libexec/situla /usr/libexec/situla/situla-broker /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_situla.so
   echo "$output"
   diff - <(echo "$output") <<'LIST'
-drwxr-xr-x situla:situla /var/lib/situla
+drwx------ situla:situla /var/lib/situla
 drwxr-xr-x root:root /run/situla
 drwx------ root:root /run/situla/images
 drwxr-xr-x root:root /run/situla/root

@@ -25,7 +25,8 @@ def rootfs(store):
     if not os.path.exists(root):
         partial = root + ".partial"
         shutil.rmtree(partial, ignore_errors=True)
-        subprocess.run(["debootstrap", "--variant=minbase", "bookworm", partial] + mirror(), check=True,
+        # In a mount namespace: the /proc that debootstrap mounts stays when something holds it at its end, and would become part of the image.
+        subprocess.run(["unshare", "--mount", "debootstrap", "--variant=minbase", "bookworm", partial] + mirror(), check=True,
                        env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"), stdout=2)
         for leftover in ("var/cache/apt/archives", "var/lib/apt/lists", "var/log"):
             for base, _, files in os.walk(os.path.join(partial, leftover)):
