@@ -86,10 +86,13 @@ LIST
   [ -z "$output" ]
 }
 
-@test "the account can own files and nothing else" {
+@test "the accounts can own files and nothing else" {
   run -0 on getent passwd situla
   [[ $output == *:/var/lib/situla:/usr/sbin/nologin ]]
   [ "$(on passwd -S situla | cut -d' ' -f2)" = L ]
+  run -0 on getent passwd situla-import
+  [[ $output == *:/usr/sbin/nologin ]]
+  [ "$(on passwd -S situla-import | cut -d' ' -f2)" = L ]
 }
 
 @test "pages and completions are where man, bash and zsh look" {

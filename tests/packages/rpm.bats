@@ -177,7 +177,9 @@ LIST
 
 @test "installed: the account, the directories, the name enroot, and the program runs" {
   node "+$(package situla)" "+$(package situla-slurm-plugin)" "+$(package situla-enroot)"
-  run grep situla "$root/etc/passwd"
+  run grep ^situla-import: "$root/etc/passwd"
+  [[ $output =~ ^situla-import:[^:]*:[0-9]+:[0-9]+:Situla.*:/usr/sbin/nologin$ ]]
+  run grep ^situla: "$root/etc/passwd"
   [[ $output =~ ^situla:[^:]*:([0-9]+):([0-9]+):Situla.*:/var/lib/situla:/usr/sbin/nologin$ ]]
   account=${BASH_REMATCH[1]}:${BASH_REMATCH[2]}
   run grep -c '^situla:' "$root/etc/group"
@@ -185,7 +187,7 @@ LIST
   expect_equal "$(cd "$root" && stat -c '%a %u:%g %n' etc/situla etc/situla/situla.toml var/lib/situla run/situla run/situla/* etc/slurm/plugstack.conf.d)" <<LIST
 755 0:0 etc/situla
 644 0:0 etc/situla/situla.toml
-755 $account var/lib/situla
+700 $account var/lib/situla
 755 0:0 run/situla
 700 0:0 run/situla/containers
 700 0:0 run/situla/images
