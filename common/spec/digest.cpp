@@ -1,5 +1,6 @@
 #include "common/spec/digest.hpp"
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -17,13 +18,13 @@ int nibble(char c) {
 
 Result<Digest> Digest::parse_hex(std::string_view hex) {
   if (hex.size() != 2 * kBytes)
-    return fail(ErrorKind::usage, "digest '" + printable(hex) + "' does not have 64 hexadecimal digits");
+    return fail(ErrorKind::usage, "digest '" + excerpt(hex) + "' does not have 64 hexadecimal digits");
   std::array<uint8_t, kBytes> bytes{};
   for (size_t i = 0; i < kBytes; ++i) {
     const int high = nibble(hex[2 * i]);
     const int low = nibble(hex[2 * i + 1]);
     if (high < 0 || low < 0)
-      return fail(ErrorKind::usage, "digest '" + printable(hex) + "' is not in lower-case hexadecimal");
+      return fail(ErrorKind::usage, "digest '" + excerpt(hex) + "' is not in lower-case hexadecimal");
     bytes.at(i) = static_cast<uint8_t>(high * 16 + low);
   }
   return Digest(bytes);
@@ -31,7 +32,7 @@ Result<Digest> Digest::parse_hex(std::string_view hex) {
 
 Result<Digest> Digest::parse(std::string_view text) {
   if (!text.starts_with(kPrefix))
-    return fail(Error(ErrorKind::usage, "digest '" + printable(text) + "' is not a sha256 digest")
+    return fail(Error(ErrorKind::usage, "digest '" + excerpt(text) + "' is not a sha256 digest")
                     .with_hint("write it as sha256:<64 lower-case hexadecimal digits>"));
   return parse_hex(text.substr(kPrefix.size()));
 }

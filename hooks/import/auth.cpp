@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -93,13 +94,17 @@ Result<std::string> usable_realm(const Challenge& challenge, RealmRules rules) {
   std::string realm = challenge.parameter("realm");
   const bool http = realm.starts_with("https://") || (rules.allow_http && realm.starts_with("http://"));
   if (!http || !is_plain_token(realm) || !has_plain_host(realm))
-    return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + printable(realm) + "')");
+    return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + excerpt(realm) + "')");
   if (realm.find_first_of(rules.of_registry ? "#" : "?#") != std::string::npos)
     return fail(Error(ErrorKind::corrupt, "the registry names a token server with a query or a fragment of its own ('" +
-                                              printable(realm) + "')")
+                                              excerpt(realm) + "')")
                     .with_hint("a registry could ask there for another repository than yours: its operator must name "
                                "the token server without them"));
   return realm;
+}
+
+std::string service_of(const Challenge& challenge, RealmRules rules) {
+  return rules.service.empty() ? challenge.parameter("service") : std::string(rules.service);
 }
 
 }  // namespace
@@ -148,7 +153,7 @@ Result<std::string> token_url(const Challenge& challenge, std::string_view scope
                               RealmRules rules) {
   TRY_ASSIGN(std::string url, usable_realm(challenge, rules));
   Query query;
-  query.add("service", challenge.parameter("service"));
+  query.add("service", service_of(challenge, rules));
   query.add("scope", scope);
   query.add("account", account);
   if (query.text.empty()) return url;
@@ -162,7 +167,7 @@ Result<TokenPost> token_post(const Challenge& challenge, std::string_view scope,
   Query query;
   query.add("grant_type", "refresh_token");
   query.add("client_id", "situla");
-  query.add("service", challenge.parameter("service"));
+  query.add("service", service_of(challenge, rules));
   query.add("scope", scope);
   query.add("refresh_token", identity_token);
   post.body = std::move(query.text);

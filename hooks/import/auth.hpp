@@ -31,7 +31,8 @@ std::optional<std::string> decode_base64(std::string_view text);
 /// What a realm may be.
 struct RealmRules {
   bool allow_http = false;
-  bool of_registry = false;  ///< it is at the registry itself: it may have a query of its own
+  bool of_registry = false;    ///< it is at the registry itself: it may have a query of its own
+  std::string_view service{};  ///< LoginFor::service(): comes before the challenge's
 };
 
 /// URL of a token request: realm?service=..&scope=..[&account=..], percent-encoded. ErrorKind::corrupt when realm is no

@@ -37,7 +37,7 @@ std::vector<Blob> with_usable_urls(std::vector<Blob> blobs) {
 class BlobDownloader::Transfer final : public TransferHandler {
  public:
   Transfer(BlobDownloader& owner, std::shared_ptr<Segment> first, bool ranged)
-      : owner_(owner), segment_(std::move(first)), ranged_(ranged) {}
+      : owner_(owner), segment_(std::move(first)), ranged_(ranged), counted_to_(segment_->begin) {}
 
   Result<void> begin() {
     HttpRequest request;
@@ -103,6 +103,16 @@ class BlobDownloader::Transfer final : public TransferHandler {
     return place_ < owner_.registries_.size() ? owner_.registries_[place_] : nullptr;
   }
   [[nodiscard]] const std::string& url() const { return url_; }
+  /// Forgets the attempts that failed if the bytes since it last did so came at the rate that is asked for. A server
+  /// that gives some bytes before each failure would be asked for ever.
+  void count_progress() {
+    const std::chrono::duration<double> time = Clock::now() - counted_since_;
+    const uint64_t bytes = position() - counted_to_;
+    if (bytes == 0 || static_cast<double>(bytes) < time.count() * owner_.options_.stall_rate) return;
+    attempts = refusals = 0;
+    counted_to_ = position();
+    counted_since_ = Clock::now();
+  }
   /// What this attempt said about who asks.
   [[nodiscard]] const std::string& authorization() const { return authorization_; }
 
@@ -110,7 +120,6 @@ class BlobDownloader::Transfer final : public TransferHandler {
   bool ended = false, paused = false;
   unsigned attempts = 0;  ///< without progress
   unsigned refusals = 0;  ///< 401s without progress
-  uint64_t attempt_position = 0;
   std::optional<Clock::time_point> restart_at;
   std::optional<Error> problem;  ///< what on_head or on_data found; final
   Result<void> result;
@@ -189,6 +198,8 @@ class BlobDownloader::Transfer final : public TransferHandler {
   std::shared_ptr<Segment> segment_;  ///< shared: the reader drops it as soon as it is full
   bool ranged_, asked_range_ = false, streams_ = false;
   uint64_t skip_ = 0;
+  uint64_t counted_to_ = 0;  ///< position() up to which progress is counted
+  Clock::time_point counted_since_ = Clock::now();
   size_t place_ = 0;  ///< as in BlobDownloader::places_
   std::string url_, authorization_;
   HttpResponse head_;
@@ -374,8 +385,7 @@ void BlobDownloader::finish_ended() {
       it = transfers_.erase(it);
       continue;
     }
-    if (transfer.position() != transfer.attempt_position) transfer.attempts = transfer.refusals = 0;
-    transfer.attempt_position = transfer.position();
+    transfer.count_progress();
     Verdict verdict = judge(transfer);
     if (verdict.retry == Retry::later && ++transfer.attempts > options_.retries)
       verdict = try_next_place(transfer, std::move(*verdict.error));

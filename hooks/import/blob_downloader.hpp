@@ -31,9 +31,10 @@ class BlobDownloader {
  public:
   struct Options {
     unsigned connections = 6;
-    unsigned retries = kLeastRetries;  ///< per segment, without progress
+    unsigned retries = kLeastRetries;  ///< per segment, without progress at stall_rate
     size_t segment_bytes = size_t{4} << 20U;
     size_t window_bytes = size_t{48} << 20U;
+    uint32_t stall_rate = 0;  ///< bytes per second; 0: any byte is progress
   };
 
   /// transport and registries (at least one) must outlive this object and are not to be used by others until it is

@@ -34,6 +34,7 @@ struct Transfer {
   bool local = false;      ///< over a socket of this machine
   std::array<char, CURL_ERROR_SIZE> detail{};
   size_t header_bytes = 0;
+  uint32_t stall_rate = 0, stall_timeout = 0;
   bool head_ended = false, head_told = false, stopped = false, by_hash = false;
 
   Transfer() = default;
@@ -139,6 +140,12 @@ Error describe_local(CURLcode code, const Transfer& transfer, const std::string&
   return {ErrorKind::failure, "talk to " + transfer.where + ": " + detail};
 }
 
+Error too_slow(const Transfer& transfer, const std::string& where) {
+  return Error(ErrorKind::network, where + ": brings fewer than " + std::to_string(transfer.stall_rate) +
+                                       " bytes per second for " + std::to_string(transfer.stall_timeout) + " s")
+      .with_hint("for a slower network set ENROOT_STALL_RATE to less, or ENROOT_STALL_TIMEOUT to more");
+}
+
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
   if (transfer.header_bytes > kMaxHeaderBytes)
@@ -168,6 +175,7 @@ Error describe(CURLcode code, const Transfer& transfer) {
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");
     case CURLE_OPERATION_TIMEDOUT:
+      if (detail.starts_with("Operation too slow")) return too_slow(transfer, where);
       return {ErrorKind::network, where + ": no answer in time (" + detail + ")"};
     case CURLE_PARTIAL_FILE:
     case CURLE_GOT_NOTHING:
@@ -293,7 +301,7 @@ class CurlTransport final : public HttpTransport {
       // A 307 would have libcurl send the body, which holds a secret, to wherever the redirect leads.
       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     }
-    set_times(easy, request);
+    set_times(transfer, request);
     if (request.connect_timeout != 0)
       curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
                        static_cast<long>(std::min(request.connect_timeout, settings_.connect_timeout)));
@@ -353,14 +361,17 @@ class CurlTransport final : public HttpTransport {
   }
 
   /// A server that gives a byte now and then is no stalled one: an answer of known small size has a limit as a whole.
-  void set_times(CURL* easy, const HttpRequest& request) const {
+  void set_times(Transfer& transfer, const HttpRequest& request) const {
+    CURL* easy = transfer.easy;
+    transfer.stall_rate = std::max(settings_.stall_rate, 1U);
+    transfer.stall_timeout = settings_.stall_timeout;
     uint32_t limit = settings_.transfer_timeout;
     if (limit == 0 && request.time_limit != 0)
       limit = std::max(request.time_limit, settings_.stall_timeout) + settings_.connect_timeout;
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_timeout));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(limit));
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_timeout));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(transfer.stall_rate));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(transfer.stall_timeout));
   }
 
   /// What the user brought; else the system's directory of CA certificates by hash, of which only the one that is

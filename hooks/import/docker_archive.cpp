@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/file_source.hpp"
 #include "hooks/import/json.hpp"
@@ -92,12 +93,12 @@ class DockerArchiveSource final : public FileSource {
     TRY_ASSIGN(const SavedImage image, choose(images));
     TRY_ASSIGN(const FileRange range, files().open(image.config));
     TRY_ASSIGN(const std::string config,
-               read_range(range, budget().config_size, "config_size", "configuration " + printable(image.config)));
+               read_range(range, budget().config_size, "config_size", "configuration " + excerpt(image.config)));
     ResolvedImage resolved;
     resolved.digest = digest_of(config);
     if (const auto named = digest_in_name(image.config); named && *named != resolved.digest)
-      return fail(Error(ErrorKind::corrupt, "configuration " + printable(image.config) +
-                                                ": its content has the digest " + resolved.digest.text())
+      return fail(Error(ErrorKind::corrupt, "configuration " + excerpt(image.config) + ": its content has the digest " +
+                                                resolved.digest.text())
                       .with_hint("the archive is damaged: save the image again"));
     names_.emplace(resolved.digest, image.config);
     resolved.manifest.config = {resolved.digest, config.size(), ""};
@@ -122,7 +123,7 @@ class DockerArchiveSource final : public FileSource {
     for (const SavedImage& image : images)
       for (const std::string& name : image.names) {
         if (!reference_.name.empty() && same_image(name, reference_.name)) return image;
-        if (shown++ < kMaxNamesShown) known += (known.empty() ? "" : ", ") + printable(name);
+        if (shown++ < kMaxNamesShown) known += (known.empty() ? "" : ", ") + excerpt(name);
       }
     const std::string hint = known.empty() ? "its images have no names: choose by place, with :@0 behind the path"
                                            : "it has " + known + ": write one behind the path, with a ':' between";

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/import/engine.hpp"
@@ -18,7 +19,7 @@ constexpr std::chrono::milliseconds kPollTime{200};
 std::string message_of(long status, const std::string& body) {
   const Json json = Json::parse(body, nullptr, false);
   const auto found = json.is_object() ? json.find("message") : json.end();
-  if (json.is_object() && found != json.end() && found->is_string()) return printable(found->get<std::string>());
+  if (json.is_object() && found != json.end() && found->is_string()) return excerpt(found->get<std::string>());
   return "it answers with status " + std::to_string(status);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
@@ -111,7 +112,7 @@ struct Outcome {
 
 std::string last_line(const std::string& text) {
   const auto lines = split_nonempty(text, '\n');
-  return lines.empty() ? "" : printable(trim(lines.back()));
+  return lines.empty() ? "" : excerpt(trim(lines.back()));
 }
 
 uint64_t size_of(int fd) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/budget.hpp"
 
@@ -101,7 +102,7 @@ std::string authority_of(std::string_view url) {
   url = url.substr(0, url.find_first_of("/?#"));
   // A user and password in the URL of a realm or proxy are nobody's business.
   if (const size_t at = url.rfind('@'); at != std::string_view::npos) url.remove_prefix(at + 1);
-  return printable(url);
+  return excerpt(url);
 }
 
 bool is_transient_status(long status) {

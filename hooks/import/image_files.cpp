@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/import/budget.hpp"
@@ -100,7 +101,7 @@ class Archive final : public ImageFiles {
       if (member.link.empty()) return FileRange{file_.fd, member.offset, member.size};
       wanted = normalize(member.link);
     }
-    return fail(ErrorKind::not_found, "there is no file " + printable(name) + " in " + place_);
+    return fail(ErrorKind::not_found, "there is no file " + excerpt(name) + " in " + place_);
   }
   [[nodiscard]] const std::string& place() const override { return place_; }
 
@@ -124,9 +125,9 @@ class Archive final : public ImageFiles {
       const bool beside = entry.kind == EntryKind::symlink && slash != std::string::npos;
       member.link = (beside ? name->substr(0, slash + 1) : "") + entry.target;
     } else if (entry.sparse) {
-      return fail(ErrorKind::unsupported, place_ + ": " + printable(*name) + " is stored as a sparse file");
+      return fail(ErrorKind::unsupported, place_ + ": " + excerpt(*name) + " is stored as a sparse file");
     } else if (entry.size > file_.size || entry.offset > file_.size - entry.size) {
-      return fail(Error(ErrorKind::corrupt, place_ + ": is cut short in " + printable(*name))
+      return fail(Error(ErrorKind::corrupt, place_ + ": is cut short in " + excerpt(*name))
                       .with_hint("the archive was not copied whole: copy or save the image again"));
     }
     members_.insert_or_assign(*name, std::move(member));

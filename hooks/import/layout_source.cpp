@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/file_source.hpp"
 #include "hooks/import/sha256.hpp"
@@ -27,7 +28,7 @@ std::string choices(const Index& index, FileReference reference) {
   size_t shown = 0;
   for (const std::string& name : names) {
     if (shown++ == kMaxNamesShown) return text + ", ...";
-    text += (shown == 1 ? "" : ", ") + prefix + printable(name);
+    text += (shown == 1 ? "" : ", ") + prefix + excerpt(name);
   }
   return text;
 }
@@ -128,7 +129,7 @@ class DirectorySource final : public FileSource {
     TRY_ASSIGN(const std::string version, read_manifest(*file, "version"));
     if (version.starts_with("Directory Transport Version: 1.")) return {};
     return fail(ErrorKind::unsupported,
-                "version: '" + printable(trim(version)) + "' is not 'Directory Transport Version: 1.x'");
+                "version: '" + excerpt(trim(version)) + "' is not 'Directory Transport Version: 1.x'");
   }
 };
 

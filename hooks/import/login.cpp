@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/auth.hpp"
 
@@ -10,17 +11,17 @@ namespace situla {
 namespace {
 
 struct KnownPair {
-  std::string_view registry, server;
+  std::string_view registry, server, service;
 };
 
-/// Registries whose token server is another host, by the operators' documentation. Those that are their own (GitHub,
-/// Quay, Harbor, Azure, Google) and those that ask by Basic (Amazon) need no line.
+/// Registries whose token server is another host, and the service that they are there, by the operators' documentation.
+/// Those that are their own (GitHub, Quay, Harbor, Azure, Google) and those that ask by Basic (Amazon) need no line.
 constexpr std::array<KnownPair, 5> kPairs = {{
-    {"registry-1.docker.io", "auth.docker.io"},
-    {"docker.io", "auth.docker.io"},
-    {"index.docker.io", "auth.docker.io"},
-    {"nvcr.io", "authn.nvidia.com"},
-    {"registry.gitlab.com", "gitlab.com"},
+    {"registry-1.docker.io", "auth.docker.io", "registry.docker.io"},
+    {"docker.io", "auth.docker.io", "registry.docker.io"},
+    {"index.docker.io", "auth.docker.io", "registry.docker.io"},
+    {"nvcr.io", "authn.nvidia.com", "registry"},
+    {"registry.gitlab.com", "gitlab.com", "container_registry"},
 }};
 
 std::string port_of(std::string_view place) {
@@ -71,17 +72,18 @@ Result<LoginFor> LoginFor::token_server(const AskingRegistry& registry, const st
   const std::string own_host = to_lower(host_of_url(registry.base_url)), host = to_lower(host_of_url(realm));
   if (own == named) return LoginFor(named);
   if (!named.starts_with("https://"))
-    return fail(Error(ErrorKind::denied, registry.authority + ": its token server " + printable(host) +
+    return fail(Error(ErrorKind::denied, registry.authority + ": its token server " + excerpt(host) +
                                              " is without TLS: no login is sent there")
                     .with_hint("ask the registry's operator for a token server at https://"));
+  for (const KnownPair& pair : kPairs)
+    if (pair.registry == own_host && pair.server == host && port_of(named) == "443")
+      return LoginFor(named, pair.service);
   if (secret == SecretOf::registry) return LoginFor(named);
   // Another port of the host may be another user's program, unless the host's certificate speaks for both.
   if (own_host == host && registry.verified) return LoginFor(named);
-  for (const KnownPair& pair : kPairs)
-    if (pair.registry == own_host && pair.server == host && port_of(named) == "443") return LoginFor(named);
   for (const TokenServer& pair : agreed)
     if (matches(pair.registry, own_host, own) && matches(pair.server, host, named)) return LoginFor(named);
-  const std::string name = printable(own_host), server = printable(host);
+  const std::string name = printable(own_host), server = excerpt(host);
   return fail(Error(ErrorKind::denied, printable(registry.authority) + ": names " + server +
                                            " as its token server, and gets no token of your login there")
                   .with_hint("if the two belong together, set ENROOT_TOKEN_SERVERS=" + name + "=" + server +
@@ -90,7 +92,7 @@ Result<LoginFor> LoginFor::token_server(const AskingRegistry& registry, const st
 
 Result<void> LoginFor::check(const HttpRequest& request) const {
   if (place_of(request.url) == place_) return {};
-  return fail(ErrorKind::denied, authority_of(request.url) + ": the login is for " + printable(place_));
+  return fail(ErrorKind::denied, authority_of(request.url) + ": the login is for " + excerpt(place_));
 }
 
 Result<void> LoginFor::add(const Credential& credential, HttpRequest& request) const {

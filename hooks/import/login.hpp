@@ -38,11 +38,15 @@ class LoginFor {
   Result<void> add(const Credential& credential, HttpRequest& request) const;
   /// As the body of a POST, which holds the secret.
   Result<void> add_form(std::string form, HttpRequest& request) const;
+  /// What the token has to be for, where the pair's operator has documented it; empty: the registry's word. A token
+  /// server may know services that are no registry (NVIDIA's gives out tokens for all of NGC's API).
+  [[nodiscard]] std::string_view service() const { return service_; }
 
  private:
-  explicit LoginFor(std::string place) : place_(std::move(place)) {}
+  explicit LoginFor(std::string place, std::string_view service = "") : place_(std::move(place)), service_(service) {}
   [[nodiscard]] Result<void> check(const HttpRequest& request) const;
-  std::string place_;  ///< "https://auth.test:443"
+  std::string place_;         ///< "https://auth.test:443"
+  std::string_view service_;  ///< of the table of known pairs
 };
 
 /// Scheme, host in lower case and port of a URL: "https://auth.test:443".

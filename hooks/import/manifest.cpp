@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/json.hpp"
 
@@ -13,6 +14,7 @@ using Json = nlohmann::ordered_json;  // labels keep their order
 constexpr size_t kMaxPath = 4095;
 constexpr size_t kMaxIndexEntries = 4096;
 constexpr size_t kMaxPlatformsShown = 20;
+constexpr size_t kMaxUrls = 16;  // of one layer: each is asked, and may take its time
 
 Json parse(std::string_view text) {
   return parse_bounded_json<Json>(text);
@@ -49,6 +51,9 @@ Result<Descriptor> parse_descriptor(const Json& json, const std::string& what) {
     return fail(ErrorKind::corrupt, "manifest: " + what + ": no size");
   descriptor.size = size->get<uint64_t>();
   descriptor.urls = texts_of(json, "urls");
+  if (descriptor.urls.size() > kMaxUrls)
+    return fail(ErrorKind::corrupt, "manifest: " + what + ": has " + std::to_string(descriptor.urls.size()) +
+                                        " URLs, more than " + std::to_string(kMaxUrls));
   return descriptor;
 }
 
@@ -88,7 +93,7 @@ Result<Manifest> parse_image_manifest(const Json& json, const Json& layers) {
 std::string platform_text(const Platform& platform) {
   std::string text = platform.os + "/" + platform.architecture;
   if (!platform.variant.empty()) text += "/" + platform.variant;
-  return printable(text);
+  return excerpt(text);
 }
 
 /// N of the variant "vN"; 0 for any other word. Without one it is what containerd takes it for.
@@ -160,7 +165,7 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
   const Json json = parse(text);
   if (!json.is_object())
     return fail(
-        Error(ErrorKind::corrupt, "manifest: " + why_no_json(text) + " (Content-Type " + printable(content_type) + ")")
+        Error(ErrorKind::corrupt, "manifest: " + why_no_json(text) + " (Content-Type " + excerpt(content_type) + ")")
             .with_hint("is this a container registry, or a web page in front of it?"));
   if (const Json* manifests = member(json, "manifests"); manifests != nullptr && manifests->is_array()) {
     TRY_ASSIGN(Index index, parse_index(*manifests));
@@ -174,7 +179,7 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
   std::string type = text_of(json, "mediaType");
   if (type.empty()) type = content_type;
   return fail(
-      Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + printable(type) + ")")
+      Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + excerpt(type) + ")")
           .with_hint("a Helm chart, a signature or another artifact may have this name; push the image again if not"));
 }
 
@@ -225,7 +230,7 @@ RegistryError parse_registry_error(std::string_view text) {
   const Json json = parse(text);
   const Json* errors = member(json, "errors");
   if (errors == nullptr || !errors->is_array() || errors->empty()) return {};
-  return {text_of(errors->front(), "code"), printable(text_of(errors->front(), "message").substr(0, 300))};
+  return {text_of(errors->front(), "code"), excerpt(text_of(errors->front(), "message"))};
 }
 
 std::string parse_token(std::string_view text) {

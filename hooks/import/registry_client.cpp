@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/import/budget.hpp"
 #include "hooks/import/sha256.hpp"
@@ -36,7 +37,7 @@ RegistryClient::RegistryClient(HttpTransport& transport, ImageReference referenc
 HttpRequest RegistryClient::request_to(std::string url) const {
   HttpRequest request;
   // A token server need not be the registry: nothing was said about its certificate.
-  request.insecure = options_.insecure && authority_of(url) == printable(reference_.registry);
+  request.insecure = options_.insecure && authority_of(url) == authority_of(reference_.registry);
   request.url = std::move(url);
   request.connect_timeout = options_.connect_timeout;
   request.time_limit = kLongestAnswer;
@@ -128,25 +129,28 @@ SecretOf RegistryClient::owner_of(const Credential& credential) const {
   return same ? SecretOf::registry : SecretOf::token_server;
 }
 
-/// The scope is our own. Only where the registry is its own token server may it have words of its own for it.
+/// The scope is our own, and so is the service where it is known. Only where the registry is its own token server may
+/// it have words of its own for the scope.
 Result<HttpRequest> RegistryClient::token_request(const Challenge& challenge, const Credential* credential) const {
   const std::string realm = challenge.parameter("realm");
-  const RealmRules rules{options_.allow_http, place_of(realm) == place_of(asking().base_url)};
+  RealmRules rules{options_.allow_http, place_of(realm) == place_of(asking().base_url)};
   std::string scope = "repository:" + reference_.repository + ":pull";
   if (rules.of_registry && !challenge.parameter("scope").empty()) scope = challenge.parameter("scope");
-  if (credential != nullptr && credential->identity_token) {
+  if (credential == nullptr) {
+    TRY_ASSIGN(std::string url, token_url(challenge, scope, "", rules));
+    return request_to(std::move(url));
+  }
+  TRY_ASSIGN(const LoginFor login,
+             LoginFor::token_server(asking(), realm, owner_of(*credential), options_.token_servers));
+  rules.service = login.service();
+  if (credential->identity_token) {
     TRY_ASSIGN(TokenPost post, token_post(challenge, scope, credential->password, rules));
-    TRY_ASSIGN(const LoginFor login,
-               LoginFor::token_server(asking(), realm, owner_of(*credential), options_.token_servers));
     HttpRequest request = request_to(std::move(post.url));
     TRY(login.add_form(std::move(post.body), request));
     return request;
   }
-  TRY_ASSIGN(std::string url, token_url(challenge, scope, credential == nullptr ? "" : credential->login, rules));
+  TRY_ASSIGN(std::string url, token_url(challenge, scope, credential->login, rules));
   HttpRequest request = request_to(std::move(url));
-  if (credential == nullptr) return request;
-  TRY_ASSIGN(const LoginFor login,
-             LoginFor::token_server(asking(), realm, owner_of(*credential), options_.token_servers));
   TRY(login.add(*credential, request));
   return request;
 }
@@ -166,9 +170,8 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
   const Credential* credential = credential_for(host);
   if (credential == nullptr && !reference_.user.empty())
     return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " +
-                                             printable(reference_.user) + " at " + printable(host) +
-                                             ", its token server")
-                    .with_hint(login_hint(printable(host))));
+                                             printable(reference_.user) + " at " + excerpt(host) + ", its token server")
+                    .with_hint(login_hint(excerpt(host))));
   TRY_ASSIGN(const HttpRequest request, token_request(challenge, credential));
   login_ = credential == nullptr ? "" : credential->login;
   const bool by_identity = credential != nullptr && credential->identity_token;
@@ -180,7 +183,7 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
     return fail(
         Error(ErrorKind::denied, where + ": refuses " + who + " (" + std::to_string(response.status) + ")")
             .with_hint(login_.empty() && !by_identity
-                           ? login_hint(printable(host))
+                           ? login_hint(excerpt(host))
                            : "it is wrong or no longer valid: look at ~/.config/enroot/.credentials, and at the "
                              "logins of docker and podman"));
   }
@@ -242,7 +245,7 @@ Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const s
   if (!wanted.starts_with("sha256:")) wanted = actual.text();
   if (wanted != actual.text())
     return fail(Error(ErrorKind::corrupt,
-                      "manifest: its content has the digest " + actual.text() + " instead of " + printable(wanted))
+                      "manifest: its content has the digest " + actual.text() + " instead of " + excerpt(wanted))
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));
   return std::pair(std::move(response.body), std::move(type));
 }

@@ -61,6 +61,7 @@ class RegistrySource final : public ImageSource {
     BlobDownloader::Options options;
     options.connections = std::clamp(settings_.max_connections, 1U, kMostConnections);
     options.retries = std::clamp(settings_.transfer_retries, kLeastRetries, 100U);
+    options.stall_rate = settings_.stall_timeout == 0 ? 0 : settings_.stall_rate;
     std::vector<RegistryClient*> registries;
     for (const auto& client : clients_) registries.push_back(client.get());
     auto downloader = std::make_shared<BlobDownloader>(*transport_, std::move(registries), blobs, options);

@@ -15,7 +15,7 @@
 namespace situla {
 namespace {
 
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr uint32_t kMagic = 0x51524953;  // "SIRQ"
 constexpr uint32_t kMaxCredentials = 4096;
 
@@ -69,6 +69,7 @@ ImportSettings collect_settings(const EnrootConfig& config, const Environment& e
   settings.connect_timeout = number(config, "ENROOT_CONNECT_TIMEOUT", settings.connect_timeout, log);
   settings.transfer_timeout = number(config, "ENROOT_TRANSFER_TIMEOUT", settings.transfer_timeout, log);
   settings.stall_timeout = number(config, "ENROOT_STALL_TIMEOUT", settings.stall_timeout, log);
+  settings.stall_rate = number(config, "ENROOT_STALL_RATE", settings.stall_rate, log);
   settings.transfer_retries = number(config, "ENROOT_TRANSFER_RETRIES", settings.transfer_retries, log);
   settings.squash_options = config.get("ENROOT_SQUASH_OPTIONS");
   if (const auto epoch = environment.get("SOURCE_DATE_EPOCH"); epoch && !epoch->empty()) {
@@ -107,8 +108,9 @@ void encode_settings(Encoder& out, const ImportSettings& settings) {
     out.text(pair.server);
   }
   out.u8(settings.allow_http ? 1 : 0);
-  for (const uint32_t value : {settings.max_connections, settings.max_processors, settings.connect_timeout,
-                               settings.transfer_timeout, settings.stall_timeout, settings.transfer_retries})
+  for (const uint32_t value :
+       {settings.max_connections, settings.max_processors, settings.connect_timeout, settings.transfer_timeout,
+        settings.stall_timeout, settings.stall_rate, settings.transfer_retries})
     out.u32(value);
   out.u8(settings.source_date_epoch ? 1 : 0);
   out.u32(settings.source_date_epoch.value_or(0));
@@ -127,8 +129,9 @@ ImportSettings decode_settings(Decoder& in) {
     settings.token_servers.push_back({std::move(registry), std::string(in.text())});
   }
   settings.allow_http = in.u8() != 0;
-  for (uint32_t* value : {&settings.max_connections, &settings.max_processors, &settings.connect_timeout,
-                          &settings.transfer_timeout, &settings.stall_timeout, &settings.transfer_retries})
+  for (uint32_t* value :
+       {&settings.max_connections, &settings.max_processors, &settings.connect_timeout, &settings.transfer_timeout,
+        &settings.stall_timeout, &settings.stall_rate, &settings.transfer_retries})
     *value = in.u32();
   const bool has_epoch = in.u8() != 0;
   const uint32_t epoch = in.u32();

@@ -42,15 +42,16 @@ struct ImportSettings {
   std::string ssl_cert_file, ssl_cert_dir;  ///< names, for messages; what they held is `trust`
   TrustAnchors trust;
   std::string http_proxy, https_proxy, all_proxy, no_proxy;
-  std::vector<TokenServer> token_servers;     ///< ENROOT_TOKEN_SERVERS
-  bool allow_http = false;                    ///< ENROOT_ALLOW_HTTP: use http:// instead of https://
-  uint32_t max_connections = 10;              ///< ENROOT_MAX_CONNECTIONS
-  uint32_t max_processors = 0;                ///< ENROOT_MAX_PROCESSORS; 0: as many as this process may use
-  uint32_t connect_timeout = 30;              ///< ENROOT_CONNECT_TIMEOUT, seconds
-  uint32_t transfer_timeout = 0;              ///< ENROOT_TRANSFER_TIMEOUT, seconds for one request; 0: none
-  uint32_t stall_timeout = 60;                ///< ENROOT_STALL_TIMEOUT, seconds without a byte; then it is tried again
-  uint32_t transfer_retries = 0;              ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
-  std::string squash_options;                 ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
+  std::vector<TokenServer> token_servers;  ///< ENROOT_TOKEN_SERVERS
+  bool allow_http = false;                 ///< ENROOT_ALLOW_HTTP: use http:// instead of https://
+  uint32_t max_connections = 10;           ///< ENROOT_MAX_CONNECTIONS
+  uint32_t max_processors = 0;             ///< ENROOT_MAX_PROCESSORS; 0: as many as this process may use
+  uint32_t connect_timeout = 30;           ///< ENROOT_CONNECT_TIMEOUT, seconds
+  uint32_t transfer_timeout = 0;           ///< ENROOT_TRANSFER_TIMEOUT, seconds for one request; 0: none
+  uint32_t stall_timeout = 60;    ///< ENROOT_STALL_TIMEOUT, seconds below stall_rate; then it is tried again. 0: never
+  uint32_t stall_rate = 1024;     ///< ENROOT_STALL_RATE, bytes per second that one connection has at least
+  uint32_t transfer_retries = 0;  ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
+  std::string squash_options;     ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
   std::optional<uint32_t> source_date_epoch;  ///< SOURCE_DATE_EPOCH, for import_to_file() only; seconds
 };
 constexpr uint32_t kLeastRetries = 3;

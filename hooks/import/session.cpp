@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 
@@ -155,11 +156,11 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
     TRY_ASSIGN(config_, fetch_config());
   }
   if (!config_.architecture.empty() && config_.architecture != platform_.architecture)
-    progress.note("Image architecture doesn't match the requested one: " + printable(config_.architecture) +
+    progress.note("Image architecture doesn't match the requested one: " + excerpt(config_.architecture) +
                   " != " + platform_.architecture);
   else if (const Platform image{config_.architecture, config_.variant, config_.os};
            needs_newer_processor(image, platform_))
-    progress.note("The image is for " + printable(config_.architecture + "/" + config_.variant) + ", which not every " +
+    progress.note("The image is for " + excerpt(config_.architecture + "/" + config_.variant) + ", which not every " +
                   platform_.architecture + " processor can run");
   const std::vector<Blob> blobs = this->blobs();
   auto known = known_layers(blobs, reuse);

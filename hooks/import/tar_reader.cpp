@@ -9,6 +9,7 @@
 #include <archive_entry.h>
 #include <locale.h>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -127,7 +128,7 @@ struct TarReader::State {
   [[nodiscard]] Error error() const {
     if (source_error) return *source_error;
     const char* text = archive_error_string(reader);
-    return Error(ErrorKind::corrupt, std::string("read tar: ") + printable(text == nullptr ? "damaged archive" : text))
+    return Error(ErrorKind::corrupt, std::string("read tar: ") + excerpt(text == nullptr ? "damaged archive" : text))
         .with_hint("the layer was not written correctly: push the image again");
   }
 };

@@ -22,7 +22,7 @@ constexpr size_t kMaxOutputBytes = size_t{4} << 20U;
 
 /// enroot's defaults, apart from directories (below) and ENROOT_SQUASH_OPTIONS: the importer picks its own compressor
 /// unless a site asks for one.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kDefaults = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kDefaults = {{
     {"ENROOT_LIBRARY_PATH", "/usr/lib/enroot"},
     {"ENROOT_GZIP_PROGRAM", "gzip"},
     {"ENROOT_ZSTD_OPTIONS", "-1"},
@@ -30,6 +30,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kDefault
     {"ENROOT_CONNECT_TIMEOUT", "30"},
     {"ENROOT_TRANSFER_TIMEOUT", "0"},
     {"ENROOT_STALL_TIMEOUT", "60"},
+    {"ENROOT_STALL_RATE", "1024"},
     {"ENROOT_TRANSFER_RETRIES", "0"},
     {"ENROOT_LOGIN_SHELL", "yes"},
     {"ENROOT_ALLOW_SUPERUSER", "no"},

@@ -18,6 +18,7 @@ struct Fixture {
   std::vector<std::string> blobs;
   std::vector<std::string> urls;  ///< of every blob, without its digest
   bool mirrored = false;          ///< mirror.test is asked before registry.test
+  uint32_t stall_rate = 0;
   CredentialSet credentials;
 
   Fixture() {
@@ -44,7 +45,7 @@ struct Fixture {
       wanted.push_back({digest_of(blob), blob.size(), "B"});
       for (const std::string& url : urls) wanted.back().urls.push_back(url + digest_of(blob).text());
     }
-    BlobDownloader downloader(transport, registries, wanted, {4, 3, 4096, 16384});
+    BlobDownloader downloader(transport, registries, wanted, {4, 3, 4096, 16384, stall_rate});
     std::vector<std::string> read(blobs.size());
     for (size_t i = 0; i < blobs.size(); ++i) {
       while (true) {
@@ -90,6 +91,26 @@ TEST_CASE_METHOD(Fixture, "a broken connection goes on where it broke") {
   for (const HttpRequest& request : transport.requests)
     if (request.range && request.range->first % 4096 == 2500) ++resumed;
   CHECK(resumed >= 5);
+}
+
+// before: the download went on, a byte at a time, to its end
+TEST_CASE_METHOD(Fixture, "a byte before each failure is no progress") {
+  const auto byte_by_byte = [&](const HttpRequest& request) {
+    Answer answer = test::blob_answer(request, blob_of(request), true);
+    answer.headers.emplace_back("retry-after", "0");
+    answer.body.resize(std::min<size_t>(answer.body.size(), 1));
+    answer.breaks = true;
+    return answer;
+  };
+  blobs = {blobs.front()};
+  FakeTransport transport(byte_by_byte);
+  stall_rate = 1'000'000'000;
+  const auto read = download(transport);
+  REQUIRE_FALSE(read);
+  CHECK(transport.requests.size() == 1 + kLeastRetries);
+  FakeTransport fast(byte_by_byte);
+  stall_rate = 1;
+  CHECK(download(fast));
 }
 
 TEST_CASE_METHOD(Fixture, "5xx and 429 are tried again, then reported") {

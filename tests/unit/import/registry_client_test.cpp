@@ -318,3 +318,60 @@ TEST_CASE("what is small must come in time, a layer may take as long as it takes
   const RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), none, {});
   CHECK(client.blob_request(digest_of("x")).time_limit == 0);
 }
+
+// before: https://authn.nvidia.com/token?service=ngc, a token for all of NGC's API that the login may use
+TEST_CASE("a token is for the registry's own service, where its pair is known") {
+  struct Row {
+    const char *registry, *realm, *named, *asked;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"registry-1.docker.io", "https://auth.docker.io/token", "other", "service=registry.docker.io&"},
+           {"nvcr.io", "https://authn.nvidia.com/token", "ngc", "service=registry&"},
+           {"registry.gitlab.com", "https://gitlab.com/jwt/auth", "dependency_proxy", "service=container_registry&"},
+           {"registry.test", "https://tokens.test/t", "any", "service=any&"},
+           {"ghcr.io", "https://ghcr.io/token", "any", "service=any&"},
+       }) {
+    INFO(row.registry);
+    const std::string realm = row.realm, host = host_of_url(realm);
+    for (const bool own : {false, true}) {
+      CredentialSet credentials;
+      credentials.add(
+          {own ? row.registry : host, "joe", "s3cret", own ? Credential::Scope::registry : Credential::Scope::host});
+      FakeTransport transport([&](const HttpRequest& request) {
+        if (request.url.starts_with(realm)) return Answer{200, {}, R"({"token":"t"})", false};
+        if (request.authorization == "Bearer t") return Answer{200, {}, kManifest, false};
+        return Answer{
+            401, {{"www-authenticate", "Bearer realm=\"" + realm + "\",service=\"" + row.named + "\""}}, "", false};
+      });
+      CHECK(resolve(transport, std::string(row.registry) + "/x", credentials));
+      REQUIRE(transport.requests.size() == 3);
+      CHECK_FALSE(transport.requests[1].authorization.empty());
+      CHECK_THAT(transport.requests[1].url, Catch::Contains(row.asked));
+    }
+  }
+}
+
+// before: the message had 8,134 characters
+TEST_CASE("what a registry says makes no long message") {
+  const std::string words(8000, 'x');
+  for (const Answer& answer : std::vector<Answer>{
+           {200, {{"docker-content-digest", "sha256:" + words}}, kManifest, false},
+           {200, {{"content-type", words}}, "<html>", false},
+           {200, {}, R"({"mediaType":")" + words + "\"}", false},
+           {200, {}, R"({"layers":[],"config":{"digest":"sha256:)" + words + "\"}}", false},
+           {200, {}, R"({"layers":[],"config":{"digest":")" + words + "\"}}", false},
+           {403, {}, R"({"errors":[{"code":"DENIED","message":")" + words + "\"}]}", false},
+           {401, {{"www-authenticate", "Bearer realm=\"" + words + "\""}}, "", false},
+           {401, {{"www-authenticate", "Bearer realm=\"https://" + words + "/\""}}, "", false},
+           {401, {{"www-authenticate", "Bearer realm=\"https://x.test/?" + words + "\""}}, "", false},
+       }) {
+    FakeTransport transport([&](const HttpRequest&) { return answer; });
+    for (const CredentialSet& credentials : {CredentialSet(), credentials_of("x.test"), credentials_of(words)}) {
+      const auto refused = resolve(transport, "registry.test/x", credentials);
+      REQUIRE_FALSE(refused);
+      INFO(refused.error().text());
+      CHECK(refused.error().message().size() < 1000);
+      CHECK(refused.error().hint().size() < 1000);
+    }
+  }
+}

@@ -20,6 +20,7 @@ TEST_CASE("round trip, and every cut of it is refused") {
   request.settings.allow_http = true;
   request.settings.max_connections = 3;
   request.settings.stall_timeout = 11;
+  request.settings.stall_rate = 12;
   request.settings.source_date_epoch = 7;
   const std::string bytes = request.serialize().value();
   const auto back = ImportRequest::deserialize(bytes);
@@ -34,6 +35,7 @@ TEST_CASE("round trip, and every cut of it is refused") {
   CHECK(back->settings.allow_http);
   CHECK(back->settings.max_connections == 3);
   CHECK(back->settings.stall_timeout == 11);
+  CHECK(back->settings.stall_rate == 12);
   CHECK(back->settings.source_date_epoch == 7U);
   CHECK(back->serialize().value() == bytes);
   for (size_t size = 0; size < bytes.size(); ++size) REQUIRE_FALSE(ImportRequest::deserialize(bytes.substr(0, size)));
