@@ -1,17 +1,13 @@
 #include "hooks/import/hidden_paths.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <string>
 #include <utility>
+
+#include "common/base/text.hpp"
 
 namespace situla {
 namespace {
-
-uint64_t hash_of(std::string_view path) {
-  return std::hash<std::string_view>()(path);
-}
 
 bool contains(const std::vector<uint64_t>& sorted, uint64_t value) {
   return std::binary_search(sorted.begin(), sorted.end(), value);
@@ -34,13 +30,6 @@ void merge(std::vector<uint64_t>& values, std::vector<uint64_t>&& more) {
   values = std::move(both);
 }
 
-std::string joined(std::string_view directory, std::string_view name) {
-  std::string path(directory);
-  if (!path.empty()) path += '/';
-  path += name;
-  return path;
-}
-
 }  // namespace
 
 Result<void> HiddenPaths::add_layer(LayerTable& table, size_t layer) {
@@ -52,14 +41,14 @@ Result<void> HiddenPaths::add_layer(LayerTable& table, size_t layer) {
   own.reserve(table.end_of(layer) - table.begin_of(layer));
   for (uint32_t i = table.begin_of(layer); i < table.end_of(layer); ++i) {
     const LayerEntry& entry = table.entry(i);
-    const std::string_view directory = table.directory(entry.directory);
+    const uint64_t directory = look_at(table, entry.directory).hash;
     const std::string_view name = table.text(entry.name);
     if (name == kOpaqueWhiteout)
-      opaque_.push_back(hash_of(directory));
+      opaque_.push_back(directory);
     else if (name.starts_with(kWhiteoutPrefix))
-      own.push_back(hash_of(joined(directory, name.substr(kWhiteoutPrefix.size()))));
+      own.push_back(hash_(name.substr(kWhiteoutPrefix.size()), directory));
     else if (entry.kind != EntryKind::directory)
-      own.push_back(hash_of(joined(directory, name)));
+      own.push_back(hash_(name, directory));
   }
   sort_unique(own);
   for (uint32_t i = table.begin_of(layer); i < table.end_of(layer); ++i) {
@@ -71,25 +60,40 @@ Result<void> HiddenPaths::add_layer(LayerTable& table, size_t layer) {
   merge(covered_, std::move(own));
   sort_unique(opaque_);
   sort_unique(wanted_);
+  ++layers_;
   return {};
 }
 
 void HiddenPaths::forget(const LayerTable& table) {
   table.give_back(std::exchange(taken_, 0));
   covered_ = opaque_ = wanted_ = {};
+  directories_ = {};
 }
 
-bool HiddenPaths::hides(std::string_view directory, std::string_view name) const {
-  if (covered_.empty() && opaque_.empty()) return false;
-  const std::string path = joined(directory, name);
-  if (contains(wanted_, hash_of(path))) return false;
-  if (contains(covered_, hash_of(path))) return true;
-  if (contains(opaque_, hash_of(""))) return true;
-  for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
-    const uint64_t prefix = hash_of(std::string_view(path).substr(0, end));
-    if (contains(covered_, prefix) || contains(opaque_, prefix)) return true;
+uint64_t HiddenPaths::hash_of(std::string_view clean_path) const {
+  uint64_t hash = 0;
+  for (const std::string_view name : split_nonempty(clean_path, '/')) hash = hash_(name, hash);
+  return hash;
+}
+
+/// Once for each layer that hides something: of files in deep directories each would take as long as its path.
+const HiddenPaths::Directory& HiddenPaths::look_at(const LayerTable& table, uint32_t directory) {
+  if (directory >= directories_.size()) directories_.resize(table.directories());
+  Directory& known = directories_[directory];
+  if (known.layers == layers_) return known;
+  known = {0, layers_, contains(opaque_, 0)};
+  for (const std::string_view name : split_nonempty(table.directory(directory), '/')) {
+    known.hash = hash_(name, known.hash);
+    known.hidden = known.hidden || contains(covered_, known.hash) || contains(opaque_, known.hash);
   }
-  return false;
+  return known;
+}
+
+bool HiddenPaths::hides(const LayerTable& table, uint32_t directory, std::string_view name) {
+  if (covered_.empty() && opaque_.empty()) return false;
+  const Directory& above = look_at(table, directory);
+  const uint64_t hash = hash_(name, above.hash);
+  return !contains(wanted_, hash) && (above.hidden || contains(covered_, hash));
 }
 
 }  // namespace situla

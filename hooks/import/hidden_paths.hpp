@@ -20,10 +20,23 @@ class HiddenPaths {
   Result<void> add_layer(LayerTable& table, size_t layer);
   /// All layers have been read.
   void forget(const LayerTable& table);
-  [[nodiscard]] bool hides(std::string_view directory, std::string_view name) const;
+  /// Whether what has this name in a directory of the table is hidden.
+  [[nodiscard]] bool hides(const LayerTable& table, uint32_t directory, std::string_view name);
 
  private:
-  uint64_t taken_ = 0;             ///< bytes
+  struct Directory {
+    uint64_t hash = 0;
+    uint32_t layers = 0;  ///< layers_ when it was looked at
+    bool hidden = false;
+  };
+  /// Names are hashed one upon the other, so that the directories above are met on the way.
+  [[nodiscard]] uint64_t hash_of(std::string_view clean_path) const;
+  const Directory& look_at(const LayerTable& table, uint32_t directory);
+
+  KeyedHash hash_;
+  uint32_t layers_ = 1;
+  std::vector<Directory> directories_;  ///< by their number in the table, which takes the memory for them
+  uint64_t taken_ = 0;                  ///< bytes
   std::vector<uint64_t> covered_;  ///< sorted: a non-directory or a whiteout is here; it and what is beneath is hidden
   std::vector<uint64_t> opaque_;   ///< sorted: what is beneath is hidden
   std::vector<uint64_t> wanted_;   ///< sorted: targets of hard links that their own layer does not have

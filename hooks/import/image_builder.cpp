@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -31,7 +32,8 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   TRY(forget_duplicates());
   RootTree tree(table_);
   for (size_t layer = table_.layers(); layer-- > 0;)
-    TRY_CONTEXT(blobs_[blobs_.size() - 1 - layer].name, tree.apply(layer));
+    TRY_CONTEXT(blobs_[blobs_.size() - 1 - layer].name,
+                tree.apply(layer, [this] { return progress_ != nullptr && progress_->cancelled(); }));
   for (const MadeFile& file : made) TRY(tree.place(file.path, file.entry));
   if (!config.workdir.empty())
     TRY_CONTEXT("make the working directory", tree.make_directories(clean_path(config.workdir)));
@@ -157,8 +159,7 @@ Result<void> ImageBuilder::adopt(const SquashfsDonor& donor, std::vector<uint32_
 Result<uint32_t> ImageBuilder::add_entry(const TarEntry& entry) {
   TRY_ASSIGN(const uint32_t index, table_.add(entry));
   if (entry.kind == EntryKind::file)
-    TRY_CONTEXT("file '" + printable(std::string_view(entry.path).substr(0, 300)) + "'",
-                meter_.take_file(entry.size, compressed_bytes_));
+    TRY_CONTEXT("file '" + excerpt(entry.path) + "'", meter_.take_file(entry.size, compressed_bytes_));
   Xattrs kept;
   for (const auto& xattr : entry.xattrs)
     if (belongs_in_image(xattr.first)) kept.push_back(xattr);
@@ -179,12 +180,12 @@ Result<void> ImageBuilder::take_content(uint64_t size) {
   return meter_.take_memory(kSmallBytes + kDuplicateBytes);
 }
 
-bool ImageBuilder::needs_content(uint32_t index) const {
+bool ImageBuilder::needs_content(uint32_t index) {
   const LayerEntry& entry = table_.entry(index);
   const std::string_view directory = table_.directory(entry.directory);
   const std::string_view name = table_.text(entry.name);
   if (entry.kind != EntryKind::file || entry.size == 0 || name.starts_with(kWhiteoutPrefix)) return false;
-  return !beneath_dev(directory) && !hidden_.hides(directory, name);
+  return !beneath_dev(directory) && !hidden_.hides(table_, entry.directory, name);
 }
 
 Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry) {

@@ -72,7 +72,7 @@ class ImageBuilder {
   Result<void> end_layer();
   Result<uint32_t> add_entry(const TarEntry& entry);
   Result<void> take_content(uint64_t size);
-  [[nodiscard]] bool needs_content(uint32_t index) const;
+  [[nodiscard]] bool needs_content(uint32_t index);
   void report(const LayerStream& stream, bool finished = false);
   Result<void> read_entry(TarReader& reader, const TarEntry& entry);
   Result<void> write_content(TarReader& reader, uint32_t index);

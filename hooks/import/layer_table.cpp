@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -12,7 +13,7 @@ constexpr size_t kMaxPath = 4095;
 constexpr size_t kMaxEntries = 100'000'000;
 
 Error bad_entry(const TarEntry& entry, const std::string& why) {
-  return {ErrorKind::corrupt, "entry '" + printable(std::string_view(entry.path).substr(0, 300)) + "': " + why};
+  return {ErrorKind::corrupt, "entry '" + excerpt(entry.path) + "': " + why};
 }
 
 Result<void> check_names(const TarEntry& entry, std::string_view cleaned) {
@@ -74,7 +75,7 @@ Result<uint32_t> LayerTable::intern_directory(std::string_view path) {
 
 /// Before anything is kept. A directory counts with the first entry in it, or with one that comes back to it.
 Result<void> LayerTable::take(const TarEntry& entry, std::string_view cleaned) {
-  constexpr uint64_t kDirectoryBytes = 24;
+  constexpr uint64_t kDirectoryBytes = 40;  // its record, its slots, and what HiddenPaths knows of it
   if (meter_ == nullptr) return {};
   TRY(meter_->take_entry());
   const size_t slash = cleaned.rfind('/');

@@ -54,6 +54,8 @@ class LayerTable {
   [[nodiscard]] LayerEntry& entry(uint32_t index) { return entries_[index]; }
   [[nodiscard]] const LayerEntry& entry(uint32_t index) const { return entries_[index]; }
   [[nodiscard]] size_t size() const { return entries_.size(); }
+  /// Their number; the next one gets it.
+  [[nodiscard]] size_t directories() const { return directories_.size(); }
   [[nodiscard]] std::string_view directory(uint32_t id) const { return texts_.get(directories_[id]); }
   [[nodiscard]] std::string_view text(TextArena::Ref ref) const { return texts_.get(ref); }
   [[nodiscard]] std::string path(const LayerEntry& entry) const;

@@ -5,41 +5,37 @@
 
 #include <sys/stat.h>
 
+#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
 namespace {
 
 constexpr unsigned kMaxLinks = 40;  // in one path, as in Linux
-/// Components of link targets that are walked for the whole image: seconds. Each of a million files behind a link or
-/// two, /lib -> usr/lib, takes a few.
-constexpr uint64_t kMaxLinkSteps = 16'000'000;
-constexpr size_t kMaxName = 255;    // of Linux, and what a squashfs directory entry holds (256)
-constexpr size_t kMostShown = 300;  // bytes of a path in an error
+/// Names in the paths of entries, and in the targets of the links on their way, that are looked up for the whole image:
+/// seconds. Archives list a directory's entries together, and its path is walked once: an honest image takes less than
+/// one for each entry. Of two files 2,000 directories deep by turns each takes 2,000, and a link leads over as many.
+constexpr uint64_t kMostSteps = 16'000'000, kMostStepsOfEntry = 16;
+constexpr size_t kMaxName = 255;  // of Linux, and what a squashfs directory entry holds (256)
 
-/// Bytes of paths, and of the links in them, that may be followed: some seconds. The paths of a million files are
-/// a tenth of it; links that lead through each other make any path as long as two hundred of the longest.
-constexpr uint64_t kMostSteps = uint64_t{512} << 20U;
-
-/// Components still to be walked, the next one last.
+/// Components still to be walked, the next one last. The texts must outlive it.
 class Route {
  public:
-  explicit Route(std::string_view path) { prepend(path); }
   /// Returns how many components the path has.
   size_t prepend(std::string_view path) {
     const auto pieces = split_nonempty(path, '/');
-    for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) rest_.emplace_back(*it);
+    rest_.insert(rest_.end(), pieces.rbegin(), pieces.rend());
     return pieces.size();
   }
   [[nodiscard]] bool done() const { return rest_.empty(); }
-  std::string next() {
-    std::string component = std::move(rest_.back());
+  std::string_view next() {
+    const std::string_view component = rest_.back();
     rest_.pop_back();
     return component;
   }
 
  private:
-  std::vector<std::string> rest_;
+  std::vector<std::string_view> rest_;
 };
 
 /// Names come from tar entries, targets of links, configurations and other file systems: whoever reads the image takes
@@ -143,20 +139,23 @@ Result<uint32_t> RootTree::make_directory(uint32_t parent, std::string_view name
   return add_node(parent, name, kNone, inode);
 }
 
-Result<void> RootTree::count_steps(std::string_view path) {
-  steps_ += path.size() + 1;
-  if (steps_ <= kMostSteps) return {};
-  return fail(ErrorKind::unsupported, "its paths lead through too many links: more than " + format_size(kMostSteps) +
-                                          " of names have been followed");
+Result<void> RootTree::count_steps(std::string_view path, size_t names) {
+  constexpr size_t kBytesOfStep = 64;  // a path may be long without names: "/////"
+  steps_ += 1 + names + path.size() / kBytesOfStep;
+  const uint64_t most = kMostSteps + kMostStepsOfEntry * table_.size();
+  if (steps_ <= most) return {};
+  return fail(ErrorKind::unsupported,
+              "the paths of the image's entries, with the symbolic links in them, lead over more than " +
+                  std::to_string(most) + " names");
 }
 
 Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
-  TRY(count_steps(path));
-  Route route(path);
+  Route route;
+  TRY(count_steps(path, route.prepend(path)));
   uint32_t here = kRoot;
   unsigned links = 0;
   while (!route.done()) {
-    const std::string component = route.next();
+    const std::string_view component = route.next();
     if (component == ".") continue;
     if (component == "..") {
       here = nodes_[here].parent;
@@ -168,16 +167,10 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
       here = next;
     } else if (next != kNone && kind == EntryKind::symlink) {
       if (++links > kMaxLinks)
-        return fail(ErrorKind::corrupt,
-                    "'" + printable(path.substr(0, kMostShown)) + "': too many levels of symbolic links");
+        return fail(ErrorKind::corrupt, "'" + excerpt(path) + "': too many levels of symbolic links");
       const std::string_view target = table_.text(table_.entry(nodes_[next].inode).data);
-      TRY(count_steps(target));
       if (target.starts_with('/')) here = kRoot;
-      link_steps_ += 1 + route.prepend(target);
-      if (link_steps_ > kMaxLinkSteps)
-        return fail(ErrorKind::unsupported, "the symbolic links in the paths of the image's entries lead over " +
-                                                std::to_string(link_steps_) + " names, more than " +
-                                                std::to_string(kMaxLinkSteps));
+      TRY(count_steps(target, route.prepend(target)));
     } else {
       if (missing == Missing::fail) return kNone;
       if (next != kNone) kill(next);
@@ -188,11 +181,12 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
 }
 
 uint32_t RootTree::walk_existing(std::string_view path, bool follow_last) const {
-  Route route(path);
+  Route route;
+  route.prepend(path);
   uint32_t here = kRoot;
   unsigned links = 0;
   while (!route.done()) {
-    const std::string component = route.next();
+    const std::string_view component = route.next();
     if (component == ".") continue;
     if (component == "..") {
       here = nodes_[here].parent;
@@ -233,12 +227,18 @@ Result<uint32_t> RootTree::set_child(uint32_t directory, TextArena::Ref name, ui
   return add_node(directory, table_.text(name), name, inode);
 }
 
-Result<void> RootTree::apply(size_t layer) {
+Result<void> RootTree::apply(size_t layer, const std::function<bool()>& cancelled) {
+  constexpr uint64_t kStepsBetween = 100'000;
   ++layer_;
   cached_path_ = kNone;
-  for (uint32_t index = table_.begin_of(layer); index < table_.end_of(layer); ++index)
-    TRY_CONTEXT("entry '" + printable(table_.path(table_.entry(index)).substr(0, kMostShown)) + "'",
-                apply_entry(index));
+  uint64_t next_check = 0;
+  for (uint32_t index = table_.begin_of(layer); index < table_.end_of(layer); ++index) {
+    if (const uint64_t done = steps_ + index; cancelled && done >= next_check) {
+      if (cancelled()) return fail(ErrorKind::cancelled, "cancelled");
+      next_check = done + kStepsBetween;
+    }
+    TRY_CONTEXT("entry '" + excerpt(table_.path(table_.entry(index))) + "'", apply_entry(index));
+  }
   return {};
 }
 
@@ -274,12 +274,8 @@ Result<void> RootTree::apply_link(uint32_t directory, const LayerEntry& entry) {
   TRY_ASSIGN(const uint32_t target_directory, walk(parent, Missing::fail));
   const uint32_t node = target_directory == kNone || last.empty() ? kNone : lookup(target_directory, last);
   if (node == kNone)
-    return fail(ErrorKind::corrupt, "the target of the hard link, '" +
-                                        printable(std::string_view(target).substr(0, kMostShown)) +
-                                        "', does not exist");
-  if (is_directory(node))
-    return fail(ErrorKind::corrupt,
-                "a hard link to the directory '" + printable(std::string_view(target).substr(0, kMostShown)) + "'");
+    return fail(ErrorKind::corrupt, "the target of the hard link, '" + excerpt(target) + "', does not exist");
+  if (is_directory(node)) return fail(ErrorKind::corrupt, "a hard link to the directory '" + excerpt(target) + "'");
   const uint32_t inode = nodes_[node].inode;
   const uint32_t old = lookup(directory, table_.text(entry.name));
   if (old == node) return {};  // a link to itself

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -30,8 +31,8 @@ class RootTree {
 
   explicit RootTree(LayerTable& table);
 
-  /// Applies a layer of the table upon what is there. Lower layers first.
-  Result<void> apply(size_t layer);
+  /// Applies a layer of the table upon what is there. Lower layers first. `cancelled`, if any, is asked now and then.
+  Result<void> apply(size_t layer, const std::function<bool()>& cancelled = nullptr);
   /// The node at a path of the finished tree, symlinks in it followed (also the last one if asked); kNone if there is
   /// none.
   [[nodiscard]] uint32_t find(std::string_view path, bool follow_last) const;
@@ -82,8 +83,8 @@ class RootTree {
   void touch(uint32_t index);
   /// Directory at a path; kNone if it is missing and not to be made.
   Result<uint32_t> walk(std::string_view path, Missing missing);
-  /// Components of paths that were looked up, the targets of links included.
-  Result<void> count_steps(std::string_view path);
+  /// A path, or the target of a link, has so many names to be looked up.
+  Result<void> count_steps(std::string_view path, size_t names);
   [[nodiscard]] uint32_t walk_existing(std::string_view path, bool follow_last) const;
   void insert_slot(uint32_t index);
   void grow();
@@ -94,9 +95,8 @@ class RootTree {
   std::vector<uint32_t> slots_;                                 ///< open addressing by (parent, name)
   static constexpr uint64_t kSlotBytes = 4 * sizeof(uint32_t);  // half empty, and twice as many while they grow
   size_t used_slots_ = 0;
-  uint64_t link_steps_ = 0;  ///< links followed by walk(), and the names in their targets
   KeyedHash hash_;
-  uint64_t steps_ = 0;
+  uint64_t steps_ = 0;  ///< names looked up by walk(), and what takes as long
   uint32_t layer_ = 0;
   // The directory of the last entry: archives list a directory's entries together.
   uint32_t cached_path_ = kNone, cached_node_ = kNone;

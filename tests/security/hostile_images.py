@@ -252,6 +252,25 @@ def hard_links_in_a_chain(layout):
     layout.one_layer(*chunks, gzip(END))
 
 
+def deep_files(count, size):
+    """Files in two directories 2043 deep, by turns: each is looked up anew."""
+    parts = []
+    for i in range(1024):
+        path = b"%d/" % (i % 2) + b"a/" * 2040 + b"f%d" % i
+        parts.append(pax_header([(b"path", path)]) + header(b"f", size) + padded(b"x" * size))
+    return (gzip(b"".join(parts), 9), count // 1024)
+
+
+@case
+def deep_paths_by_turns(layout):
+    layout.one_layer(deep_files(131072, 0), gzip(END))
+
+
+@case
+def deep_paths_below_a_layer(layout):
+    layout.image([layout.blob([deep_files(131072, 1), gzip(END)]), small_layer(layout)])
+
+
 @case
 def layers_that_hide(layout):
     """What upper layers hide is remembered for the lower ones."""
