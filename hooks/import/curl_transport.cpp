@@ -155,7 +155,8 @@ Error describe(CURLcode code, const Transfer& transfer) {
   if (transfer.local) return describe_local(code, transfer, detail);
   const char* last = nullptr;  // where redirects led
   curl_easy_getinfo(transfer.easy, CURLINFO_EFFECTIVE_URL, &last);
-  const std::string where = authority_of(last != nullptr && *last != '\0' ? last : transfer.url.c_str());
+  std::string where = authority_of(last != nullptr ? last : "");
+  if (where.empty()) where = transfer.where;
   if (const long status = refused_tunnel(transfer); status != 0) return tunnel_error(status, where);
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -188,7 +189,7 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_WRITE_ERROR:
       return {ErrorKind::corrupt, where + ": the headers of its answer have more than " + format_size(kMaxHeaderBytes)};
     case CURLE_OUT_OF_MEMORY:
-      return {ErrorKind::no_space, "talk to " + where + ": out of memory"};
+      return {ErrorKind::no_space, "talk to " + where + ": out of memory, or a header longer than libcurl takes"};
     default:
       return {ErrorKind::failure, "talk to " + where + ": " + detail};
   }

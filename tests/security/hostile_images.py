@@ -263,12 +263,12 @@ def deep_files(count, size):
 
 @case
 def deep_paths_by_turns(layout):
-    layout.one_layer(deep_files(131072, 0), gzip(END))
+    layout.one_layer(deep_files(16384, 0), gzip(END))
 
 
 @case
 def deep_paths_below_a_layer(layout):
-    layout.image([layout.blob([deep_files(131072, 1), gzip(END)]), small_layer(layout)])
+    layout.image([layout.blob([deep_files(16384, 1), gzip(END)]), small_layer(layout)])
 
 
 @case
