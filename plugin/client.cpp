@@ -56,6 +56,12 @@ Error lost_broker() {
       .with_hint("it was killed or crashed; the node's system log may say more");
 }
 
+Error silent_broker() {
+  return Error(ErrorKind::failure,
+               "the container's broker has given no sign of life for " + std::to_string(kSilence.count()) + " s")
+      .with_hint("it hangs or was stopped; the node's system log may say more");
+}
+
 Result<Grant> take_grant(const Joined& joined, std::vector<UniqueFd> fds) {
   constexpr size_t kAlways = 4;
   Grant grant;
@@ -75,6 +81,7 @@ Result<Grant> take_grant(const Joined& joined, std::vector<UniqueFd> fds) {
 
 Result<Grant> await_grant(int socket, LogSink& log) {
   while (true) {
+    if (!wait_for_packet(socket, kSilence)) return fail(silent_broker());
     auto packet = receive_packet(socket, kMaxMessageBytes);
     if (!packet) return fail(packet.error().errnum() == ECONNRESET ? lost_broker() : std::move(packet).error());
     if (!*packet) return fail(lost_broker());
@@ -83,6 +90,8 @@ Result<Grant> await_grant(int socket, LogSink& log) {
       log.write(note->level, note->text);
     } else if (const auto* drawing = std::get_if<Draw>(&message)) {
       (void)write_all(STDERR_FILENO, drawing->bytes);
+    } else if (std::holds_alternative<Alive>(message)) {
+      continue;
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));

@@ -43,8 +43,9 @@ Result<void> run_broker_program(int program, const std::vector<std::string>& arg
 }
 
 /// The broker was killed before it could finish: another one drops what it left on the node.
-Result<void> sweep_after_lost_broker(int program, uint32_t job, uint32_t step, std::chrono::milliseconds limit) {
-  return run_broker_program(program, {"sweep", std::to_string(job), std::to_string(step)},
+Result<void> sweep_after_lost_broker(int program, uint32_t job, uint32_t step, uint32_t user,
+                                     std::chrono::milliseconds limit) {
+  return run_broker_program(program, {"sweep", std::to_string(job), std::to_string(step), std::to_string(user)},
                             "cleaning up after a killed broker", limit);
 }
 
@@ -106,7 +107,7 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
   bool saving = false;
   const auto lost = [&]() -> Result<std::string> {
     if (save_) log.error("--container-save: lost the container's broker: the container is not saved");
-    TRY(sweep_after_lost_broker(program_.get(), job_, step_, limit));
+    TRY(sweep_after_lost_broker(program_.get(), job_, step_, user_, limit));
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();

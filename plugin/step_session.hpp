@@ -46,13 +46,14 @@ class StepSession {
         token_(request.token),
         job_(request.job_id),
         step_(request.step_id),
+        user_(request.uid),
         save_(request.save) {}
 
   UniqueFd program_;  ///< situla-broker's: what is started of it later in the step is of the same release
   UniqueFd control_;
   std::string address_;
   StepToken token_;
-  uint32_t job_, step_;
+  uint32_t job_, step_, user_;
   bool save_;
 };
 

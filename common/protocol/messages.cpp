@@ -8,9 +8,10 @@ namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490005;
+constexpr uint32_t kVersion = 0x53490006;
 constexpr size_t kMaxTextBytes = 12288;
 constexpr uint32_t kMaxGroups = 65536;
+constexpr uint32_t kMaxNamespaces = 16;
 
 std::string_view cut_text(std::string_view text) {
   return text.substr(0, kMaxTextBytes);
@@ -71,7 +72,8 @@ struct Put {
     out.text(cut_text(m.scratch_path));
     out.text(cut_text(m.root));
     put_isolation(out, m.isolation);
-    for (const bool flag : {m.stays, m.has_container, m.has_save_directory, m.has_save_image}) out.u8(flag ? 1 : 0);
+    out.u8(m.stays ? 1 : 0);
+    out.u32(m.directory);
     out.text(cut_text(m.identity));
   }
   void operator()(const Finished& m) const { out.text(cut_text(m.summary)); }
@@ -79,12 +81,17 @@ struct Put {
   void operator()(const RunningWanted& m) const {
     out.text(cut_text(m.ignored));
     out.text(cut_text(m.identity));
+    out.u32(m.directory);
     out.u32(m.job);
     out.u32(m.step);
   }
   void operator()(const Saving& m) const { out.text(cut_text(m.cgroups)); }
   void operator()(const ScratchPlace& m) const { out.text(cut_text(m.path)); }
-  void operator()(const Found& m) const { (*this)(m.container); }
+  void operator()(const Found& m) const {
+    (*this)(m.container);
+    out.u32(static_cast<uint32_t>(m.namespaces.size()));
+    for (const uint32_t number : m.namespaces) out.u32(number);
+  }
   template <typename Empty>
   void operator()(const Empty&) const {
     static_assert(std::is_empty_v<Empty>);
@@ -101,8 +108,16 @@ Ready get_ready(Decoder& in) {
   m.scratch_path = in.text();
   m.root = in.text();
   m.isolation = get_isolation(in);
-  for (bool* flag : {&m.stays, &m.has_container, &m.has_save_directory, &m.has_save_image}) *flag = in.u8() != 0;
+  m.stays = in.u8() != 0;
+  m.directory = in.u32();
   m.identity = in.text();
+  return m;
+}
+
+Found get_found(Decoder& in) {
+  Found m{get_joined(in), {}};
+  const uint32_t count = in.u32();
+  for (uint32_t i = 0; i < count && count <= kMaxNamespaces && in.ok(); ++i) m.namespaces.push_back(in.u32());
   return m;
 }
 
@@ -110,6 +125,7 @@ RunningWanted get_running_wanted(Decoder& in) {
   RunningWanted m;
   m.ignored = in.text();
   m.identity = in.text();
+  m.directory = in.u32();
   m.job = in.u32();
   m.step = in.u32();
   return m;
@@ -162,7 +178,7 @@ Message get(uint32_t index, Decoder& in) {
     case 12:
       return NotRunning{};
     case 13:
-      return Found{get_joined(in)};
+      return get_found(in);
     case 14:
       return ImageWanted{};
     case 15:
@@ -173,8 +189,10 @@ Message get(uint32_t index, Decoder& in) {
       return ScratchPlace{std::string(in.text())};
     case 18:
       return StepPrepared{};
-    default:
+    case 19:
       return TaskEnded{};
+    default:
+      return Alive{};
   }
 }
 

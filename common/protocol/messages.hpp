@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -58,8 +59,8 @@ Result<StepRequest> decode_step_request(std::string_view bytes);
 // --- task -> broker
 // --------------------------------------------------------------------------------------------------------
 
-/// fds: [0] the task's environment (sealed memfd, Environment::block()); [1] the image file, open for reading, if it is
-/// a path and the container has no name.
+/// fds, which the broker leaves in the connection for the builder: [0] the task's environment (sealed memfd,
+/// Environment::block()); [1] the image file, open for reading, if it is a path and the container has no name.
 struct Join {
   StepToken token{};
   std::string directory;  ///< the job's working directory, where relative paths of mounts begin
@@ -93,6 +94,11 @@ struct Note {
 struct Draw {
   std::string bytes;
 };
+/// Nothing is wrong, it takes time: to every task that waits, each kAliveEvery. A broker that has said nothing for
+/// kSilence is stopped, or hangs.
+struct Alive {};
+constexpr std::chrono::seconds kAliveEvery{20};
+constexpr std::chrono::seconds kSilence{180};
 /// The end of what was asked for. Empty text: another task of this node has already said it.
 struct Failure {
   ErrorKind kind = ErrorKind::failure;
@@ -107,7 +113,7 @@ struct ImportDone {
   Digest digest;           ///< of the manifest
   std::string store_name;  ///< of the image in the store; empty for an import as the user
   bool stored = false;     ///< the image was in the store already
-};                         // fds: the squashfs file, open for reading
+};  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.
 
 // --- builder <-> broker
 // ----------------------------------------------------------------------------------------------------
@@ -121,34 +127,35 @@ struct MapsWritten {};
 struct ScratchPlace {
   std::string path;  ///< as Ready::scratch_path
 };
-/// fds: what the tasks get of the environment, and what tasks of other steps get that join (sealed memfds); then, as
-/// the flags say, the named container's directory, and what --container-save exports: a directory, and the image
-/// beneath it. The namespaces are taken from /proc/<builder>/ns by the broker itself.
+/// What the tasks get of the environment is in builder_fd::kForTasks and kForOthers, what --container-save exports (a
+/// directory, and the image beneath it) in kSaved. The namespaces are taken from /proc/<builder>/ns by the broker
+/// itself.
 struct Ready {
   std::string workdir;
   std::string scratch_path;  ///< opaque to the broker: given back to a cleaner that runs as the user; may be empty
   std::string root;          ///< what the root file system is made of, for the log
   Isolation isolation;
-  bool stays = false;  ///< the builder keeps running (scratch) until its socket is closed
-  bool has_container = false, has_save_directory = false, has_save_image = false;
+  bool stays = false;      ///< the builder keeps running (scratch) until its socket is closed
+  uint32_t directory = 0;  ///< its descriptor of the named container's directory; 0: it has no name
   std::string identity{};  ///< of the named container (hooks/run/container_identity.hpp); empty: it has none
 };
 
-/// Does a step of this node run the container? One with a name; fds: its directory, and what --container-save would
-/// export of it: a directory, and the image beneath it if there is one. Or, without descriptors, the one without a name
-/// of the step `job`.`step`. Answer: NotRunning, or the end of the connection: then the tasks have got the namespaces
-/// and nothing is to be built.
+/// Does a step of this node run the container? One with a name; what --container-save would export of it is in kSaved.
+/// Or, without a directory, the one without a name of the step `job`.`step`. Answer: NotRunning, or the end of the
+/// connection: then the tasks have got the namespaces and nothing is to be built.
 struct RunningWanted {
-  std::string ignored;   ///< what the user should read if it runs; may be empty
-  std::string identity;  ///< as Ready::identity
+  std::string ignored;     ///< what the user should read if it runs; may be empty
+  std::string identity;    ///< as Ready::identity
+  uint32_t directory = 0;  ///< as Ready::directory
   uint32_t job = 0, step = 0;
 };
 struct NotRunning {};
-/// A container that no step made (`start`) runs already. fds and fields as of Joined.
+/// A container that no step made (`start`) runs already. Fields as of Joined; its environment is in kForOthers.
 struct Found {
   Joined container;
+  std::vector<uint32_t> namespaces;  ///< the builder's descriptors, in the order of Joined
 };
-/// A named container has to be made. fds of the answer: the image file, open for reading.
+/// A named container has to be made. fds of the answer: the image file, open for reading, or a parcel with it.
 struct ImageWanted {};
 struct ImageReady {};
 
@@ -166,7 +173,7 @@ struct Finished {       ///< nothing is left of the container
 
 using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
                              Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace,
-                             StepPrepared, TaskEnded>;
+                             StepPrepared, TaskEnded, Alive>;
 
 /// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
 /// fits.

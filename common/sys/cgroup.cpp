@@ -71,28 +71,6 @@ Result<std::string> cgroups_of(int proc_fd) {
 
 namespace {
 
-/// Version 1 paths end before `component`; the version 2 hierarchy has number 0 and no controllers.
-std::string cut_before(std::string_view cgroups, std::string_view component) {
-  std::string result;
-  for (const std::string_view line : split_nonempty(cgroups, '\n')) {
-    result += line.substr(0, line.starts_with("0::") ? std::string_view::npos : line.find(component));
-    result += '\n';
-  }
-  return result;
-}
-
-}  // namespace
-
-std::string job_cgroups(std::string_view cgroups) {
-  return cut_before(cgroups, "/step_");
-}
-
-std::string step_cgroups(std::string_view cgroups) {
-  return cut_before(cgroups, "/task_");
-}
-
-namespace {
-
 struct Place {
   std::string root;       ///< mount point of the hierarchy
   std::string top;        ///< path of the cgroup that is mounted there; empty: the first

@@ -14,14 +14,6 @@ namespace situla {
 /// The cgroups of a process: its /proc/<pid>/cgroup, by an open /proc/<pid>, so that a recycled pid cannot be meant.
 Result<std::string> cgroups_of(int proc_fd);
 
-/// The same text for what has to outlive one step of its job: Slurm's version 1 cgroups of the step ("/step_N...")
-/// become those of the job. In version 2 only leaves may hold processes: these stay.
-std::string job_cgroups(std::string_view cgroups);
-
-/// The same for what belongs to all tasks of a step: without "/task_N". What makes their container may use the devices
-/// of all of them, for it looks at which it may.
-std::string step_cgroups(std::string_view cgroups);
-
 /// Whether this process lives in each of them already.
 Result<bool> lives_in_cgroups(std::string_view cgroups);
 

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <syslog.h>
 
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
@@ -20,6 +21,8 @@ namespace situla {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kKillLimit{5};
 
 ExitStatus status_from_wait(int status) {
   ExitStatus result;
@@ -79,10 +82,10 @@ Child& Child::operator=(Child&& other) noexcept {
 Child::~Child() {
   if (pid_ <= 0) return;
   const int saved = errno;
-  if (signal(SIGKILL)) {
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  // What the kernel waits for in its name (a file system that does not answer) no signal ends.
+  if (signal(SIGKILL))
+    if (const auto ended = wait_for(kKillLimit); ended && !*ended)
+      syslog(LOG_ERR, "process %d does not end after SIGKILL: it is left to itself", static_cast<int>(pid_));
   errno = saved;
 }
 

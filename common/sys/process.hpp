@@ -24,7 +24,8 @@ struct ExitStatus {
   [[nodiscard]] std::string text() const;  ///< "exited with return code 3", "was killed by SIGKILL"
 };
 
-/// A child of this process. The destructor kills (SIGKILL) and reaps it unless it was waited for or released.
+/// A child of this process. The destructor kills (SIGKILL) and reaps it unless it was waited for or released; one that
+/// does not end for seconds even then is left, and the system log says so.
 class Child {
  public:
   Child() = default;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -116,7 +117,7 @@ Result<PeerCredentials> peer_credentials(int socket) {
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
-Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds) {
+Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds, Wait wait) {
   // An empty packet cannot be told from the end of the stream by the receiver.
   if (bytes.empty()) return fail(ErrorKind::usage, "send packet: empty");
   if (fds.size() > kMaxPacketFds) return fail(ErrorKind::usage, "send packet: more than 16 descriptors");
@@ -134,14 +135,16 @@ Result<void> send_packet(int socket, std::string_view bytes, const std::vector<i
     part->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(part), fds.data(), fds.size() * sizeof(int));
   }
-  while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+  while (sendmsg(socket, &message, wait == Wait::no ? MSG_NOSIGNAL | MSG_DONTWAIT : MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
     return fail_errno(errno, "send packet of " + std::to_string(bytes.size()) + " bytes");
   }
   return {};
 }
 
-Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
+namespace {
+
+Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags) {
   Packet packet;
   packet.bytes.resize(max_bytes);
   iovec piece{packet.bytes.data(), packet.bytes.size()};
@@ -153,7 +156,7 @@ Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
   message.msg_controllen = control.size();
   ssize_t size = -1;
   do {
-    size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
   } while (size < 0 && errno == EINTR);
   // A peer that closed with unread packets resets the connection; for the reader the stream is over either way.
   if (size < 0 && errno == ECONNRESET) return std::optional<Packet>();
@@ -167,6 +170,67 @@ Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
   return std::optional<Packet>(std::move(packet));
 }
 
+}  // namespace
+
+Result<void> wait_for_packet(int socket, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd entry{socket, POLLIN, 0};
+    const int ready = poll(&entry, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return fail_errno(errno, "wait for a packet");
+    if (ready == 0) return fail(ErrorKind::failure, "wait for a packet: silence");
+  }
+}
+
+Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
+  return receive(socket, max_bytes, 0);
+}
+
+Result<std::optional<std::string>> receive_bytes(int socket, size_t max_bytes, Leave leave) {
+  std::string bytes(max_bytes, '\0');
+  iovec piece{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;  // and no room for descriptors: they are dropped by the kernel
+  const int flags = MSG_DONTWAIT | (leave == Leave::there ? MSG_PEEK : 0);
+  ssize_t size = -1;
+  do {
+    size = recvmsg(socket, &message, flags);
+  } while (size < 0 && errno == EINTR);
+  if (size < 0 && errno == ECONNRESET) return std::optional<std::string>();
+  if (size < 0) return fail_errno(errno, "receive packet");
+  if ((message.msg_flags & MSG_TRUNC) != 0)
+    return fail(ErrorKind::corrupt, "receive packet: larger than " + std::to_string(max_bytes) + " bytes");
+  if (size == 0) return std::optional<std::string>();
+  bytes.resize(static_cast<size_t>(size));
+  return std::optional<std::string>(std::move(bytes));
+}
+
+Result<Parcel> make_parcel() {
+  TRY_ASSIGN(auto ends, socket_pair());
+  return Parcel{std::move(ends.first), std::move(ends.second)};
+}
+
+Result<void> put_into_parcel(int in, const std::vector<int>& fds) {
+  return send_packet(in, "files", fds);
+}
+
+Result<std::vector<UniqueFd>> take_from_parcel(int out, Leave leave) {
+  constexpr size_t kMaxBytes = 65536;
+  std::vector<UniqueFd> found;
+  for (;;) {
+    auto packet = receive(out, kMaxBytes, MSG_DONTWAIT | (leave == Leave::there ? MSG_PEEK : 0));
+    if (!packet && packet.error().errnum() != EAGAIN) return fail(std::move(packet).error());
+    if (!packet || !*packet) break;
+    found = std::move((*packet)->fds);
+    if (leave == Leave::there) break;
+  }
+  if (found.empty()) return fail(ErrorKind::not_found, "take files from another process: it has sent none");
+  return found;
+}
+
 Result<UniqueFd> memory_file(std::string_view name) {
   const std::string label(name);
   // vm.memfd_noexec=2 demands the flag, kernels before 6.3 refuse it.
@@ -176,17 +240,27 @@ Result<UniqueFd> memory_file(std::string_view name) {
   return fd;
 }
 
-Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes) {
-  const std::string label(name);
-  TRY_ASSIGN(UniqueFd fd, memory_file(name));
+Result<void> write_memory(int fd, std::string_view bytes) {
+  if (ftruncate(fd, 0) != 0) return fail_errno(errno, "empty memory file");
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t count = pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    const ssize_t count = pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail_errno(errno, "write memory file " + label);
+    if (count < 0) return fail_errno(errno, "write memory file");
     done += static_cast<size_t>(count);
   }
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return fail_errno(errno, "seal memory file " + label);
+  return {};
+}
+
+Result<void> seal_memory(int fd) {
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return fail_errno(errno, "seal memory file");
+  return {};
+}
+
+Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes) {
+  TRY_ASSIGN(UniqueFd fd, memory_file(name));
+  TRY_CONTEXT(std::string(name), write_memory(fd.get(), bytes));
+  TRY_CONTEXT(std::string(name), seal_memory(fd.get()));
   return fd;
 }
 

@@ -2,6 +2,7 @@
 // identity.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,16 +40,42 @@ Result<UniqueFd> connect_to(std::string_view address);
 Result<UniqueFd> accept_from(int listener);            ///< non-blocking, close-on-exec
 Result<std::pair<UniqueFd, UniqueFd>> socket_pair();   ///< SOCK_SEQPACKET, close-on-exec
 Result<PeerCredentials> peer_credentials(int socket);  ///< SO_PEERCRED: fixed at connect()/listen() time
-/// One packet; fds are duplicated by the kernel. MSG_NOSIGNAL.
-Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds = {});
+/// One packet; fds are duplicated by the kernel. MSG_NOSIGNAL. Wait::no: errnum EAGAIN when the other side does not
+/// read, also on a socket whose flags somebody else may set, because he holds it as well.
+enum class Wait { no, yes };
+Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds = {}, Wait wait = Wait::yes);
+/// Until there is something to receive, or the stream has ended. ErrorKind::failure after that time.
+Result<void> wait_for_packet(int socket, std::chrono::milliseconds limit);
 /// One packet of at most max_bytes with at most 16 fds; nullopt at end of stream. A truncated packet is
 /// ErrorKind::corrupt (its descriptors are closed). Received descriptors are close-on-exec. errnum EAGAIN on a
 /// non-blocking socket.
 Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes);
 
+/// The bytes of one packet; what descriptors came with it the kernel lets go of, and none ever becomes ours. For
+/// senders that are not trusted: the close of a descriptor is an act (FUSE_FLUSH waits for the sender's file system,
+/// and no signal ends that), the loss of one in flight is not. Does not wait: errnum EAGAIN. Leave::there: the packet
+/// stays, descriptors and all, for whoever gets the socket.
+enum class Leave { nothing, there };
+Result<std::optional<std::string>> receive_bytes(int socket, size_t max_bytes, Leave leave = Leave::nothing);
+
+/// A parcel: descriptors on their way from one process of a user to another of his, while root decides who that is.
+/// Root keeps `out`, which it never reads, and hands it on.
+struct Parcel {
+  UniqueFd in, out;
+};
+Result<Parcel> make_parcel();
+Result<void> put_into_parcel(int in, const std::vector<int>& fds);
+/// The last ones that were put in. ErrorKind::not_found: none were. Leave::there looks at the first and takes nothing
+/// out.
+Result<std::vector<UniqueFd>> take_from_parcel(int out, Leave leave = Leave::nothing);
+
 /// An empty memory file that grows as it is written, e.g. for the messages of a helper. Close-on-exec.
 Result<UniqueFd> memory_file(std::string_view name);
-/// A sealed memfd holding bytes (F_SEAL_WRITE|SHRINK|GROW|SEAL), offset 0; for payloads larger than a packet.
+/// bytes become all of its content. Not if it is sealed.
+Result<void> write_memory(int fd, std::string_view bytes);
+/// Nobody changes it any more (F_SEAL_WRITE|SHRINK|GROW|SEAL). An error while somebody has it mapped for writing.
+Result<void> seal_memory(int fd);
+/// A sealed memfd holding bytes, offset 0; for payloads larger than a packet.
 Result<UniqueFd> sealed_memory(std::string_view name, std::string_view bytes);
 /// Content of a descriptor from offset 0, at most limit bytes; does not move the offset (pread). For memfds: verifies
 /// that size and seals cannot change under the reader, ErrorKind::corrupt if they can.

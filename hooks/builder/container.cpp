@@ -48,11 +48,12 @@ struct BuiltContainer {
   PreparedContainer prepared;
   Source source;
   Isolation isolation;
+  bool saves = false;           ///< --container-save
   Environment own, for_others;  ///< variables for the tasks of this step, and of others that join it
   UniqueFd init;                ///< socket whose end ends the PID namespace
 };
 
-Result<Source> unnamed_source(const std::string& image_mode) {
+Result<Source> unnamed_source(const std::string& image_mode, BuilderData& data) {
   Source source;
   RootSource& root = source.root;
   if (image_mode == "mounted") {
@@ -60,9 +61,8 @@ Result<Source> unnamed_source(const std::string& image_mode) {
     root.path = std::string(kStageMount) + "/" + kStageImage;
     return source;
   }
-  if (fcntl(builder_fd::kImage, F_SETFD, FD_CLOEXEC) != 0) return fail_errno(errno, "descriptor of the image");
   root.kind = RootSource::Kind::image;
-  root.image = UniqueFd(builder_fd::kImage);
+  root.image = std::move(data.image);
   if (image_mode == "image-fuse")
     root.mount = MountKind::fuse;
   else if (image_mode == "image-extract")
@@ -74,10 +74,10 @@ Result<Source> unnamed_source(const std::string& image_mode) {
 }
 
 /// nullopt: the tasks have joined a container that runs.
-Result<std::optional<Source>> find_source(const std::string& image_mode, const BuilderData& data,
-                                          const EnrootConfig& config, LogSink& log) {
+Result<std::optional<Source>> find_source(const std::string& image_mode, BuilderData& data, const EnrootConfig& config,
+                                          LogSink& log) {
   if (image_mode != "named") {
-    TRY_ASSIGN(Source source, unnamed_source(image_mode));
+    TRY_ASSIGN(Source source, unnamed_source(image_mode, data));
     return std::optional(std::move(source));
   }
   TRY_ASSIGN(auto named, find_or_make_container(data, config, log));
@@ -116,13 +116,14 @@ Result<void> enter_namespaces(bool remap_root, const Isolation& isolation) {
 /// nullopt: see find_source().
 Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const std::string& scratch_name,
                                             LogSink& log) {
-  TRY_ASSIGN(BuilderData data, read_builder_data());
+  TRY_ASSIGN(BuilderData data, read_task_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
   TRY(check_save_path(data.spec.save));
   BuiltContainer built;
   TRY_ASSIGN(auto source, find_source(image_mode, data, config, log));
   if (!source) return std::optional<BuiltContainer>();
   built.source = std::move(*source);
+  built.saves = !data.spec.save.empty();
   built.isolation = wanted_isolation(data.spec.unshare, config);
 
   PrepareRequest request;
@@ -155,22 +156,19 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
 }
 
 Result<void> announce(const BuiltContainer& built, bool stays) {
-  TRY_ASSIGN(const UniqueFd own, sealed_memory("situla-environment", built.own.block()));
-  TRY_ASSIGN(const UniqueFd for_others, sealed_memory("situla-environment", built.for_others.block()));
-  std::vector<int> fds = {own.get(), for_others.get()};
-  for (const UniqueFd* fd : {&built.source.container, &built.source.save_directory, &built.source.save_image})
-    if (*fd) fds.push_back(fd->get());
+  TRY(write_memory(builder_fd::kForTasks, built.own.block()));
+  TRY(write_memory(builder_fd::kForOthers, built.for_others.block()));
+  const Source& source = built.source;
+  if (built.saves && source.save_directory) TRY(leave_for_saver(source.save_directory, source.save_image));
   Ready ready;
   ready.workdir = built.prepared.workdir;
   ready.scratch_path = built.prepared.scratch_path;
   ready.root = built.prepared.root_kind;
   ready.isolation = built.isolation;
   ready.stays = stays;
-  ready.has_container = static_cast<bool>(built.source.container);
-  ready.identity = built.source.identity;
-  ready.has_save_directory = static_cast<bool>(built.source.save_directory);
-  ready.has_save_image = static_cast<bool>(built.source.save_image);
-  return send_packet(builder_fd::kBroker, encode(ready), fds);
+  if (source.container) ready.directory = static_cast<uint32_t>(source.container.get());
+  ready.identity = source.identity;
+  return send_packet(builder_fd::kBroker, encode(ready));
 }
 
 /// True: the broker asked to finish. False: it is gone.
@@ -222,7 +220,9 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   const bool stays = static_cast<bool>(container.scratch_parent) || built.init;
   const pid_t server = container.server.pid;
   if (const auto announced = announce(built, stays); !announced) return end(container);
-  // What shall be saved is the broker's now; everything else here would only keep files in use.
+  // What shall be saved lies in the parcel; here it would only keep files in use. The broker looks for the directory of
+  // a named container as long as we are here.
+  const UniqueFd directory = std::move(built.source.container);
   built.source = Source();
   if (!await_broker() && stays)
     while (container_in_use(server)) std::this_thread::sleep_for(kLookAgain);

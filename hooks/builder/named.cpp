@@ -67,8 +67,8 @@ class NamedSearch {
   }
 
   /// True: the tasks have got what runs.
-  static Result<bool> ask_to_join(const RunningWanted& wanted, const std::vector<int>& fds) {
-    const auto asked = ask_broker(wanted, fds);
+  static Result<bool> ask_to_join(const RunningWanted& wanted) {
+    const auto asked = ask_broker(wanted);
     if (!asked && asked.error().kind() == ErrorKind::cancelled) return true;
     if (!asked) return fail(asked.error());
     if (std::holds_alternative<NotRunning>(asked->message)) return false;
@@ -81,7 +81,7 @@ class NamedSearch {
     const auto step = parse_step_name(spec_.name);
     // What shall be saved is known to the step whose container it is only.
     if (!step || !may_join() || !spec_.save.empty()) return false;
-    TRY_ASSIGN(const bool joined, ask_to_join({ignored(), "", step->job, step->step}, {}));
+    TRY_ASSIGN(const bool joined, ask_to_join({ignored(), "", 0, step->job, step->step}));
     return joined;
   }
 
@@ -94,9 +94,9 @@ class NamedSearch {
 
   Result<bool> join(const NamedContainer& container, const NamedRoot& root) {
     if (!may_join()) return false;
-    std::vector<int> fds = {root.directory.get(), root.save_directory.get()};
-    if (root.save_image) fds.push_back(root.save_image.get());
-    TRY_ASSIGN(const bool joined_other, ask_to_join({ignored(), root.identity, 0, 0}, fds));
+    if (!spec_.save.empty()) TRY(leave_for_saver(root.save_directory, root.save_image));
+    TRY_ASSIGN(const bool joined_other,
+               ask_to_join({ignored(), root.identity, static_cast<uint32_t>(root.directory.get()), 0, 0}));
     if (joined_other) return true;
     TRY_ASSIGN(const bool joined, join_process(container));
     if (!joined && spec_.name_flag == NameFlag::exec) return fail(not_running());
@@ -121,13 +121,11 @@ class NamedSearch {
     TRY_ASSIGN(AttachTarget target, AttachTarget::open(pid));
     if (!target.is_at_work()) return false;
     TRY_ASSIGN(const Environment environment, target.environment());
-    const Found found{{target.image_workdir(), target.isolation()}};
-    TRY_ASSIGN(std::vector<UniqueFd> fds, target.take_namespaces());
-    TRY_ASSIGN(UniqueFd memory, sealed_memory("situla-environment", for_other_steps(environment).block()));
-    fds.push_back(std::move(memory));
-    std::vector<int> numbers;
-    for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
-    const auto answer = ask_broker(found, numbers);
+    Found found{{target.image_workdir(), target.isolation()}, {}};
+    TRY_ASSIGN(const std::vector<UniqueFd> fds, target.take_namespaces());
+    for (const UniqueFd& fd : fds) found.namespaces.push_back(static_cast<uint32_t>(fd.get()));
+    TRY(write_memory(builder_fd::kForOthers, for_other_steps(environment).block()));
+    const auto answer = ask_broker(found);
     if (!answer && answer.error().kind() == ErrorKind::cancelled) return true;
     if (!answer) return fail(answer.error());
     return false;
@@ -169,7 +167,7 @@ class NamedSearch {
     TRY_ASSIGN(Answer answer, ask_broker(ImageWanted{}));
     if (!std::holds_alternative<ImageReady>(answer.message) || answer.fds.size() != 1)
       return fail(ErrorKind::corrupt, "the broker sent no image");
-    return std::move(answer.fds[0]);
+    return unpacked(std::move(answer.fds[0]));
   }
 
   static Result<NamedRoot> open_root(const NamedContainer& container) {

@@ -120,7 +120,8 @@ Result<void> get_and_send(const Call& call, LogSink& log) {
                     .with_context("failed to import docker image: " + printable(data.spec.image))
                     .with_hint(kWhoseProgram));
   // No manifest is known; the file is the user's own, and its name in no store.
-  return send_packet(builder_fd::kBroker, encode(ImportDone{Digest{}, ""}), {file->get()});
+  TRY(put_into_parcel(builder_fd::kOutput, {file->get()}));
+  return send_packet(builder_fd::kBroker, encode(ImportDone{Digest{}, ""}));
 }
 
 Result<void> release(const Call& call, LogSink& log) {

@@ -61,7 +61,8 @@ Result<void> import_and_send(LogSink& log) {
   BrokerProgress progress(log, data.spec);
   TRY_ASSIGN(const UnnamedImage image,
              import_to_unnamed_file(request, config.temp_path(), user_layer_cache(config), progress, log));
-  return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, "", false}), {image.file.get()});
+  TRY(put_into_parcel(builder_fd::kOutput, {image.file.get()}));
+  return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, "", false}));
 }
 
 }  // namespace

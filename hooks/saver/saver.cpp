@@ -9,6 +9,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
 #include "hooks/run/enroot_config.hpp"
@@ -39,9 +40,12 @@ class SaveProgress final : public Progress {
 Result<ExportSource> take_source(const std::string& name) {
   ExportSource source;
   source.name = name;
-  if (fcntl(saver_fd::kDirectory, F_SETFD, FD_CLOEXEC) != 0) return fail_errno(errno, "descriptor of the container");
-  source.directory = UniqueFd(saver_fd::kDirectory);
+  if (fcntl(saver_fd::kFiles, F_SETFD, FD_CLOEXEC) != 0) return fail_errno(errno, "descriptor of the container");
+  // Before anything is received: that may get the number.
   if (fcntl(saver_fd::kImage, F_SETFD, FD_CLOEXEC) == 0) source.image = UniqueFd(saver_fd::kImage);
+  TRY_ASSIGN(auto files, take_from_parcel(saver_fd::kFiles));
+  source.directory = std::move(files[0]);
+  if (files.size() > 1) source.image = std::move(files[1]);
   return source;
 }
 

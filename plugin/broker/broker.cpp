@@ -75,14 +75,16 @@ void Broker::poll_once() {
   entries.push_back({running_ ? running_->listener() : -1, POLLIN, 0});
   entries.push_back({import_ ? import_->store.socket.get() : -1, POLLIN, 0});
   const size_t first_client = entries.size();
-  for (const Client& client : clients_) entries.push_back({client.socket.get(), POLLIN, 0});
+  // What waits has said what it had to say; that stays where it is. Only its end (POLLHUP) is news.
+  for (const Client& client : clients_)
+    entries.push_back({client.socket.get(), static_cast<short>(client.waiting ? 0 : POLLIN), 0});
   const size_t first_stand_in = entries.size();
   for (const UniqueFd& stand_in : stand_ins_) entries.push_back({stand_in.get(), POLLIN, 0});
 
   const auto now = Clock::now();
   auto wake = deadline_.value_or(now + std::chrono::hours(1));
   for (const Client& client : clients_)
-    if (!client.waiting) wake = std::min(wake, client.connected + kJoinLimit);
+    wake = std::min(wake, client.waiting ? said_alive_ + kAliveEvery : client.connected + kJoinLimit);
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(std::max(wake - now, Clock::duration::zero()));
   if (poll(entries.data(), entries.size(), static_cast<int>(wait.count())) < 0 && errno != EINTR) {
     syslog(LOG_ERR, "poll: %m");
@@ -104,16 +106,25 @@ void Broker::poll_once() {
   if (entries[1].revents != 0) on_listener();
   if (entries[0].revents != 0) on_control();
   on_deadline();
+  say_that_it_goes_on();
   build_if_possible();
+}
+
+/// A task cannot tell an import of hours from a broker that hangs.
+void Broker::say_that_it_goes_on() {
+  if (Clock::now() < said_alive_ + kAliveEvery) return;
+  said_alive_ = Clock::now();
+  for (const Client& client : clients_)
+    if (client.waiting) (void)tell(client.socket.get(), Alive{});
 }
 
 // --- slurmstepd
 // ----------------------------------------------------------------------------------------------------------
 
 void Broker::on_control() {
-  auto packet = receive_packet(input_.control.get(), kMaxMessageBytes);
-  if (packet && *packet) {
-    const auto message = decode((*packet)->bytes);
+  const auto bytes = receive_bytes(input_.control.get(), kMaxMessageBytes);
+  if (bytes && *bytes) {
+    const auto message = decode(**bytes);
     if (message && std::holds_alternative<StepPrepared>(*message) && state_ != State::failed)
       if (const auto prepared = step_prepared(); !prepared) fail_step(prepared.error());
     if (!message || !std::holds_alternative<Finish>(*message)) return;
@@ -123,7 +134,10 @@ void Broker::on_control() {
     // slurmstepd is gone. Slurm itself would leave its tasks running.
     finish(false);
   }
-  if (launcher_) refresh_inventory(*launcher_, config_);
+  if (launcher_) {
+    refresh_inventory(*launcher_, config_);
+    launcher_->cgroups.remove_idle_shares();
+  }
   done_ = true;
 }
 
@@ -150,7 +164,7 @@ void Broker::finish(bool orderly) {
   container_.reset();
   container_environment_.reset();
   shared_environment_.reset();
-  save_directory_.reset();
+  saved_.reset();
   save_image_.reset();
   end_builder(orderly);
   image_ = BuilderImage{};
@@ -164,15 +178,14 @@ void Broker::finish(bool orderly) {
 /// which its task has the exit status; should it be killed, the save begins with Finish.
 void Broker::on_stand_in(UniqueFd& stand_in) {
   const UniqueFd socket = std::move(stand_in);
-  const auto packet = receive_packet(socket.get(), kMaxMessageBytes);
-  const auto message = packet && *packet ? decode((*packet)->bytes) : fail(ErrorKind::cancelled, "closed");
-  if (!message || !std::holds_alternative<TaskEnded>(*message)) return;
+  const auto message = hear(socket.get());
+  if (!message || !*message || !std::holds_alternative<TaskEnded>(**message)) return;
   Message answer = Finished{};
   if (++ended_ == input_.request.local_tasks) {
     let_nobody_in();
     if (const auto saved = save(socket.get()); !saved) answer = Failure{saved.error().kind(), "", ""};
   }
-  (void)send_packet(socket.get(), encode(answer));
+  (void)tell(socket.get(), answer);
 }
 
 void Broker::say_of_save(Note note, bool at_once) {
@@ -203,11 +216,10 @@ Result<void> Broker::save(int stand_in) {
 /// Passes on what the saver says, until it ends. When the step is cancelled, so is the saver, and with it its file,
 /// which has no name yet: the task that waits is killed, or slurmstepd says Finish once more, or goes away.
 Result<void> Broker::run_saver(int stand_in) {
-  if (!save_directory_) return fail(ErrorKind::failure, "--container-save: there is nothing to save");
   SaverInput input{user_, *place_};
   input.spec_fd = spec_.get();
   input.environment_fd = input_.environment.get();
-  input.directory_fd = save_directory_.get();
+  input.files_fd = saved_.get();
   input.image_fd = save_image_.get();
   TRY_ASSIGN(Helper saver, start_saver(*launcher_, input));
   const int control = input_.control.get();
@@ -216,7 +228,7 @@ Result<void> Broker::run_saver(int stand_in) {
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return fail_errno(errno, "wait for the saver");
     if (entries[1].revents != 0 || entries[2].revents != 0) {
       // slurmstepd has said it itself.
-      if (stand_in < 0) (void)receive_packet(control, kMaxMessageBytes);
+      if (stand_in < 0) (void)receive_bytes(control, kMaxMessageBytes);
       return fail(ErrorKind::cancelled,
                   stand_in < 0 ? "" : "--container-save: the step was cancelled, nothing is saved");
     }
@@ -225,8 +237,8 @@ Result<void> Broker::run_saver(int stand_in) {
     if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail(heard.error());
     if (!heard || !*heard) break;
     // slurmstepd writes them to its log.
-    if (const auto* text = std::get_if<Note>(&(*heard)->message)) say_of_save(*text, stand_in < 0);
-    if (const auto* failure = std::get_if<Failure>(&(*heard)->message))
+    if (const auto* text = std::get_if<Note>(&**heard)) say_of_save(*text, stand_in < 0);
+    if (const auto* failure = std::get_if<Failure>(&**heard))
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
   }
   const auto status = saver.process.wait_for(kEndLimit);
@@ -270,14 +282,14 @@ void Broker::hear_last_words() {
   while (poll(&more, 1, 0) == 1 && (more.revents & POLLIN) != 0) {
     const auto heard = hear(builder_->socket.get());
     if (!heard || !*heard) return;
-    if (const auto* place = std::get_if<ScratchPlace>(&(*heard)->message)) scratch_path_ = place->path;
+    if (const auto* place = std::get_if<ScratchPlace>(&**heard)) scratch_path_ = place->path;
   }
 }
 
 void Broker::end_builder(bool orderly) {
   bool left = !scratch_path_.empty();
   if (builder_) {
-    if (orderly && builder_stays_) (void)send_packet(builder_->socket.get(), encode(Finish{}));
+    if (orderly && builder_stays_) (void)tell(builder_->socket.get(), Finish{});
     // A builder that stays takes the end of the connection for the end of its work.
     if (builder_stays_)
       builder_->socket.reset();
@@ -331,22 +343,19 @@ void Broker::on_listener() {
 }
 
 void Broker::on_client(Client& client) {
-  auto packet = receive_packet(client.socket.get(), kMaxMessageBytes);
-  const auto message = packet && *packet ? decode((*packet)->bytes) : fail(ErrorKind::cancelled, "closed");
+  const auto bytes = client.waiting ? fail(ErrorKind::cancelled, "it has ended")
+                                    : receive_bytes(client.socket.get(), kMaxMessageBytes, Leave::there);
+  const auto message = bytes && *bytes ? decode(**bytes) : fail(ErrorKind::cancelled, "closed");
   const Join* join = message ? std::get_if<Join>(&*message) : nullptr;
-  const size_t wanted = input_.request.origin == ImageOrigin::file && !input_.request.named ? 2 : 1;
-  if (join == nullptr || client.waiting || !same_token(join->token, input_.request.token) ||
-      (*packet)->fds.size() != wanted) {
+  if (join == nullptr || !same_token(join->token, input_.request.token)) {
     client.socket.reset();
     return;
   }
-  client.environment = std::move((*packet)->fds[0]);
-  if (wanted == 2) client.image = std::move((*packet)->fds[1]);
   client.directory = join->directory;
   client.waiting = true;
   asked_ = true;
   // Also when the import failed before the first task asked.
-  for (const Note& note : std::exchange(notes_, {})) (void)send_packet(client.socket.get(), encode(note));
+  for (const Note& note : std::exchange(notes_, {})) (void)tell(client.socket.get(), note);
   if (state_ == State::failed) return refuse(client);
   if (state_ == State::ready) return grant(client);
 }
@@ -364,10 +373,18 @@ void Broker::drop_lost_clients() {
   if (working && asked_ && !waited_for) fail_step(Error(ErrorKind::cancelled, "the step was cancelled"));
 }
 
+/// What lies in the socket still, unread, would be taken for a connection that broke.
+void Broker::answer(Client& client, const Message& message, const std::vector<int>& fds) {
+  constexpr int kMaxLeft = 16;  // one, of a task of ours
+  for (int left = 0; left < kMaxLeft; ++left)
+    if (const auto bytes = receive_bytes(client.socket.get(), kMaxMessageBytes); !bytes || !*bytes) break;
+  (void)tell(client.socket.get(), message, fds);
+}
+
 void Broker::grant(Client& client) {
   std::vector<int> fds = container_->numbers();
   fds.push_back(container_environment_.get());
-  (void)send_packet(client.socket.get(), encode(Joined{workdir_, container_->isolation}), fds);
+  answer(client, Joined{workdir_, container_->isolation}, fds);
   if (input_.request.save) stand_ins_.push_back(std::move(client.socket));
   client.socket.reset();
   if (client.pidfd) tasks_.push_back(std::move(client.pidfd));
@@ -383,7 +400,7 @@ void Broker::on_running() {
   std::vector<int> fds = container_->numbers();
   fds.push_back(shared_environment_.get());
   if (running_->directory()) fds.push_back(running_->directory().get());
-  shared_ = send_packet(connection->get(), encode(Joined{workdir_, container_->isolation}), fds) || shared_;
+  shared_ = tell(connection->get(), Joined{workdir_, container_->isolation}, fds) || shared_;
 }
 
 void Broker::refuse(Client& client) {
@@ -392,7 +409,7 @@ void Broker::refuse(Client& client) {
     failure.text = error_->message();
     failure.hint = error_->hint();
   }
-  (void)send_packet(client.socket.get(), encode(failure));
+  answer(client, failure);
   client.socket.reset();
 }
 
@@ -401,7 +418,7 @@ void Broker::note(const Note& note) {
   const auto first =
       std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });
   if (first != clients_.end())
-    (void)send_packet(first->socket.get(), encode(note));
+    (void)tell(first->socket.get(), note);
   else if (notes_.size() < kMaxNotes)
     notes_.push_back(note);
 }
@@ -409,7 +426,7 @@ void Broker::note(const Note& note) {
 /// Only steps of one task have a terminal.
 void Broker::draw(const Draw& drawing) {
   for (const Client& client : clients_)
-    if (client.waiting) (void)send_packet(client.socket.get(), encode(drawing));
+    if (client.waiting) (void)tell(client.socket.get(), drawing);
 }
 
 void Broker::fail_step(const Error& error) {

@@ -40,12 +40,12 @@ class Broker {
   enum class State { importing, needs_task, building, ready, failed };
   using Clock = std::chrono::steady_clock;
 
-  /// One connection. waiting: it showed the token and has not been answered yet.
+  /// One connection. waiting: it showed the token and has not been answered yet. Its packet lies in the socket, with
+  /// the task's descriptors, which never become ours: a builder gets the socket.
   struct Client {
     UniqueFd socket;
     UniqueFd proc;   ///< /proc/<pid>
     UniqueFd pidfd;  ///< none on kernels without (< 5.3)
-    UniqueFd environment, image;
     std::string directory;
     Clock::time_point connected;
     bool waiting = false;
@@ -70,7 +70,7 @@ class Broker {
   void announce_import();
   Result<void> use_imported(const ImportDone& done, std::vector<UniqueFd> fds);
   Result<void> take_image(UniqueFd file, const std::string& store_name);
-  Result<BuilderImage> make_image(UniqueFd file, const std::string& store_name);
+  Result<BuilderImage> make_image(int file, const std::string& store_name);
   Result<BuilderImage> mount_for_user(int file, const std::string& store_name);
   Result<int> mapping_namespace();
   void build_if_possible();
@@ -78,20 +78,22 @@ class Broker {
   void keep_environment() const;
   void keep_cgroups() const;
   void keep_scratch() const;
-  Result<void> on_builder_message(Heard heard);
+  Result<void> on_builder_message(const Message& message);
   Result<void> write_maps(const MapsWanted& wanted);
-  Result<void> accept_container(const Ready& ready, std::vector<UniqueFd> fds);
-  Result<void> join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds);
-  Result<void> join_found(const Found& found, std::vector<UniqueFd> fds);
+  Result<void> accept_container(const Ready& ready);
+  Result<void> join_running(const RunningWanted& wanted);
+  Result<void> join_found(const Found& found);
   Result<void> use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment);
   Result<void> give_image();
   void publish(const RunningKey& key, UniqueFd directory);
   void set_ready();
   void grant(Client& client);
+  void answer(Client& client, const Message& message, const std::vector<int>& fds = {});
   void fail_step(const Error& error);
   void refuse(Client& client);
   void note(const Note& note);
   void draw(const Draw& drawing);
+  void say_that_it_goes_on();
   void drop_lost_clients();
   void set_deadline(std::chrono::seconds limit) { deadline_ = Clock::now() + limit; }
   void finish(bool orderly);
@@ -117,6 +119,7 @@ class Broker {
   bool done_ = false;
   bool asked_ = false;  ///< some task has shown the token
   std::optional<Clock::time_point> deadline_;
+  Clock::time_point said_alive_{};
   std::vector<Client> clients_;
   std::vector<Note> notes_;          ///< for the first task that asks
   std::optional<TaskPlace> place_;   ///< of the first task that asked
@@ -149,7 +152,8 @@ class Broker {
   UniqueFd container_directory_;             ///< of that container
   std::string ignored_if_running_;
   std::optional<RunningContainer> running_;  ///< other steps may join here
-  UniqueFd save_directory_, save_image_;
+  UniqueFd saved_;                           ///< a parcel of the builder: what --container-save exports
+  UniqueFd save_image_;                      ///< beneath it, if the image was mounted here
   StepReport report_;
 };
 

@@ -72,9 +72,9 @@ Result<void> Broker::begin_user_import() {
     input.site = {step.importer, runtime, step.job_id, step.step_id};
     release_ = input.site;
   }
-  auto helper = start_user_import(*launcher_, input);
-  if (!helper) return fail(std::move(helper).error().with_context(phrase(RootOperation::start_as_user)));
-  import_ = ImportHelpers{std::move(*helper), Helper{}, Helper{}, UniqueFd()};
+  auto helpers = start_user_import(*launcher_, input);
+  if (!helpers) return fail(std::move(helpers).error().with_context(phrase(RootOperation::start_as_user)));
+  import_ = std::move(*helpers);
   state_ = State::importing;
   set_deadline(config_.import_timeout);
   return {};
@@ -88,7 +88,7 @@ void Broker::on_importer() {
     import_->importer.socket.reset();  // the store program says what became of it
     return;
   }
-  const Message& message = (*heard)->message;
+  const Message& message = **heard;
   if (const auto* text = std::get_if<Note>(&message)) return note(*text);
   if (const auto* drawing = std::get_if<Draw>(&message)) return draw(*drawing);
   if (const auto* failure = std::get_if<Failure>(&message))
@@ -97,11 +97,11 @@ void Broker::on_importer() {
   // Of an import into the store only the store program may say that.
   if (done == nullptr || input_.request.origin == ImageOrigin::registry)
     return fail_step(Error(ErrorKind::corrupt, "the importer sent a message out of turn"));
-  if (const auto used = use_imported(*done, std::move((*heard)->fds)); !used) return fail_step(used.error());
+  if (const auto used = use_imported(*done, {}); !used) return fail_step(used.error());
 }
 
 void Broker::on_store() {
-  auto heard = hear(import_->store.socket.get());
+  auto heard = hear_store(import_->store.socket.get());
   if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail_step(heard.error());
   if (!heard || !*heard) {
     // What the importer said last is why.
@@ -137,7 +137,7 @@ void Broker::on_request_writer() {
     return fail_step(Error(ErrorKind::failure, "collecting the credentials " +
                                                    (status && *status ? (*status)->text() : std::string("hangs"))));
   }
-  const Message& message = (*heard)->message;
+  const Message& message = **heard;
   if (const auto* text = std::get_if<Note>(&message)) return note(*text);
   if (const auto* failure = std::get_if<Failure>(&message))
     fail_step(Error(failure->kind, failure->text).with_hint(failure->hint));
@@ -149,9 +149,8 @@ Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> 
   if (done.digest != Digest{}) report_.set_digest(done.digest.text());
   note({LogLevel::info, "imported docker image: " + input_.request.image});
   if (input_.request.origin == ImageOrigin::user) {
-    if (fds.size() != 1) return fail(ErrorKind::corrupt, "the import sent no image");
     report_.set_source(input_.request.importer.empty() ? "user" : "importer");
-    return take_image(std::move(fds[0]), "");
+    return take_image(std::move(import_->parcel), "");
   }
   report_.set_source(done.stored ? "store" : "registry");
   if (fds.size() != 1 || !is_store_name(done.store_name))
@@ -160,7 +159,7 @@ Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> 
   return take_image(std::move(fds[0]), done.store_name);
 }
 
-/// store_name: empty for a user's own file, like one that a task brings.
+/// store_name: empty for a user's own file, which lies in a parcel.
 Result<void> Broker::take_image(UniqueFd file, const std::string& store_name) {
   import_->importer.socket.reset();  // they end by themselves; reaped at the end
   import_->store.socket.reset();
@@ -170,27 +169,25 @@ Result<void> Broker::take_image(UniqueFd file, const std::string& store_name) {
     set_deadline(config_.build_timeout);
     state_ = State::building;
     report_.begin("prepare");
-    return send_packet(builder_->socket.get(), encode(ImageReady{}), {file.get()});
+    return tell(builder_->socket.get(), ImageReady{}, {file.get()});
   }
-  TRY_ASSIGN(image_, make_image(std::move(file), store_name));
+  TRY_ASSIGN(image_, make_image(file.get(), store_name));
+  if (!image_.mount) image_.file = std::move(file);
   state_ = State::needs_task;
   return {};
 }
 
-Result<BuilderImage> Broker::make_image(UniqueFd file, const std::string& store_name) {
-  if (input_.request.save) {
-    TRY_ASSIGN(save_image_, duplicate_fd(file.get(), "the image"));
-  }
+/// `file`: of the store; without a name there, the socket in which a user's file lies.
+Result<BuilderImage> Broker::make_image(int file, const std::string& store_name) {
   const MountKind kind = input_.request.use_squashfuse ? MountKind::fuse : config_.mount;
   const bool may_mount = !store_name.empty() || config_.kernel_mount_user_images;
   if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
-    auto image = mount_for_user(file.get(), store_name);
+    auto image = mount_for_user(file, store_name);
     if (image) return image;
     if (kind == MountKind::kernel) return image;
     syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
   }
   BuilderImage image;
-  image.file = std::move(file);
   image.mode = kind == MountKind::fuse ? "image-fuse" : kind == MountKind::extract ? "image-extract" : "image-auto";
   return image;
 }
@@ -205,6 +202,11 @@ Result<int> Broker::mapping_namespace() {
 Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_name) {
   BuilderImage image;
   image.mode = "mounted";
+  UniqueFd taken;
+  if (store_name.empty()) {
+    TRY_ASSIGN(taken, take_user_image(*launcher_, user_, file));
+    file = taken.get();
+  }
   const auto mount = [&]() -> Result<DetachedMount> {
     if (store_name.empty()) return mount_image_file(file);
     TRY_ASSIGN(image_in_use_, mounts_->acquire(store_name, file));
@@ -217,6 +219,9 @@ Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_n
     return mounted->map_ids(mapping);
   };
   TRY_CONTEXT(phrase(RootOperation::map_image_owner), map());
+  if (input_.request.save) {
+    TRY_ASSIGN(save_image_, duplicate_fd(file, "the image"));
+  }
   image.mount = mounted->take();
   return image;
 }
@@ -263,7 +268,7 @@ void Broker::keep_environment() const {
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_environment).data(), kept.error().message().c_str());
 }
 
-/// RootOperation::end_job: Slurm cannot remove a job's cgroups while something lives there that other jobs use.
+/// RootOperation::end_job: what serves a named container outlives its step, and no step ends it.
 void Broker::keep_cgroups() const {
   const auto cgroups = launcher_->cgroups.job();
   if (!cgroups || !launcher_->cgroups.used()) return;
@@ -289,7 +294,7 @@ Result<void> Broker::begin_build(Client& client) {
     keep_cgroups();
   } else if (request.origin == ImageOrigin::file) {
     report_.set_source("file");
-    TRY_ASSIGN(image_, make_image(std::move(client.image), ""));
+    TRY_ASSIGN(image_, make_image(client.socket.get(), ""));
   }
   report_.begin("prepare");
   BuilderInput input{user_, *place_};
@@ -297,9 +302,18 @@ Result<void> Broker::begin_build(Client& client) {
   input.scratch_name = "pyxis_" + std::to_string(request.job_id) + "." + std::to_string(request.step_id);
   input.tmpfs_bytes = config_.root_tmpfs_bytes;
   input.spec_fd = spec_.get();
-  input.environment_fd = client.environment.get();
+  input.task_fd = client.socket.get();
+  TRY_ASSIGN(container_environment_, memory_file("situla-environment"));
+  TRY_ASSIGN(shared_environment_, memory_file("situla-environment"));
+  input.for_tasks_fd = container_environment_.get();
+  input.for_others_fd = shared_environment_.get();
+  Parcel saved;
+  if (request.save) {
+    TRY_ASSIGN(saved, make_parcel());
+  }
+  input.saved_fd = saved.in.get();
   TRY_ASSIGN(builder_, start_builder(*launcher_, input, image_));
-  client.environment.reset();
+  saved_ = std::move(saved.out);
   state_ = State::building;
   set_deadline(config_.build_timeout);
   return {};
@@ -316,15 +330,14 @@ void Broker::on_builder() {
     builder_->socket.reset();
     return;
   }
-  const auto handled = malformed ? fail(heard.error()) : on_builder_message(std::move(**heard));
+  const auto handled = malformed ? fail(heard.error()) : on_builder_message(**heard);
   if (handled) return;
   if (state_ != State::ready) return fail_step(handled.error());
   // The tasks have their container, and maybe those of other steps: nothing that it says now may end them.
   builder_->socket.reset();
 }
 
-Result<void> Broker::on_builder_message(Heard heard) {
-  const Message& message = heard.message;
+Result<void> Broker::on_builder_message(const Message& message) {
   if (const auto* text = std::get_if<Note>(&message)) {
     note(*text);
     return {};
@@ -337,9 +350,9 @@ Result<void> Broker::on_builder_message(Heard heard) {
   }
   if (state_ != State::building) return {};
   if (const auto* wanted = std::get_if<MapsWanted>(&message)) return write_maps(*wanted);
-  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready, std::move(heard.fds));
-  if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(*running, std::move(heard.fds));
-  if (const auto* found = std::get_if<Found>(&message)) return join_found(*found, std::move(heard.fds));
+  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(*ready);
+  if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(*running);
+  if (const auto* found = std::get_if<Found>(&message)) return join_found(*found);
   if (std::holds_alternative<ImageWanted>(message)) return give_image();
   return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
 }
@@ -351,7 +364,7 @@ Result<void> Broker::write_maps(const MapsWanted& wanted) {
   TRY_CONTEXT(phrase(RootOperation::write_id_maps),
               write_id_maps(proc.get(), wanted.remap_root ? 0 : user_.uid, user_.uid, wanted.remap_root ? 0 : user_.gid,
                             user_.gid));
-  return send_packet(builder_->socket.get(), encode(MapsWritten{}));
+  return tell(builder_->socket.get(), MapsWritten{});
 }
 
 Result<void> Broker::give_image() {
@@ -366,21 +379,16 @@ Result<void> Broker::give_image() {
 
 /// Namespaces are held by the descriptors from here on: it does not matter whether the container's own tasks end before
 /// ours have joined.
-Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<UniqueFd> fds) {
-  const bool named = !fds.empty();
-  if (named && fds.size() != 2 && fds.size() != 3) return fail(ErrorKind::corrupt, "the builder sent no directory");
+Result<void> Broker::join_running(const RunningWanted& wanted) {
+  const bool named = wanted.directory != 0;
   auto key = Result<RunningKey>(RunningKey::of_step(user_.uid, wanted.job, wanted.step));
-  if (named) key = RunningKey::of_container(user_.uid, wanted.identity, fds[0].get());
+  if (named) {
+    TRY_ASSIGN(container_directory_, look_at_descriptor(builder_->process.pid(), wanted.directory));
+    key = RunningKey::of_container(user_.uid, wanted.identity, container_directory_.get());
+    if (key) container_key_ = *key;
+  }
   if (!key) return fail(std::move(key).error());
   ignored_if_running_ = wanted.ignored;
-  if (named) {
-    container_key_ = *key;
-    container_directory_ = std::move(fds[0]);
-  }
-  if (named && input_.request.save) {
-    save_directory_ = std::move(fds[1]);
-    if (fds.size() == 3) save_image_ = std::move(fds[2]);
-  }
   const auto end = Clock::now() + kAttachLimit;
   for (const UniqueFd& connection : connect_to_running(SITULA_RUNTIME_DIR, *key)) {
     // The other broker answers at once, or is ending its container.
@@ -398,15 +406,16 @@ Result<void> Broker::join_running(const RunningWanted& wanted, std::vector<Uniqu
     if (named && !same_directory(given[1].get(), container_directory_.get())) continue;
     return use_running(std::move(*container), joined->workdir, std::move(given[0]));
   }
-  return send_packet(builder_->socket.get(), encode(NotRunning{}));
+  return tell(builder_->socket.get(), NotRunning{});
 }
 
 /// What the user's own process offers is checked as what it builds is.
-Result<void> Broker::join_found(const Found& found, std::vector<UniqueFd> fds) {
-  auto container = take_namespaces(found.container.isolation, fds);
-  if (!container || fds.size() != 1 || !check_namespaces(*container, user_.uid))
-    return send_packet(builder_->socket.get(), encode(NotRunning{}));
-  return use_running(std::move(*container), found.container.workdir, std::move(fds[0]));
+Result<void> Broker::join_found(const Found& found) {
+  auto container =
+      open_found_namespaces(builder_->process.pid(), found.container.isolation, found.namespaces, user_.uid);
+  if (!container) return tell(builder_->socket.get(), NotRunning{});
+  TRY(seal_memory(shared_environment_.get()));
+  return use_running(std::move(*container), found.container.workdir, std::move(shared_environment_));
 }
 
 Result<void> Broker::use_running(ContainerNamespaces container, std::string workdir, UniqueFd environment) {
@@ -425,30 +434,24 @@ Result<void> Broker::use_running(ContainerNamespaces container, std::string work
   return {};
 }
 
-Result<void> Broker::accept_container(const Ready& ready, std::vector<UniqueFd> fds) {
-  const auto expected = 2U + static_cast<unsigned>(ready.has_container) +
-                        static_cast<unsigned>(ready.has_save_directory) + static_cast<unsigned>(ready.has_save_image);
-  if (fds.size() != expected) return fail(ErrorKind::corrupt, "the builder sent a container without its descriptors");
+Result<void> Broker::accept_container(const Ready& ready) {
   scratch_path_ = ready.scratch_path;
   builder_stays_ = ready.stays;
   keep_scratch();
   auto container = open_container_namespaces(builder_->process.pid(), ready.isolation, user_.uid);
   if (!container) return fail(std::move(container).error().with_context(phrase(RootOperation::hand_out_namespaces)));
   container_ = std::move(*container);
-  container_environment_ = std::move(fds[0]);
-  shared_environment_ = std::move(fds[1]);
+  for (const UniqueFd* environment : {&container_environment_, &shared_environment_})
+    TRY(seal_memory(environment->get()));
   workdir_ = ready.workdir;
   report_.set_root(ready.root);
-  size_t next = 2;
-  if (ready.has_container) {
-    UniqueFd directory = std::move(fds[next++]);
+  if (ready.directory != 0) {
+    TRY_ASSIGN(UniqueFd directory, look_at_descriptor(builder_->process.pid(), ready.directory));
     TRY_ASSIGN(const RunningKey key, RunningKey::of_container(user_.uid, ready.identity, directory.get()));
     publish(key, std::move(directory));
   } else {
     publish(RunningKey::of_step(user_.uid, input_.request.job_id, input_.request.step_id), UniqueFd());
   }
-  if (input_.request.save && ready.has_save_directory) save_directory_ = std::move(fds[next++]);
-  if (input_.request.save && ready.has_save_image) save_image_ = std::move(fds[next]);
   if (ready.root == "extracted" || ready.root == "tree") save_image_.reset();
   set_ready();
   return {};
@@ -469,7 +472,7 @@ void Broker::set_ready() {
   state_ = State::ready;
   deadline_.reset();
   image_ = BuilderImage{};  // the container's own mount keeps the image now
-  if (builder_->socket && !builder_stays_) (void)send_packet(builder_->socket.get(), encode(Finish{}));
+  if (builder_->socket && !builder_stays_) (void)tell(builder_->socket.get(), Finish{});
   for (Client& client : clients_)
     if (client.waiting) grant(client);
   std::erase_if(clients_, [](const Client& client) { return !client.socket; });

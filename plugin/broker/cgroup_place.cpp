@@ -13,6 +13,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/cgroup.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 
 namespace situla {
@@ -27,9 +28,10 @@ constexpr const char* kUserLeaf = "/user/situla";
 /// What Slurm can constrain in version 1, and what limits us.
 constexpr std::array<std::string_view, 7> kControllers = {"memory",  "pids", "cpuset", "devices",
                                                           "freezer", "cpu",  "cpuacct"};
-/// For all steps of the node together: far above what they need, far below what would hurt the node.
+/// For all steps of one user on the node together: far above what they need, far below what would hurt the node.
 constexpr std::array<std::pair<const char*, const char*>, 3> kLimits = {
-    {{"memory.limit_in_bytes", "4294967296"}, {"memory.max", "4294967296"}, {"pids.max", "4096"}}};
+    {{"memory.limit_in_bytes", "2147483648"}, {"memory.max", "2147483648"}, {"pids.max", "1024"}}};
+constexpr time_t kIdleSeconds = 3600;
 /// Slurm's numbers of steps that have names.
 constexpr uint32_t kBatchStep = 0xfffffffb;
 constexpr uint32_t kInteractiveStep = 0xfffffffa;
@@ -115,21 +117,43 @@ void set_limits(const std::string& directory) {
   }
 }
 
-/// `base` is the cgroup's text with a path that ends in kOwn.
-Result<void> make_own_in(const Line& line, const std::string& base) {
-  const auto directory = cgroup_directory(std::string(line.head) + base);
-  if (!directory) return fail(ErrorKind::not_found, "make cgroup " + base + ": not mounted here");
-  TRY_ASSIGN(const bool made, make_cgroup(*directory));
+/// One user's part of Situla's own in one hierarchy. The path of `line` ends in kOwn; `leaf`: "/broker/1000".
+Result<void> make_share_in(const Line& line, const std::string& leaf) {
+  const auto own = cgroup_directory(std::string(line.head) + std::string(line.path));
+  if (!own) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
+  const std::string directory = *own + leaf;
+  // It is there, as a rule. Its time says when it was used last: remove_idle_shares().
+  if (utimensat(AT_FDCWD, directory.c_str(), nullptr, 0) == 0) return {};
+  const std::string all_users = directory.substr(0, directory.rfind('/'));
+  TRY(make_cgroup(*own));
+  TRY(make_cgroup(all_users));
   // As far as Slurm was given them; it does not hand on the number of processes by itself.
-  if (line.v2() && made)
-    for (const std::string& parent : {directory->substr(0, directory->rfind('/')), *directory})
+  if (line.v2())
+    for (const std::string& parent : {own->substr(0, own->rfind('/')), *own, all_users})
       for (const char* controller : {"+memory", "+pids"})
         (void)write_control(parent + "/cgroup.subtree_control", controller);
-  for (const char* leaf : {kBroker, kCleanup}) {
-    TRY_ASSIGN(const bool new_leaf, make_cgroup(*directory + leaf));
-    if (new_leaf) set_limits(*directory + leaf);
-  }
+  TRY_ASSIGN(const bool made, make_cgroup(directory));
+  if (made) set_limits(directory);
   return {};
+}
+
+Result<void> make_share(std::string_view own, const std::string& leaf) {
+  for (const Line& line : lines_of(own))
+    if (line.path.ends_with(kOwn)) TRY(make_share_in(line, leaf));
+  return {};
+}
+
+/// Of users who have not been here for a while.
+void remove_idle_below(const std::string& all_users) {
+  const auto names = list_directory(all_users);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const std::string directory = all_users + "/" + name;
+    struct stat info {};
+    if (!parse_unsigned(name) || stat(directory.c_str(), &info) != 0 || time(nullptr) - info.st_mtime < kIdleSeconds)
+      continue;
+    (void)rmdir(directory.c_str());  // refused while a process lives in it
+  }
 }
 
 /// With what the user's helpers have left in it: Slurm does not know of this cgroup.
@@ -141,7 +165,7 @@ void remove_leaf(const std::string& line) {
   for (int tries = 0; rmdir(directory->c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
 }
 
-std::string with_leaf(const std::string& own, const char* leaf) {
+std::string with_leaf(const std::string& own, const std::string& leaf) {
   std::string text;
   for (const std::string_view line : split_nonempty(own, '\n'))
     text += std::string(line) + (line.ends_with(kOwn) ? leaf : "") + "\n";
@@ -159,16 +183,16 @@ Result<void> make_leaf(const Line& line, const std::string& path) {
 
 }  // namespace
 
-Result<NodeCgroups> NodeCgroups::enter(uint32_t job, uint32_t step) {
+Result<NodeCgroups> NodeCgroups::enter(uint32_t job, uint32_t step, uid_t user) {
   TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
-  NodeCgroups cgroups(job, step, std::move(inherited));
+  NodeCgroups cgroups(job, step, user, std::move(inherited));
   TRY(cgroups.make_own(cgroups.inherited_));
   return cgroups;
 }
 
-Result<NodeCgroups> NodeCgroups::enter_after_jobs() {
+Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
   TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
-  NodeCgroups cgroups(0, 0, std::move(inherited));
+  NodeCgroups cgroups(0, 0, user, std::move(inherited));
   // Beside a slurmstepd whose broker was killed.
   for (const Line& line : lines_of(cgroups.inherited_))
     if (line.v2() && line.path.ends_with(kSlurmLeaf))
@@ -176,7 +200,7 @@ Result<NodeCgroups> NodeCgroups::enter_after_jobs() {
   auto own = read_file(kOwnRecord);
   if (!own) return cgroups;
   cgroups.own_ = std::move(*own);
-  TRY(move_to_cgroups(getpid(), cgroups.broker().text()));
+  TRY(cgroups.enter_own());
   return cgroups;
 }
 
@@ -196,22 +220,42 @@ Result<void> NodeCgroups::make_own(std::string_view text) {
       path = std::string(in_job->substr(0, in_job->size() - job.size())) + kOwn;
     else if (limiting)
       path = cgroup_top(std::string(line.head) + path).value_or(path) + kOwn;
-    if (path.ends_with(kOwn)) TRY(make_own_in(line, path));
     own += std::string(line.head) + path + "\n";
   }
   own_ = std::move(own);
-  TRY(move_to_cgroups(getpid(), broker().text()));
+  TRY(enter_own());
   if (const auto record = read_file(kOwnRecord); record && *record == own_) return {};
   TRY(make_directories(SITULA_RUNTIME_DIR, 0755));
   return write_file_atomically(kOwnRecord, own_, 0600);
 }
 
+Result<void> NodeCgroups::enter_own() const {
+  constexpr int kAttempts = 3;  // another broker may find it idle just now
+  for (int attempt = 1;; ++attempt) {
+    TRY(make_share(own_, kBroker + share()));
+    const auto moved = move_to_cgroups(getpid(), broker().text());
+    if (moved || moved.error().errnum() != ENOENT || attempt == kAttempts) return moved;
+  }
+}
+
+void NodeCgroups::remove_idle_shares() const {
+  for (const Line& line : lines_of(own_)) {
+    const auto own = line.path.ends_with(kOwn) ? cgroup_directory(std::string(line.head) + std::string(line.path))
+                                               : std::optional<std::string>();
+    if (!own) continue;
+    for (const char* part : {kBroker, kCleanup}) remove_idle_below(*own + part);
+  }
+}
+
 CgroupPlace NodeCgroups::broker() const {
-  return CgroupPlace(own_.empty() ? inherited_ : with_leaf(own_, kBroker));
+  return CgroupPlace(own_.empty() ? inherited_ : with_leaf(own_, kBroker + share()));
 }
 
 CgroupPlace NodeCgroups::cleanup() const {
-  return CgroupPlace(own_.empty() ? inherited_ : with_leaf(own_, kCleanup));
+  if (own_.empty()) return CgroupPlace(inherited_);
+  if (const auto made = make_share(own_, kCleanup + share()); !made)
+    syslog(LOG_ERR, "%s", made.error().message().c_str());
+  return CgroupPlace(with_leaf(own_, kCleanup + share()));
 }
 
 /// In version 1 slurmstepd lives in some of the step's cgroups, in the job's freezer, and for accounting nowhere;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <sys/types.h>
+
 #include "common/base/result.hpp"
 
 namespace situla {
@@ -21,17 +23,18 @@ class CgroupPlace {
   std::string text_;
 };
 
-/// What Slurm made for one job, and beside it Situla's own: `situla/broker`, for what root and the service accounts
-/// run, and `situla/cleanup`, for what cleans up as a user, each with a limit of memory and of processes. Version 1 has
+/// What Slurm made for one job, and beside it Situla's own: `situla/broker/UID`, for what root and the service accounts
+/// run for a user, and `situla/cleanup/UID`, for what cleans up as him, each with a limit of memory and of processes:
+/// whatever one user makes of it, others have theirs. Version 1 has
 /// them at the top of each hierarchy that Slurm can use, version 2 beside the cgroups of jobs, where Slurm itself may
 /// make some. A node whose Slurm uses no cgroups has none of them: there a job lives where slurmd does, and so does all
 /// of Situla.
 class NodeCgroups {
  public:
   /// For the broker of a step, with what it inherited from slurmstepd. Makes and enters Situla's own.
-  static Result<NodeCgroups> enter(uint32_t job, uint32_t step);
+  static Result<NodeCgroups> enter(uint32_t job, uint32_t step, uid_t user);
   /// For what cleans up after jobs: Situla's own, if a broker has made them since the node started.
-  static Result<NodeCgroups> enter_after_jobs();
+  static Result<NodeCgroups> enter_after_jobs(uid_t user);
 
   /// slurmstepd has made the step's cgroups and lives in them, as far as it ever does. `slurmstepd`: its open /proc
   /// directory.
@@ -54,14 +57,20 @@ class NodeCgroups {
   /// After the last process of the step: version 2 has a cgroup that step() has made, and which Slurm waits for.
   void leave_step() const;
 
+  /// Those of Situla's own that no process of their user has been in for an hour.
+  void remove_idle_shares() const;
+
  private:
-  NodeCgroups(uint32_t job, uint32_t step, std::string inherited)
-      : job_(job), step_(step), inherited_(std::move(inherited)) {}
+  NodeCgroups(uint32_t job, uint32_t step, uid_t user, std::string inherited)
+      : job_(job), step_(step), user_(user), inherited_(std::move(inherited)) {}
   Result<void> make_own(std::string_view cgroups);
+  Result<void> enter_own() const;
+  [[nodiscard]] std::string share() const { return "/" + std::to_string(user_); }
 
   uint32_t job_, step_;
+  uid_t user_;
   std::string inherited_;  ///< cgroups_of() slurmd or slurmstepd, where this process began
-  std::string own_;        ///< Situla's own, without the last component; empty: none
+  std::string own_;        ///< Situla's own, without the last two components; empty: none
   bool prepared_ = false;
   std::string step_text_, job_text_;
 };

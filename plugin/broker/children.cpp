@@ -3,6 +3,7 @@
 #include <array>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
 #include "common/sys/namespaces.hpp"
+#include "common/sys/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/contract.hpp"
 #include "plugin/broker/operation.hpp"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds kReleaseLimit{5};
 constexpr int kMaxLastWords = 256;  // messages
+constexpr std::chrono::milliseconds kLookLimit{5000};
 
 /// A mount namespace other than ours is entered only if our own user namespace owns it (job_container makes such): a
 /// user can make mount namespaces only together with a user namespace of his own.
@@ -156,14 +159,67 @@ Result<void> start_request_writer(const Launcher& launcher, const Identity& user
   return {};
 }
 
-Result<Helper> start_user_import(const Launcher& launcher, const UserImport& input) {
+Result<ImportHelpers> start_user_import(const Launcher& launcher, const UserImport& input) {
   if (!input.site.path.empty()) TRY(make_site_directory(input.site.runtime, input.user));
   TRY_ASSIGN(CgroupPlace place, launcher.cgroups.step());
   Launch what = in_place(Program::importer,
                          input.site.path.empty() ? std::vector<std::string>{"user"} : site_words("get", input.site),
                          std::move(place), input.user, input.place);
-  what.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
-  return launch_helper(launcher.programs, std::move(what), builder_fd::kBroker);
+  TRY_ASSIGN(Parcel parcel, make_parcel());
+  what.fds = {{input.spec_fd, builder_fd::kSpec},
+              {input.environment_fd, builder_fd::kEnvironment},
+              {parcel.in.get(), builder_fd::kOutput}};
+  ImportHelpers helpers;
+  TRY_ASSIGN(helpers.importer, launch_helper(launcher.programs, std::move(what), builder_fd::kBroker));
+  helpers.parcel = std::move(parcel.out);
+  return helpers;
+}
+
+namespace {
+
+/// Whether a process of the user can stand between the kernel and the file's bytes.
+Result<void> check_kernel_may_read(int file) {
+  constexpr int64_t kFuse = 0x65735546;     // linux/magic.h, FUSE_SUPER_MAGIC
+  constexpr int64_t kOverlay = 0x794c7630;  // OVERLAYFS_SUPER_MAGIC: over such a one, maybe
+  constexpr int64_t kEcryptfs = 0xf15f;
+  TRY_ASSIGN(const int64_t type, filesystem_type(file));
+  if (type == kFuse || type == kOverlay || type == kEcryptfs)
+    return fail(ErrorKind::unsupported, "the image lies in a file system that another one serves");
+  struct stat info {};
+  const int flags = fcntl(file, F_GETFL);
+  if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || flags < 0 || (flags & O_PATH) != 0 ||
+      (flags & O_ACCMODE) == O_WRONLY)
+    return fail(ErrorKind::unsupported, "the image is no regular file that is open for reading");
+  return {};
+}
+
+}  // namespace
+
+Result<UniqueFd> take_user_image(const Launcher& launcher, const Identity& user, int socket) {
+  TRY_ASSIGN(const CgroupPlace place, launcher.cgroups.step());
+  TRY_ASSIGN(const auto line, socket_pair());
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) {
+    const auto look = [&]() -> Result<void> {
+      TRY(die_with_parent());
+      TRY(move_to_cgroups(getpid(), place.text()));
+      TRY(become(user));
+      const KeepSecrets untraceable;
+      TRY_ASSIGN(const auto files, take_from_parcel(socket, Leave::there));
+      TRY(check_kernel_may_read(files.back().get()));
+      return send_packet(line.second.get(), "image", {files.back().get()});
+    };
+    const auto looked = look();
+    if (!looked) (void)send_packet(line.second.get(), looked.error().message());
+    _exit(0);
+  }
+  pollfd answer{line.first.get(), POLLIN, 0};
+  if (poll(&answer, 1, static_cast<int>(kLookLimit.count())) != 1)
+    return fail(ErrorKind::unsupported, "the image's file system does not answer");
+  TRY_ASSIGN(auto packet, receive_packet(line.first.get(), kMaxMessageBytes));
+  if (!packet) return fail(ErrorKind::unsupported, "the image cannot be looked at");
+  if (packet->fds.size() != 1) return fail(ErrorKind::unsupported, packet->bytes);
+  return std::move(packet->fds[0]);
 }
 
 void refresh_inventory(const Launcher& launcher, const SiteConfig& config) {
@@ -193,7 +249,7 @@ Result<Helper> start_saver(const Launcher& launcher, const SaverInput& input) {
   Launch what = in_place(Program::saver, {}, std::move(place), input.user, input.place);
   what.fds = {{input.spec_fd, builder_fd::kSpec},
               {input.environment_fd, builder_fd::kEnvironment},
-              {input.directory_fd, saver_fd::kDirectory}};
+              {input.files_fd, saver_fd::kFiles}};
   if (input.image_fd >= 0) what.fds.emplace_back(input.image_fd, saver_fd::kImage);
   return launch_helper(launcher.programs, std::move(what), builder_fd::kBroker);
 }
@@ -214,7 +270,7 @@ Result<void> release_site_image(const Launcher& launcher, const UserImport& impo
   for (int count = 0; count < kMaxLastWords; ++count) {
     const auto heard = hear(helper.socket.get());
     if (!heard || !*heard) break;
-    const auto* failure = std::get_if<Failure>(&(*heard)->message);
+    const auto* failure = std::get_if<Failure>(&**heard);
     if (failure != nullptr) error = Error(failure->kind, failure->text).with_hint(failure->hint);
   }
   return fail(std::move(error));
@@ -223,8 +279,12 @@ Result<void> release_site_image(const Launcher& launcher, const UserImport& impo
 Result<Helper> start_builder(const Launcher& launcher, const BuilderInput& input, const BuilderImage& image) {
   TRY_ASSIGN(CgroupPlace place, input.outlives_step ? launcher.cgroups.job() : launcher.cgroups.step());
   Launch what{Program::builder, {"container", image.mode, input.scratch_name}, std::move(place), input.user};
-  what.fds = {{input.spec_fd, builder_fd::kSpec}, {input.environment_fd, builder_fd::kEnvironment}};
+  what.fds = {{input.spec_fd, builder_fd::kSpec},
+              {input.task_fd, builder_fd::kTask},
+              {input.for_tasks_fd, builder_fd::kForTasks},
+              {input.for_others_fd, builder_fd::kForOthers}};
   if (image.file) what.fds.emplace_back(image.file.get(), builder_fd::kImage);
+  if (input.saved_fd >= 0) what.fds.emplace_back(input.saved_fd, builder_fd::kSaved);
   what.prepare = [&]() -> Result<void> {
     TRY_CONTEXT(phrase(RootOperation::stage_root), stage_root(input, image));
     return {};

@@ -32,6 +32,7 @@ struct ImportHelpers {
   Helper request_writer;
   Helper store;
   UniqueFd request;  ///< the store program's input, until there is who writes it
+  UniqueFd parcel;   ///< where an importer that runs as the user puts the image
 };
 struct StoreImport {
   uid_t uid = 0;
@@ -68,15 +69,20 @@ struct UserImport {
   int environment_fd = -1;
   SiteProgram site{};
 };
-Result<Helper> start_user_import(const Launcher& launcher, const UserImport& input);
+Result<ImportHelpers> start_user_import(const Launcher& launcher, const UserImport& input);
 
 /// `PROGRAM release`, when the asking task is gone. Ends when the program has, or is ended; an error is the program's.
 Result<void> release_site_image(const Launcher& launcher, const UserImport& import);
 
+/// The last file in a user's parcel, or in the packet that his task sent, for the kernel to mount. A process that runs
+/// as the user, and that he cannot trace, takes it out and looks at it: a file that his own file system serves hangs
+/// that process, and never the broker. ErrorKind::unsupported: it is such a file.
+Result<UniqueFd> take_user_image(const Launcher& launcher, const Identity& user, int socket);
+
 /// How the image reaches the builder.
 struct BuilderImage {
   UniqueFd mount;         ///< id-mapped detached mount to attach (kernel tier), or none
-  UniqueFd file;          ///< open image file (other tiers), or none
+  UniqueFd file;          ///< other tiers: open image file, or a parcel with it; none: the task's packet has it
   const char* mode = "";  ///< builder_fd: mounted, image-fuse, image-extract, image-auto, named
 };
 struct BuilderInput {
@@ -86,7 +92,9 @@ struct BuilderInput {
   bool outlives_step = false;  ///< what it starts serves other steps as well: it belongs to the job, not to the step
   uint64_t tmpfs_bytes = 0;    ///< size limit of the stage, 0: the kernel's default
   int spec_fd = -1;
-  int environment_fd = -1;
+  int task_fd = -1;  ///< connection of the asking task, with its packet in it
+  int for_tasks_fd = -1, for_others_fd = -1;
+  int saved_fd = -1;  ///< or none
 };
 Result<Helper> start_builder(const Launcher& launcher, const BuilderInput& input, const BuilderImage& image);
 
@@ -104,7 +112,7 @@ struct SaverInput {
   const TaskPlace& place;
   int spec_fd = -1;
   int environment_fd = -1;
-  int directory_fd = -1;
+  int files_fd = -1;
   int image_fd = -1;  ///< or none
 };
 Result<Helper> start_saver(const Launcher& launcher, const SaverInput& input);

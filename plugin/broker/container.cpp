@@ -82,6 +82,35 @@ Result<void> check_user_namespace(int user, uid_t owner) {
   return {};
 }
 
+/// That they are what a user's container has: a user namespace that `owner` made and that is not ours, and others that
+/// belong to it. ErrorKind::denied.
+Result<void> check_namespaces(const ContainerNamespaces& container, uid_t owner) {
+  TRY(check_user_namespace(container.user.get(), owner));
+  TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
+  TRY(check_owned_by(container.mount.get(), user_id));
+  TRY(check_owned_by(container.cgroup.get(), user_id));
+  for (const UniqueFd& other : container.others) TRY(check_owned_by(other.get(), user_id));
+  return {};
+}
+
+/// On which mount it lies, which the kernel knows without asking any file system.
+Result<std::string> mount_id(int fd) {
+  constexpr std::string_view kLine = "\nmnt_id:\t";
+  TRY_ASSIGN(const std::string text, read_file("/proc/self/fdinfo/" + std::to_string(fd)));
+  const size_t line = text.find(kLine);
+  if (line == std::string::npos) return fail(ErrorKind::unsupported, "/proc/self/fdinfo has no mnt_id");
+  const size_t begin = line + kLine.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+/// All namespaces lie on one mount of the kernel's own, where nothing else does.
+Result<UniqueFd> open_found_namespace(pid_t builder, uint32_t number, const std::string& namespaces) {
+  TRY_ASSIGN(const UniqueFd place, look_at_descriptor(builder, number));
+  TRY_ASSIGN(const std::string where, mount_id(place.get()));
+  if (where != namespaces) return fail(ErrorKind::denied, "what the builder has found is no namespace");
+  return open_file("/proc/self/fd/" + std::to_string(place.get()), O_RDONLY);
+}
+
 }  // namespace
 
 std::vector<int> ContainerNamespaces::numbers() const {
@@ -106,13 +135,23 @@ Result<ContainerNamespaces> take_namespaces(const Isolation& isolation, std::vec
   return container;
 }
 
-Result<void> check_namespaces(const ContainerNamespaces& container, uid_t owner) {
-  TRY(check_user_namespace(container.user.get(), owner));
-  TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
-  TRY(check_owned_by(container.mount.get(), user_id));
-  TRY(check_owned_by(container.cgroup.get(), user_id));
-  for (const UniqueFd& other : container.others) TRY(check_owned_by(other.get(), user_id));
-  return {};
+Result<UniqueFd> look_at_descriptor(pid_t builder, uint32_t number) {
+  return open_file("/proc/" + std::to_string(builder) + "/fd/" + std::to_string(number), O_PATH);
+}
+
+Result<ContainerNamespaces> open_found_namespaces(pid_t builder, const Isolation& isolation,
+                                                  const std::vector<uint32_t>& numbers, uid_t owner) {
+  TRY_ASSIGN(const UniqueFd own, open_namespace(0, "user"));
+  TRY_ASSIGN(const std::string namespaces, mount_id(own.get()));
+  std::vector<UniqueFd> fds;
+  for (const uint32_t number : numbers) {
+    TRY_ASSIGN(UniqueFd fd, open_found_namespace(builder, number, namespaces));
+    fds.push_back(std::move(fd));
+  }
+  TRY_ASSIGN(ContainerNamespaces container, take_namespaces(isolation, fds));
+  if (!fds.empty()) return fail(ErrorKind::corrupt, "the builder has found more than a container has");
+  TRY(check_namespaces(container, owner));
+  return container;
 }
 
 Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner) {

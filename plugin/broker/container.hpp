@@ -22,13 +22,17 @@ struct ContainerNamespaces {
   [[nodiscard]] std::vector<int> numbers() const;
 };
 
-/// From the descriptors of a Joined or Found message, which are taken out of the front of `fds`. corrupt when there are
-/// not enough.
+/// From the descriptors of a Joined message of another broker, which are taken out of the front of `fds`. corrupt when
+/// there are not enough.
 Result<ContainerNamespaces> take_namespaces(const Isolation& isolation, std::vector<UniqueFd>& fds);
 
-/// That they are what a user's container has: a user namespace that `owner` made and that is not ours, and others that
-/// belong to it. ErrorKind::denied.
-Result<void> check_namespaces(const ContainerNamespaces& container, uid_t owner);
+/// What our own child `builder` has open under a number, as a place that cannot be read (O_PATH): whatever it is, to
+/// open and to close it asks no file system. Not to be handed out: it may be more than the user can open.
+Result<UniqueFd> look_at_descriptor(pid_t builder, uint32_t number);
+
+/// RootOperation::hand_out_namespaces: opens those that our own child `builder` has open, and checks them.
+Result<ContainerNamespaces> open_found_namespaces(pid_t builder, const Isolation& isolation,
+                                                  const std::vector<uint32_t>& numbers, uid_t owner);
 
 /// The user namespace that our own child `builder` has made, checked to be one of the user's own and not ours.
 Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner);

@@ -19,18 +19,27 @@ constexpr int kEnvironment =
 /// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or named: the builder looks
 /// for the container and asks for an image if it needs one. `situla-importer user` and `site` have the same
 /// descriptors.
+///
+/// Root installs no descriptor of a user's process: to close it may wait for his file system forever. So where a helper
+/// needs a file of another process of the same user, it is given the socket in which that file lies (Parcel); what
+/// comes out as bytes is written into memory files that the broker made; and of namespaces and directories a helper
+/// says its own descriptor's number, under which the broker looks into /proc.
 namespace builder_fd {
 constexpr int kBroker = 3;       ///< SOCK_SEQPACKET to the broker
 constexpr int kSpec = 4;         ///< sealed memfd: ContainerSpec::serialize()
-constexpr int kEnvironment = 5;  ///< sealed memfd: Environment::block()
-constexpr int kImage = 6;        ///< container: the image file, for MODE image-*
-constexpr int kOutput = 6;       ///< request: a pipe, the store program's input
+constexpr int kEnvironment = 5;  ///< sealed memfd: Environment::block(); not for container
+constexpr int kImage = 6;      ///< container, for MODE image-*: the image file or a parcel with it; none: kTask has it
+constexpr int kOutput = 6;     ///< request: a pipe, the store program's input. Importer: the parcel for the image
+constexpr int kTask = 7;       ///< container: the asking task's connection, in which its Join lies
+constexpr int kForTasks = 8;   ///< container: memfd for what the tasks get of the environment: Environment::block()
+constexpr int kForOthers = 9;  ///< container: the same for tasks of other steps that join
+constexpr int kSaved = 10;     ///< container: the parcel for what --container-save exports; none: nothing is saved
 }  // namespace builder_fd
 
 /// situla-saver, started by the broker as the job user: kBroker, kSpec and kEnvironment as for the builder, and
 namespace saver_fd {
-constexpr int kDirectory = 6;  ///< ExportSource::directory
-constexpr int kImage = 7;      ///< ExportSource::image; closed: there is none
+constexpr int kFiles = 6;  ///< what the builder put into kSaved: ExportSource::directory, and maybe ::image
+constexpr int kImage = 7;  ///< ExportSource::image, if the broker mounted it; none: it does not know of one
 }  // namespace saver_fd
 
 /// Where the environment of a job is kept for the epilog: keep_environment.
@@ -38,7 +47,7 @@ constexpr const char* kJobsDirectory = SITULA_RUNTIME_DIR "/jobs";
 inline std::string job_environment_path(uint32_t job) {
   return std::string(kJobsDirectory) + "/" + std::to_string(job);
 }
-/// The cgroups of a job in which something may outlive it, as job_cgroups() names them.
+/// The cgroups of a job in which something may outlive it: the text of NodeCgroups::job().
 inline std::string job_cgroups_path(uint32_t job) {
   return job_environment_path(job) + ".cgroups";
 }

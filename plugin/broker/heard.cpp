@@ -72,12 +72,24 @@ std::string drawable(std::string_view bytes) {
   return kept;
 }
 
-Result<std::optional<Heard>> hear(int socket) {
+Result<std::optional<Message>> hear(int socket) {
+  TRY_ASSIGN(const auto bytes, receive_bytes(socket, kMaxMessageBytes));
+  if (!bytes) return std::optional<Message>();
+  TRY_ASSIGN(Message message, decode(*bytes));
+  std::visit(MakeShowable{}, message);
+  return std::optional<Message>(std::move(message));
+}
+
+Result<std::optional<Heard>> hear_store(int socket) {
   TRY_ASSIGN(auto packet, receive_packet(socket, kMaxMessageBytes));
   if (!packet) return std::optional<Heard>();
   TRY_ASSIGN(Message message, decode(packet->bytes));
   std::visit(MakeShowable{}, message);
   return std::optional<Heard>(Heard{std::move(message), std::move(packet->fds)});
+}
+
+Result<void> tell(int socket, const Message& message, const std::vector<int>& fds) {
+  return send_packet(socket, encode(message), fds, Wait::no);
 }
 
 }  // namespace situla

@@ -11,14 +11,21 @@
 
 namespace situla {
 
+/// The next message of a helper; nullopt when it has closed its end. Control characters in texts are shown as \xNN,
+/// whatever they would do to a terminal or a log; only lines stay lines. Descriptors that come with it never become
+/// ours: receive_bytes(). Does not wait.
+Result<std::optional<Message>> hear(int socket);
+
 struct Heard {
   Message message;
   std::vector<UniqueFd> fds;
 };
+/// The same, with descriptors, of the store program: the only helper that is no process of a user's and reads nothing
+/// foreign.
+Result<std::optional<Heard>> hear_store(int socket);
 
-/// The next message of a helper; nullopt when it has closed its end. Control characters in texts are shown as \xNN,
-/// whatever they would do to a terminal or a log; only lines stay lines.
-Result<std::optional<Heard>> hear(int socket);
+/// Without waiting for whoever does not read.
+Result<void> tell(int socket, const Message& message, const std::vector<int>& fds = {});
 
 /// The same text where a line must stay one: in logs of the node.
 std::string as_one_line(std::string_view text);

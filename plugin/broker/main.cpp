@@ -55,7 +55,7 @@ int serve() {
     (void)std::fprintf(stderr, "situla-broker: %s\n", input.error().text().c_str());
     return 1;
   }
-  auto launcher = make_launcher(NodeCgroups::enter(input->request.job_id, input->request.step_id));
+  auto launcher = make_launcher(NodeCgroups::enter(input->request.job_id, input->request.step_id, input->request.uid));
   Broker broker(std::move(*input), SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"), std::move(launcher));
   broker.run();
   return 0;
@@ -83,12 +83,13 @@ void remove_scratches(const Launcher& launcher, uint32_t job) {
 }
 
 /// After a broker was killed, when its step has ended: what the next one would find and drop is dropped now.
-int sweep(const std::string& job, const std::string& step) {
+int sweep(const std::string& job, const std::string& step, const std::string& user) {
   const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
   if (!config) return 1;
   if (const auto mounts = ImageMounts::open(SITULA_RUNTIME_DIR)) mounts->drop_idle(config->image_mount_idle);
   sweep_running(SITULA_RUNTIME_DIR);
-  const auto launcher = make_launcher(NodeCgroups::enter_after_jobs());
+  const auto launcher =
+      make_launcher(NodeCgroups::enter_after_jobs(static_cast<uid_t>(parse_unsigned(user).value_or(0))));
   if (!launcher) return 1;
   const auto job_id = parse_unsigned(job);
   const auto step_id = parse_unsigned(step);
@@ -138,7 +139,7 @@ int epilog(const std::string& job_text, const std::string& uid_text, std::string
   if (!job || !uid || *job > UINT32_MAX || *uid > UINT32_MAX) return 2;
   const auto id = static_cast<uint32_t>(*job);
   const auto clean = [&]() -> Result<void> {
-    TRY_ASSIGN(const Launcher launcher, make_launcher(NodeCgroups::enter_after_jobs()));
+    TRY_ASSIGN(const Launcher launcher, make_launcher(NodeCgroups::enter_after_jobs(static_cast<uid_t>(*uid))));
     remove_scratches(launcher, id);
     return scope == "job" ? remove_containers(launcher, id, static_cast<uid_t>(*uid)) : Result<void>();
   };
@@ -160,7 +161,7 @@ int wait_to_be_killed() {
 
 int main(int argc, char** argv) {
   situla::take_program_name();
-  if (argc == 4 && std::string_view(argv[1]) == "sweep") return situla::sweep(argv[2], argv[3]);
+  if (argc == 5 && std::string_view(argv[1]) == "sweep") return situla::sweep(argv[2], argv[3], argv[4]);
   if (argc == 2 && std::string_view(argv[1]) == "canary") return situla::wait_to_be_killed();
   umask(022);
   if (argc == 5 && std::string_view(argv[1]) == "epilog") return situla::epilog(argv[2], argv[3], argv[4]);

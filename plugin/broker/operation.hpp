@@ -11,7 +11,8 @@ namespace situla {
 /// resolved here.
 enum class RootOperation {
   /// Makes Situla's own cgroups and enters them, beside those of jobs, on a node whose Slurm uses cgroups. Their names
-  /// are fixed, their limits too. A file of root says where they are, for what runs after a job.
+  /// are fixed but for the number of the user whose step it is, their limits too. A file of root says where they are,
+  /// for what runs after a job.
   own_cgroups,
 
   /// Starts the store program and the importer. They become the service user and the import user for good and lose
@@ -41,8 +42,9 @@ enum class RootOperation {
   accept_store_image,
 
   /// Mounts such a file read-only, nosuid, nodev below /run/situla/images (0700, root). The kernel parses the image:
-  /// hence
-  /// only files of the importer, or a user's own file where the administrator said so (kernel_mount_user_images).
+  /// hence only files of the importer, or a user's own file where the administrator said so (kernel_mount_user_images),
+  /// which a process that runs as the user, and that he cannot trace, has looked at: a regular file, and none that a
+  /// process serves (FUSE).
   mount_image,
 
   /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only,
@@ -67,8 +69,9 @@ enum class RootOperation {
 
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
   /// namespace must be a new one that the job user owns; the others must belong to it. Namespaces of a container that
-  /// runs already come from the broker of the step that runs it, or from the user's own helper and are checked
-  /// likewise.
+  /// runs already come from the broker of the step that runs it, or are opened below /proc/<our own child>/fd, by the
+  /// number that the child says, and are checked likewise. No descriptor of a user's process is ever received: to close
+  /// it could wait for his file system (FUSE) without end.
   hand_out_namespaces,
 
   /// Copies the job's environment, unread, into a file of root below <runtime>/jobs, for containers that end with their

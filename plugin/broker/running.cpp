@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <cstdio>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/sys/directory.hpp"
@@ -34,6 +36,21 @@ std::vector<UniqueFd> connect_to_all(const std::string& directory) {
   return connections;
 }
 
+struct DirectoryId {
+  unsigned major = 0, minor = 0;
+  uint64_t inode = 0;
+  bool operator==(const DirectoryId&) const = default;
+};
+
+/// As the kernel has it in memory: a file system of the user's is not asked, for it need not answer.
+Result<DirectoryId> id_of(int fd) {
+  struct statx info {};
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &info) != 0)
+    return fail_errno(errno, "inspect the container's directory");
+  if (!S_ISDIR(info.stx_mode)) return fail(ErrorKind::corrupt, "the container is no directory");
+  return DirectoryId{info.stx_dev_major, info.stx_dev_minor, info.stx_ino};
+}
+
 }  // namespace
 
 Result<RunningKey> RunningKey::of_container(uid_t uid, std::string_view identity, int directory) {
@@ -41,9 +58,8 @@ Result<RunningKey> RunningKey::of_container(uid_t uid, std::string_view identity
   const std::string user = std::to_string(uid) + ".";
   if (identity.size() == kDigits && identity.find_first_not_of("0123456789abcdef") == std::string_view::npos)
     return RunningKey(user + std::string(identity));
-  struct stat status {};
-  if (fstat(directory, &status) != 0) return fail_errno(errno, "inspect the container's directory");
-  return RunningKey(user + "inode." + std::to_string(status.st_dev) + "." + std::to_string(status.st_ino));
+  TRY_ASSIGN(const DirectoryId id, id_of(directory));
+  return RunningKey(user + "inode." + std::to_string(makedev(id.major, id.minor)) + "." + std::to_string(id.inode));
 }
 
 RunningKey RunningKey::of_step(uid_t uid, uint32_t job, uint32_t step) {
@@ -51,10 +67,9 @@ RunningKey RunningKey::of_step(uid_t uid, uint32_t job, uint32_t step) {
 }
 
 bool same_directory(int one, int other) {
-  struct stat a {
-  }, b{};
-  return fstat(one, &a) == 0 && fstat(other, &b) == 0 && S_ISDIR(a.st_mode) && a.st_dev == b.st_dev &&
-         a.st_ino == b.st_ino;
+  const auto a = id_of(one);
+  const auto b = id_of(other);
+  return a && b && *a == *b;
 }
 
 Result<RunningContainer> RunningContainer::publish(const std::string& runtime, const RunningKey& key,

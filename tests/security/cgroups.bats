@@ -103,3 +103,21 @@ HOOK
   # Nothing waits for it any more.
   wait_until 20 no_process 'situla-broker epilog.*'
 }
+
+# before: there is no such file: all users share the limits of situla/broker
+@test "processes and memory that one user's brokers take are not missed by another's" {
+  password_from true
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  local limits
+  limits=$(find /sys/fs/cgroup -path "*/situla/broker/$(id -u alice)/pids.max")
+  [ -n "$limits" ]
+  [ "$(cat "$limits")" = 1024 ]
+  # As if hers were all there.
+  echo 1 >"$limits"
+  run_and_show as_alice timeout 60 srun --container-image=registry.test/tiny true
+  [ "$status" -ne 0 ]
+  run_and_show as bob timeout 60 srun --container-image=registry.test/tiny echo works
+  echo 1024 >"$limits"
+  [ "${lines[-1]}" = works ]
+}

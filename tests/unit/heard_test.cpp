@@ -16,7 +16,7 @@ Message heard(const Message& said) {
   auto message = hear(sockets->second.get());
   REQUIRE(message);
   REQUIRE(*message);
-  return std::move((*message)->message);
+  return std::move(**message);
 }
 
 }  // namespace

@@ -149,3 +149,61 @@ TEST_CASE("Anything that could change while it is read is refused") {
   REQUIRE(fcntl(only_shrink, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
   CHECK(read_sealed_memory(only_shrink, 100).error().kind() == ErrorKind::corrupt);
 }
+
+TEST_CASE("bytes are received without the descriptors that came with them, and may be left for somebody else") {
+  auto pair = socket_pair();
+  REQUIRE(pair);
+  const auto file = sealed_memory("file", "content");
+  REQUIRE(file);
+  const auto nothing = receive_bytes(pair->second.get(), 10);
+  REQUIRE_FALSE(nothing);
+  CHECK(nothing.error().errnum() == EAGAIN);
+  REQUIRE(send_packet(pair->first.get(), "one", {file->get()}));
+  REQUIRE(send_packet(pair->first.get(), "two", {file->get()}));
+  CHECK(**receive_bytes(pair->second.get(), 10) == "one");
+  CHECK(**receive_bytes(pair->second.get(), 10, Leave::there) == "two");
+  const auto packet = receive_packet(pair->second.get(), 10);
+  REQUIRE((packet && *packet && (*packet)->fds.size() == 1));
+  CHECK(*read_sealed_memory((*packet)->fds[0].get(), 100) == "content");
+  REQUIRE(send_packet(pair->first.get(), "larger than that"));
+  CHECK(receive_bytes(pair->second.get(), 10).error().kind() == ErrorKind::corrupt);
+  pair->first.reset();
+  CHECK_FALSE(*receive_bytes(pair->second.get(), 10));
+}
+
+TEST_CASE("a parcel holds what was put in last") {
+  auto parcel = make_parcel();
+  REQUIRE(parcel);
+  CHECK(take_from_parcel(parcel->out.get()).error().kind() == ErrorKind::not_found);
+  const auto old = sealed_memory("old", "old");
+  const auto last = sealed_memory("last", "last");
+  REQUIRE(put_into_parcel(parcel->in.get(), {old->get()}));
+  CHECK(take_from_parcel(parcel->out.get(), Leave::there)->size() == 1);
+  REQUIRE(put_into_parcel(parcel->in.get(), {last->get(), old->get()}));
+  parcel->in.reset();
+  const auto files = take_from_parcel(parcel->out.get());
+  REQUIRE((files && files->size() == 2));
+  CHECK(*read_sealed_memory((*files)[0].get(), 100) == "last");
+}
+
+TEST_CASE("silence is an error after a while, the end of the stream is none") {
+  auto pair = socket_pair();
+  REQUIRE(pair);
+  CHECK_FALSE(wait_for_packet(pair->second.get(), std::chrono::milliseconds(10)));
+  REQUIRE(send_packet(pair->first.get(), "x"));
+  CHECK(wait_for_packet(pair->second.get(), std::chrono::milliseconds(10)));
+  (void)receive_bytes(pair->second.get(), 10);
+  pair->first.reset();
+  CHECK(wait_for_packet(pair->second.get(), std::chrono::milliseconds(10)));
+}
+
+TEST_CASE("a memory file is written anew until it is sealed") {
+  const auto file = memory_file("file");
+  REQUIRE(file);
+  REQUIRE(write_memory(file->get(), "a long text"));
+  REQUIRE(write_memory(file->get(), "short"));
+  CHECK_FALSE(read_sealed_memory(file->get(), 100));
+  REQUIRE(seal_memory(file->get()));
+  CHECK(*read_sealed_memory(file->get(), 100) == "short");
+  CHECK_FALSE(write_memory(file->get(), "other"));
+}
