@@ -1,11 +1,13 @@
 #include "hooks/import/certificates.hpp"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/import/auth.hpp"
 
 namespace situla {
 namespace {
@@ -37,7 +39,19 @@ Result<TrustAnchors> read_trust_anchors(const std::string& file, const std::stri
     if (!text) return fail(std::move(text).error().with_context(where));
     TRY(add(anchors, *text, where));
   }
-  if (directory.empty()) return anchors;
+  const auto made_canonical = [&]() -> Result<TrustAnchors> {
+    auto pem = canonical_certificates(anchors.pem);
+    const std::string names = (file.empty() ? "" : " SSL_CERT_FILE=" + printable(file)) +
+                              (directory.empty() ? "" : " SSL_CERT_DIR=" + printable(directory));
+    if (!pem) return fail(ErrorKind::corrupt, "read the CA certificates" + names + ": one of them is damaged");
+    if (!file.empty() && pem->empty())
+      return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": there is none")
+                      .with_hint("in PEM form they begin with -----BEGIN CERTIFICATE-----"));
+    anchors.pem = std::move(*pem);
+    if (anchors.pem.empty()) anchors.with_nodes = false;
+    return anchors;
+  };
+  if (directory.empty()) return made_canonical();
   anchors.with_nodes = file.empty();
   auto names = list_directory(directory).value_or(std::vector<std::string>());
   std::sort(names.begin(), names.end());
@@ -46,8 +60,31 @@ Result<TrustAnchors> read_trust_anchors(const std::string& file, const std::stri
     if (const auto text = read_file(directory + "/" + name, kMaxBytes))
       TRY(add(anchors, *text, "read the CA certificates SSL_CERT_DIR=" + printable(directory)));
   }
-  if (anchors.pem.empty()) anchors.with_nodes = false;
-  return anchors;
+  return made_canonical();
+}
+
+std::optional<std::string> canonical_certificates(std::string_view pem) {
+  constexpr std::string_view kBegin = "-----BEGIN CERTIFICATE-----", kEnd = "-----END CERTIFICATE-----";
+  constexpr size_t kLine = 64;
+  std::set<std::string> blocks;
+  for (size_t begin = pem.find(kBegin); begin != std::string_view::npos; begin = pem.find(kBegin)) {
+    pem.remove_prefix(begin + kBegin.size());
+    const size_t size = pem.find(kEnd);
+    if (size == std::string_view::npos) return std::nullopt;
+    std::string digits;
+    for (const char c : pem.substr(0, size))
+      if (std::string_view(" \t\r\n").find(c) == std::string_view::npos) digits += c;
+    if (digits.empty() || !decode_base64(digits)) return std::nullopt;
+    blocks.insert(std::move(digits));
+    pem.remove_prefix(size + kEnd.size());
+  }
+  std::string canonical;
+  for (const std::string& digits : blocks) {
+    canonical += std::string(kBegin) + "\n";
+    for (size_t i = 0; i < digits.size(); i += kLine) canonical += digits.substr(i, kLine) + "\n";
+    canonical += std::string(kEnd) + "\n";
+  }
+  return canonical;
 }
 
 }  // namespace situla

@@ -218,7 +218,10 @@ Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
     credential.identity_token = in.u8() != 0;
     request.credentials.add(std::move(credential));
   }
-  if (!in.finished()) return fail(ErrorKind::corrupt, "the import request is damaged");
+  // What an image is known by is this text: no two of them may mean the same.
+  const std::string& certificates = request.settings.trust.pem;
+  if (!in.finished() || canonical_certificates(certificates) != certificates)
+    return fail(ErrorKind::corrupt, "the import request is damaged");
   return request;
 }
 

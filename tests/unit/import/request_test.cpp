@@ -15,7 +15,7 @@ TEST_CASE("round trip, and every cut of it is refused") {
   request.credentials.add({"a", "b", std::string("c\0\xff", 3)});
   request.credentials.add({"a:1", "", "t", Credential::Scope::registry, true});
   request.settings.ssl_cert_file = "/x";
-  request.settings.trust = {"pem", true};
+  request.settings.trust = {"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", true};
   request.settings.token_servers = {{"registry.test", "auth.test"}};
   request.settings.allow_http = true;
   request.settings.max_connections = 3;
@@ -77,4 +77,27 @@ TEST_CASE("settings and the hint about a file of that name") {
   CHECK(log.text.find("ENROOT_MAX_CONNECTIONS=many") != std::string::npos);
   CHECK_FALSE(make_import_request("Bad", *config, environment, {}, log));
   CHECK_FALSE(make_import_request("x", *config, environment, {}, log, "vax"));
+}
+
+TEST_CASE("certificates are the same text for everybody who trusts the same ones") {
+  const auto block = [](const std::string& digits) {
+    return "-----BEGIN CERTIFICATE-----\n" + digits + "\n-----END CERTIFICATE-----\n";
+  };
+  const std::string both = block("AAAA") + block("BBBB");
+  CHECK(canonical_certificates(both) == both);
+  CHECK(canonical_certificates("# mine\n" + block("BBBB") + "x\n\n" + block("AA\r\n AA") + block("BBBB")) == both);
+  CHECK(canonical_certificates(block(std::string(100, 'A'))) ==
+        block(std::string(64, 'A') + "\n" + std::string(36, 'A')));
+  CHECK(canonical_certificates("-----BEGIN TRUSTED CERTIFICATE-----\nAAAA\n-----END TRUSTED CERTIFICATE-----\n") == "");
+  CHECK(canonical_certificates("") == "");
+  for (const char* damaged :
+       {"-----BEGIN CERTIFICATE-----\nAAAA\n", "-----BEGIN CERTIFICATE----------END CERTIFICATE-----",
+        "-----BEGIN CERTIFICATE-----\nA: b\n-----END CERTIFICATE-----"})
+    CHECK_FALSE(canonical_certificates(damaged));
+  for (const std::string& other : {"# mine\n" + both, block("BBBB") + block("AAAA"), block("AAAA") + block("AAAA")}) {
+    ImportRequest request;
+    request.image = "registry.test/x:1";
+    request.settings.trust.pem = other;
+    CHECK_FALSE(ImportRequest::deserialize(request.serialize().value()));
+  }
 }
