@@ -1,5 +1,6 @@
 #include "hooks/store/lease.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <thread>
@@ -19,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kRecordBytes = 512;  // padded, so that a shorter line leaves nothing of a longer one
-constexpr std::array<std::string_view, 3> kStates = {"queued", "fetching", "finishing"};
+constexpr std::array<std::string_view, 4> kStates = {"queued", "fetching", "finishing", "storing"};
 
 std::string own_node() {
   std::array<char, 256> name{};
@@ -101,15 +102,17 @@ bool is_dead(const Seen& seen, const LeaseRecord& self, const timespec& now, std
 /// How long has a holder not got on?
 class Patience {
  public:
-  explicit Patience(const Lease::Options& options) : options_(options) {}
+  Patience(const Lease::Options& options, uid_t uid) : options_(options), uid_(uid) {}
 
   [[nodiscard]] bool ends(const std::optional<LeaseRecord>& record) {
     const auto now = Clock::now();
     if (now - began_ > options_.longest) return true;
+    if (record && record->uid != uid_ && lags(*record, now)) return true;
+    looked_at_ = now;
     const std::string owner = record ? record->owner : "";
     const bool other = owner != owner_;
     const bool moved =
-        record && (record->state == LeaseRecord::State::finishing || record->bytes >= bytes_ + options_.least_bytes);
+        record && (record->state >= LeaseRecord::State::finishing || record->bytes >= bytes_ + options_.least_bytes);
     if (other || moved) {
       owner_ = owner;
       bytes_ = record ? record->bytes : 0;
@@ -121,11 +124,31 @@ class Patience {
   }
 
  private:
+  /// Whether the time since the last looks was more than what came in it is worth.
+  [[nodiscard]] bool lags(const LeaseRecord& record, Clock::time_point now) {
+    // The store program works for everybody: a user cannot hold it up.
+    if (record.state == LeaseRecord::State::storing) return false;
+    if (first_.empty()) {
+      first_ = record.owner;
+      first_bytes_ = record.bytes;
+    }
+    std::chrono::duration<double> change = now - looked_at_;
+    if (record.owner == first_ && record.bytes > first_bytes_) {
+      change -= std::chrono::duration<double>(static_cast<double>(record.bytes - first_bytes_) /
+                                              static_cast<double>(options_.worthwhile));
+      first_bytes_ = record.bytes;
+    }
+    lag_ = std::max(lag_ + change, std::chrono::duration<double>::zero());
+    return lag_ > options_.lag;
+  }
+
   const Lease::Options& options_;
-  Clock::time_point began_ = Clock::now(), since_ = began_;
+  uid_t uid_;
+  Clock::time_point began_ = Clock::now(), since_ = began_, looked_at_ = began_;
   bool looked_ = false;
-  std::string owner_;
-  uint64_t bytes_ = 0;
+  std::string owner_, first_;
+  uint64_t bytes_ = 0, first_bytes_ = 0;
+  std::chrono::duration<double> lag_{};
 };
 
 }  // namespace
@@ -180,7 +203,7 @@ Result<Lease::Acquired> Lease::acquire(const std::string& path, LeaseRecord self
   self.node = own_node();
   self.boot = own_boot();
   bool told = false;
-  Patience patience(options);
+  Patience patience(options, self.uid);
   while (true) {
     TRY_ASSIGN(Attempt attempt, take(path, self));
     if (attempt.fd) return Acquired{Outcome::held, Lease(path, std::move(attempt.fd), std::move(self))};

@@ -17,7 +17,9 @@ namespace situla {
 
 /// What the file says of its holder.
 struct LeaseRecord {
-  enum class State { queued, fetching, finishing };
+  /// finishing: its importer says that all is fetched. storing: the importer has ended, and the store program is at
+  /// work.
+  enum class State { queued, fetching, finishing, storing };
   std::string owner;       ///< random, at birth
   std::string node, boot;  ///< host name; /proc/sys/kernel/random/boot_id
   uid_t uid = 0;           ///< for whom
@@ -34,8 +36,8 @@ struct LeaseRecord {
 /// node a lock (flock) tells at once whether he lives; other nodes of a shared file system, where locks may not be
 /// seen, go by a heartbeat that has not moved for `stale`, by the file system's own clock.
 ///
-/// Who waits does so only while the holder makes progress. Two who import the same image at once do no harm: the first
-/// one's file gets the name.
+/// Who waits does so only while the holder makes progress; for another user's import only while it is worth it. Two who
+/// import the same image at once do no harm: the first one's file gets the name.
 class Lease {
  public:
   struct Options {
@@ -45,6 +47,10 @@ class Lease {
     std::chrono::milliseconds patience{5000};
     uint64_t least_bytes = uint64_t{1} << 20U;
     std::chrono::milliseconds longest{600000};  ///< whatever his progress
+    /// So much longer than an import of `worthwhile` bytes a second would take one waits for other users, all of them
+    /// together. Time that somebody gained by being quick is not his to spend later, and bytes count only of the first.
+    std::chrono::milliseconds lag{30000};
+    uint64_t worthwhile = uint64_t{32} << 20U;
   };
   /// held: `lease` is ours. done: what it is for has happened, or is not wanted any more. impatient: its holder goes on
   /// too slowly; go on without it.

@@ -120,6 +120,43 @@ TEST_CASE("who gets on is waited for, who does not is not") {
   CHECK(wait(0, State::queued) == Lease::Outcome::impatient);
 }
 
+TEST_CASE("another user's import is waited for as long as that is worth it") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  LeaseRecord self = of_job("8.0");
+  self.uid = 1001;
+  Lease::Options options = quick();
+  options.least_bytes = 1;  // each look finds progress
+  options.lag = std::chrono::milliseconds(200);
+  options.worthwhile = 1'000'000;
+  const auto wait = [&](const std::function<void(Lease&, int)>& report) {
+    auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+    REQUIRE((holder && holder->lease));
+    int looks = 0;
+    const auto acquired = Lease::acquire(path, self, options, kSilent, [&] {
+      report(*holder->lease, ++looks);
+      return looks == 100;
+    });
+    REQUIRE(acquired);
+    return acquired->outcome;
+  };
+  // A look every 10 ms or more: some hundred bytes in one are 10 MB/s or 10 kB/s.
+  CHECK(wait([](Lease& holder, int look) {
+          holder.report(State::fetching, 1'000'000'000ULL * static_cast<unsigned>(look));
+        }) == Lease::Outcome::done);
+  CHECK(wait([](Lease& holder, int look) { holder.report(State::fetching, 100ULL * static_cast<unsigned>(look)); }) ==
+        Lease::Outcome::impatient);
+  // Who was quick first and drips then.
+  CHECK(wait([](Lease& holder, int look) {
+          holder.report(State::fetching, 1'000'000'000ULL + static_cast<unsigned>(look));
+        }) == Lease::Outcome::impatient);
+  CHECK(wait([](Lease& holder, int) { holder.report(State::finishing, 0); }) == Lease::Outcome::impatient);
+  CHECK(wait([](Lease& holder, int) { holder.report(State::storing, 0); }) == Lease::Outcome::done);
+  self.uid = 1000;
+  CHECK(wait([](Lease& holder, int look) { holder.report(State::fetching, 100ULL * static_cast<unsigned>(look)); }) ==
+        Lease::Outcome::done);
+}
+
 TEST_CASE("records are read strictly") {
   LeaseRecord record = of_job("7.0");
   record.owner = "0123";
