@@ -56,6 +56,10 @@ Result<UniqueFd> duplicate_fd(int fd, std::string_view what) {
 
 Result<std::string> read_all(int fd, size_t limit) {
   std::string bytes;
+  // A string that grows takes up to three times its size meanwhile.
+  struct stat status {};
+  if (fstat(fd, &status) == 0 && status.st_size > 0)
+    bytes.reserve(std::min(limit, static_cast<size_t>(status.st_size)));
   std::array<char, 65536> buffer;
   for (;;) {
     const ssize_t count = read(fd, buffer.data(), buffer.size());

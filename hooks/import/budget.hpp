@@ -18,7 +18,8 @@ namespace situla {
 // * What grows with the image. Every byte of it is taken from one budget, `metadata`, by whoever keeps it: entries,
 //   names and directories (LayerTable), hashes of hidden paths (HiddenPaths), places of content, block lists and what
 //   libsquashfs keeps to find equal ones (ImageBuilder), sets of attributes (XattrSets), nodes (RootTree), the tables
-//   that are written last (TreeWriter), and the window of a zstd layer (LayerStream).
+//   that are written last (TreeWriter), the window of a zstd layer (LayerStream), and indexes of known layers until
+//   they are replayed (LayerIndex).
 // * Nothing else grows: entries, layers and texts have limits of their own.
 
 /// Error for a number beyond its limit. `what` is the subject: "the image has 512 layers".

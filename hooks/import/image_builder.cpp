@@ -45,6 +45,15 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   return built;
 }
 
+void ImageBuilder::reuse(std::vector<std::optional<KnownLayer>> known) {
+  known_ = std::move(known);
+  for (auto& layer : known_) {
+    if (!layer || meter_.take_memory(layer->index.size())) continue;
+    meter_.give_back(layer->index.size());
+    layer.reset();
+  }
+}
+
 Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& built) {
   known_.resize(blobs_.size());
   std::vector<Blob> fetched;
@@ -71,7 +80,9 @@ Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& bui
       return fail(std::move(done).error().with_context(blobs_[place].name));
     }
     TRY(end_layer());
-    known_[place]->index = LayerIndex();  // a million entries are not kept twice
+    // A million entries are not kept twice.
+    meter_.give_back(known_[place]->index.size());
+    known_[place]->index = LayerIndex();
   }
   if (stream) built.unpacked_bytes = stream->unpacked_bytes();
   return {};
@@ -212,8 +223,8 @@ uint64_t ImageBuilder::stored_bytes(size_t layer) const {
 }
 
 Result<void> ImageBuilder::describe_layer(size_t layer, FileSealer& sealer, LayerIndexWriter& index) const {
-  // An index is read as a whole, and repeats the attributes of each entry. Layers of a million files have half of it.
-  constexpr uint64_t kMostIndexBytes = uint64_t{96} << 20U, kEntryBytes = 40;
+  // An index is read as a whole, and repeats the attributes of each entry.
+  constexpr uint64_t kEntryBytes = 40;
   uint64_t bytes = 0;
   const size_t from_top = blobs_.size() - 1 - layer;
   for (uint32_t i = table_.begin_of(from_top); i < table_.end_of(from_top); ++i) {
@@ -239,9 +250,9 @@ Result<void> ImageBuilder::describe_layer(size_t layer, FileSealer& sealer, Laye
     bytes += indexed.entry.path.size() + indexed.entry.target.size() + kEntryBytes;
     for (const auto& [name, value] : indexed.entry.xattrs) bytes += name.size() + value.size();
     bytes += sizeof(uint32_t) * indexed.content.blocks.size();
-    if (bytes > kMostIndexBytes)
+    if (bytes > LayerIndex::kMostInMemory)
       return fail(ErrorKind::unsupported,
-                  "what is to be known of the layer has more than " + format_size(kMostIndexBytes));
+                  "what is to be known of the layer has more than " + format_size(LayerIndex::kMostInMemory));
     TRY(index.add(indexed));
   }
   return {};

@@ -51,7 +51,7 @@ class ImageBuilder {
   void report_to(Progress& progress) { progress_ = &progress; }
   /// Layers that need not be fetched: one for each blob, bottom first, nullopt for those that must. What one of them
   /// lacks (a file that is hidden in the image it is taken from, but not in this one) has its layer fetched after all.
-  void reuse(std::vector<std::optional<KnownLayer>> known) { known_ = std::move(known); }
+  void reuse(std::vector<std::optional<KnownLayer>> known);
   /// Tells of the reader's work and of the writer's.
   void trace_to(Trace* trace) { trace_ = trace; }
   /// source: for /etc/rc.

@@ -97,10 +97,13 @@ Result<void> DirectoryLayerCache::put(LayerIndexHead head, const WriteEntries& w
   return {};
 }
 
-/// Names only what is ours. Errors are left alone: the next import trims again.
 void DirectoryLayerCache::trim() const {
+  if (directory_) trim_indexes(directory_->held());
+}
+
+/// Errors are left alone: the next import trims again.
+void trim_indexes(const std::string& directory) {
   namespace fs = std::filesystem;
-  if (!directory_) return;
   struct Index {
     fs::file_time_type time;
     uint64_t bytes;
@@ -109,18 +112,18 @@ void DirectoryLayerCache::trim() const {
   std::vector<Index> indexes;
   uint64_t bytes = 0;
   std::error_code error;
-  for (fs::directory_iterator it(directory_->held(), error), end; !error && it != end; it.increment(error)) {
+  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;
+    if (!it->is_regular_file(gone) || it->path().filename().string().starts_with('.')) continue;
     const Index index{it->last_write_time(gone), it->file_size(gone), it->path()};
-    if (gone || it->path().filename().string().starts_with('.')) continue;
+    if (gone) continue;
     bytes += index.bytes;
     indexes.push_back(index);
   }
-  if (indexes.size() <= kMostIndexes && bytes <= kMostBytes) return;
   std::sort(indexes.begin(), indexes.end(), [](const Index& a, const Index& b) { return a.time < b.time; });
   size_t left = indexes.size();
   for (const Index& index : indexes) {
-    if (left <= kMostIndexes && bytes <= kMostBytes) return;
+    if (left <= kMostIndexes && bytes <= kMostIndexBytes) return;
     if (!fs::remove(index.path, error)) continue;
     bytes -= index.bytes;
     --left;

@@ -40,6 +40,11 @@ class LayerCache {
   virtual Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) = 0;
 };
 
+/// The indexes of one user below a directory: those that were not used for longest go when there are too many.
+void trim_indexes(const std::string& directory);
+constexpr size_t kMostIndexes = 4096;
+constexpr uint64_t kMostIndexBytes = uint64_t{512} << 20U;
+
 /// What blocks can be reused in files written with these options: "zstd-131072".
 std::string block_kind(const SquashOptions& options);
 
@@ -73,10 +78,8 @@ class DirectoryLayerCache final : public LayerCache {
   [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer) override;
   Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) override;
 
-  /// The indexes that were not used for longest go when there are too many.
+  /// trim_indexes() of the directory.
   void trim() const;
-  static constexpr size_t kMostIndexes = 4096;
-  static constexpr uint64_t kMostBytes = uint64_t{512} << 20U;
 
  private:
   [[nodiscard]] std::string path_of(const Digest& layer) const;

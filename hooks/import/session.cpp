@@ -164,12 +164,15 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
                   platform_.architecture + " processor can run");
   const std::vector<Blob> blobs = this->blobs();
   auto known = known_layers(blobs, reuse);
+  const bool reuses = std::any_of(known.begin(), known.end(), [](const auto& layer) { return layer.has_value(); });
   progress.phase(what_is_imported(blobs, known));
   SquashOptions options = wanted;
   if (options.workers == 0) options.workers = std::min(request_.settings.max_processors, 256U);
   auto built = build(fd, where, options, progress, std::move(known), trace);
   const auto may_do_without = [&] {
     const ErrorKind kind = built.error().kind();
+    // Indexes count as the image's own metadata: what is too much with them need not be without.
+    if (reuses && kind == ErrorKind::unsupported) return true;
     return builder_->reuse_failed() && kind != ErrorKind::no_space && kind != ErrorKind::cancelled;
   };
   if (!built && may_do_without()) {

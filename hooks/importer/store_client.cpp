@@ -7,9 +7,6 @@ namespace situla {
 namespace {
 
 namespace line = store_line;
-
-constexpr size_t kMaxIndexBytes = size_t{512} << 20U;
-
 }  // namespace
 
 Result<StoreClient::Answer> StoreClient::receive() const {
@@ -33,7 +30,7 @@ std::optional<KnownLayer> StoreLayerCache::find(const Digest& layer) {
   auto answer = store_.ask(line::FindLayer{layer, block_kind(options_)});
   const auto* found = answer ? std::get_if<line::Layer>(&answer->message) : nullptr;
   if (found == nullptr || answer->fds.size() != 2) return std::nullopt;
-  auto bytes = read_all(answer->fds[0].get(), kMaxIndexBytes);
+  auto bytes = read_all(answer->fds[0].get(), LayerIndex::kMostInMemory);
   if (!bytes) return std::nullopt;
   auto index = LayerIndex::parse(std::move(*bytes));
   if (!index || index->head().layer != layer) return std::nullopt;
