@@ -41,17 +41,19 @@ Setter boolean(bool SiteConfig::*field) {
   };
 }
 
-Setter size(uint64_t SiteConfig::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    constexpr const char* kWanted = "a size such as \"64MiB\", or 0";
+/// uint64_t, or std::optional of it where the default is not a number.
+template <typename Bytes>
+Setter size(Bytes SiteConfig::*field, const char* example = "64MiB") {
+  return [field, wanted = "a size such as \"" + std::string(example) + "\", or 0"](const toml::node& value,
+                                                                                   SiteConfig& config) -> std::string {
     if (value.is_string()) {
       const Result<uint64_t> bytes = parse_size(value.as_string()->get());
-      if (!bytes) return kWanted;
+      if (!bytes) return wanted;
       config.*field = *bytes;
     } else if (value.is_integer() && value.as_integer()->get() >= 0) {
       config.*field = static_cast<uint64_t>(value.as_integer()->get());
     } else {
-      return kWanted;
+      return wanted;
     }
     return "";
   };
@@ -93,18 +95,24 @@ Setter account(std::string SiteConfig::*field) {
   };
 }
 
-std::string set_store_reserve(const toml::node& value, SiteConfig& config) {
-  uint64_t bytes = 0;
-  if (value.is_string()) {
-    const Result<uint64_t> parsed = parse_size(value.as_string()->get());
-    if (!parsed) return "a size such as \"2GiB\", or 0";
-    bytes = *parsed;
+std::string set_bytes_per_user(const toml::node& value, SiteConfig& config) {
+  constexpr const char* kWanted = "a share such as \"50%\", a size such as \"500GiB\", or 0";
+  DiskShare share;
+  const std::string text = value.is_string() ? value.as_string()->get() : "";
+  if (text.ends_with('%')) {
+    const auto percent = parse_unsigned(std::string_view(text).substr(0, text.size() - 1));
+    if (!percent || *percent < 1 || *percent > 100) return kWanted;
+    share.percent = static_cast<unsigned>(*percent);
+  } else if (value.is_string()) {
+    const Result<uint64_t> bytes = parse_size(text);
+    if (!bytes) return kWanted;
+    share.bytes = *bytes;
   } else if (value.is_integer() && value.as_integer()->get() >= 0) {
-    bytes = static_cast<uint64_t>(value.as_integer()->get());
+    share.bytes = static_cast<uint64_t>(value.as_integer()->get());
   } else {
-    return "a size such as \"2GiB\", or 0";
+    return kWanted;
   }
-  config.store_reserve = bytes;
+  config.bytes_per_user = share;
   return "";
 }
 
@@ -190,7 +198,7 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 20> keys() {
+std::array<Key, 21> keys() {
   return {{
       {"mount", set_mount},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
@@ -199,7 +207,8 @@ std::array<Key, 20> keys() {
       {"import_user", account(&SiteConfig::import_user)},
       {"imports_per_user", set_imports_per_user},
       {"largest_image", size(&SiteConfig::largest_image)},
-      {"store_reserve", set_store_reserve},
+      {"bytes_per_user", set_bytes_per_user},
+      {"store_reserve", size(&SiteConfig::store_reserve, "2GiB")},
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},

@@ -39,6 +39,15 @@ struct DeviceSettings {
   std::vector<std::string> devices;  ///< devices; CDI names for containers whose user asks for none
 };
 
+/// "50%" of a file system, or "500GiB"; neither: no limit.
+struct DiskShare {
+  unsigned percent = 0;
+  uint64_t bytes = 0;
+  /// Bytes of a file system of so many.
+  [[nodiscard]] uint64_t of(uint64_t total) const { return percent > 0 ? total / 100 * percent : bytes; }
+  friend bool operator==(const DiskShare&, const DiskShare&) = default;
+};
+
 struct SiteConfig {
   MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
   bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
@@ -48,6 +57,7 @@ struct SiteConfig {
       "situla-import";            ///< import_user; who reads what registries send, without rights to the store
   uint32_t imports_per_user = 8;  ///< imports_per_user; at a time on this node; 0: no limit
   uint64_t largest_image = uint64_t{256} << 30U;  ///< largest_image; bytes of one image file; 0: no limit
+  DiskShare bytes_per_user{50, 0};                ///< bytes_per_user; of images imported for one user
   std::optional<uint64_t> store_reserve;  ///< store_reserve; bytes left free in its file system; none: the default
   std::chrono::seconds image_mount_idle{
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it

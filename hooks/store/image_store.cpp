@@ -1,7 +1,9 @@
 #include "hooks/store/image_store.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
@@ -23,6 +25,7 @@ constexpr mode_t kRecordMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kOthers = 077;
 constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
+constexpr std::string_view kImageEnding = ".sqsh";
 constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
 constexpr std::chrono::seconds kWriterLimit{2};
 
@@ -39,6 +42,7 @@ nlohmann::json to_json(const StoreRecord& record) {
                          {"fetched_bytes", record.fetched_bytes},
                          {"imported", record.imported}};
   if (record.only) json["only"] = *record.only;
+  if (record.uid) json["uid"] = *record.uid;
   return json;
 }
 
@@ -89,6 +93,28 @@ Result<void> prepare(const std::string& directory) {
   return {};
 }
 
+Result<StoreRecord> read_record_file(const std::string& path) {
+  TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("version", 0) != 2)
+    return fail(ErrorKind::corrupt, path + ": not a record of this version");
+  try {
+    StoreRecord record;
+    TRY_ASSIGN(record.digest, Digest::parse(json.at("digest").get<std::string>()));
+    record.variant = json.at("variant").get<std::string>();
+    record.source = json.at("source").get<std::string>();
+    record.architecture = json.at("architecture").get<std::string>();
+    if (json.contains("only")) record.only = json.at("only").get<uid_t>();
+    if (json.contains("uid")) record.uid = json.at("uid").get<uid_t>();
+    record.image_bytes = json.at("image_bytes").get<uint64_t>();
+    record.fetched_bytes = json.at("fetched_bytes").get<uint64_t>();
+    record.imported = json.at("imported").get<int64_t>();
+    return record;
+  } catch (const nlohmann::json::exception&) {
+    return fail(ErrorKind::corrupt, path + ": a field is missing or of another type");
+  }
+}
+
 }  // namespace
 
 std::string ImageKey::name() const {
@@ -135,35 +161,57 @@ Result<OutputFile> ImageStore::create() const {
 }
 
 Result<bool> ImageStore::publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const {
-  auto published = file.publish_as(image_path(key), kImageMode);
-  if (!published && published.error().kind() == ErrorKind::exists) return false;
-  if (!published) return fail(std::move(published).error());
+  if (find(key)) return false;
   TRY(write_file_atomically(record_path(key),
                             to_json(record).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n",
                             kRecordMode));
-  return true;
+  auto published = file.publish_as(image_path(key), kImageMode);
+  if (published) return true;
+  if (published.error().kind() == ErrorKind::exists) return false;
+  unlink(record_path(key).c_str());
+  return fail(std::move(published).error());
 }
 
 Result<StoreRecord> ImageStore::read_record(const ImageKey& key) const {
-  const std::string path = record_path(key);
-  TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("version", 0) != 2)
-    return fail(ErrorKind::corrupt, path + ": not a record of this version");
-  try {
-    StoreRecord record;
-    TRY_ASSIGN(record.digest, Digest::parse(json.at("digest").get<std::string>()));
-    record.variant = json.at("variant").get<std::string>();
-    record.source = json.at("source").get<std::string>();
-    record.architecture = json.at("architecture").get<std::string>();
-    if (json.contains("only")) record.only = json.at("only").get<uid_t>();
-    record.image_bytes = json.at("image_bytes").get<uint64_t>();
-    record.fetched_bytes = json.at("fetched_bytes").get<uint64_t>();
-    record.imported = json.at("imported").get<int64_t>();
-    return record;
-  } catch (const nlohmann::json::exception&) {
-    return fail(ErrorKind::corrupt, path + ": a field is missing or of another type");
+  return read_record_file(record_path(key));
+}
+
+std::vector<StoredImage> ImageStore::list() const {
+  const std::string directory = directory_ + "/images/sha256/";
+  std::vector<StoredImage> images;
+  for (const std::string& file : list_directory(directory).value_or(std::vector<std::string>())) {
+    StoredImage image;
+    if (!file.ends_with(kImageEnding)) continue;
+    image.name = file.substr(0, file.size() - kImageEnding.size());
+    struct stat status {};
+    if (!is_name(image.name) || stat((directory + file).c_str(), &status) != 0) continue;
+    image.bytes = static_cast<uint64_t>(status.st_size);
+    const std::string record = directory + image.name + ".json";
+    if (stat(record.c_str(), &status) == 0)
+      if (const auto read = read_record_file(record)) image.uid = read->uid;
+    image.used = status.st_mtim;
+    images.push_back(std::move(image));
   }
+  std::sort(images.begin(), images.end(), [](const StoredImage& a, const StoredImage& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  return images;
+}
+
+std::optional<ImageStore::Version> ImageStore::version() const {
+  struct stat status {};
+  if (stat((directory_ + "/images/sha256").c_str(), &status) != 0) return std::nullopt;
+  return Version(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+bool ImageStore::remove_unused(const std::string& name) const {
+  const auto file = find_named(name);
+  // Who opens it meanwhile ends the lease by a signal: by one that does not end this process.
+  if (!file || fcntl(file->get(), F_SETSIG, SIGURG) != 0 || fcntl(file->get(), F_SETLEASE, F_WRLCK) != 0) return false;
+  const std::string path = directory_ + "/images/sha256/" + name;
+  if (unlink((path + std::string(kImageEnding)).c_str()) != 0) return false;
+  unlink((path + ".json").c_str());
+  return true;
 }
 
 void ImageStore::touch(const ImageKey& key) const {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -33,9 +36,19 @@ struct StoreRecord {
   std::string source;  ///< "registry.test/debian"; with what proves the registry's name, where that is not the node
   std::string architecture;
   std::optional<uid_t> only;  ///< as in ImageKey
+  /// For whom it was imported, whose share of the store it takes. None: an older release did not write it.
+  std::optional<uid_t> uid;
   uint64_t image_bytes = 0;
   uint64_t fetched_bytes = 0;
   int64_t imported = 0;  ///< seconds since the epoch
+};
+
+/// One of all the images.
+struct StoredImage {
+  std::string name;          ///< ImageKey::name()
+  std::optional<uid_t> uid;  ///< StoreRecord::uid; none also without a record
+  uint64_t bytes = 0;
+  timespec used{};  ///< when it was asked for last
 };
 
 /// `<store>/images/sha256/<ImageKey::name()>.sqsh`, mode 0400, and `.json` beside it, 0600, in directories of 0700. All
@@ -50,7 +63,7 @@ class ImageStore {
   [[nodiscard]] std::string record_path(const ImageKey& key) const;
   [[nodiscard]] std::string lease_path(const ImageKey& key) const { return leases() + "/" + key.name(); }
   [[nodiscard]] std::string leases() const { return directory_ + "/leases"; }
-  [[nodiscard]] std::string layers() const { return directory_ + "/layers"; }
+  [[nodiscard]] std::string layers(uid_t uid) const { return directory_ + "/layers/" + std::to_string(uid); }
   [[nodiscard]] std::string slots() const { return directory_ + "/slots"; }
   [[nodiscard]] const std::string& directory() const { return directory_; }
 
@@ -60,8 +73,17 @@ class ImageStore {
   [[nodiscard]] std::optional<UniqueFd> find_named(const std::string& name) const;
   /// A file without a name, to be written.
   [[nodiscard]] Result<OutputFile> create() const;
-  /// Checks the sealed file, gives it its name, and writes the record. False: another import was faster, and its file
-  /// stays.
+  /// All images; first those that nobody asked for for longest. What cannot be read is left out.
+  [[nodiscard]] std::vector<StoredImage> list() const;
+  /// Another one after an image came or went.
+  using Version = std::pair<int64_t, int64_t>;
+  [[nodiscard]] std::optional<Version> version() const;
+  /// Removes an image that no process and no mount of this node has open. False if one has, and where the file system
+  /// cannot tell (fcntl(2), F_SETLEASE). Who asks for it meanwhile finds none.
+  [[nodiscard]] bool remove_unused(const std::string& name) const;
+
+  /// Checks the sealed file, writes the record, and gives the file its name: no image is without a record. False:
+  /// another import was faster, and its file stays.
   Result<bool> publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const;
   [[nodiscard]] Result<StoreRecord> read_record(const ImageKey& key) const;
   /// When the image was asked for last: who cleans the store goes by it (packaging/guides/admin.md).

@@ -1,6 +1,5 @@
 #include "hooks/store/layer_shelf.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -30,9 +29,7 @@ bool is_layer_kind(const std::string& kind) {
 }
 
 LayerShelf::LayerShelf(const ImageStore& store, uid_t uid, const std::string& registry, std::string origin)
-    : store_(store),
-      directory_(store.layers() + "/" + std::to_string(uid) + "/" + registry),
-      origin_(std::move(origin)) {}
+    : store_(store), directory_(store.layers(uid) + "/" + registry), origin_(std::move(origin)) {}
 
 void LayerShelf::list() {
   if (std::exchange(listed_, true)) return;
@@ -64,7 +61,7 @@ std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std
     }
     auto index = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!index) continue;
-    (void)utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // trim() goes by it
+    (void)utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // trim_indexes() goes by it
     return Found{std::move(*index), std::move(*donor), place.image, place.origin != origin_};
   }
   return std::nullopt;
@@ -90,32 +87,15 @@ void LayerShelf::put(OutputFile& index, const Digest& layer, const std::string& 
   if (index.replace_as(prefix + image, kIndexMode)) places_.emplace(name, Place{origin_, image});
 }
 
-void LayerShelf::trim() const {
+uint64_t LayerShelf::bytes_of(const ImageStore& store, uid_t uid) {
   namespace fs = std::filesystem;
-  struct Index {
-    fs::file_time_type time;
-    uint64_t bytes;
-    fs::path path;
-  };
-  std::vector<Index> indexes;
   uint64_t bytes = 0;
   std::error_code error;
-  for (fs::recursive_directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
+  for (fs::recursive_directory_iterator it(store.layers(uid), error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;
-    if (!it->is_regular_file(gone)) continue;
-    const Index index{it->last_write_time(gone), it->file_size(gone), it->path()};
-    if (gone) continue;
-    bytes += index.bytes;
-    indexes.push_back(index);
+    if (it->is_regular_file(gone) && !gone) bytes += it->file_size(gone);
   }
-  std::sort(indexes.begin(), indexes.end(), [](const Index& a, const Index& b) { return a.time < b.time; });
-  size_t left = indexes.size();
-  for (const Index& index : indexes) {
-    if (left <= kMostIndexes && bytes <= kMostBytes) return;
-    if (!fs::remove(index.path, error)) continue;
-    bytes -= index.bytes;
-    --left;
-  }
+  return bytes;
 }
 
 }  // namespace situla

@@ -31,12 +31,10 @@ class LayerShelf {
   std::optional<Found> find(const Digest& layer, const std::string& kind);
   /// A file without a name.
   [[nodiscard]] Result<OutputFile> create() const;
-  /// Names the index; others of this layer and origin go. The file is sealed.
+  /// Names the index; others of this layer and origin go. The file is sealed. trim_indexes() comes after the last one.
   void put(OutputFile& index, const Digest& layer, const std::string& kind, const std::string& image);
-  /// The indexes that were not used for longest go when there are too many.
-  void trim() const;
-  static constexpr size_t kMostIndexes = 4096;
-  static constexpr uint64_t kMostBytes = uint64_t{512} << 20U;
+  /// Of all indexes of a user.
+  static uint64_t bytes_of(const ImageStore& store, uid_t uid);
 
  private:
   struct Place {
@@ -45,7 +43,7 @@ class LayerShelf {
   void list();
 
   const ImageStore& store_;
-  std::string directory_, origin_;  ///< directory_: of the user
+  std::string directory_, origin_;  ///< directory_: of the user and registry
   bool listed_ = false;
   std::multimap<std::string, Place> places_;  ///< by "<64 hex>.<kind>"
 };

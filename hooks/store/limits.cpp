@@ -1,14 +1,13 @@
 #include "hooks/store/limits.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
@@ -19,6 +18,7 @@ namespace situla {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
+constexpr size_t kTextBytes = 20;  // the digits of any uint64_t, padded
 
 /// nullopt: somebody else has it.
 Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
@@ -39,15 +39,17 @@ Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
 Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directory, uid_t uid, uint32_t count,
                                                       const std::function<void()>& waiting,
                                                       const std::function<bool()>& done) {
-  if (count == 0) return ImportSlot("", UniqueFd());
   std::array<char, 256> node{};
   gethostname(node.data(), node.size() - 1);
-  const std::string prefix = directory + "/" + node.data() + "." + std::to_string(uid) + ".";
+  const std::string prefix = std::string(node.data()) + "." + std::to_string(uid) + ".";
   for (bool told = false;; std::this_thread::sleep_for(kPoll)) {
-    for (uint32_t i = 0; i < count; ++i) {
-      const std::string path = prefix + std::to_string(i);
-      TRY_ASSIGN(auto locked, try_lock(path));
-      if (locked) return ImportSlot(path, std::move(*locked));
+    for (uint32_t i = 0; count == 0 || i < count; ++i) {
+      const std::string name = prefix + std::to_string(i);
+      TRY_ASSIGN(auto locked, try_lock(directory + "/" + name));
+      if (!locked) continue;
+      ImportSlot slot(directory, name, uid, std::move(*locked));
+      slot.report(0);  // the file may be of one that was killed
+      return slot;
     }
     if (done()) return std::nullopt;
     if (!std::exchange(told, true)) waiting();
@@ -55,7 +57,25 @@ Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directo
 }
 
 ImportSlot::~ImportSlot() {
-  if (fd_) unlink(path_.c_str());
+  if (fd_) unlink((directory_ + "/" + name_).c_str());
+}
+
+void ImportSlot::report(uint64_t bytes) const {
+  const std::string text = flush_left(std::to_string(bytes), kTextBytes);
+  (void)pwrite(fd_.get(), text.data(), text.size(), 0);
+}
+
+uint64_t ImportSlot::bytes_of_others() const {
+  uint64_t sum = 0;
+  for (const std::string& name : list_directory(directory_).value_or(std::vector<std::string>())) {
+    const auto words = split_nonempty(name, '.');  // the node's name may have dots, too
+    if (name == name_ || words.size() < 3 || words[words.size() - 2] != std::to_string(uid_)) continue;
+    const auto fd = open_file(directory_ + "/" + name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (!fd || flock(fd->get(), LOCK_SH | LOCK_NB) == 0) continue;  // nobody has it: it was killed
+    const auto text = read_all(fd->get(), kTextBytes);
+    if (const auto bytes = text ? parse_unsigned(trim(*text)) : std::nullopt) sum += *bytes;
+  }
+  return sum;
 }
 
 void sweep_free_slots(const std::string& directory) {
@@ -66,20 +86,6 @@ void sweep_free_slots(const std::string& directory) {
     const auto fd = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
     if (fd && flock(fd->get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
   }
-}
-
-Result<void> StoreReserve::check(const std::string& store) const {
-  struct statvfs status {};
-  if (statvfs(store.c_str(), &status) != 0) return fail_errno(errno, "ask for the free space of " + store);
-  const uint64_t total = uint64_t{status.f_blocks} * status.f_frsize;
-  const uint64_t free = uint64_t{status.f_bavail} * status.f_frsize;
-  const uint64_t wanted = bytes.value_or(std::min(total / 20, kMostByDefault));
-  // A file system that counts nothing (some FUSE, autofs) has no reserve.
-  if (total == 0 || free >= wanted) return {};
-  return fail(Error(ErrorKind::no_space, "the image store " + store + " has " + format_size(free) + " free, and " +
-                                             format_size(wanted) + " have to stay so")
-                  .with_hint("remove images that nobody uses from the store, or see store_reserve in "
-                             "/etc/situla/situla.toml"));
 }
 
 }  // namespace situla

@@ -1,4 +1,4 @@
-// How much may imports take: of one user at a time, and of the disk?
+// How many imports of one user at a time, and how much do they write?
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace situla {
 
-/// One of a user's imports in flight on this node. Held by a lock, so that a crash frees it; the file goes with it.
+/// One of a user's imports in flight on this node. Held by a lock, so that a crash frees it; the file goes with it. It
+/// says how much the import has written.
 class ImportSlot {
  public:
   /// `waiting` is called once, before the first wait; `done` before each further one: true ends the waiting with
@@ -21,27 +22,24 @@ class ImportSlot {
   static Result<std::optional<ImportSlot>> acquire(const std::string& directory, uid_t uid, uint32_t count,
                                                    const std::function<void()>& waiting,
                                                    const std::function<bool()>& done);
+  /// So much has the file of this import.
+  void report(uint64_t bytes) const;
+  /// So much have the files of the user's other imports, on all nodes.
+  [[nodiscard]] uint64_t bytes_of_others() const;
+
   ImportSlot(ImportSlot&&) noexcept = default;
   ImportSlot& operator=(ImportSlot&&) = delete;
   ~ImportSlot();
 
  private:
-  ImportSlot(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-  std::string path_;
+  ImportSlot(std::string directory, std::string name, uid_t uid, UniqueFd fd)
+      : directory_(std::move(directory)), name_(std::move(name)), uid_(uid), fd_(std::move(fd)) {}
+  std::string directory_, name_;  ///< "<node>.<uid>.<number>"
+  uid_t uid_;
   UniqueFd fd_;
 };
 
 /// Removes what imports that were killed left there.
 void sweep_free_slots(const std::string& directory);
-
-/// What the store leaves free of its file system.
-struct StoreReserve {
-  /// Of a file system whose administrator named none: a twentieth, and at most this.
-  static constexpr uint64_t kMostByDefault = uint64_t{2} << 30U;
-  std::optional<uint64_t> bytes;
-
-  /// ErrorKind::no_space with both numbers when less than that is free. `store` names it in the error.
-  [[nodiscard]] Result<void> check(const std::string& store) const;
-};
 
 }  // namespace situla

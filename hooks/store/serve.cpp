@@ -11,10 +11,12 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/import/layer_cache.hpp"
 #include "hooks/store/layer_shelf.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/messages.hpp"
 #include "hooks/store/origin_key.hpp"
+#include "hooks/store/room.hpp"
 
 namespace situla {
 namespace {
@@ -41,7 +43,8 @@ class Serving {
         patience_(patience),
         store_(std::move(store)),
         origin_(std::move(origin)),
-        shelf_(store_, job.uid, origin_key({origin_.registry, ""}), origin_key(origin_)) {}
+        shelf_(store_, job.uid, origin_key({origin_.registry, ""}), origin_key(origin_)),
+        room_(store_, job.uid, {config.store_reserve, config.bytes_per_user}) {}
 
   Result<ServedImage> run() {
     while (!served_) {
@@ -55,11 +58,6 @@ class Serving {
       TRY(std::visit([this](const auto& m) { return on(m); }, message));
     }
     return std::move(*served_);
-  }
-
-  /// After the broker has its image: what needs not be waited for.
-  void clean_up() {
-    if (kept_layers_) shelf_.trim();
   }
 
  private:
@@ -113,7 +111,7 @@ class Serving {
     if (find()) return answer(line::Have());
     TRY(take_turn());
     if (served_) return answer(line::Have());
-    TRY(reserve().check(store_.directory()));
+    TRY(make_room());
     TRY_ASSIGN(OutputFile file, store_.create());
     image_.emplace(std::move(file));
     return answer(line::WriteImage{store_.image_path(key_)}, {image_->fd()});
@@ -177,13 +175,14 @@ class Serving {
 
   Result<void> on(const line::Built& built) {
     if (!image_) return out_of_turn();
-    if (lease_) lease_->report(LeaseRecord::State::finishing, written());
     TRY(wait_for_importer());
+    if (lease_) lease_->report(LeaseRecord::State::storing, written());
     // From here on nothing that has read bytes from outside lives, or can write to the file.
     TRY(image_->seal());
     TRY(wait_for_writers(image_->fd()));
     TRY(check_size());
     TRY(check_superblock(image_->fd()));
+    TRY(make_room());
     log_.debug("syncing the image");
     StoreRecord record;
     record.digest = key_.digest;
@@ -191,6 +190,7 @@ class Serving {
     record.source = origin_.registry + "/" + origin_.repository;
     record.architecture = printable(std::string_view(built.architecture).substr(0, 64));
     record.only = key_.only;
+    record.uid = job_.uid;
     record.image_bytes = written();
     record.fetched_bytes = built.fetched_bytes;
     record.imported = std::time(nullptr);
@@ -215,19 +215,24 @@ class Serving {
     uint64_t bytes = 0;
     for (Kept& layer : layers_) {
       struct stat status {};
-      if (!layer.file.seal() || !wait_for_writers(layer.file.fd()) || fstat(layer.file.fd(), &status) != 0) return;
+      if (!layer.file.seal() || !wait_for_writers(layer.file.fd()) || fstat(layer.file.fd(), &status) != 0) break;
       bytes += static_cast<uint64_t>(status.st_size);
-      if (bytes > LayerShelf::kMostBytes) return;
+      if (bytes > kMostIndexBytes) break;
       shelf_.put(layer.file, layer.layer, layer.kind, key_.name());
-      kept_layers_ = true;
     }
+    trim_indexes(store_.layers(job_.uid));
   }
 
   [[nodiscard]] uint64_t written() const {
     struct stat status {};
     return image_ && fstat(image_->fd(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
   }
-  [[nodiscard]] StoreReserve reserve() const { return {config_.store_reserve}; }
+  /// A new image has no bytes yet, and needs some.
+  Result<void> make_room() {
+    const uint64_t bytes = std::max<uint64_t>(written(), 1);
+    if (slot_) slot_->report(bytes);
+    return room_.make(bytes, slot_ ? slot_->bytes_of_others() : 0);
+  }
 
   [[nodiscard]] Result<void> check_size() const {
     if (config_.largest_image == 0 || written() <= config_.largest_image) return {};
@@ -241,7 +246,7 @@ class Serving {
     if (!image_) return {};
     if (lease_) lease_->report(state_, std::max(fetched_, written()));
     TRY(check_size());
-    return reserve().check(store_.directory());
+    return make_room();
   }
 
   struct Kept {
@@ -258,6 +263,7 @@ class Serving {
   ImageStore store_;
   Origin origin_;
   LayerShelf shelf_;
+  StoreRoom room_;
 
   bool resolved_ = false;
   ImageKey key_;
@@ -265,7 +271,6 @@ class Serving {
   std::optional<ImportSlot> slot_;
   std::optional<OutputFile> image_;
   std::deque<Kept> layers_;
-  bool kept_layers_ = false;
   LeaseRecord::State state_ = LeaseRecord::State::fetching;
   uint64_t fetched_ = 0;
   std::chrono::steady_clock::time_point last_beat_{};

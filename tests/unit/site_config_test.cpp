@@ -29,6 +29,7 @@ store_path = "/scratch/situla"
 service_user = "images"
 image_mount_idle = 5
 root_tmpfs = 1048576
+bytes_per_user = "20%"
 import_timeout = 60
 build_timeout = 30
 gpu = "nvidia-container-cli"
@@ -48,6 +49,7 @@ devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
   CHECK(config->service_user == "images");
   CHECK(config->image_mount_idle == std::chrono::seconds(5));
   CHECK(config->root_tmpfs_bytes == 1048576);
+  CHECK(config->bytes_per_user == DiskShare{20, 0});
   CHECK(config->import_timeout == std::chrono::seconds(60));
   CHECK(config->build_timeout == std::chrono::seconds(30));
   const DeviceSettings& devices = config->device_settings;
@@ -82,6 +84,9 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"cdi_directories = [\"cdi\"]", "cdi_directories must be a list of absolute paths"},
            Case{"service_user = \"\"", "must be the name of a user other than root"},
            Case{"root_tmpfs = -1", "root_tmpfs must be a size"},
+           Case{"store_reserve = \"a\"", "store_reserve must be a size such as \"2GiB\", or 0"},
+           Case{"bytes_per_user = \"0%\"", "bytes_per_user must be a share such as \"50%\""},
+           Case{"bytes_per_user = \"101%\"", "bytes_per_user must be a share such as \"50%\""},
            Case{"root_tmpfs = \"lots\"", "root_tmpfs must be a size"},
            Case{"image_mount_idle = -1", "image_mount_idle must be a number of seconds, at least 0"},
            Case{"import_timeout = 0", "import_timeout must be a number of seconds"},
@@ -256,6 +261,7 @@ TEST_CASE("the sample configuration that is installed is valid and changes nothi
   CHECK(full->service_user == defaults.service_user);
   CHECK(full->image_mount_idle == defaults.image_mount_idle);
   CHECK(full->root_tmpfs_bytes == defaults.root_tmpfs_bytes);
+  CHECK(full->bytes_per_user == defaults.bytes_per_user);
   CHECK(full->import_timeout == defaults.import_timeout);
   CHECK(full->build_timeout == defaults.build_timeout);
 }

@@ -1,4 +1,4 @@
-// Do imports of one user wait for each other, and does the disk keep its reserve?
+// Do imports of one user wait for each other, and know of each other's bytes?
 #include "hooks/store/limits.hpp"
 
 #include <filesystem>
@@ -40,10 +40,21 @@ TEST_CASE("so many imports of one user at a time, and nothing left of them") {
   CHECK(std::filesystem::is_empty(directory.path()));
 }
 
-TEST_CASE("the error of a full disk has both numbers") {
-  CHECK(StoreReserve{0}.check("/tmp"));
-  const auto full = StoreReserve{UINT64_MAX / 2}.check("/tmp");
-  REQUIRE_FALSE(full);
-  CHECK(full.error().kind() == ErrorKind::no_space);
-  CHECK_THAT(full.error().message(), Catch::Matches("the image store /tmp has .*iB free, and .*iB have to stay so"));
+TEST_CASE("what a user's imports write is known to his others, as long as they live") {
+  const test::TempDir directory;
+  const auto silent = [] {};
+  const auto at_once = [] { return true; };
+  const auto first = ImportSlot::acquire(directory.path(), 1000, 0, silent, at_once);
+  auto second = ImportSlot::acquire(directory.path(), 1000, 0, silent, at_once);
+  const auto other = ImportSlot::acquire(directory.path(), 1001, 0, silent, at_once);
+  REQUIRE((first && *first && second && *second && other && *other));
+  (*second)->report(UINT64_MAX - 1);
+  (*second)->report(12);
+  CHECK((*first)->bytes_of_others() == 12);
+  CHECK((*second)->bytes_of_others() == 0);
+  CHECK((*other)->bytes_of_others() == 0);
+  (void)directory.write("other.node.1000.7", "99");  // of an import that was killed
+  CHECK((*first)->bytes_of_others() == 12);
+  second->reset();
+  CHECK((*first)->bytes_of_others() == 0);
 }

@@ -1,0 +1,91 @@
+#include "hooks/store/room.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include <sys/statvfs.h>
+
+#include "common/base/text.hpp"
+#include "hooks/store/layer_shelf.hpp"
+
+namespace situla {
+namespace {
+
+struct Disk {
+  uint64_t total = 0, free = 0;  ///< bytes; total 0: a file system that counts nothing (some FUSE, autofs)
+};
+
+Result<Disk> disk_of(const std::string& path) {
+  struct statvfs status {};
+  if (statvfs(path.c_str(), &status) != 0) return fail_errno(errno, "ask for the free space of " + path);
+  return Disk{uint64_t{status.f_blocks} * status.f_frsize, uint64_t{status.f_bavail} * status.f_frsize};
+}
+
+/// Those that are not in use, in their order, until so many bytes are gone.
+void remove_unused(const ImageStore& store, const std::vector<StoredImage>& images, uint64_t bytes) {
+  uint64_t gone = 0;
+  for (const StoredImage& image : images) {
+    if (gone >= bytes) return;
+    if (store.remove_unused(image.name)) gone += image.bytes;
+  }
+}
+
+}  // namespace
+
+Result<void> StoreRoom::make(uint64_t bytes, uint64_t in_flight) {
+  TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
+  if (const uint64_t limit = limits_.per_user.of(disk.total); limit > 0) TRY(make_of_user(bytes + in_flight, limit));
+  return keep_reserve();
+}
+
+void StoreRoom::look() {
+  const auto version = store_.version();
+  if (version && seen_ == version) return;
+  seen_ = version;
+  stored_ = LayerShelf::bytes_of(store_, uid_);
+  for (const StoredImage& image : store_.list())
+    if (image.uid == uid_) stored_ += image.bytes;
+}
+
+Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
+  look();
+  // No use in removing what would not be enough.
+  if (stored_ + bytes > limit && bytes <= limit) {
+    auto images = store_.list();
+    std::erase_if(images, [&](const StoredImage& image) { return image.uid != uid_; });
+    remove_unused(store_, images, stored_ + bytes - limit);
+    look();
+  }
+  if (stored_ + bytes <= limit) return {};
+  return fail(Error(ErrorKind::no_space, "the images of uid " + std::to_string(uid_) + " in the store take " +
+                                             format_size(stored_ + bytes) + " with this one, and may take " +
+                                             format_size(limit))
+                  .with_hint("images that steps use now, or used some minutes ago, are not removed for it: try again "
+                             "later, or see bytes_per_user in /etc/situla/situla.toml"));
+}
+
+Result<void> StoreRoom::keep_reserve() {
+  const auto missing = [&](const Disk& disk) -> uint64_t {
+    const uint64_t wanted = limits_.reserve.value_or(std::min(disk.total / 20, StoreLimits::kMostReserved));
+    return disk.total == 0 || disk.free >= wanted ? 0 : wanted - disk.free;
+  };
+  TRY_ASSIGN(Disk disk, disk_of(store_.directory()));
+  if (const uint64_t bytes = missing(disk); bytes > 0) {
+    auto images = store_.list();
+    std::map<std::optional<uid_t>, uint64_t> taken;
+    for (const StoredImage& image : images) taken[image.uid] += image.bytes;
+    std::stable_sort(images.begin(), images.end(),
+                     [&](const StoredImage& a, const StoredImage& b) { return taken[a.uid] > taken[b.uid]; });
+    remove_unused(store_, images, bytes);
+    TRY_ASSIGN(disk, disk_of(store_.directory()));
+  }
+  const uint64_t bytes = missing(disk);
+  if (bytes == 0) return {};
+  return fail(Error(ErrorKind::no_space, "the image store " + store_.directory() + " has " + format_size(disk.free) +
+                                             " free, and " + format_size(disk.free + bytes) + " have to stay so")
+                  .with_hint("no image in it is unused: make room on its disk, or see store_reserve in "
+                             "/etc/situla/situla.toml"));
+}
+
+}  // namespace situla

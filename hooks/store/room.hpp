@@ -1,0 +1,46 @@
+// Is there room in the store for one more image, and what goes when there is none?
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <sys/types.h>
+
+#include "common/base/result.hpp"
+#include "common/spec/site_config.hpp"
+#include "hooks/store/image_store.hpp"
+
+namespace situla {
+
+/// What the administrator lets the store take. 0: no limit.
+struct StoreLimits {
+  /// Of a file system for which no reserve is set: a twentieth stays free, and at most this.
+  static constexpr uint64_t kMostReserved = uint64_t{2} << 30U;
+  std::optional<uint64_t> reserve;  ///< bytes that stay free in its file system
+  DiskShare per_user;               ///< of it, for the images imported for one user
+};
+
+/// Room for one import of one user. Images go that no process of this node has open: for the user's own limit his own,
+/// for the reserve those of whoever has most in the store; first those that nobody asked for for longest.
+class StoreRoom {
+ public:
+  StoreRoom(const ImageStore& store, uid_t uid, const StoreLimits& limits)
+      : store_(store), uid_(uid), limits_(limits) {}
+
+  /// For a file of so many bytes. in_flight: of the files that other imports of this user write now.
+  /// ErrorKind::no_space with both numbers.
+  Result<void> make(uint64_t bytes, uint64_t in_flight);
+
+ private:
+  Result<void> make_of_user(uint64_t bytes, uint64_t limit);
+  Result<void> keep_reserve();
+  void look();
+
+  const ImageStore& store_;
+  uid_t uid_;
+  StoreLimits limits_;
+  std::optional<ImageStore::Version> seen_;
+  uint64_t stored_ = 0;  ///< of this user, at that version
+};
+
+}  // namespace situla

@@ -1,0 +1,123 @@
+# lab: --user root
+# Can one user fill the node's store, or take it for himself? Limits of situla.toml: each says its numbers and leaves nothing.
+load ../cluster/helpers
+
+store=/var/lib/situla
+
+setup() {
+  rm -rf "${store:?}"/*
+  limits
+}
+
+teardown() {
+  as bob scancel -u bob -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+  if mountpoint -q "$store"; then wait_until 10 umount -l "$store"; fi
+  rm -f /etc/situla/situla.toml
+}
+
+limits() { printf '%s\n' "$@" >/etc/situla/situla.toml; }
+
+# A file system of its own for the store.
+small_disk() { mount -t tmpfs -o "size=$1,mode=700,uid=situla,gid=situla" none "$store"; }
+
+runs() {
+  local user=$1 image=$2
+  shift 2
+  run_and_show as "$user" env "$@" srun --container-image="$image" true
+}
+
+images() { find "$store/images" -name '*.sqsh' | wc -l; }
+
+nothing_in_store() { [ -z "$(find "$store" -type f)" ]; }
+
+# bob's import stops after a megabyte, for as long as a test takes.
+bob_holds() {
+  as bob env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" \
+    srun --container-image=registry.test/debian:12 true 3>&- &
+  wait_until 20 comes_through "hold-$1"
+}
+
+comes_through() { curl -s "http://proxy.test:3128/stats/$1" | jq -e '.connects | length > 0' >/dev/null; }
+
+# before: bob got a third image, and alice, for one of a few bytes: the image store /var/lib/situla has 2.0 MiB free, and 7.5 MiB
+# have to stay so
+@test "one user does not fill the store: beyond his half of it his own images go that nobody uses" {
+  small_disk 150M
+  limits 'image_mount_idle = 0'
+  local tag
+  for tag in 12 12-zstd 12-v2s2; do
+    runs bob registry.test/debian:"$tag"
+    [ "$status" -eq 0 ]
+    [ "$(images)" -eq 1 ]
+  done
+  runs alice registry.test/debian:12
+  [ "$status" -eq 0 ]
+  [ "$(images)" -eq 2 ]
+}
+
+# before: bob's step ran, and 101 of the 150 MiB were his
+@test "what is in use stays: the import is refused with the numbers, and others import" {
+  small_disk 150M
+  limits 'image_mount_idle = 0'
+  as bob srun --container-image=registry.test/debian:12 sleep 60 3>&- &
+  wait_until 20 findmnt -t squashfs
+  runs bob registry.test/debian:12-zstd
+  [ "$status" -ne 0 ]
+  [[ "$output" =~ "the images of uid $(id -u bob) in the store take "[0-9.]+" MiB with this one, and may take 75.0 MiB" ]]
+  [[ "$output" == *"hint: images that steps use now"*"bytes_per_user in /etc/situla/situla.toml"* ]]
+  [ "$(images)" -eq 1 ]
+  runs alice registry.test/tiny
+  [ "$status" -eq 0 ]
+}
+
+# before: unknown key "bytes_per_user"
+@test "bytes_per_user: an image that is larger alone is refused, and what he has stays" {
+  runs alice registry.test/tiny
+  limits 'bytes_per_user = "10MiB"'
+  runs alice registry.test/debian:12
+  [ "$status" -ne 0 ]
+  [[ "$output" =~ "the images of uid $(id -u alice) in the store take "[0-9.]+" MiB with this one, and may take 10.0 MiB" ]]
+  [ "$(images)" -eq 1 ]
+  [ -z "$(find "$store/slots" "$store/leases" -type f)" ]
+}
+
+# before: the same refusal for alice, whoever's images they were, in use or not
+@test "store_reserve: at it images go that nobody uses, of whoever has most; when there are none the import is refused" {
+  small_disk 150M
+  limits 'image_mount_idle = 0' 'bytes_per_user = 0' 'store_reserve = "50MiB"'
+  runs bob registry.test/debian:12
+  runs alice registry.test/tiny
+  [ "$(images)" -eq 2 ]
+  runs alice registry.test/debian:12-zstd
+  [ "$status" -eq 0 ]
+  run_and_show grep -l '"uid": '"$(id -u bob)" -r "$store/images"
+  [ -z "$output" ]
+  limits 'image_mount_idle = 0' 'store_reserve = "1TiB"'
+  runs bob registry.test/debian:12
+  [ "$status" -ne 0 ]
+  [[ "$output" =~ "the image store $store has "[0-9.]+" MiB free, and 1.0 TiB have to stay so" ]]
+  [[ "$output" == *"hint: no image in it is unused"*store_reserve* ]]
+  [ "$(images)" -eq 0 ]
+}
+
+# before: with no limit the step ran
+@test "largest_image: what is larger is refused with both numbers, and nothing stays of it" {
+  limits 'largest_image = "1MiB"'
+  runs alice registry.test/debian:12
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"the image's file has "*"MiB, and may have 1.0 MiB"* || "$output" == *"1.0 MiB"* ]]
+  nothing_in_store
+}
+
+# before: with no limit bob's second import was done at once
+@test "imports_per_user: the next one waits and says so, others do not" {
+  limits 'imports_per_user = 1'
+  bob_holds 401
+  run_and_show as bob timeout 5 srun --container-image=registry.test/tiny true
+  [ "$status" -eq 124 ]
+  [[ "$output" == *"waiting: this user has 1 imports on this node already, and may have 1 (imports_per_user)"* ]]
+  runs alice registry.test/tiny
+  [ "$status" -eq 0 ]
+  [[ "$output" != *waiting* ]]
+}

@@ -1,0 +1,131 @@
+// Who may take how much of the store, and what goes for it?
+#include "hooks/store/room.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/sys/file.hpp"
+#include "hooks/store/layer_shelf.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+
+namespace {
+
+constexpr size_t kBytes = 1000;
+
+/// An image of kBytes; the older, the higher `age`.
+ImageKey publish(const ImageStore& store, std::optional<uid_t> uid, char digit, int age) {
+  const ImageKey key{*Digest::parse_hex(std::string(64, digit)), std::string(32, 'b'), "", std::nullopt};
+  auto file = store.create();
+  REQUIRE((file && write_all(file->fd(), std::string(kBytes, 'x')) && file->seal()));
+  StoreRecord record;
+  record.digest = key.digest;
+  record.uid = uid;
+  REQUIRE(*store.publish(*file, key, record));
+  const std::array<timespec, 2> times{{{0, UTIME_OMIT}, {1'000'000'000 - age, 0}}};
+  REQUIRE(utimensat(AT_FDCWD, store.record_path(key).c_str(), times.data(), 0) == 0);
+  return key;
+}
+
+}  // namespace
+
+TEST_CASE("a user's oldest images go for his newest, and nobody else's") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  const ImageKey newest = publish(*store, 1000, 'a', 1);
+  const ImageKey oldest = publish(*store, 1000, 'b', 3);
+  const ImageKey older = publish(*store, 1000, 'c', 2);
+  const ImageKey others = publish(*store, 1001, 'd', 4);
+  const ImageKey nobodys = publish(*store, std::nullopt, 'e', 5);
+  StoreRoom room(*store, 1000, {0, {0, 4 * kBytes}});
+  REQUIRE(room.make(kBytes, 0));
+  CHECK(store->find(oldest));
+  REQUIRE(room.make(kBytes, 1));
+  CHECK_FALSE(store->find(oldest));
+  CHECK_FALSE(std::filesystem::exists(store->record_path(oldest)));
+  CHECK((store->find(older) && store->find(newest) && store->find(others) && store->find(nobodys)));
+}
+
+TEST_CASE("what somebody has open stays, and the error has both numbers") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  const ImageKey used = publish(*store, 1000, 'a', 3);
+  const ImageKey unused = publish(*store, 1000, 'b', 2);
+  const auto open = store->find(used);
+  StoreRoom room(*store, 1000, {0, {0, 2000}});
+  const auto full = room.make(1500, 0);
+  REQUIRE_FALSE(full);
+  CHECK(full.error().kind() == ErrorKind::no_space);
+  CHECK(full.error().message() ==
+        "the images of uid 1000 in the store take 2.4 KiB with this one, and may take 2.0 KiB");
+  CHECK_THAT(full.error().hint(), Catch::Contains("bytes_per_user"));
+  CHECK((store->find(used) && !store->find(unused)));
+  CHECK(room.make(1000, 0));
+
+  // Nothing is removed for what can never be enough.
+  const ImageKey another = publish(*store, 1000, 'c', 1);
+  CHECK_FALSE(room.make(1500, 501));
+  CHECK(store->find(another));
+}
+
+TEST_CASE("indexes of layers count, and no limit is none") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  const std::string digits(32, 'e');
+  LayerShelf shelf(*store, 1000, digits, digits);
+  auto index = shelf.create();
+  REQUIRE((index && write_all(index->fd(), std::string(kBytes, 'i')) && index->seal()));
+  shelf.put(*index, *Digest::parse_hex(std::string(64, '1')), "zstd-131072", "x");
+  CHECK_FALSE(StoreRoom(*store, 1000, {0, {0, kBytes + 9}}).make(10, 0));
+  CHECK(StoreRoom(*store, 1000, {0, {0, kBytes + 10}}).make(10, 0));
+  CHECK(StoreRoom(*store, 1001, {0, {0, 10}}).make(10, 0));
+  CHECK(StoreRoom(*store, 1000, {0, {0, 0}}).make(UINT64_MAX / 2, 0));
+  CHECK(StoreRoom(*store, 1000, {0, {50, 0}}).make(10, 0));
+  CHECK_FALSE(StoreRoom(*store, 1000, {0, {50, 0}}).make(UINT64_MAX / 2, 0));
+}
+
+TEST_CASE("for the reserve those go first who have most") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  const ImageKey lone = publish(*store, 1001, 'a', 9);
+  publish(*store, 1000, 'b', 2);
+  publish(*store, 1000, 'c', 1);
+  {
+    const auto first_open = store->find(lone);
+    const auto full = StoreRoom(*store, 1002, {UINT64_MAX / 2, {0, 0}}).make(1, 0);
+    REQUIRE_FALSE(full);
+    CHECK(full.error().kind() == ErrorKind::no_space);
+    CHECK_THAT(full.error().message(), Catch::Matches("the image store .* has .*iB free, and .*iB have to stay so"));
+    CHECK((store->list().size() == 1 && store->find(lone)));
+  }
+  CHECK(StoreRoom(*store, 1002, {0, {0, 0}}).make(1, 0));
+  CHECK(store->find(lone));
+}
+
+TEST_CASE("the list has the owner from the record, and knows what has none") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  publish(*store, 1000, 'a', 1);
+  const ImageKey bare = publish(*store, 1000, 'b', 2);
+  std::filesystem::remove(store->record_path(bare));
+  (void)directory.write("images/sha256/nonsense.sqsh", "x");
+  const auto before = store->version();
+  const auto images = store->list();
+  REQUIRE(images.size() == 2);
+  CHECK((images[0].uid == 1000U && !images[1].uid && images[1].bytes == kBytes));
+  CHECK(store->version() == before);
+  CHECK(store->remove_unused(bare.name()));
+  CHECK_FALSE(store->remove_unused(bare.name()));
+  CHECK(store->list().size() == 1);
+}
