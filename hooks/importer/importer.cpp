@@ -2,13 +2,16 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -152,6 +155,15 @@ Result<SquashOptions> options_of(const std::string& variant) {
   return options;
 }
 
+/// The sandbox's limit for the size of a file is the administrator's for an image.
+Error name_size_limit(const Error& error) {
+  rlimit limit{};
+  const bool too_large = error.message().ends_with(std::strerror(EFBIG));
+  if (!too_large || getrlimit(RLIMIT_FSIZE, &limit) != 0) return error;
+  return Error(error.kind(), error.message() + ": the image's file may have " + format_size(limit.rlim_cur))
+      .with_hint("see largest_image in " SITULA_SYSCONF_DIR "/situla.toml");
+}
+
 /// After what the store asked for was written. The layers come first: the store takes Built for the end.
 Result<void> write_image(ImportSession& session, const StoreClient& store, const StoreClient::Answer& place,
                          const std::string& variant, Reporter& reporter) {
@@ -162,8 +174,9 @@ Result<void> write_image(ImportSession& session, const StoreClient& store, const
   StoreLayerCache cache(store, options);
   const int file = place.fds[0].get();
   // The store has layers of this user only.
-  TRY_ASSIGN(const BuiltImage built,
-             session.write(file, wanted->where, options, reporter, {&cache, ImportSession::Owner::user}));
+  const auto written = session.write(file, wanted->where, options, reporter, {&cache, ImportSession::Owner::user});
+  if (!written) return fail(name_size_limit(written.error()));
+  const BuiltImage& built = *written;
   session.remember(cache, file, wanted->where, reporter);
   reporter.finish("imported " + session.uri() + ", " + format_size(built.image_bytes));
   return store.tell(store_line::Built{session.layer_bytes() - built.reused_bytes, session.architecture()});
