@@ -61,7 +61,16 @@ Result<void> HiddenPaths::add_layer(LayerTable& table, size_t layer) {
   sort_unique(opaque_);
   sort_unique(wanted_);
   ++layers_;
-  return {};
+  return check_steps(table);
+}
+
+/// As RootTree::count_steps(), which comes when all layers have been read.
+Result<void> HiddenPaths::check_steps(const LayerTable& table) const {
+  constexpr uint64_t kMostSteps = 64'000'000, kMostStepsOfEntry = 16;
+  const uint64_t most = kMostSteps + kMostStepsOfEntry * table.size();
+  if (steps_ <= most) return {};
+  return fail(ErrorKind::unsupported,
+              "the paths of what upper layers may hide lead over more than " + std::to_string(most) + " names");
 }
 
 void HiddenPaths::forget(const LayerTable& table) {
@@ -83,6 +92,7 @@ const HiddenPaths::Directory& HiddenPaths::look_at(const LayerTable& table, uint
   if (known.layers == layers_) return known;
   known = {0, layers_, contains(opaque_, 0)};
   for (const std::string_view name : split_nonempty(table.directory(directory), '/')) {
+    ++steps_;
     known.hash = hash_(name, known.hash);
     known.hidden = known.hidden || contains(covered_, known.hash) || contains(opaque_, known.hash);
   }

@@ -31,10 +31,12 @@ class HiddenPaths {
   };
   /// Names are hashed one upon the other, so that the directories above are met on the way.
   [[nodiscard]] uint64_t hash_of(std::string_view clean_path) const;
+  [[nodiscard]] Result<void> check_steps(const LayerTable& table) const;
   const Directory& look_at(const LayerTable& table, uint32_t directory);
 
   KeyedHash hash_;
   uint32_t layers_ = 1;
+  uint64_t steps_ = 0;                  ///< names of paths that were looked at
   std::vector<Directory> directories_;  ///< by their number in the table, which takes the memory for them
   uint64_t taken_ = 0;                  ///< bytes
   std::vector<uint64_t> covered_;  ///< sorted: a non-directory or a whiteout is here; it and what is beneath is hidden

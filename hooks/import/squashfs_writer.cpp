@@ -79,6 +79,7 @@ struct SquashfsWriter::State {
   SquashOptions options;
   StoringCompressor storing;
   MetadataCompressor metadata;
+  ComparingDecompressor comparing;
   sqfs_super_t super{};
   Owned<sqfs_compressor_t> compressor, decompressor;
   std::unique_ptr<TracingCompressor> traced;
@@ -107,8 +108,10 @@ struct SquashfsWriter::State {
     return Error(error).with_context("take blocks of " + donor.where() + " to " + where);
   }
   [[nodiscard]] Result<void> check(int code, std::string_view what) {
-    if (code == 0) return {};
+    if (code == 0 && !file.comparing.spent) return {};
     if (file.errnum != 0) return fail(write_error(file.errnum));
+    if (file.comparing.spent)
+      return fail(ErrorKind::corrupt, "the contents of the image's files were made to have the same checksums");
     return fail(code == SQFS_ERROR_ALLOC ? ErrorKind::no_space : ErrorKind::failure,
                 std::string(what) + " " + where + ": " + describe(code));
   }
@@ -137,6 +140,8 @@ Result<void> SquashfsWriter::State::create_compressors() {
   config.flags |= SQFS_COMP_FLAG_UNCOMPRESS;
   TRY(check(sqfs_compressor_create(&config, &created), "choose the compressor of"));
   decompressor.reset(created);
+  comparing.inner = created;
+  comparing.budget = &file.comparing;
   return {};
 }
 
@@ -169,7 +174,7 @@ Result<void> SquashfsWriter::State::start_processor() {
   wanted.tbl = fragments.get();
   // Equal small files are compared byte by byte, not by their 32-bit checksums alone.
   wanted.file = &file.base;
-  wanted.uncmp = decompressor.get();
+  wanted.uncmp = &comparing.base;
   sqfs_block_processor_t* created = nullptr;
   TRY(check(sqfs_block_processor_create_ex(&wanted, &created), "start the threads that write"));
   processor.reset(created);
@@ -254,11 +259,13 @@ Result<uint32_t> SquashfsWriter::begin_file(uint64_t size) {
   sqfs_inode_generic_t** inode = &state.pending[state.pending_count];
   TRY(state.check(sqfs_block_processor_begin_file(state.processor.get(), inode, nullptr, flags), "write"));
   ++state.pending_count;
+  state.file.comparing.add_file(state.options.block_bytes);
   state.file_open = true;
   return static_cast<uint32_t>(state.files.size() + state.pending_count - 1);
 }
 
 Result<void> SquashfsWriter::append(std::string_view bytes) {
+  state_->file.comparing.add_content(bytes.size());
   return state_->check(sqfs_block_processor_append(state_->processor.get(), bytes.data(), bytes.size()), "write");
 }
 

@@ -279,6 +279,54 @@ def layers_that_hide(layout):
     layout.image([layer] * 40)
 
 
+@case
+def deep_paths_in_many_layers(layout):
+    """The same small layer again and again, of directories that are all deep and different."""
+    piece = b"".join(pax_header([(b"path", b"%05d/" % i + b"a/" * 2040 + b"f")]) + header(b"f", 1) + padded(b"x") for i in range(3500))
+    layout.image([layout.blob([gzip(piece + END, 9)])] * 300)
+
+
+# --- contents that libsquashfs takes for equal ----------------------------------------------------------------------
+
+MASK = 0xFFFFFFFF
+PRIMES = (2654435761, 2246822519, 3266489917, 668265263)
+
+
+def rotated(value, bits):
+    return (value << bits | value >> (32 - bits)) & MASK
+
+
+def of_one_checksum(size, count):
+    """Distinct ends of 16 bytes for `size` bytes, a multiple of 16, that are zeros before: all have the same xxh32."""
+    def step(lane, word):
+        return rotated((lane + word * PRIMES[1]) & MASK, 13) * PRIMES[0] & MASK
+    first, second = (PRIMES[0] + PRIMES[1]) & MASK, PRIMES[1]
+    for _ in range(size // 16 - 1):
+        first, second = step(first, 0), step(second, 0)
+    undo = [pow(prime, -1, 1 << 32) for prime in PRIMES[:2]]
+    wanted = rotated(step(first, 1), 1) + rotated(step(second, 0), 7)
+    for word in range(1, count + 1):
+        lane = rotated((wanted - rotated(step(first, word), 1)) & MASK, 25)
+        yield struct.pack("<IIII", word, (rotated(lane * undo[0] & MASK, 19) - second) * undo[1] & MASK, 0, 0)
+
+
+def files_of_one_checksum(layout, size, count):
+    pieces = []
+    for i, end in enumerate(of_one_checksum(size, count)):
+        pieces += [header(b"f%06d" % i, size), (b"\0", size - 16), end]
+    layout.one_layer(zstd_frame(pieces + [END]))
+
+
+@case
+def small_files_of_one_checksum(layout):
+    files_of_one_checksum(layout, 4096, 20000)
+
+
+@case
+def large_files_of_one_checksum(layout):
+    files_of_one_checksum(layout, 131072, 20000)
+
+
 # --- sparse files and bombs -----------------------------------------------------------------------------------------
 
 @case
