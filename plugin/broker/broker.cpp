@@ -74,6 +74,7 @@ void Broker::poll_once() {
   entries.push_back({import_ ? import_->request_writer.socket.get() : -1, POLLIN, 0});
   entries.push_back({running_ ? running_->listener() : -1, POLLIN, 0});
   entries.push_back({import_ ? import_->store.socket.get() : -1, POLLIN, 0});
+  entries.push_back({ending_importer(), POLLIN, 0});
   const size_t first_client = entries.size();
   // What waits has said what it had to say; that stays where it is. Only its end (POLLHUP) is news.
   for (const Client& client : clients_)
@@ -101,6 +102,7 @@ void Broker::poll_once() {
   if (import_ && entries[4].revents != 0) on_request_writer();
   if (import_ && entries[2].revents != 0) on_importer();
   if (import_ && entries[6].revents != 0) on_store();
+  if (import_ && entries[7].revents != 0) on_import_ended();
   if (builder_ && entries[3].revents != 0) on_builder();
   if (running_ && entries[5].revents != 0) on_running();
   if (entries[1].revents != 0) on_listener();
@@ -245,6 +247,20 @@ Result<void> Broker::run_saver(int stand_in) {
   if (status && *status && (*status)->success()) return {};
   return fail(ErrorKind::failure,
               "saving the container " + (status && *status ? (*status)->text() : std::string("does not end")));
+}
+
+/// Readable when a process of an import that has given its image has ended; -1: there is none.
+int Broker::ending_importer() const {
+  if (!import_ || import_->importer.socket || import_->store.socket) return -1;
+  return (import_->importer.process ? import_->importer : import_->store).process.pidfd();
+}
+
+/// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs.
+void Broker::on_import_ended() {
+  if (import_->importer.process && import_->store.process)
+    (void)import_->importer.process.wait();
+  else
+    end_import();
 }
 
 /// The closed socket cancels an import that still runs: it unwinds by itself, or is killed and swept up after.

@@ -105,6 +105,8 @@ class Broker {
   void end_builder(bool orderly);
   void hear_last_words();
   void end_processes();
+  [[nodiscard]] int ending_importer() const;
+  void on_import_ended();
   void end_import();
   void release_image();
 

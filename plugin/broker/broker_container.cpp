@@ -161,7 +161,7 @@ Result<void> Broker::use_imported(const ImportDone& done, std::vector<UniqueFd> 
 
 /// store_name: empty for a user's own file, which lies in a parcel.
 Result<void> Broker::take_image(UniqueFd file, const std::string& store_name) {
-  import_->importer.socket.reset();  // they end by themselves; reaped at the end
+  import_->importer.socket.reset();  // they end by themselves: on_import_ended()
   import_->store.socket.reset();
   deadline_.reset();
   if (input_.request.named) {

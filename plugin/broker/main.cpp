@@ -129,6 +129,8 @@ void end_job(uint32_t job) {
   }
   if (!gone) syslog(LOG_ERR, "job %u: processes or cgroups of it are still there after SIGKILL", job);
   (void)unlink(path.c_str());
+  // One of its brokers may have been killed.
+  sweep_running(SITULA_RUNTIME_DIR);
 }
 
 /// After a job, in slurmd's epilog. scope: "job" when named containers end with their job.

@@ -29,7 +29,7 @@ until_end() { echo "echo up >/work/$1; while [ ! -e /work/end-$1 ]; do sleep 0.1
 job() {
   as_alice srun -J "$@" >"$1.out" 2>&1 3>&- &
   wait_until 20 test -s "$1" || { cat "$1.out"; return 1; }
-  job=$(squeue -h -n "$1" -o %i)
+  job=$(squeue -h -t running -n "$1" -o %i) # not one of the test before, which may still be completing
 }
 starts() { job "$1" enroot start --rw -m "$work:/work" pyxis_x sh -c "$(until_end "$1")"; }
 runs() { job "$1" --container-writable --container-name=x:no_exec --container-mounts="$work:/work" sh -c "$(until_end "$1")"; }
