@@ -21,6 +21,7 @@ constexpr std::chrono::seconds kJoinLimit{10};   // from connect() to the token
 constexpr std::chrono::seconds kUnwindLimit{1};  // for a cancelled import to remove what it made
 constexpr size_t kMaxClients = 4096;
 constexpr size_t kMaxNotes = 64;
+constexpr size_t kMaxSaid = 65536;  // bytes of all notes of a step's helpers
 
 bool same_token(const StepToken& a, const StepToken& b) {
   unsigned difference = 0;  // every byte is looked at, so that time tells nothing
@@ -239,7 +240,8 @@ Result<void> Broker::run_saver(int stand_in) {
     if (!heard && heard.error().kind() == ErrorKind::corrupt) return fail(heard.error());
     if (!heard || !*heard) break;
     // slurmstepd writes them to its log.
-    if (const auto* text = std::get_if<Note>(&**heard)) say_of_save(*text, stand_in < 0);
+    if (const auto* text = std::get_if<Note>(&**heard))
+      if (auto note = within_limit(*text)) say_of_save(std::move(*note), stand_in < 0);
     if (const auto* failure = std::get_if<Failure>(&**heard))
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
   }
@@ -429,7 +431,19 @@ void Broker::refuse(Client& client) {
   client.socket.reset();
 }
 
-void Broker::note(const Note& note) {
+/// What a task or slurmstepd is told they write into the node's log as well, and a user can speak for his helpers.
+std::optional<Note> Broker::within_limit(const Note& note) {
+  constexpr size_t kLineBytes = 64;  // what the log puts before it
+  if (said_ > kMaxSaid) return std::nullopt;
+  said_ += note.text.size() + kLineBytes;
+  if (said_ <= kMaxSaid) return note;
+  return Note{LogLevel::warning, "more messages of this step are not shown"};
+}
+
+void Broker::note(const Note& heard) {
+  const auto within = within_limit(heard);
+  if (!within) return;
+  const Note& note = *within;
   // One task of the node tells the user; before any has asked, the first to come.
   const auto first =
       std::find_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.waiting; });

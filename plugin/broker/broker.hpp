@@ -91,7 +91,8 @@ class Broker {
   void answer(Client& client, const Message& message, const std::vector<int>& fds = {});
   void fail_step(const Error& error);
   void refuse(Client& client);
-  void note(const Note& note);
+  void note(const Note& heard);
+  std::optional<Note> within_limit(const Note& note);
   void draw(const Draw& drawing);
   void say_that_it_goes_on();
   void drop_lost_clients();
@@ -124,6 +125,7 @@ class Broker {
   Clock::time_point said_alive_{};
   std::vector<Client> clients_;
   std::vector<Note> notes_;          ///< for the first task that asks
+  size_t said_ = 0;                  ///< bytes of notes of helpers
   std::optional<TaskPlace> place_;   ///< of the first task that asked
   uint32_t granted_ = 0;             ///< tasks that have got the container
   std::vector<UniqueFd> tasks_;      ///< their pidfds

@@ -1,0 +1,42 @@
+# lab: --user root --proctrack cgroup
+# What a user's processes say through Situla, slurmstepd writes into the node's log: no step may write more there than a bound.
+load ../cluster/helpers
+
+setup() {
+  log="$SITULA_LAB/logs/slurmd.node1.log"
+  version=$(sed -n 's/^constexpr uint32_t kVersion = \(0x[0-9a-f]*\);$/\1/p' "$BATS_TEST_DIRNAME/../../common/protocol/messages.cpp")
+  work=$(mktemp -d /home/bob/log.XXXXXX)
+  chown bob: "$work"
+}
+
+teardown() {
+  as bob scancel -u bob -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+  rm -rf "$work"
+}
+
+# speaks PROGRAM LEVEL SRUN-ARGUMENT...: bob's own program, for three seconds. $grown: bytes of the log.
+speaks() {
+  local program=$1 level=$2 before
+  shift 2
+  before=$(stat -c %s "$log")
+  as bob python3 "$BATS_TEST_DIRNAME/node_log.py" "$version" "$level" "$program" 3 >"$work/sent" 2>&1 3>&- &
+  as bob timeout 60 srun --container-image=registry.test/tiny "$@" >"$work/out" 2>&1 || true
+  wait $!
+  grown=$(($(stat -c %s "$log") - before))
+  echo "said $(cat "$work/sent"), the log has $grown more, srun said $(wc -c <"$work/out")"
+  [ "$(cat "$work/sent")" -gt 1000000 ]
+}
+
+# before: the log had 72647308 bytes more after three seconds, and so on for as long as the job might run
+@test "a saver that does not stop speaking" {
+  speaks situla-saver 3 --container-save="$work/x.sqsh" sh -c 'kill -9 $PPID; kill -9 $$'
+  [ "$grown" -lt 200000 ]
+  grep -q 'more messages of this step are not shown' "$log"
+}
+
+# before: 25928364 bytes more, and so on until build_timeout
+@test "a builder that does not stop speaking" {
+  speaks situla-builder 1 true
+  [ "$grown" -lt 200000 ]
+}

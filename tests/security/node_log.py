@@ -1,0 +1,33 @@
+"""node_log.py VERSION LEVEL PROGRAM SECONDS: takes the line to the broker of the next PROGRAM of this user, and speaks on it."""
+import ctypes, os, signal, socket, struct, sys, time
+
+version, level, program, seconds = int(sys.argv[1], 16), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+NOTE, BROKER, PIDFD_GETFD = 2, 3, 438
+
+
+def find():
+    while True:
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    if file.read().startswith(program.encode()):
+                        os.kill(int(name), signal.SIGSTOP)
+                        return int(name)
+            except OSError:
+                pass
+
+
+pid = find()
+line = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, os.pidfd_open(pid), BROKER, 0)
+assert line >= 0, os.strerror(ctypes.get_errno())
+text = b"x" * 12000
+note = struct.pack("<IIBI", version, NOTE, level, len(text)) + text
+broker, sent, end = socket.socket(fileno=line), 0, time.time() + seconds
+try:
+    while time.time() < end:
+        broker.send(note)
+        sent += len(text)
+except OSError:
+    pass
+print(sent)
+os.kill(pid, signal.SIGKILL)
