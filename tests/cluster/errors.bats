@@ -44,7 +44,7 @@ fails_with() {
 @test "a manifest that is not one" {
   fails_with fault.test/garbage-manifest 'manifest'
   fails_with fault.test/empty-manifest 'manifest'
-  fails_with fault.test/huge-manifest 'larger than'
+  fails_with fault.test/huge-manifest 'has 1.0 TiB, the limit is 4.0 MiB'
 }
 @test "broken images made by the lab" {
   local tag
