@@ -116,11 +116,12 @@ std::string set_bytes_per_user(const toml::node& value, SiteConfig& config) {
   return "";
 }
 
-std::string set_imports_per_user(const toml::node& value, SiteConfig& config) {
+template <uint32_t SiteConfig::*kMember>
+std::string set_number_per_user(const toml::node& value, SiteConfig& config) {
   constexpr int64_t kMost = 1024;
   if (!value.is_integer() || value.as_integer()->get() < 0 || value.as_integer()->get() > kMost)
     return "a number up to 1024, or 0";
-  config.imports_per_user = static_cast<uint32_t>(value.as_integer()->get());
+  config.*kMember = static_cast<uint32_t>(value.as_integer()->get());
   return "";
 }
 
@@ -198,14 +199,15 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 21> keys() {
+std::array<Key, 22> keys() {
   return {{
       {"mount", set_mount},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
       {"store_path", set_store_path},
       {"service_user", account(&SiteConfig::service_user)},
       {"import_user", account(&SiteConfig::import_user)},
-      {"imports_per_user", set_imports_per_user},
+      {"imports_per_user", set_number_per_user<&SiteConfig::imports_per_user>},
+      {"mounts_per_user", set_number_per_user<&SiteConfig::mounts_per_user>},
       {"largest_image", size(&SiteConfig::largest_image)},
       {"bytes_per_user", set_bytes_per_user},
       {"store_reserve", size(&SiteConfig::store_reserve, "2GiB")},

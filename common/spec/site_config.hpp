@@ -59,6 +59,7 @@ struct SiteConfig {
   uint64_t largest_image = uint64_t{256} << 30U;  ///< largest_image; bytes of one image file; 0: no limit
   DiskShare bytes_per_user{50, 0};                ///< bytes_per_user; of images imported for one user
   std::optional<uint64_t> store_reserve;  ///< store_reserve; bytes left free in its file system; none: the default
+  uint32_t mounts_per_user = 64;  ///< mounts_per_user; of images, by the kernel, at a time on this node; 0: no limit
   std::chrono::seconds image_mount_idle{
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default

@@ -12,8 +12,11 @@ namespace situla {
 /// do.
 class LoopDevice {
  public:
-  /// backing_fd: O_RDONLY. Retries when another process takes the free device first (EBUSY).
-  static Result<LoopDevice> attach(int backing_fd);
+  /// backing_fd: O_RDONLY. label: below 64 bytes, for count(). Retries when another process takes the free device first
+  /// (EBUSY).
+  static Result<LoopDevice> attach(int backing_fd, const std::string& label);
+  /// How many devices of this machine have the label and are in use, by whatever mount or descriptor.
+  static size_t count(const std::string& label);
   [[nodiscard]] const std::string& path() const { return path_; }  ///< "/dev/loop7"
   [[nodiscard]] int fd() const { return fd_.get(); }
 

@@ -207,9 +207,10 @@ Result<BuilderImage> Broker::mount_for_user(int file, const std::string& store_n
     TRY_ASSIGN(taken, take_user_image(*launcher_, user_, file));
     file = taken.get();
   }
+  const MountShare share{user_.uid, config_.mounts_per_user};
   const auto mount = [&]() -> Result<DetachedMount> {
-    if (store_name.empty()) return mount_image_file(file);
-    TRY_ASSIGN(image_in_use_, mounts_->acquire(store_name, file));
+    if (store_name.empty()) return mount_image_file(file, share);
+    TRY_ASSIGN(image_in_use_, mounts_->acquire(store_name, file, share));
     return clone_tree(image_in_use_->mount.get(), false);
   };
   auto mounted = mount();

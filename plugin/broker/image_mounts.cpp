@@ -48,8 +48,15 @@ Result<void> check_store_image(int fd, const std::string& service_user) {
                   .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
 }
 
-Result<DetachedMount> mount_image_file(int image_fd) {
-  TRY_ASSIGN(const LoopDevice device, LoopDevice::attach(image_fd));
+Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
+  const std::string label = "situla:" + std::to_string(share.uid);
+  if (share.most != 0)
+    if (const size_t count = LoopDevice::count(label); count >= share.most)
+      return fail(Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
+                                                std::to_string(share.most) + " may be")
+                      .with_hint("they go with the last process that uses them, in jobs or outside; mounts_per_user in "
+                                 "situla.toml is the limit"));
+  TRY_ASSIGN(const LoopDevice device, LoopDevice::attach(image_fd, label));
   return new_mount("squashfs", device.path(), {}, kImageFlags);
 }
 
@@ -59,7 +66,7 @@ Result<ImageMounts> ImageMounts::open(const std::string& runtime) {
   return ImageMounts(runtime + "/images");
 }
 
-Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd) const {
+Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd, MountShare share) const {
   const std::string path = directory_ + "/" + name;
   const std::string lock_path = path + ".lock";
   // Again and again: between giving up the exclusive lock and getting the shared one, a sweep of another broker may
@@ -79,7 +86,7 @@ Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd) c
     if (is_removed(exclusive.fd())) continue;
     TRY_ASSIGN(const UniqueFd target, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
     if (!is_squashfs(target.get())) {
-      TRY_ASSIGN(const DetachedMount mount, mount_image_file(image_fd));
+      TRY_ASSIGN(const DetachedMount mount, mount_image_file(image_fd, share));
       TRY(mount.attach(target.get()));
     }
     touch(exclusive.fd());

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <string>
 
+#include <sys/types.h>
+
 #include "common/base/result.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_api.hpp"
@@ -12,6 +14,13 @@ namespace situla {
 
 /// Whether a descriptor from the store program is what RootOperation::accept_store_image says.
 Result<void> check_store_image(int fd, const std::string& service_user);
+
+/// For whom the kernel mounts. A user who keeps a mount namespace open keeps its images, beyond every job: each costs
+/// the kernel memory that no cgroup counts.
+struct MountShare {
+  uid_t uid;
+  uint32_t most;  ///< mounts_per_user of situla.toml; 0: no limit
+};
 
 /// A mounted image in use: while the lock is held the node-wide mount is not dropped.
 struct ImageInUse {
@@ -26,8 +35,8 @@ class ImageMounts {
   static Result<ImageMounts> open(const std::string& runtime);
 
   /// Finds the mount of this image or makes it from the file (loop device, squashfs, ro nosuid nodev). `name`: of
-  /// the image in the store.
-  [[nodiscard]] Result<ImageInUse> acquire(const std::string& name, int image_fd) const;
+  /// the image in the store. Fails when the user has his share of mounts; finding one takes none.
+  [[nodiscard]] Result<ImageInUse> acquire(const std::string& name, int image_fd, MountShare share) const;
   /// Unmounts what nobody has used for `idle`. Errors are skipped: the next broker tries again.
   void drop_idle(std::chrono::seconds idle) const;
 
@@ -37,6 +46,6 @@ class ImageMounts {
 };
 
 /// Mounts a file that is not in the store; the mount is attached nowhere and ends with its descriptors.
-Result<DetachedMount> mount_image_file(int image_fd);
+Result<DetachedMount> mount_image_file(int image_fd, MountShare share);
 
 }  // namespace situla

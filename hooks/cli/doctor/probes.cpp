@@ -86,7 +86,7 @@ std::string empty_squashfs(uint8_t compressor) {
 Result<DetachedMount> mount_empty_squashfs(uint8_t compressor) {
   TRY_ASSIGN(const UniqueFd image, sealed_memory("empty.sqsh", empty_squashfs(compressor)));
   TRY_ASSIGN(const UniqueFd read_only, open_file("/proc/self/fd/" + std::to_string(image.get()), O_RDONLY));
-  TRY_ASSIGN(const LoopDevice loop, LoopDevice::attach(read_only.get()));
+  TRY_ASSIGN(const LoopDevice loop, LoopDevice::attach(read_only.get(), "situla-doctor"));
   const MountFlags flags{.read_only = true, .no_suid = true, .no_dev = true};
   return new_mount("squashfs", loop.path(), {}, flags);
 }

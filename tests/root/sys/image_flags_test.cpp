@@ -58,7 +58,7 @@ bool gone_soon(const std::string& device) {
 
 Result<DetachedMount> image_mount(const std::string& path) {
   TRY_ASSIGN(const UniqueFd image, open_file(path, O_RDONLY));
-  TRY_ASSIGN(const LoopDevice device, LoopDevice::attach(image.get()));
+  TRY_ASSIGN(const LoopDevice device, LoopDevice::attach(image.get(), "situla-test"));
   return new_mount("squashfs", device.path(), {}, kImageFlags);
 }
 
@@ -193,8 +193,9 @@ TEST_CASE("A loop device is read-only, and freed with its last user") {
   {
     auto image = open_file(path, O_RDONLY);
     REQUIRE(image);
-    auto device = LoopDevice::attach(image->get());
+    auto device = LoopDevice::attach(image->get(), "situla-test-count");
     REQUIRE(device);
+    CHECK(LoopDevice::count("situla-test-count") == 1);
     device_path = device->path();
     CHECK(is_attached(device_path));
     loop_info64 info{};
@@ -221,7 +222,7 @@ TEST_CASE("Several at once get different devices") {
   for (auto& slot : devices)
     threads.emplace_back([&slot, &path] {
       const UniqueFd image(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      slot = LoopDevice::attach(image.get());
+      slot = LoopDevice::attach(image.get(), "situla-test");
     });
   for (auto& thread : threads) thread.join();
   std::set<std::string> names;
