@@ -233,7 +233,7 @@ Result<void> NodeCgroups::enter_own() const {
   constexpr int kAttempts = 3;  // another broker may find it idle just now
   for (int attempt = 1;; ++attempt) {
     TRY(make_share(own_, kBroker + share()));
-    const auto moved = move_to_cgroups(getpid(), broker().text());
+    auto moved = move_to_cgroups(getpid(), broker().text());
     if (moved || moved.error().errnum() != ENOENT || attempt == kAttempts) return moved;
   }
 }
