@@ -202,13 +202,17 @@ class Serving {
     return {};
   }
 
-  /// Its end is the end of every right to the file that it had.
-  Result<void> wait_for_importer() const {
+  /// Its end is the end of every right to the file that it had. Until then it can write.
+  Result<void> wait_for_importer() {
     pollfd end{lines_.importer_process < 0 ? lines_.importer : lines_.importer_process,
                lines_.importer_process < 0 ? short{POLLRDHUP} : short{POLLIN}, 0};
-    const int limit = static_cast<int>(std::chrono::milliseconds(kEndLimit).count());
-    if (poll(&end, 1, limit) > 0) return {};
-    return fail(ErrorKind::failure, "the importer has written the image, but does not end");
+    const auto limit = std::chrono::steady_clock::now() + kEndLimit;
+    while (poll(&end, 1, static_cast<int>(kTick.count())) <= 0) {
+      if (std::chrono::steady_clock::now() > limit)
+        return fail(ErrorKind::failure, "the importer has written the image, but does not end");
+      TRY(beat());
+    }
+    return {};
   }
 
   void keep_layers() {

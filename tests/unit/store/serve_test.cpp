@@ -224,6 +224,15 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
     REQUIRE_FALSE(image);
     CHECK_THAT(image.error().message(), Catch::Contains("96 B") && Catch::Contains("95 B"));
   }
+  {
+    Scene scene(directory, "registry.test/tiny", 1000, config);
+    const auto answer = scene.ask(line::Resolved{kManifest});
+    scene.say(line::Built{});  // and stays, and writes
+    REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
+    const auto image = scene.result();
+    REQUIRE_FALSE(image);
+    CHECK_THAT(image.error().message(), Catch::Contains("96 B") && Catch::Contains("95 B"));
+  }
   CHECK(std::filesystem::is_empty(directory / "store/images/sha256"));
 }
 
