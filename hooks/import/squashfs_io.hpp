@@ -90,10 +90,12 @@ struct DescriptorFile {
     return 0;
   }
 
-  /// What libsquashfs itself reads is what it has written and compares. No error when that was too much:
-  /// libsquashfs 1.2 frees twice what it has in hand then. The writer fails for it at the end of the call.
+  /// What libsquashfs itself reads is what it has written and compares. It is told of no error, not even that this was
+  /// too much: libsquashfs 1.2 frees twice what it has in hand then. The writer fails for it at the end of the call.
   static int read_to_compare(sqfs_file_t* file, sqfs_u64 offset, void* buffer, size_t size) {
-    if (from(file).comparing.take(size)) return read_at(file, offset, buffer, size);
+    DescriptorFile& self = from(file);
+    if (self.comparing.take(size) && read_at(file, offset, buffer, size) == 0) return 0;
+    if (self.errnum == 0 && !self.comparing.spent) self.errnum = EIO;
     std::memset(buffer, 0, size);
     return 0;
   }
@@ -245,17 +247,20 @@ struct TracingCompressor {
   }
 };
 
-/// Decompresses blocks of small files to compare with them.
+/// Decompresses blocks of small files to compare with them. Of errors as DescriptorFile::read_to_compare().
 struct ComparingDecompressor {
   sqfs_compressor_t base{};
   sqfs_compressor_t* inner = nullptr;
-  CompareBudget* budget = nullptr;
+  DescriptorFile* file = nullptr;
   ComparingDecompressor() {
     base.base.destroy = [](sqfs_object_t*) {};
     base.do_block = [](sqfs_compressor_t* object, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out,
                        sqfs_u32 room) -> sqfs_s32 {
       auto* self = reinterpret_cast<ComparingDecompressor*>(object);
-      if (self->budget->take(room)) return self->inner->do_block(self->inner, in, size, out, room);
+      DescriptorFile& read = *self->file;
+      const sqfs_s32 result = read.comparing.take(room) ? self->inner->do_block(self->inner, in, size, out, room) : 0;
+      if (result > 0) return result;
+      if (read.errnum == 0 && !read.comparing.spent) read.errnum = EIO;
       std::memset(out, 0, room);
       return static_cast<sqfs_s32>(room);
     };

@@ -108,7 +108,7 @@ struct SquashfsWriter::State {
     return Error(error).with_context("take blocks of " + donor.where() + " to " + where);
   }
   [[nodiscard]] Result<void> check(int code, std::string_view what) {
-    if (code == 0 && !file.comparing.spent) return {};
+    if (code == 0 && file.errnum == 0 && !file.comparing.spent) return {};
     if (file.errnum != 0) return fail(write_error(file.errnum));
     if (file.comparing.spent)
       return fail(ErrorKind::corrupt, "the contents of the image's files were made to have the same checksums");
@@ -141,7 +141,7 @@ Result<void> SquashfsWriter::State::create_compressors() {
   TRY(check(sqfs_compressor_create(&config, &created), "choose the compressor of"));
   decompressor.reset(created);
   comparing.inner = created;
-  comparing.budget = &file.comparing;
+  comparing.file = &file;
   return {};
 }
 

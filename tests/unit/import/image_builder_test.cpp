@@ -227,6 +227,27 @@ TEST_CASE_METHOD(Fixture, "a full disk is one clear message") {
   CHECK_FALSE(writer.error().hint().empty());
 }
 
+TEST_CASE_METHOD(Fixture, "what libsquashfs cannot read back to compare is an error, once") {
+  for (const bool stored : {false, true}) {
+    const auto fd = open_file(directory.path / "w", O_WRONLY | O_CREAT, 0600);
+    REQUIRE(fd);
+    SquashOptions options;
+    options.store_fragments = stored;
+    auto writer = SquashfsWriter::create(fd->get(), "/store/x.sqsh", options);
+    REQUIRE(writer);
+    const auto add = [&](const std::string& bytes) -> Result<void> {
+      TRY((*writer)->begin_file(bytes.size()));
+      TRY((*writer)->append(bytes));
+      return (*writer)->end_file();
+    };
+    Result<void> done;
+    for (unsigned i = 0; i < 2000 && done; ++i) done = add(std::string(2000, 'x') + noise(5000, i % 200));
+    if (done) done = (*writer)->forget_duplicates();
+    REQUIRE_FALSE(done);
+    CHECK(done.error().message() == "write /store/x.sqsh: Bad file descriptor");
+  }
+}
+
 TEST_CASE("a layer counts only with its digest and size") {
   const std::string layer = Tar().file("a", "x").bytes();
   const auto run = [&](Blob blob) {
