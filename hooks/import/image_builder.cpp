@@ -127,7 +127,8 @@ Result<void> ImageBuilder::read_layer(LayerStream& stream, const Blob& blob) {
     auto entry = reader.next();
     if (!entry) return fail(cause_of(std::move(entry).error(), stream, blob));
     if (!*entry) break;
-    if (auto done = read_entry(reader, **entry); !done) return fail(cause_of(std::move(done).error(), stream, blob));
+    if (auto done = read_entry(reader, stream, **entry); !done)
+      return fail(cause_of(std::move(done).error(), stream, blob));
   }
   turns_.cut(blob.name);
   TRY(stream.drain());
@@ -199,16 +200,26 @@ bool ImageBuilder::needs_content(uint32_t index) {
   return !beneath_dev(directory) && !hidden_.hides(table_, entry.directory, name);
 }
 
-Result<void> ImageBuilder::read_entry(TarReader& reader, const TarEntry& entry) {
+Result<void> ImageBuilder::read_entry(TarReader& reader, const LayerStream& stream, const TarEntry& entry) {
   TRY_ASSIGN(const uint32_t index, add_entry(entry));
-  return needs_content(index) ? write_content(reader, index) : Result<void>();
+  return needs_content(index) ? write_content(reader, stream, index) : Result<void>();
 }
 
-Result<void> ImageBuilder::write_content(TarReader& reader, uint32_t index) {
+/// A manifest may claim sizes of layers that never come. Holes come from nothing else, and count against what has come.
+Result<void> ImageBuilder::take_hole(uint64_t bytes, const LayerStream& stream) {
+  holes_ += bytes;
+  return meter_.check_expansion(holes_, stream.compressed_bytes());
+}
+
+Result<void> ImageBuilder::write_content(TarReader& reader, const LayerStream& stream, uint32_t index) {
   TRY(take_content(table_.entry(index).size));
   TRY_ASSIGN(table_.entry(index).data, turns_.second([&] { return writer_->begin_file(table_.entry(index).size); }));
   TRY(reader.read_data(
-      [this](std::string_view bytes) { return turns_.second([&] { return writer_->append(bytes); }); }));
+      [this](std::string_view bytes) -> Result<void> {
+        if (progress_ != nullptr && progress_->cancelled()) return fail(ErrorKind::cancelled, "cancelled");
+        return turns_.second([&] { return writer_->append(bytes); });
+      },
+      [&](uint64_t bytes) { return take_hole(bytes, stream); }));
   return turns_.second([this] { return writer_->end_file(); });
 }
 
@@ -269,7 +280,7 @@ Result<void> ImageBuilder::reread(const StreamOpener& open, const std::vector<ui
     for (uint32_t index = table_.begin_of(layer); index < table_.end_of(layer); ++index) {
       TRY_ASSIGN(const auto entry, reader.next());
       if (!entry) return fail(ErrorKind::corrupt, "a layer changed between two readings");
-      if (std::binary_search(first, last, index)) TRY(write_content(reader, index));
+      if (std::binary_search(first, last, index)) TRY(write_content(reader, *stream, index));
     }
     TRY(stream->drain());
   }

@@ -74,8 +74,9 @@ class ImageBuilder {
   Result<void> take_content(uint64_t size);
   [[nodiscard]] bool needs_content(uint32_t index);
   void report(const LayerStream& stream, bool finished = false);
-  Result<void> read_entry(TarReader& reader, const TarEntry& entry);
-  Result<void> write_content(TarReader& reader, uint32_t index);
+  Result<void> read_entry(TarReader& reader, const LayerStream& stream, const TarEntry& entry);
+  Result<void> write_content(TarReader& reader, const LayerStream& stream, uint32_t index);
+  Result<void> take_hole(uint64_t bytes, const LayerStream& stream);
   Result<void> reread(const StreamOpener& open, const std::vector<uint32_t>& missing);
   struct MadeFile {
     std::string path;
@@ -98,7 +99,8 @@ class ImageBuilder {
   TraceTurns turns_{nullptr, "", ""};
   std::unique_ptr<SquashfsWriter> writer_;
   ImportMeter& meter_;
-  uint64_t compressed_bytes_ = 0;  ///< of all blobs
+  uint64_t compressed_bytes_ = 0;  ///< of all blobs, as the manifest has them
+  uint64_t holes_ = 0;             ///< bytes of holes of sparse files that were written as zeros
   uint64_t duplicates_ = 0;        ///< bytes that libsquashfs keeps to find equal small files
   LayerTable table_;
   HiddenPaths hidden_;

@@ -81,10 +81,13 @@ Result<Index> parse_index(const Json& manifests) {
 
 Result<Manifest> parse_image_manifest(const Json& json, const Json& layers) {
   Manifest manifest;
+  uint64_t bytes = 0;
   const Json* config = member(json, "config");
   TRY_ASSIGN(manifest.config, parse_descriptor(config != nullptr ? *config : Json(), "configuration"));
   for (const Json& item : layers) {
     TRY_ASSIGN(auto layer, parse_descriptor(item, "layer " + std::to_string(manifest.layers.size() + 1)));
+    bytes += layer.size;
+    if (bytes > INT64_MAX) return fail(ErrorKind::corrupt, "manifest: its layers have more bytes than can be counted");
     manifest.layers.push_back(std::move(layer));
   }
   return manifest;

@@ -181,12 +181,13 @@ Result<std::optional<TarEntry>> TarReader::next() {
   return result;
 }
 
-Result<void> TarReader::read_data(const Sink& sink) {
+Result<void> TarReader::read_data(const Sink& sink, const Hole& hole) {
   static constexpr std::array<char, 65536> kZeros{};
   State& state = *state_;
   uint64_t position = 0;
   state.counts = true;
   const auto fill_to = [&](uint64_t end) -> Result<void> {
+    if (hole && position < end) TRY(hole(end - position));
     while (position < end) {
       const auto size = static_cast<size_t>(std::min<uint64_t>(end - position, kZeros.size()));
       TRY(sink({kZeros.data(), size}));

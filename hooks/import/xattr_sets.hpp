@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -31,8 +33,14 @@ class XattrSets {
     KeyedHash keyed;
     size_t operator()(const std::string& text) const { return keyed(text); }
   };
+  Result<void> check(const Xattrs& xattrs);
+  Result<void> count(std::string_view text, bool as_digits);
+
   std::unordered_map<std::string, uint32_t, Hash> numbers_;  ///< by the set, encoded
   std::unordered_map<uint32_t, const std::string*> sets_;
+  KeyedHash hash_;
+  std::unordered_set<uint64_t> counted_;   ///< names and values, by a hash that nobody can foretell
+  std::vector<uint16_t> of_one_checksum_;  ///< of counted_, by slots of libsquashfs' checksums
 };
 
 }  // namespace situla

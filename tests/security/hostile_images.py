@@ -12,6 +12,7 @@ Everything is made of pieces that are compressed once and repeated: gzip members
 gigabytes are written in a moment. zstd frames are made by hand, of blocks that repeat one byte.
 """
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -327,6 +328,35 @@ def large_files_of_one_checksum(layout):
     files_of_one_checksum(layout, 131072, 20000)
 
 
+# --- attributes that libsquashfs finds by one checksum ---------------------------------------------------------------
+
+def texts_of_one_checksum(pair):
+    """Either of two texts, sixteen times: all have one R5."""
+    return (b"".join(parts) for parts in itertools.product(pair, repeat=16))
+
+
+def empty_files_with(layout, attributes):
+    files = [pax_header([(b"SCHILY.xattr.user." + name, value)]) + header(b"f%06d" % i) for i, (name, value) in enumerate(attributes)]
+    layout.one_layer(gzip(b"".join(files) + END))
+
+
+@case
+def xattr_values_of_one_checksum(layout):
+    values = texts_of_one_checksum((b"\x00\xaa\x40", b"\x10\x57\xab"))
+    empty_files_with(layout, ((b"a", value) for value in values))
+
+
+@case
+def xattr_names_of_one_checksum(layout):
+    empty_files_with(layout, ((name, b"v") for name in texts_of_one_checksum((b"al", b"ba"))))
+
+
+@case
+def xattrs_of_one_entry(layout):
+    fields = [(b"SCHILY.xattr.user.%05x" % i, b"") for i in range(34000)]
+    layout.one_layer(*[gzip(pax_header(fields + [(b"SCHILY.xattr.user.n", b"%d" % i)]) + header(b"f%d" % i)) for i in range(30)], gzip(END))
+
+
 # --- sparse files and bombs -----------------------------------------------------------------------------------------
 
 @case
@@ -344,6 +374,16 @@ def sparse_of_8_eib(layout):
 def sparse_of_1_tib_1000_times(layout):
     fields = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.name", b"huge"), (b"GNU.sparse.realsize", b"%d" % (1 << 40))]
     layout.one_layer((gzip(pax_header(fields) + header(b"huge", 512) + padded(b"1\n%d\n0\n" % (1 << 40))), 1000), gzip(END))
+
+
+@case
+def sparse_below_a_liar(layout):
+    """The manifest claims a bottom layer of 20 GiB, which would have come last."""
+    fields = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.name", b"huge"), (b"GNU.sparse.realsize", b"%d" % (64 * GIB))]
+    sparse = layout.blob([gzip(pax_header(fields) + header(b"huge", 512) + padded(b"1\n%d\n0\n" % (64 * GIB)) + END)])
+    liar = dict(small_layer(layout), size=20 * GIB)
+    os.truncate(os.path.join(layout.directory, "blobs", "sha256", liar["digest"][7:]), 20 * GIB)
+    layout.image([liar, sparse])
 
 
 @case

@@ -92,6 +92,8 @@ TEST_CASE("what is no manifest") {
            "", "<html>", "[]", "{}", "{\"layers\":[]}", "{\"config\":" + descriptor() + ",\"layers\":[{}]}",
            "{\"config\":" + descriptor() + ",\"layers\":[{\"digest\":" + kDigest + ",\"size\":-1}]}",
            "{\"config\":" + descriptor() + ",\"layers\":[{\"digest\":" + kDigest + ",\"size\":\"5\"}]}",
+           "{\"config\":" + descriptor() + ",\"layers\":[{\"digest\":" + kDigest + ",\"size\":9223372036854775807}," +
+               descriptor() + "]}",
            "{\"manifests\":[{\"digest\":\"sha512:x\"}]}", "{\"fsLayers\":[]}"}) {
     INFO(text);
     CHECK_FALSE(parse_manifest(text, "text/html"));
