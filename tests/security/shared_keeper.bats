@@ -75,7 +75,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   runs first
   local first=$job
   runs second
-  grep -q "/job_$first\$" "/proc/$(pgrep -u alice situla-keeper)/cgroup"
+  grep -qE "/job_$first(/situla)?\$" "/proc/$(pgrep -u alice situla-keeper)/cgroup"
   [ "$(grep -Fc "the files of container \"x\" are kept by job $first and go when that job ends" second.out)" -eq 1 ]
   as_alice scancel "$first"
   wait_until 20 nobody_keeps
