@@ -102,6 +102,10 @@ std::string to_lower(std::string_view text) {
   return lower;
 }
 
+void add_once(std::vector<std::string>& list, std::string text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(std::move(text));
+}
+
 std::string join(const std::vector<std::string>& pieces, std::string_view separator) {
   std::string text;
   for (const std::string& piece : pieces) {

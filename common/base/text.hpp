@@ -23,6 +23,8 @@ std::optional<std::pair<std::string_view, std::string_view>> cut(std::string_vie
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string join(const std::vector<std::string>& pieces, std::string_view separator);
+/// At the end, unless it is there already.
+void add_once(std::vector<std::string>& list, std::string text);
 /// Blanks behind (flush left) or before (flush right) until it has `width` bytes; longer text stays as it is.
 std::string flush_left(std::string_view text, size_t width);
 std::string flush_right(std::string_view text, size_t width);

@@ -6,7 +6,7 @@
 namespace situla {
 namespace {
 
-constexpr std::string_view kPrefix = "sha256:";
+constexpr std::string_view kAlgorithmPrefix = "sha256:";
 
 int nibble(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -31,10 +31,10 @@ Result<Digest> Digest::parse_hex(std::string_view hex) {
 }
 
 Result<Digest> Digest::parse(std::string_view text) {
-  if (!text.starts_with(kPrefix))
+  if (!text.starts_with(kAlgorithmPrefix))
     return fail(Error(ErrorKind::usage, "digest '" + excerpt(text) + "' is not a sha256 digest")
                     .with_hint("write it as sha256:<64 lower-case hexadecimal digits>"));
-  return parse_hex(text.substr(kPrefix.size()));
+  return parse_hex(text.substr(kAlgorithmPrefix.size()));
 }
 
 std::string Digest::hex() const {

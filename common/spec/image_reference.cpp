@@ -55,7 +55,7 @@ bool looks_like_registry(std::string_view component) {
   return component.find_first_of(".:") != std::string_view::npos || component == "localhost";
 }
 
-Error invalid(std::string_view whole, const std::string& why) {
+Error invalid_reference(std::string_view whole, const std::string& why) {
   return {ErrorKind::usage, "invalid image reference '" + printable(whole) + "': " + why};
 }
 
@@ -76,17 +76,17 @@ bool valid_registry(std::string_view registry) {
 }
 
 Result<void> check_repository(std::string_view repository, std::string_view whole) {
-  if (repository.empty()) return fail(invalid(whole, "no image name"));
+  if (repository.empty()) return fail(invalid_reference(whole, "no image name"));
   if (repository.find_first_of(kUpper) != std::string_view::npos)
-    return fail(invalid(whole, "the image name '" + printable(repository) + "' has upper-case letters")
+    return fail(invalid_reference(whole, "the image name '" + printable(repository) + "' has upper-case letters")
                     .with_hint("image names are lower case; only tags may have capitals"));
-  if (repository.size() > 255) return fail(invalid(whole, "the image name is longer than 255 characters"));
+  if (repository.size() > 255) return fail(invalid_reference(whole, "the image name is longer than 255 characters"));
   for (const std::string_view component : split(repository, '/')) {
-    if (component.empty()) return fail(invalid(whole, "the image name has an empty component"));
+    if (component.empty()) return fail(invalid_reference(whole, "the image name has an empty component"));
     const bool edges = kLower.find(component.front()) != std::string_view::npos &&
                        kLower.find(component.back()) != std::string_view::npos;
     if (!edges || !made_of(component, "._-", false))
-      return fail(invalid(whole, "'" + printable(component) + "' is not a valid part of an image name"));
+      return fail(invalid_reference(whole, "'" + printable(component) + "' is not a valid part of an image name"));
   }
   return {};
 }
@@ -94,7 +94,7 @@ Result<void> check_repository(std::string_view repository, std::string_view whol
 Result<void> check_tag(std::string_view tag, std::string_view whole) {
   const bool good =
       !tag.empty() && tag.size() <= 128 && tag.front() != '.' && tag.front() != '-' && made_of(tag, "._-", true);
-  if (!good) return fail(invalid(whole, "'" + printable(tag) + "' is not a valid tag"));
+  if (!good) return fail(invalid_reference(whole, "'" + printable(tag) + "' is not a valid tag"));
   return {};
 }
 
@@ -109,7 +109,7 @@ Result<std::optional<Digest>> take_digest(std::string_view& rest, std::string_vi
     if (at == std::string_view::npos) return std::nullopt;
   }
   auto digest = Digest::parse(rest.substr(at + 1));
-  if (!digest) return fail(invalid(whole, digest.error().message()).with_hint(digest.error().hint()));
+  if (!digest) return fail(invalid_reference(whole, digest.error().message()).with_hint(digest.error().hint()));
   rest = rest.substr(0, at);
   return *digest;
 }
@@ -122,22 +122,22 @@ Result<ImageReference> ImageReference::parse(std::string_view text) {
   if (rest.starts_with(kScheme)) {
     rest.remove_prefix(kScheme.size());
   } else if (rest.find("://") != std::string_view::npos) {
-    return fail(invalid(text, "unknown scheme '" + printable(rest.substr(0, rest.find("://"))) + "'")
+    return fail(invalid_reference(text, "unknown scheme '" + printable(rest.substr(0, rest.find("://"))) + "'")
                     .with_hint("write docker://IMAGE, or only IMAGE"));
   }
   TRY_ASSIGN(reference.digest, take_digest(rest, text));
   if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
     reference.user = rest.substr(0, at);
     rest.remove_prefix(at + 1);
-    if (reference.user.empty()) return fail(invalid(text, "the user name before '@' is empty"));
+    if (reference.user.empty()) return fail(invalid_reference(text, "the user name before '@' is empty"));
     if (!made_of(reference.user, "_.!~*'()%;:&=+$,-@", true))
-      return fail(invalid(text, "the user name has characters that are not allowed there"));
+      return fail(invalid_reference(text, "the user name has characters that are not allowed there"));
   }
   std::string_view repository = rest;
   if (const auto parts = cut(rest, '#')) {
     reference.registry = parts->first;
     repository = parts->second;
-    if (reference.registry.empty()) return fail(invalid(text, "the registry before '#' is empty"));
+    if (reference.registry.empty()) return fail(invalid_reference(text, "the registry before '#' is empty"));
   } else if (const auto slash = cut(rest, '/'); slash && looks_like_registry(slash->first)) {
     reference.registry = slash->first;
     repository = slash->second;
@@ -155,7 +155,7 @@ Result<ImageReference> ImageReference::parse(std::string_view text) {
     reference.registry = kHub;
     if (repository.find('/') == std::string_view::npos) reference.repository.insert(0, kOfficial);
   } else if (!valid_registry(reference.registry)) {
-    return fail(invalid(text, "'" + printable(reference.registry) + "' is not a registry host")
+    return fail(invalid_reference(text, "'" + printable(reference.registry) + "' is not a registry host")
                     .with_hint("a registry is HOST or HOST:PORT; a path goes before the image name, after the '#'"));
   }
   return reference;
@@ -194,18 +194,18 @@ ImageKind image_kind(std::string_view text) {
 Result<FileReference> FileReference::parse(std::string_view text) {
   FileReference reference;
   reference.kind = image_kind(text);
-  if (!is_file_kind(reference.kind)) return fail(invalid(text, "not an image in files"));
+  if (!is_file_kind(reference.kind)) return fail(invalid_reference(text, "not an image in files"));
   const std::string_view prefix = prefix_of(reference.kind);
   const std::string_view rest = text.substr(prefix.size());
   const auto parts = reference.kind == ImageKind::directory ? std::nullopt : cut(rest, ':');
   reference.path = parts ? parts->first : rest;
   reference.name = parts ? parts->second : "";
   if (reference.path.empty() || rest.find('\0') != std::string_view::npos)
-    return fail(invalid(text, "no path").with_hint("write " + std::string(prefix) + "PATH"));
+    return fail(invalid_reference(text, "no path").with_hint("write " + std::string(prefix) + "PATH"));
   if (!reference.name.starts_with('@')) return reference;
   reference.index = parse_unsigned(std::string_view(reference.name).substr(1));
   if (!reference.index)
-    return fail(invalid(text, "'" + printable(reference.name) + "' is not a place: @0 is the first image"));
+    return fail(invalid_reference(text, "'" + printable(reference.name) + "' is not a place: @0 is the first image"));
   reference.name.clear();
   return reference;
 }
@@ -234,17 +234,17 @@ Result<EngineReference> EngineReference::parse(std::string_view text) {
   EngineReference reference;
   reference.kind = image_kind(text);
   if (reference.kind != ImageKind::docker_daemon && reference.kind != ImageKind::podman)
-    return fail(invalid(text, "not an image of an engine"));
+    return fail(invalid_reference(text, "not an image of an engine"));
   reference.name = text.substr(prefix_of(reference.kind).size());
   const std::string& name = reference.name;
-  if (name.empty()) return fail(invalid(text, "no image name"));
+  if (name.empty()) return fail(invalid_reference(text, "no image name"));
   // The name becomes part of a URL's path and an argument.
   const auto components = split(name, '/');
   const bool leads_away = std::any_of(components.begin(), components.end(), [](std::string_view component) {
     return component.empty() || component == "." || component == "..";
   });
   if (name.starts_with('-') || name.size() > 512 || !made_of(name, "._-/:@", true) || leads_away)
-    return fail(invalid(text, "'" + printable(name) + "' is not the name of an image"));
+    return fail(invalid_reference(text, "'" + printable(name) + "' is not the name of an image"));
   return reference;
 }
 

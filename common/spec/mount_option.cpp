@@ -7,7 +7,7 @@
 namespace situla {
 namespace {
 
-Error invalid(std::string_view entry, std::string_view reason) {
+Error invalid_mount(std::string_view entry, std::string_view reason) {
   return Error(ErrorKind::usage, "invalid mount '" + printable(entry) + "': " + std::string(reason))
       .with_hint("write mounts as SRC[:DST[:FLAGS]], for example /data:/data:ro");
 }
@@ -21,7 +21,7 @@ Result<MountOption::Kind> kind_of_source(std::string_view entry, std::string_vie
   if (is_path(source)) return MountOption::Kind::bind;
   if (source == "tmpfs") return MountOption::Kind::tmpfs;
   if (source == "umount") return MountOption::Kind::umount;
-  return fail(invalid(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\""));
+  return fail(invalid_mount(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\""));
 }
 
 std::vector<std::string> default_flags(MountOption::Kind kind) {
@@ -46,12 +46,12 @@ Result<MountOption> parse_entry(std::string_view entry) {
     target = target_and_flags ? target_and_flags->first : source_and_rest->second;
     if (target_and_flags) flags = target_and_flags->second;
   }
-  if (source.empty()) return fail(invalid(entry, "the source is empty"));
-  if (target.empty()) return fail(invalid(entry, "the target is empty"));
+  if (source.empty()) return fail(invalid_mount(entry, "the source is empty"));
+  if (target.empty()) return fail(invalid_mount(entry, "the target is empty"));
 
   MountOption option;
   TRY_ASSIGN(option.kind, kind_of_source(entry, source));
-  if (!is_path(target)) return fail(invalid(entry, "the target must be a relative path or an absolute path"));
+  if (!is_path(target)) return fail(invalid_mount(entry, "the target must be a relative path or an absolute path"));
   if (option.kind == MountOption::Kind::bind) option.source = source;
   option.target = target;
   option.flags = default_flags(option.kind);
@@ -97,7 +97,7 @@ std::string MountOption::fstab_line() const {
 Result<std::vector<MountOption>> parse_mount_options(std::string_view value) {
   std::vector<MountOption> options;
   for (const std::string_view entry : split(value, ',')) {
-    if (entry.find('\0') != std::string_view::npos) return fail(invalid(entry, "it holds a NUL byte"));
+    if (entry.find('\0') != std::string_view::npos) return fail(invalid_mount(entry, "it holds a NUL byte"));
     TRY_ASSIGN(MountOption option, parse_entry(entry));
     if (std::find(options.begin(), options.end(), option) == options.end()) options.push_back(std::move(option));
   }

@@ -7,7 +7,7 @@
 namespace situla {
 namespace {
 
-constexpr std::string_view kPrefix = "pyxis_";
+constexpr std::string_view kContainerPrefix = "pyxis_";
 // slurm.h: SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP.
 constexpr uint32_t kBatch = 0xfffffffb, kInteractive = 0xfffffffa;
 
@@ -25,7 +25,7 @@ std::string StepName::text() const {
 }
 
 std::string StepName::scratch() const {
-  return std::string(kPrefix) + text();
+  return std::string(kContainerPrefix) + text();
 }
 
 std::optional<StepName> parse_step_name(std::string_view text) {
@@ -40,8 +40,8 @@ std::optional<StepName> parse_step_name(std::string_view text) {
 }
 
 std::optional<StepName> step_of_scratch(std::string_view directory) {
-  if (!directory.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view name = directory.substr(kPrefix.size());
+  if (!directory.starts_with(kContainerPrefix)) return std::nullopt;
+  const std::string_view name = directory.substr(kContainerPrefix.size());
   const size_t dot = name.find('.');
   const size_t ending = dot == std::string_view::npos ? dot : name.find('.', dot + 1);
   return parse_step_name(name.substr(0, ending));

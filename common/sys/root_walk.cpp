@@ -16,8 +16,8 @@
 namespace situla {
 namespace {
 
-constexpr int kMaxLinks = 40;  // as the kernel
-constexpr int kMaxRaces = 64;
+constexpr int kMaxLinksInWalk = 40;  // as the kernel
+constexpr int kMaxRacesInWalk = 64;
 
 Result<std::string> read_link(int directory, const char* name) {
   std::string text(PATH_MAX, '\0');
@@ -50,7 +50,7 @@ class Walk {
       auto fd = last();
       if (fd) return fd;
       // Replaced between looking and opening: look again.
-      if (!again_ || ++races > kMaxRaces) return fd;
+      if (!again_ || ++races > kMaxRacesInWalk) return fd;
     }
   }
 
@@ -69,7 +69,7 @@ class Walk {
   }
 
   Result<void> follow(const std::string& text) {
-    if (++links_ > kMaxLinks || is_magic_link(here(), text)) return error(ELOOP);
+    if (++links_ > kMaxLinksInWalk || is_magic_link(here(), text)) return error(ELOOP);
     if (text.size() + path_.size() > PATH_MAX * 2U) return error(ENAMETOOLONG);
     if (text.ends_with('/') && todo_.empty()) must_be_directory_ = true;
     push(text);

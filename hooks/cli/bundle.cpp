@@ -11,7 +11,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct BundleOptions {
   bool all = false, checksum = false, force = false;
   std::string description, output, target, image;
 };
@@ -21,7 +21,7 @@ std::string without(std::string name, std::string_view suffix) {
   return name;
 }
 
-Result<int> run(const Context& context, const Options& options) {
+Result<int> run(const Context& context, const BundleOptions& options) {
   struct stat status {};
   if (stat(options.image.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return fail(no_such_file(options.image));
   BundleRequest request;
@@ -44,7 +44,7 @@ Result<int> run(const Context& context, const Options& options) {
 
 void add_bundle(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("bundle", "Make a file of an image that runs by itself, anywhere");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BundleOptions>();
   command->add_flag("-a,--all", options->all, "Include the user's configuration files, not only the site's");
   command->add_flag("-c,--checksum", options->checksum, "Include a checksum, which every start verifies");
   command->add_option("-d,--desc", options->description, "Description, for its --help")->type_name("TEXT");

@@ -43,12 +43,12 @@ void add_list(CLI::App& app, Actions& actions) {
 }
 
 void add_remove(CLI::App& app, Actions& actions) {
-  struct Options {
+  struct ContainersOptions {
     bool force = false;
     std::vector<std::string> names;
   };
   CLI::App* command = app.add_subcommand("remove", "Delete containers");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ContainersOptions>();
   command->add_flag("-f,--force", options->force, "Do not ask");
   command->add_option("NAME", options->names, "Names as list prints them")->type_name("")->required();
   actions["remove"] = [options](const Context& context) -> Result<int> {

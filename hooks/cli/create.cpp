@@ -10,7 +10,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct CreateOptions {
   std::string name;
   bool force = false;
   bool extract = false;
@@ -24,7 +24,7 @@ std::string default_name(const std::string& image) {
   return name;
 }
 
-Result<int> create(const Context& context, const Options& options) {
+Result<int> create(const Context& context, const CreateOptions& options) {
   const Result<UniqueFd> image = open_file(options.image, O_RDONLY);
   if (!image && image.error().kind() == ErrorKind::not_found) return fail(no_such_file(options.image));
   if (!image) return fail(image.error());
@@ -50,7 +50,7 @@ bool replaces(const Context& context, bool force) {
 
 void add_create(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("create", "Make a container of a squashfs file");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CreateOptions>();
   command->add_option("-n,--name", options->name, "Name of the container (default: the file's, without .sqsh)")
       ->type_name("NAME");
   command->add_flag("-f,--force", options->force, "Replace an existing container");

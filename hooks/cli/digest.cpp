@@ -12,13 +12,13 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct DigestOptions {
   std::string architecture;
   std::string image;
   bool index = false;
 };
 
-Result<int> digest(const Context& context, const Options& options) {
+Result<int> digest(const Context& context, const DigestOptions& options) {
   const KeepSecrets secrets;
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "digest " + printable(options.image) + ": not the name of an image")
@@ -36,7 +36,7 @@ Result<int> digest(const Context& context, const Options& options) {
 
 void add_digest(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("digest", "Print the digest of an image's manifest");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DigestOptions>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
       ->type_name("ARCH");
   command->add_flag("--index", options->index,

@@ -19,7 +19,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   bool json = false;
   bool brief = false;
   bool cluster = false;
@@ -43,7 +43,7 @@ std::string program_for_nodes() {
   return self.filename() == "situla" ? self.string() : program_path();
 }
 
-Result<int> examine_cluster(const Context& context, const Options& options) {
+Result<int> examine_cluster(const Context& context, const DoctorOptions& options) {
   doctor::ClusterRequest request;
   request.partition = options.partition;
   request.nodes = options.nodes;
@@ -57,7 +57,7 @@ Result<int> examine_cluster(const Context& context, const Options& options) {
   return report.failed() ? 1 : 0;
 }
 
-Result<int> examine_node(const Context& context, const Options& options, ExamineRegistry examine_registry) {
+Result<int> examine_node(const Context& context, const DoctorOptions& options, ExamineRegistry examine_registry) {
   const doctor::Places places = doctor::Places::installed();
   doctor::Report report = doctor::examine(places, context.invocation.environment);
   if (!options.brief) {
@@ -77,7 +77,7 @@ Result<int> examine_node(const Context& context, const Options& options, Examine
 void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry) {
   CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to mend what is missing");
   command->footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorOptions>();
   CLI::Option* json = command->add_flag("--json", options->json, "Print the report as JSON");
   CLI::Option* brief = command
                            ->add_flag("--brief", options->brief,

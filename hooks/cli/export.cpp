@@ -12,7 +12,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct ExportCommand {
   std::string output;
   bool force = false;
   std::string name;
@@ -22,7 +22,7 @@ uint32_t number_of(const std::string& text) {
   return static_cast<uint32_t>(std::min<uint64_t>(parse_unsigned(text).value_or(0), 256));
 }
 
-ExportOptions export_options(const Context& context, const Options& options) {
+ExportOptions export_options(const Context& context, const ExportCommand& options) {
   ExportOptions chosen;
   chosen.path = options.output.empty() ? options.name + ".sqsh" : options.output;
   chosen.replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
@@ -33,7 +33,7 @@ ExportOptions export_options(const Context& context, const Options& options) {
   return chosen;
 }
 
-Result<int> run(const Context& context, const Options& options) {
+Result<int> run(const Context& context, const ExportCommand& options) {
   TRY_ASSIGN(const NamedContainer container, find_container(context.config, options.name));
   TRY_ASSIGN(const ExportSource source, ExportSource::open(container));
   const ExportOptions chosen = export_options(context, options);
@@ -49,7 +49,7 @@ Result<int> run(const Context& context, const Options& options) {
 
 void add_export(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("export", "Convert a container to a squashfs file");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportCommand>();
   command->add_option("-o,--output", options->output, "Name of the file (default: NAME.sqsh)")->type_name("FILE");
   command->add_flag("-f,--force", options->force, "Replace an existing file");
   command->add_option("NAME", options->name, "Name of the container, as list prints it")->type_name("")->required();

@@ -20,7 +20,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::string architecture;
   std::string output;
   std::string image;
@@ -60,7 +60,7 @@ Result<void> write_trace(const std::string& path, const std::string& text) {
   return {};
 }
 
-Result<int> import(const Context& context, const Options& options) {
+Result<int> import(const Context& context, const ImportOptions& options) {
   const KeepSecrets secrets;
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "import " + printable(options.image) + ": not the name of an image")
@@ -95,7 +95,7 @@ Result<int> import(const Context& context, const Options& options) {
 
 void add_import(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("import", "Convert an image to a squashfs file");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportOptions>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
       ->type_name("ARCH");
   command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)")->type_name("FILE");

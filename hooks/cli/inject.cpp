@@ -14,7 +14,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct InjectOptions {
   bool dry_run = false;
   bool json = false;
   std::vector<std::string> environment;
@@ -30,7 +30,7 @@ Result<RootSource> find_root_or_directory(const Context& context, const std::str
   return RootSource{RootSource::Kind::directory, word, UniqueFd(), MountKind::automatic};
 }
 
-Result<int> inject(const Context& context, const Options& options) {
+Result<int> inject(const Context& context, const InjectOptions& options) {
   if (!options.dry_run)
     return fail(Error(ErrorKind::usage, "inject: devices come into a container when it starts, and not before")
                     .with_hint(context.invocation.program +
@@ -57,7 +57,7 @@ Result<int> inject(const Context& context, const Options& options) {
 void add_inject(CLI::App& app, Actions& actions) {
   CLI::App* command =
       app.add_subcommand("inject", "Show which devices a container would get, and what comes with them");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InjectOptions>();
   command->add_flag("--dry-run", options->dry_run, "Print the plan, and change nothing");
   command
       ->add_option("-e,--env", options->environment,

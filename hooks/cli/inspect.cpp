@@ -16,7 +16,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string architecture;
   std::string image;
   bool json = false;
@@ -54,7 +54,7 @@ Result<FileDescription> describe_file(int image, const std::string& path) {
   return file;
 }
 
-Result<int> inspect_file(const Context& context, const Options& options) {
+Result<int> inspect_file(const Context& context, const InspectOptions& options) {
   if (options.raw || !options.architecture.empty())
     return fail(ErrorKind::usage, "inspect " + printable(options.image) +
                                       ": --raw and --arch are about images in registries, not about files");
@@ -67,7 +67,7 @@ Result<int> inspect_file(const Context& context, const Options& options) {
   return 0;
 }
 
-Result<int> inspect(const Context& context, const Options& options) {
+Result<int> inspect(const Context& context, const InspectOptions& options) {
   if (options.raw && options.json) return fail(ErrorKind::usage, "inspect: --raw and --json exclude each other");
   if (names_file(options.image)) return inspect_file(context, options);
   const KeepSecrets secrets;
@@ -89,7 +89,7 @@ Result<int> inspect(const Context& context, const Options& options) {
 
 void add_inspect(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("inspect", "Show what an image in a registry or a squashfs file is");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
       ->type_name("ARCH");
   command->add_flag("--json", options->json, "Print one JSON document");

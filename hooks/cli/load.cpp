@@ -14,7 +14,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct LoadOptions {
   std::string architecture;
   std::string name;
   bool force = false;
@@ -22,7 +22,7 @@ struct Options {
   std::string image;
 };
 
-Result<UnnamedImage> import(const Context& context, const Options& options, const std::string& directory) {
+Result<UnnamedImage> import(const Context& context, const LoadOptions& options, const std::string& directory) {
   const KeepSecrets secrets;
   TRY_ASSIGN(
       const ImportRequest request,
@@ -32,7 +32,7 @@ Result<UnnamedImage> import(const Context& context, const Options& options, cons
   return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log);
 }
 
-Result<int> load(const Context& context, const Options& options) {
+Result<int> load(const Context& context, const LoadOptions& options) {
   if (image_kind(options.image) == ImageKind::path)
     return fail(Error(ErrorKind::usage, "load " + printable(options.image) + ": not the name of an image")
                     .with_hint("'create' makes a container of a squashfs file"));
@@ -65,7 +65,7 @@ Result<int> load(const Context& context, const Options& options) {
 
 void add_load(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand("load", "Convert an image to a container");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LoadOptions>();
   command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
       ->type_name("ARCH");
   command->add_option("-n,--name", options->name, "Name of the container (default: IMAGE+TAG)")->type_name("NAME");

@@ -14,7 +14,7 @@
 namespace situla::cli {
 namespace {
 
-struct Options {
+struct StartOptions {
   std::string configuration;
   std::vector<std::string> environment;
   std::vector<std::string> mounts;
@@ -34,7 +34,7 @@ MountKind mount_kind(const Context& context) {
   return site->mount == MountKind::kernel ? MountKind::automatic : site->mount;
 }
 
-Result<int> start(const Context& context, const Options& options, std::vector<std::string> words) {
+Result<int> start(const Context& context, const StartOptions& options, std::vector<std::string> words) {
   const std::string help = context.invocation.program + " start --help";
   if (!words.empty() && words.front() == "--") words.erase(words.begin());
   if (words.empty()) return fail(Error(ErrorKind::usage, "start: NAME or IMAGE is required").with_hint(help));
@@ -77,7 +77,7 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
 }
 
 Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words) {
-  Options options;
+  StartOptions options;
   options.configuration = script;
   return start(context, options, std::move(words));
 }
@@ -85,7 +85,7 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 void add_start(CLI::App& app, Actions& actions) {
   CLI::App* command = app.add_subcommand(
       "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StartOptions>();
   command->prefix_command();  // what follows the name belongs to the container
   command
       ->add_option("-c,--conf", options->configuration,

@@ -15,7 +15,7 @@
 namespace situla {
 namespace {
 
-constexpr size_t kAtOnce = size_t{1} << 20U;
+constexpr size_t kSealedAtOnce = size_t{1} << 20U;
 constexpr size_t kNonceBytes = 12;
 constexpr uint8_t kBlocks = 1, kFragment = 2;
 
@@ -77,9 +77,10 @@ bool BlockSeal::matches(const Seal& seal) {
 
 /// Of bytes of the file, after begin().
 Result<Seal> FileSealer::read(uint64_t start, uint64_t bytes) {
-  buffer_.resize(kAtOnce);
+  buffer_.resize(kSealedAtOnce);
   while (bytes > 0) {
-    const ssize_t count = pread(fd_, buffer_.data(), std::min<uint64_t>(bytes, kAtOnce), static_cast<off_t>(start));
+    const ssize_t count =
+        pread(fd_, buffer_.data(), std::min<uint64_t>(bytes, kSealedAtOnce), static_cast<off_t>(start));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return fail_errno(errno, "read the new image");
     if (count == 0) return fail(ErrorKind::corrupt, "the new image ends too early");

@@ -1,6 +1,7 @@
 #include "hooks/import/layer_table.hpp"
 
 #include <algorithm>
+#include <climits>
 
 #include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
@@ -8,7 +9,6 @@
 namespace situla {
 namespace {
 
-constexpr size_t kMaxName = 255;
 constexpr size_t kMaxPath = 4095;
 constexpr size_t kMaxEntries = 100'000'000;
 
@@ -22,7 +22,7 @@ Result<void> check_names(const TarEntry& entry, std::string_view cleaned) {
   const size_t last = cleaned.rfind('/') + 1;
   for (const std::string_view name : split(cleaned, '/')) {
     const bool whiteout = name.data() == cleaned.data() + last && name.starts_with(kWhiteoutPrefix);
-    if (name.size() > kMaxName + (whiteout ? kWhiteoutPrefix.size() : 0))
+    if (name.size() > size_t{NAME_MAX} + (whiteout ? kWhiteoutPrefix.size() : 0))
       return fail(bad_entry(entry, "a name is longer than 255 bytes"));
   }
   if (entry.target.size() > kMaxPath) return fail(bad_entry(entry, "the link target is longer than 4095 bytes"));

@@ -1,6 +1,7 @@
 #include "hooks/import/root_tree.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <string>
 
 #include <sys/stat.h>
@@ -16,7 +17,6 @@ constexpr unsigned kMaxLinks = 40;  // in one path, as in Linux
 /// seconds. Archives list a directory's entries together, and its path is walked once: an honest image takes less than
 /// one for each entry. Of two files 2,000 directories deep by turns each takes 2,000, and a link leads over as many.
 constexpr uint64_t kMostSteps = 16'000'000, kMostStepsOfEntry = 16;
-constexpr size_t kMaxName = 255;  // of Linux, and what a squashfs directory entry holds (256)
 
 /// Components still to be walked, the next one last. The texts must outlive it.
 class Route {
@@ -41,10 +41,10 @@ class Route {
 /// Names come from tar entries, targets of links, configurations and other file systems: whoever reads the image takes
 /// them for names of one directory entry.
 Result<void> check_name(std::string_view name) {
-  const auto shown = [&] { return "the name '" + printable(name.substr(0, kMaxName)) + "'"; };
-  if (name.size() > kMaxName)
-    return fail(ErrorKind::corrupt,
-                shown() + "... has " + std::to_string(name.size()) + " bytes, more than " + std::to_string(kMaxName));
+  const auto shown = [&] { return "the name '" + printable(name.substr(0, size_t{NAME_MAX})) + "'"; };
+  if (name.size() > size_t{NAME_MAX})
+    return fail(ErrorKind::corrupt, shown() + "... has " + std::to_string(name.size()) + " bytes, more than " +
+                                        std::to_string(size_t{NAME_MAX}));
   if (name.empty() || name == "." || name == ".." ||
       name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos)
     return fail(ErrorKind::corrupt, shown() + " cannot be that of a file");

@@ -17,9 +17,9 @@ namespace situla {
 
 namespace {
 
-constexpr std::array kCompressors = {SquashOptions::Compressor::gzip, SquashOptions::Compressor::lzo,
-                                     SquashOptions::Compressor::lz4, SquashOptions::Compressor::xz,
-                                     SquashOptions::Compressor::zstd};
+constexpr std::array kDonorCompressors = {SquashOptions::Compressor::gzip, SquashOptions::Compressor::lzo,
+                                          SquashOptions::Compressor::lz4, SquashOptions::Compressor::xz,
+                                          SquashOptions::Compressor::zstd};
 
 }  // namespace
 
@@ -64,7 +64,7 @@ bool SquashfsDonor::fits(const SquashOptions& options) const {
 }
 
 std::optional<SquashOptions> SquashfsDonor::fitting(SquashOptions options) const {
-  for (const SquashOptions::Compressor compressor : kCompressors) {
+  for (const SquashOptions::Compressor compressor : kDonorCompressors) {
     if (compressor_ != static_cast<uint32_t>(compressor_id(compressor))) continue;
     if (compressor != options.compressor) options.level.reset();
     options.compressor = compressor;

@@ -56,9 +56,8 @@ uint32_t usable_processors() {
 constexpr uint32_t kCheapWorkers = 8;
 
 uint32_t workers_of(const SquashOptions& options) {
-  using Compressor = SquashOptions::Compressor;
-  const bool cheap = options.store_data || (options.compressor == Compressor::lz4 && !options.lz4_hc) ||
-                     (options.compressor == Compressor::zstd && options.level.value_or(15) <= 3);
+  const bool cheap = options.store_data || (options.compressor == SquashOptions::Compressor::lz4 && !options.lz4_hc) ||
+                     (options.compressor == SquashOptions::Compressor::zstd && options.level.value_or(15) <= 3);
   const uint32_t most = options.workers != 0 ? options.workers : usable_processors();
   return cheap ? std::min(most, kCheapWorkers) : most;
 }

@@ -1,23 +1,11 @@
 #include "hooks/run/installed.hpp"
 
-#include <array>
-#include <climits>
-
 #include <unistd.h>
 
 #include "common/base/installation.hpp"
+#include "common/sys/file.hpp"
 
 namespace situla {
-namespace {
-
-std::string program_directory() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
-  const std::string program(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
-  return program.substr(0, program.rfind('/'));
-}
-
-}  // namespace
 
 Result<std::string> find_installed(const std::string& name) {
   const std::string here = program_directory();

@@ -14,7 +14,7 @@
 namespace situla {
 namespace {
 
-constexpr mode_t kDirectoryMode = 0700;
+constexpr mode_t kShelfMode = 0700;
 constexpr unsigned kIndexMode = 0400;
 
 std::string name_of(const Digest& layer, const std::string& kind) {
@@ -69,7 +69,7 @@ std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std
 
 Result<OutputFile> LayerShelf::create() const {
   const std::string directory = directory_ + "/" + origin_;
-  TRY(make_directories(directory, kDirectoryMode));
+  TRY(make_directories(directory, kShelfMode));
   return OutputFile::create(directory + "/new");
 }
 

@@ -19,10 +19,6 @@ namespace {
 /// Each level holds a descriptor; no real file system image comes near this.
 constexpr int kMaxDepth = 400;
 
-timespec seconds(uint32_t time) {
-  return {static_cast<time_t>(time), 0};
-}
-
 class Extractor {
  public:
   Extractor(int image_fd, SquashfsReader& reader, RootDir root, const ExtractOptions& options)
@@ -132,7 +128,8 @@ class Extractor {
 
   Result<void> symbolic_link(int parent, const std::string& name, const ImageNode& node) {
     if (symlinkat(node.target.c_str(), parent, name.c_str()) != 0) return fail_errno(errno, "create link");
-    const timespec times[2] = {seconds(node.modification_time), seconds(node.modification_time)};
+    const timespec time{static_cast<time_t>(node.modification_time), 0};
+    const timespec times[2] = {time, time};
     if (utimensat(parent, name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(errno, "set time");
     return {};
   }

@@ -25,10 +25,6 @@ constexpr uint64_t kPartBytes = uint64_t{8} << 20U;
 constexpr int kMaxYields = 100000;
 constexpr size_t kMaxParts = 256;  // of one file, which may claim any size
 
-timespec seconds(uint32_t time) {
-  return {static_cast<time_t>(time), 0};
-}
-
 Result<void> write_at(int fd, uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -76,7 +72,8 @@ Result<void> extract_attributes(SquashfsReader& reader, int fd, const std::strin
 
 Result<void> finish_extracted(int fd, const ImageNode& node, bool keep_set_id) {
   if (fchmod(fd, keep_set_id ? node.mode : node.mode & 01777U) != 0) return fail_errno(errno, "set mode");
-  const timespec times[2] = {seconds(node.modification_time), seconds(node.modification_time)};
+  const timespec time{static_cast<time_t>(node.modification_time), 0};
+  const timespec times[2] = {time, time};
   if (futimens(fd, times) != 0) return fail_errno(errno, "set time");
   return {};
 }

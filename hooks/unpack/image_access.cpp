@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
 
 #include <sys/stat.h>
@@ -19,7 +20,6 @@ constexpr size_t kCacheBytes = size_t{24} << 20U;
 constexpr size_t kListBytes = size_t{8} << 20U;
 constexpr uint64_t kMostBlocks = uint64_t{1} << 24U;
 constexpr uint64_t kMostNames = uint64_t{1} << 24U;
-constexpr size_t kMaxName = 255;
 constexpr size_t kMaxTarget = 65535;
 constexpr size_t kMaxValue = 65536;
 
@@ -298,11 +298,11 @@ Result<std::shared_ptr<const Listing>> ImageAccess::list(InodeRef ref, const Sto
         squashfs::DirectoryEntry entry{};
         TRY(read_metadata(at, &entry, sizeof entry));
         std::string name(size_t{entry.size} + 1, '\0');
-        if (name.size() > kMaxName + 1 || left < sizeof entry + name.size())
+        if (name.size() > size_t{NAME_MAX} + 1 || left < sizeof entry + name.size())
           return fail(damaged("a directory ends too soon"));
         TRY(read_metadata(at, name.data(), name.size()));
         left -= sizeof entry + name.size();
-        if (name == "." || name == ".." || name.size() > kMaxName || name.find('/') != std::string::npos ||
+        if (name == "." || name == ".." || name.size() > size_t{NAME_MAX} || name.find('/') != std::string::npos ||
             name.find('\0') != std::string::npos)
           return fail(damaged("an impossible name"));
         bytes += sizeof(StoredName) + name.size();
@@ -415,7 +415,7 @@ Result<std::vector<std::pair<std::string, std::string>>> ImageAccess::attributes
     squashfs::AttributeKey key{};
     TRY(read_metadata(at, &key, sizeof key));
     const size_t prefix = key.type & 0xFFU;
-    if (prefix >= kPrefixes.size() || key.size > kMaxName) return fail(damaged("an impossible attribute"));
+    if (prefix >= kPrefixes.size() || key.size > size_t{NAME_MAX}) return fail(damaged("an impossible attribute"));
     std::string name(key.size, '\0');
     TRY(read_metadata(at, name.data(), name.size()));
     uint32_t size = 0;

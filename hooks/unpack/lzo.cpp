@@ -8,9 +8,9 @@ namespace {
 constexpr unsigned kLongRun = 4;  // state after four or more literals
 
 /// One stream. Every read and copy is checked; the first that does not fit makes ok() false.
-class Decoder {
+class LzoDecoder {
  public:
-  Decoder(const uint8_t* input, size_t size, uint8_t* output, size_t capacity)
+  LzoDecoder(const uint8_t* input, size_t size, uint8_t* output, size_t capacity)
       : input_(input), input_end_(input + size), output_(output), begin_(output), output_end_(output + capacity) {}
 
   std::optional<size_t> run() {
@@ -119,7 +119,7 @@ class Decoder {
 }  // namespace
 
 std::optional<size_t> lzo_decode(const uint8_t* input, size_t size, uint8_t* output, size_t capacity) {
-  return Decoder(input, size, output, capacity).run();
+  return LzoDecoder(input, size, output, capacity).run();
 }
 
 }  // namespace situla

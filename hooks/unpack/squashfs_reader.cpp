@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include <sys/stat.h>
@@ -28,7 +29,6 @@ namespace {
 
 constexpr uint32_t kNoXattr = 0xffffffff;
 constexpr uint32_t kNoFragment = 0xffffffff;
-constexpr size_t kMaxName = 255;
 
 struct Destroy {
   void operator()(void* object) const { sqfs_destroy(object); }
@@ -222,9 +222,10 @@ Result<ImageNode> make_node(Memory<sqfs_inode_generic_t> inode) {
 
 Result<std::string> entry_name(const sqfs_dir_entry_t& entry) {
   std::string name(reinterpret_cast<const char*>(entry.name), size_t{entry.size} + 1);
-  if (name == "." || name == ".." || name.size() > kMaxName || name.find('/') != std::string::npos ||
+  if (name == "." || name == ".." || name.size() > size_t{NAME_MAX} || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos)
-    return fail(ErrorKind::corrupt, "read directory: impossible name \"" + printable(name.substr(0, kMaxName)) + "\"");
+    return fail(ErrorKind::corrupt,
+                "read directory: impossible name \"" + printable(name.substr(0, size_t{NAME_MAX})) + "\"");
   return name;
 }
 

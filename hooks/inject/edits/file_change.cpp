@@ -18,35 +18,35 @@ constexpr mode_t kParentMode = 0755;
 
 /// Where a change is made: an open directory of the container, which stays the same one whatever is renamed, and a name
 /// in it. Nothing below follows a link at that name.
-struct Place {
+struct FilePlace {
   UniqueFd directory;
   std::string name;
 };
 
-Result<Place> open_place(const std::string& path, const RootDir& root) {
+Result<FilePlace> open_place(const std::string& path, const RootDir& root) {
   const size_t slash = path.rfind('/');
   std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   if (name.empty() || name == "." || name == "..") return fail_errno(EISDIR, "change " + path);
   const std::string directory = slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
   TRY_ASSIGN(UniqueFd fd, root.make_directories(directory, kParentMode));
-  return Place{std::move(fd), std::move(name)};
+  return FilePlace{std::move(fd), std::move(name)};
 }
 
 /// The new file or link takes the place of the old one in one moment.
-Result<void> rename_into_place(const Place& place, const std::string& temporary, const std::string& what) {
+Result<void> rename_into_place(const FilePlace& place, const std::string& temporary, const std::string& what) {
   if (renameat(place.directory.get(), temporary.c_str(), place.directory.get(), place.name.c_str()) == 0) return {};
   Error error = Error::from_errno(errno, what);
   if (error.errnum() == EISDIR) error.with_hint("a directory is there, which nothing but a directory can replace");
   return fail(std::move(error));
 }
 
-bool is_link_to(const Place& place, const std::string& target) {
+bool is_link_to(const FilePlace& place, const std::string& target) {
   std::array<char, PATH_MAX> text{};
   const ssize_t size = readlinkat(place.directory.get(), place.name.c_str(), text.data(), text.size());
   return size >= 0 && std::string_view(text.data(), static_cast<size_t>(size)) == target;
 }
 
-Result<void> replace_by_link(const FileChange& change, const Place& place) {
+Result<void> replace_by_link(const FileChange& change, const FilePlace& place) {
   // Where nothing is there is nothing to replace, and a name that nobody ever had costs a question to the file system.
   if (symlinkat(change.content.c_str(), place.directory.get(), place.name.c_str()) == 0) return {};
   if (errno != EEXIST) return fail_errno(errno, "link " + change.path);
@@ -59,7 +59,7 @@ Result<void> replace_by_link(const FileChange& change, const Place& place) {
   return {};
 }
 
-Result<void> write(const FileChange& change, const Place& place) {
+Result<void> write(const FileChange& change, const FilePlace& place) {
   const std::string what = "write " + change.path + " in the root file system";
   const std::string temporary = random_name(".situla-");
   const UniqueFd file(
@@ -73,7 +73,7 @@ Result<void> write(const FileChange& change, const Place& place) {
   return {};
 }
 
-Result<void> make_directory(const FileChange& change, const Place& place) {
+Result<void> make_directory(const FileChange& change, const FilePlace& place) {
   if (mkdirat(place.directory.get(), place.name.c_str(), 0700) != 0)
     return fail_errno(errno, "create directory " + change.path);
   // By descriptor: chmod by name would follow a link that somebody put there meanwhile.
@@ -85,7 +85,7 @@ Result<void> make_directory(const FileChange& change, const Place& place) {
 
 Result<void> apply_one(const FileChange& change, const RootDir& root) {
   if (change.kind == FileChange::Kind::directory && root.exists(change.path)) return {};
-  TRY_ASSIGN(const Place place, open_place(change.path, root));
+  TRY_ASSIGN(const FilePlace place, open_place(change.path, root));
   // The host's /dev, where a container has it, has the links of its devices already.
   if (change.kind == FileChange::Kind::link && is_link_to(place, change.content)) return {};
   TRY_CONTEXT("change " + change.path, root.may_create_in(place.directory.get()));

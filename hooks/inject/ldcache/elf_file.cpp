@@ -36,14 +36,14 @@ struct Elf64 {
 /// Up to size bytes at an offset; fewer at the end of the file.
 using ReadAt = std::function<Result<std::string>(uint64_t offset, size_t size)>;
 
-tl::unexpected<Error> corrupt(std::string_view why) {
+tl::unexpected<Error> corrupt_library(std::string_view why) {
   return fail(ErrorKind::corrupt, "read the library: " + std::string(why));
 }
 
 template <typename Item>
 Result<std::vector<Item>> read_items(const ReadAt& read_at, uint64_t offset, size_t count) {
   TRY_ASSIGN(const std::string bytes, read_at(offset, count * sizeof(Item)));
-  if (bytes.size() != count * sizeof(Item)) return corrupt("it is cut off");
+  if (bytes.size() != count * sizeof(Item)) return corrupt_library("it is cut off");
   std::vector<Item> items(count);
   if (count != 0) std::memcpy(items.data(), bytes.data(), bytes.size());
   return items;
@@ -88,13 +88,13 @@ class Reader {
 
   Result<ElfFile> read(std::string_view head, ElfNotes notes) {
     typename Elf::Header header{};
-    if (head.size() < sizeof header) return corrupt("it is cut off");
+    if (head.size() < sizeof header) return corrupt_library("it is cut off");
     std::memcpy(&header, head.data(), sizeof header);
-    if (header.e_type != ET_DYN) return corrupt("it is no shared object");
+    if (header.e_type != ET_DYN) return corrupt_library("it is no shared object");
     file_.is_64bit = header.e_ident[EI_CLASS] == ELFCLASS64;
     file_.machine = header.e_machine;
     if (header.e_phentsize != sizeof(typename Elf::Program) || header.e_phnum > kMaxHeaders)
-      return corrupt("its program headers are of another size");
+      return corrupt_library("its program headers are of another size");
     TRY_ASSIGN(programs_, read_items<typename Elf::Program>(read_at_, header.e_phoff, header.e_phnum));
     TRY(read_soname());
     if (notes == ElfNotes::read) {
@@ -150,7 +150,7 @@ class Reader {
     if (header.e_shoff == 0 || header.e_shnum == 0) return {};
     if (header.e_shentsize != sizeof(typename Elf::Section) || header.e_shnum > kMaxHeaders ||
         header.e_shstrndx >= header.e_shnum)
-      return corrupt("its section headers are of another size");
+      return corrupt_library("its section headers are of another size");
     TRY_ASSIGN(const auto sections, read_items<typename Elf::Section>(read_at_, header.e_shoff, header.e_shnum));
     const auto& table = sections[header.e_shstrndx];
     TRY_ASSIGN(const std::string names, read_at_(table.sh_offset, std::min<uint64_t>(table.sh_size, kMaxSectionNames)));
@@ -172,11 +172,12 @@ class Reader {
 
 Result<ElfFile> read_elf(const ReadAt& read_at, ElfNotes notes) {
   TRY_ASSIGN(const std::string head, read_at(0, sizeof(Elf64_Ehdr)));
-  if (head.size() < EI_NIDENT || std::memcmp(head.data(), ELFMAG, SELFMAG) != 0) return corrupt("it is no ELF file");
-  if (head[EI_DATA] != ELFDATA2LSB) return corrupt("it is for a machine of another byte order");
+  if (head.size() < EI_NIDENT || std::memcmp(head.data(), ELFMAG, SELFMAG) != 0)
+    return corrupt_library("it is no ELF file");
+  if (head[EI_DATA] != ELFDATA2LSB) return corrupt_library("it is for a machine of another byte order");
   if (head[EI_CLASS] == ELFCLASS64) return Reader<Elf64>(read_at).read(head, notes);
   if (head[EI_CLASS] == ELFCLASS32) return Reader<Elf32>(read_at).read(head, notes);
-  return corrupt("it is of an unknown class");
+  return corrupt_library("it is of an unknown class");
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ std::optional<std::string_view> text_at(std::string_view bytes, uint64_t offset)
   return rest.substr(0, end);
 }
 
-tl::unexpected<Error> corrupt(std::string_view why) {
+tl::unexpected<Error> corrupt_cache(std::string_view why) {
   return fail(ErrorKind::corrupt, "read the dynamic linker's cache: " + std::string(why));
 }
 
@@ -71,16 +71,16 @@ Result<std::vector<std::string_view>> read_hwcaps(std::string_view file, std::st
   const uint64_t start = number_at<uint32_t>(block, kExtensionAt).value_or(0);
   if (start == 0) return names;
   const auto magic = number_at<uint32_t>(file, start), count = number_at<uint32_t>(file, start + 4);
-  if (!magic || !count || *magic != kExtensionMagic) return corrupt("its extensions are not where it says");
-  if (*count > (file.size() - start - kExtensionHeader) / kSectionSize) return corrupt("an extension is cut off");
+  if (!magic || !count || *magic != kExtensionMagic) return corrupt_cache("its extensions are not where it says");
+  if (*count > (file.size() - start - kExtensionHeader) / kSectionSize) return corrupt_cache("an extension is cut off");
   for (uint64_t at = start + kExtensionHeader, i = 0; i < *count; ++i, at += kSectionSize) {
     if (*number_at<uint32_t>(file, at) != kSectionHwcaps) continue;
     const uint64_t offset = *number_at<uint32_t>(file, at + 8), size = *number_at<uint32_t>(file, at + 12);
     if (offset > file.size() || size > file.size() - offset || !names.empty())
-      return corrupt("the list of its hwcaps is cut off");
+      return corrupt_cache("the list of its hwcaps is cut off");
     for (uint64_t name = offset; name + 4 <= offset + size; name += 4) {
       const auto text = text_at(block, *number_at<uint32_t>(file, name));
-      if (!text) return corrupt("the name of a hwcap is cut off");
+      if (!text) return corrupt_cache("the name of a hwcap is cut off");
       names.push_back(*text);
     }
   }
@@ -176,13 +176,13 @@ int compare_ld_names(std::string_view one, std::string_view other) {
 
 Result<LdCache> LdCache::parse(std::string_view bytes) {
   const auto start = find_block(bytes);
-  if (!start) return corrupt("it is in no known format");
+  if (!start) return corrupt_cache("it is in no known format");
   const std::string_view block = bytes.substr(*start);
   const auto count = number_at<uint32_t>(block, kCountAt);
   if (block.size() < kNewHeader || !count || *count > (block.size() - kNewHeader) / kNewEntry)
-    return corrupt("it is cut off");
+    return corrupt_cache("it is cut off");
   if ((block[kFlagsAt] & kByteOrderMask) != 0 && (block[kFlagsAt] & kByteOrderMask) != kLittleEndian)
-    return corrupt("it is for a machine of another byte order");
+    return corrupt_cache("it is for a machine of another byte order");
   LdCache cache;
   TRY_ASSIGN(cache.hwcaps, read_hwcaps(bytes, block));
   cache.entries.reserve(*count);
@@ -194,11 +194,11 @@ Result<LdCache> LdCache::parse(std::string_view bytes) {
     const auto path = text_at(block, *number_at<uint32_t>(block, at + 8));
     entry.os_version = *number_at<uint32_t>(block, at + 12);
     entry.hwcap = *number_at<uint64_t>(block, at + 16);
-    if (!soname || !path) return corrupt("entry " + std::to_string(i) + " has no name or no path");
+    if (!soname || !path) return corrupt_cache("entry " + std::to_string(i) + " has no name or no path");
     texts += soname->size() + path->size();
-    if (texts > kMaxTexts) return corrupt("its names are too long");
+    if (texts > kMaxTexts) return corrupt_cache("its names are too long");
     if (is_named(entry) && (entry.hwcap & UINT32_MAX) >= cache.hwcaps.size())
-      return corrupt("entry " + std::to_string(i) + " is for an unknown hwcap");
+      return corrupt_cache("entry " + std::to_string(i) + " is for an unknown hwcap");
     entry.soname = *soname;
     entry.path = *path;
     cache.entries.push_back(entry);

@@ -20,7 +20,7 @@ constexpr std::string_view kConfigDirectory = "/etc/ld.so.conf.d";
 constexpr std::string_view kOurs = "/etc/ld.so.conf.d/00-situla.conf";
 // '-' comes before '.': what is preferred comes first.
 constexpr std::string_view kOurPreferred = "/etc/ld.so.conf.d/00-situla-compat.conf";
-constexpr mode_t kMode = 0644;
+constexpr mode_t kConfigMode = 0644;
 
 #if defined(__x86_64__)
 constexpr std::string_view kMuslName = "x86_64", kGlibcLinker = "/lib64/ld-linux-x86-64.so.2";
@@ -31,10 +31,6 @@ constexpr std::string_view kMuslName = "powerpc64le", kGlibcLinker = "/lib64/ld6
 #else
 #error "what are the dynamic linkers of this processor called?"
 #endif
-
-void add_once(std::vector<std::string>& list, std::string text) {
-  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(std::move(text));
-}
 
 std::string without_slash(std::string_view directory) {
   while (directory.size() > 1 && directory.ends_with('/')) directory.remove_suffix(1);
@@ -102,7 +98,7 @@ Result<void> write_config(const RootDir& root, std::string_view path, const std:
   const std::string text = "# Written by Situla: libraries of the host.\n" + join(lines, "\n") + "\n";
   if (before && *before == text) return {};
   TRY(root.make_directories(kConfigDirectory, 0755));
-  return root.write_file(path, text, kMode);
+  return root.write_file(path, text, kConfigMode);
 }
 
 bool has_glibc(const RootDir& root) {
@@ -155,7 +151,7 @@ Result<void> configure_directories(const RootDir& root, const std::vector<std::s
   TRY(write_config(root, kOurPreferred, preferred));
   TRY(write_config(root, kOurs, unknown));
   if ((preferred.empty() && unknown.empty()) || root.exists(kConfig)) return {};
-  return root.write_file(kConfig, "include " + std::string(kConfigDirectory) + "/*.conf\n", kMode);
+  return root.write_file(kConfig, "include " + std::string(kConfigDirectory) + "/*.conf\n", kConfigMode);
 }
 
 std::optional<std::string> musl_path(const RootDir& root, const std::vector<std::string>& preferred,

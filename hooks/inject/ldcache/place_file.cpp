@@ -12,7 +12,7 @@
 namespace situla {
 namespace {
 
-constexpr mode_t kMode = 0644;
+constexpr mode_t kFileMode = 0644;
 
 /// A directory that images have, on which a mount of a moment covers nothing that is needed meanwhile.
 Result<UniqueFd> open_workplace(const RootDir& root, std::string& path) {
@@ -41,9 +41,9 @@ Result<void> mount_over(const RootDir& root, const std::string& path, std::strin
     (void)unmount("/proc/self/fd/" + std::to_string(top.get()) + "/.", true);
   });
   constexpr const char* kName = "file";
-  TRY_ASSIGN(const UniqueFd file, open_file_at(top.get(), kName, O_WRONLY | O_CREAT | O_EXCL, kMode));
+  TRY_ASSIGN(const UniqueFd file, open_file_at(top.get(), kName, O_WRONLY | O_CREAT | O_EXCL, kFileMode));
   TRY(write_all(file.get(), content));
-  if (fchmod(file.get(), kMode) != 0) return fail_errno(errno, "make " + path + " readable");
+  if (fchmod(file.get(), kFileMode) != 0) return fail_errno(errno, "make " + path + " readable");
   TRY_ASSIGN(const UniqueFd source, open_file_at(top.get(), kName, O_PATH));
   return bind_at(target.get(), source.get(), false, {.no_suid = true, .no_dev = true}, path);
 }
@@ -53,7 +53,7 @@ Result<void> mount_over(const RootDir& root, const std::string& path, std::strin
 Result<void> place_file(const RootDir& root, std::string_view path, std::string_view content, LogSink& log) {
   const std::string name(path);
   auto made = root.make_directories(name.substr(0, name.rfind('/')), 0755);
-  auto written = made ? root.write_file(path, content, kMode) : fail(std::move(made).error());
+  auto written = made ? root.write_file(path, content, kFileMode) : fail(std::move(made).error());
   if (written) return written;
   const int reason = written.error().errnum();
   if (reason == ENOSPC || reason == EDQUOT) return written;

@@ -15,13 +15,13 @@
 namespace situla::nvidia {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kKeptVersion = 1;
 constexpr size_t kMaxFileBytes = size_t{8} << 20U;
 constexpr uid_t kOverflowUid = 65534;
-constexpr const char* kWhat = "the inventory";
+constexpr const char* kKeptInventory = "the inventory";
 
 struct KeptInventory {
-  uint32_t version = kVersion;
+  uint32_t version = kKeptVersion;
   std::vector<std::string> key;
   Inventory inventory;
 };
@@ -82,9 +82,9 @@ Result<Inventory> read_kept(const std::string& path, const std::string& key) {
              open_file_at(parent.get(), path.substr(slash + 1), O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   TRY(trust(file.get(), path));
   TRY_ASSIGN(const std::string text, read_all(file.get(), kMaxFileBytes));
-  TRY_ASSIGN(const auto json, parse_json(text, kWhat));
-  TRY_ASSIGN(auto kept, JsonReader::object<KeptInventory>(json, kWhat));
-  if (kept.version != kVersion || kept.key != key_lines(key))
+  TRY_ASSIGN(const auto json, parse_json(text, kKeptInventory));
+  TRY_ASSIGN(auto kept, JsonReader::object<KeptInventory>(json, kKeptInventory));
+  if (kept.version != kKeptVersion || kept.key != key_lines(key))
     return fail(ErrorKind::failure, "the driver, its GPUs or their MIG devices are not those of " + path);
   return std::move(kept.inventory);
 }
@@ -136,7 +136,7 @@ Result<void> keep_node_inventory(const HostRoots& roots, const std::string& file
   }
   const size_t slash = file.rfind('/');
   if (slash != std::string::npos && slash > 0) TRY(make_directories(file.substr(0, slash), 0755));
-  const KeptInventory kept{kVersion, key_lines(key), std::move(*inventory)};
+  const KeptInventory kept{kKeptVersion, key_lines(key), std::move(*inventory)};
   return write_file_atomically(file, JsonWriter::text(JsonWriter::object(kept)), 0644);
 }
 
