@@ -97,11 +97,19 @@ function(situla_compile target)
   endif()
 endfunction()
 
-# situla_library(name SOURCES a.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit of the tree.
+# situla_library(name SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit of the
+# tree. Its sources are compiled some at a time, but for those behind ALONE: a program that calls one of several takes all of them, with
+# the libraries that they need.
 function(situla_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(${name} STATIC ${arg_SOURCES})
+  cmake_parse_arguments(arg "" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   situla_compile(${name})
+  if(SITULA_UNITY)
+    # A type of one source's own, in a struct of that source: not its main file any more, as the compiler sees it.
+    target_compile_options(${name} PRIVATE -Wno-subobject-linkage)
+  endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${SITULA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
 endfunction()
 

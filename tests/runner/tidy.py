@@ -15,7 +15,7 @@ class Tidy:
     def prepare(self, context):
         if self.waiting is not None:
             return
-        directory = context.configure("release")
+        directory = context.configure("debug")  # each source by itself
         known = {entry["file"] for entry in json.loads((directory / "compile_commands.json").read_text(encoding="utf-8"))}
         log = subprocess.run(["git", "log", "--name-only", "--format="], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
         age = {name: number for number, name in reversed(list(enumerate(log.split())))}
@@ -35,7 +35,7 @@ class Tidy:
                     name = self.waiting.pop(0)
                 except IndexError:
                     return
-                command = [*prefix, "clang-tidy", "--quiet", "-p", str(BUILD / "release"), *(quick if name.startswith("hooks/") else []), name]
+                command = [*prefix, "clang-tidy", "--quiet", "-p", str(BUILD / "debug"), *(quick if name.startswith("hooks/") else []), name]
                 result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
                 self.done.append((name, result.returncode, result.stdout))
         with concurrent.futures.ThreadPoolExecutor(max_workers=int(JOBS)) as pool:
