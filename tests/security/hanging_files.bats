@@ -69,7 +69,7 @@ nothing_hangs() {
   nothing_hangs
 }
 
-# before: not known; the broker held the file itself, and would have closed it
+# before: the same here; but the broker held the file itself, to close it one day
 @test "an image in such a file system hangs its user's processes alone, also where the kernel may mount users' images" {
   as_alice srun --container-image="$work/mount/file" true >"$work/out" 2>&1 3>&- &
   wait_until 20 grep -q flush "$work/flushed"

@@ -27,7 +27,7 @@ teardown() {
   grep -q '^Seccomp:[[:space:]]2$' "/proc/$importer/status"
 }
 
-# before: the importer ran as situla, whose the store is; there was no such account
+# before: the same, of an account that did not exist: the importer ran as situla, whose the store is
 @test "its account has no right to the store, nor to processes of its kind" {
   run_and_show as situla-import ls /var/lib/situla
   [ "$status" -ne 0 ]

@@ -4,6 +4,7 @@ load ../cluster/helpers
 
 setup() {
   chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_TEST_TMPDIR%/*}" "$BATS_TEST_TMPDIR"
+  rm -rf /var/tmp/shared-cache /var/tmp/shared
   install -d -m 1777 /var/tmp/shared-cache /var/tmp/shared
 }
 
@@ -30,12 +31,13 @@ PYTHON
   # Bob imports what alice will, and changes his file; alice's import finds his index.
   run_and_show as bob env ENROOT_SQUASH_OPTIONS='-noI -noD -noF -noX' situla import -o /var/tmp/shared/bob.sqsh docker://registry.test/tiny
   [ "$status" -eq 0 ]
+  chmod -R a+rX /var/tmp/shared-cache # as bob can
   replant /var/tmp/shared/bob.sqsh root:x:0 root:X:0
   run_and_show as_alice env ENROOT_SQUASH_OPTIONS='-noI -noD -noF -noX' situla import -o /scratch/alice/alice.sqsh docker://registry.test/tiny
   [ "$status" -eq 0 ]
   content /scratch/alice/alice.sqsh | grep -q '^root:x:0'
 }
-# before: root:X, once bob's index is out of the way
+# before: root:X, too
 @test "a file of one's own that somebody else could write to" {
   run_and_show as_alice env ENROOT_SQUASH_OPTIONS='-noI -noD -noF -noX' situla import -o /var/tmp/shared/open.sqsh docker://registry.test/tiny
   [ "$status" -eq 0 ]
