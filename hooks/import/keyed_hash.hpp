@@ -51,7 +51,8 @@ class KeyedHash {
   };
   static uint64_t word(std::string_view text) {
     uint64_t value = 0;
-    std::memcpy(&value, text.data(), text.size() < sizeof value ? text.size() : sizeof value);
+    // An empty view may have no address, not even for nothing.
+    if (!text.empty()) std::memcpy(&value, text.data(), text.size() < sizeof value ? text.size() : sizeof value);
     return value;
   }
   uint64_t key_[2] = {0, 0};  // NOLINT: filled by a system call
