@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -13,25 +12,25 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/namespace_fds.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/image_file.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/process.hpp"
-#include "common/sys/seccomp.hpp"
+#include "common/sys/mount/image_file.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/process.hpp"
+#include "common/sys/process/seccomp.hpp"
+#include "common/sys/process/stand_in.hpp"
 #include "common/sys/socket.hpp"
-#include "common/sys/stand_in.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxEnvironmentBytes = size_t{64} << 20U;
 
-struct Grant {
+/// What the broker has given this task.
+struct ReceivedContainer {
   std::string workdir;
-  UniqueFd user, mount, cgroup;
-  Isolation isolation;
-  std::vector<UniqueFd> others;  ///< those of `isolation`: ipc, uts, net, pid
+  NamespaceFds namespaces;
   std::string environment;
 };
 
@@ -48,7 +47,7 @@ Result<void> ask(int socket, const StepSession& session, const ContainerSpec& sp
     TRY_ASSIGN(image, open_image_file(spec.image));
     fds.push_back(image.get());
   }
-  return send_packet(socket, encode(Join{session.token(), working_directory()}), fds);
+  return send_packet(socket, encode(JoinRequest{session.token(), working_directory()}), fds);
 }
 
 Error lost_broker() {
@@ -62,24 +61,14 @@ Error silent_broker() {
       .with_hint("it hangs or was stopped; the node's system log may say more");
 }
 
-Result<Grant> take_grant(const Joined& joined, std::vector<UniqueFd> fds) {
-  constexpr size_t kAlways = 4;
-  Grant grant;
-  grant.workdir = joined.workdir;
-  grant.isolation = joined.isolation;
-  const std::array others = {joined.isolation.ipc, joined.isolation.uts, joined.isolation.net, joined.isolation.pid};
-  if (fds.size() != kAlways + static_cast<size_t>(std::count(others.begin(), others.end(), true)))
-    return fail(ErrorKind::corrupt, "the container's broker sent a container without its namespaces");
-  TRY_ASSIGN(grant.environment, read_sealed_memory(fds.back().get(), kMaxEnvironmentBytes));
-  fds.pop_back();
-  grant.user = std::move(fds[0]);
-  grant.mount = std::move(fds[1]);
-  grant.cgroup = std::move(fds[2]);
-  grant.others.assign(std::make_move_iterator(fds.begin() + 3), std::make_move_iterator(fds.end()));
-  return grant;
+Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> fds) {
+  TRY_ASSIGN(NamespaceFds namespaces, NamespaceFds::take(reply.isolation, fds));
+  if (fds.size() != 1) return fail(ErrorKind::corrupt, "the container's broker sent a container without environment");
+  TRY_ASSIGN(std::string environment, read_sealed_memory(fds[0].get(), kMaxEnvironmentBytes));
+  return ReceivedContainer{reply.workdir, std::move(namespaces), std::move(environment)};
 }
 
-Result<Grant> await_grant(int socket, LogSink& log) {
+Result<ReceivedContainer> await_container(int socket, LogSink& log) {
   while (true) {
     if (!wait_for_packet(socket, kSilence)) return fail(silent_broker());
     auto packet = receive_packet(socket, kMaxMessageBytes);
@@ -95,8 +84,8 @@ Result<Grant> await_grant(int socket, LogSink& log) {
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
-    } else if (const auto* joined = std::get_if<Joined>(&message); joined != nullptr) {
-      return take_grant(*joined, std::move((*packet)->fds));
+    } else if (const auto* reply = std::get_if<JoinReply>(&message)) {
+      return unpack(*reply, std::move((*packet)->fds));
     } else {
       return fail(ErrorKind::corrupt, "the container's broker sent a message out of turn");
     }
@@ -119,11 +108,11 @@ bool is_saved(int socket) {
 /// called slurmstepd, and so reaches the child alone; cgroup reaches the task alone, which passes them on; pgid reaches
 /// the one that is in the group. With --container-save the task ends after the save, because Slurm takes the exit
 /// status of a step from its tasks and from nothing else.
-Result<void> become_child(const Grant& grant, bool save, int socket) {
+Result<void> continue_in_child(const ReceivedContainer& container, bool save, int socket) {
   const ProcessName spared("slurmstepd");
   const LastAct saving{{socket}, [socket] { return is_saved(socket); }};
   // Whatever is in a PID namespace is killed with it.
-  const StandInFor whom = grant.isolation.pid ? StandInFor::slurm : StandInFor::slurm_group;
+  const StandInFor whom = container.namespaces.isolation.pid ? StandInFor::slurm : StandInFor::slurm_group;
   TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(whom, save ? &saving : nullptr));
   if (ended) _exit(*ended);
   return {};
@@ -146,40 +135,41 @@ Result<void> check_isolation(const Isolation& wanted, const Isolation& has) {
 
 /// In the order in which the descriptors come. The PID namespace is that of children only: stand_in_for_child()
 /// follows.
-Result<void> join_others(const Grant& grant) {
-  const std::array<std::pair<bool, const char*>, 4> rows = {{{grant.isolation.ipc, "IPC"},
-                                                             {grant.isolation.uts, "UTS"},
-                                                             {grant.isolation.net, "network"},
-                                                             {grant.isolation.pid, "PID"}}};
+Result<void> join_others(const ReceivedContainer& container) {
+  const std::array<std::pair<bool, const char*>, 4> rows = {{{container.namespaces.isolation.ipc, "IPC"},
+                                                             {container.namespaces.isolation.uts, "UTS"},
+                                                             {container.namespaces.isolation.net, "network"},
+                                                             {container.namespaces.isolation.pid, "PID"}}};
   size_t next = 0;
   for (const auto& [has, name] : rows)
-    if (has) TRY(join_namespace(grant.others[next++].get(), name));
+    if (has) TRY(join_namespace(container.namespaces.others[next++].get(), name));
   return {};
 }
 
-Result<std::string> enter(const Grant& grant, const ContainerSpec& spec, int socket) {
+Result<std::string> enter(const ReceivedContainer& container, const ContainerSpec& spec, int socket) {
   // User namespace first: it brings the capabilities that joining the others needs.
-  TRY(join_namespace(grant.user.get(), "user"));
-  TRY(join_namespace(grant.cgroup.get(), "cgroup"));
-  TRY(join_namespace(grant.mount.get(), "mount"));
-  TRY(join_others(grant));
-  std::string directory = spec.workdir.empty() ? grant.workdir : spec.workdir;
+  TRY(join_namespace(container.namespaces.user.get(), "user"));
+  TRY(join_namespace(container.namespaces.cgroup.get(), "cgroup"));
+  TRY(join_namespace(container.namespaces.mount.get(), "mount"));
+  TRY(join_others(container));
+  std::string directory = spec.workdir.empty() ? container.workdir : spec.workdir;
   if (!directory.starts_with('/')) directory = '/' + directory;
   if (chdir(directory.c_str()) != 0)
     return fail(Error::from_errno(errno, "change to directory " + directory + " inside the container")
                     .with_hint("--container-workdir must exist in the image or be mounted"));
-  if (const bool save = !spec.save.empty(); save || grant.isolation.pid) TRY(become_child(grant, save, socket));
+  if (const bool save = !spec.save.empty(); save || container.namespaces.isolation.pid)
+    TRY(continue_in_child(container, save, socket));
   TRY(install_id_filter());
   return directory;
 }
 
-JoinedTask task_environment(const Grant& grant, const ContainerSpec& spec, const Environment& job) {
+JoinedTask task_environment(const ReceivedContainer& container, const ContainerSpec& spec, const Environment& job) {
   const auto kept = [&](std::string_view name) {
     return std::find(spec.keep_env.begin(), spec.keep_env.end(), name) != spec.keep_env.end();
   };
   JoinedTask task;
-  const Environment container = Environment::from_block(grant.environment);
-  for (const auto& [name, value] : container.entries()) {
+  const Environment inside = Environment::from_block(container.environment);
+  for (const auto& [name, value] : inside.entries()) {
     // A kept name that is unset or empty outside takes the image's value (COMPAT.md 1, --container-env).
     if (kept(name) && !job.get_or(name, "").empty()) continue;
     task.set.set(name, value);
@@ -206,12 +196,13 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   TRY_ASSIGN(const PeerCredentials peer, peer_credentials(socket.get()));
   if (peer.uid != 0) return fail(ErrorKind::denied, "the container's broker was replaced by a process of another user");
   TRY(ask(socket.get(), session, spec, job));
-  TRY_ASSIGN(const Grant grant, await_grant(socket.get(), log));
-  TRY(check_isolation(spec.unshare, grant.isolation));
-  TRY_ASSIGN(const std::string directory, enter(grant, spec, socket.get()));
-  JoinedTask task = task_environment(grant, spec, job);
+  TRY_ASSIGN(const ReceivedContainer container, await_container(socket.get(), log));
+  TRY(check_isolation(spec.unshare, container.namespaces.isolation));
+  TRY_ASSIGN(const std::string directory, enter(container, spec, socket.get()));
+  JoinedTask task = task_environment(container, spec, job);
   task.set.set("PWD", directory);
-  if (!spec.save.empty() && !grant.isolation.pid) task.set.set("SLURM_TASK_PID", std::to_string(getpid()));
+  if (!spec.save.empty() && !container.namespaces.isolation.pid)
+    task.set.set("SLURM_TASK_PID", std::to_string(getpid()));
   return task;
 }
 

@@ -9,7 +9,7 @@
 
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 
 namespace situla {
 namespace {

@@ -1,13 +1,10 @@
-// Which options does the plugin add to srun, sbatch and salloc, and what did the user ask for with them? COMPAT.md
-// section 1.
+// What did the user ask for, with options and with variables? COMPAT.md section 1.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,37 +12,9 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/container_spec.hpp"
+#include "plugin/option_table.hpp"
 
 namespace situla {
-
-enum class OptionId : int {
-  image,
-  mounts,
-  workdir,
-  name,
-  save,
-  mount_home,
-  no_mount_home,
-  remap_root,
-  no_remap_root,
-  entrypoint,
-  no_entrypoint,
-  entrypoint_log,
-  writable,
-  readonly,
-  env,
-  unshare,
-  devices,
-};
-
-/// One row of the option table. Strings are literals: Slurm keeps the pointers.
-struct OptionInfo {
-  OptionId id;
-  const char* name;      ///< without the leading dashes
-  const char* argument;  ///< placeholder in --help; nullptr: the option takes none
-  const char* usage;
-};
-std::span<const OptionInfo> option_table();
 
 /// Collects option values, from the command line first and from the environment for what is missing, and makes a
 /// ContainerSpec. The same class runs in srun/sbatch/salloc and again on the node.
@@ -54,7 +23,16 @@ class ContainerOptions {
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
   /// One use of an option. The value is checked here, so that a slip is reported before the job is queued.
-  Result<void> set(OptionId id, std::string_view value);
+  Result<void> set(const OptionInfo& option, std::string_view value);
+  /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.
+  Result<void> apply_environment(const Lookup& lookup);
+  /// The container wanted, or nullopt: then warnings() says which options were given in vain.
+  [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
+  /// "ignoring --container-X because neither ...", one line each.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
+  // options_relay.cpp: what Slurm does not carry from sbatch and salloc to srun, and from there to the nodes
+
   /// Slurm hands on to the node an option's last use only. On the client: what the options that add up came to, for the
   /// job's environment; an empty value removes the variable, which is an outer job's.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> sums() const;
@@ -71,21 +49,16 @@ class ContainerOptions {
   static std::vector<std::string> unset_by_script(const Lookup& lookup);
   /// On the node: takes such a sum in place of its last part, which Slurm has handed on.
   void apply_sums(const Lookup& lookup);
-  /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.
-  Result<void> apply_environment(const Lookup& lookup);
-  /// The container wanted, or nullopt: then warnings() says which options were given in vain.
-  [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
-  /// "ignoring --container-X because neither ...", one line each.
-  [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
-  [[nodiscard]] bool given(OptionId id) const { return values_.contains(id); }
+  [[nodiscard]] bool given(const char* name) const;
   /// An image or a name, from the command line or the environment.
   [[nodiscard]] bool wants_container() const;
 
-  std::map<OptionId, std::string> values_;
-  std::set<OptionId> repeated_;  ///< added up from several uses
-  std::map<OptionId, std::string> defaults_;
+  /// By their rows, which makes the order that of the table.
+  std::map<const OptionInfo*, std::string> values_;
+  std::set<const OptionInfo*> repeated_;  ///< added up from several uses
+  std::map<const OptionInfo*, std::string> defaults_;
 };
 
 }  // namespace situla

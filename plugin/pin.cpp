@@ -9,7 +9,7 @@
 #include "common/spec/digest.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 
 extern "C" char** environ;
@@ -17,16 +17,17 @@ extern "C" char** environ;
 namespace situla {
 namespace {
 
-/// A tag of a registry; a digest stands for itself, and other images are the node's or the user's own.
+/// A tag of a registry; a digest stands for itself, and other images are the node's or the user's own. None: a
+/// container by its name.
 bool may_move(const std::string& image) {
-  return image_kind(image) == ImageKind::registry && image.find("@sha256:") == std::string::npos;
+  return !image.empty() && image_kind(image) == ImageKind::registry && image.find("@sha256:") == std::string::npos;
 }
 
 Result<Digest> ask_registry(const std::string& image, std::chrono::milliseconds limit) {
   constexpr size_t kMaxAnswer = 4096;
   TRY_ASSIGN(const UniqueFd answer, memory_file("situla-digest"));
   SpawnOptions options;
-  options.program = libexec_path("situla-complete");
+  options.program = libexec_path("situla-full");
   options.arguments = {"situla", "digest", "--index", "--", image};
   options.environment = Environment::from_envp(environ).strings();
   options.fds = {{answer.get(), 1}};

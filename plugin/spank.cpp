@@ -117,15 +117,19 @@ int guarded_start(Body body) noexcept {
 int on_option(int id, const char* value, int /*remote*/) {
   return guarded_start([&]() -> Result<void> {
     if (g_state == nullptr) return {};
-    return g_state->options.set(static_cast<OptionId>(id), value == nullptr ? "" : value);
+    return g_state->options.set(option_table()[static_cast<size_t>(id)], value == nullptr ? "" : value);
   });
 }
 
 Result<void> register_options(spank_t spank) {
   for (const OptionInfo& row : option_table()) {
     // Slurm copies the strings, but takes them as char*.
-    spank_option option{const_cast<char*>(row.name),     const_cast<char*>(row.argument), const_cast<char*>(row.usage),
-                        row.argument != nullptr ? 1 : 0, static_cast<int>(row.id),        on_option};
+    spank_option option{const_cast<char*>(row.name),
+                        const_cast<char*>(row.argument),
+                        const_cast<char*>(row.usage),
+                        row.argument != nullptr ? 1 : 0,
+                        static_cast<int>(&row - option_table().data()),
+                        on_option};
     if (const spank_err_t status = spank_option_register(spank, &option); status != ESPANK_SUCCESS)
       return fail(ErrorKind::failure, std::string("register option --") + row.name + ": " + spank_strerror(status));
   }
@@ -164,8 +168,8 @@ Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
     return fail(ErrorKind::failure, std::string("ask Slurm for the batch script: ") + spank_strerror(status));
   if (argc < 1) return {};
   MountOption script;
+  script.kind = MountOption::Kind::script;
   script.source = script.target = argv[0];
-  script.flags = {"x-create=file", "bind", "ro", "nosuid", "nodev", "private"};
   spec.mounts.push_back(std::move(script));
   return {};
 }

@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include "common/base/installation.hpp"
-#include "common/sys/cgroup.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/cgroup.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 
@@ -51,13 +51,13 @@ Result<void> sweep_after_lost_broker(int program, uint32_t job, uint32_t step, u
 
 /// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
 /// child of slurmstepd (proctrack/linuxproc) in the tasks' cgroup (proctrack/cgroup).
-Result<Child> start_canary(int program, const std::string& cgroups) {
+Result<Child> start_cancel_probe(int program, const std::string& cgroups) {
   SpawnOptions options = broker_program(program);
-  options.arguments.emplace_back("canary");
+  options.arguments.emplace_back("wait");
   options.new_session = false;
-  TRY_ASSIGN(Child canary, spawn(options));
-  TRY(move_to_cgroups(canary.pid(), cgroups));
-  return canary;
+  TRY_ASSIGN(Child probe, spawn(options));
+  TRY(move_to_cgroups(probe.pid(), cgroups));
+  return probe;
 }
 
 /// Of a step whose broker was killed.
@@ -111,14 +111,14 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();
-  Child canary;
+  Child probe;
   for (;;) {
-    std::array<pollfd, 2> entries = {{{control.get(), POLLIN, 0}, {canary.pidfd(), POLLIN, 0}}};
+    std::array<pollfd, 2> entries = {{{control.get(), POLLIN, 0}, {probe.pidfd(), POLLIN, 0}}};
     const int ready = poll(entries.data(), entries.size(), saving ? -1 : static_cast<int>(limit.count()));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
     if (entries[1].revents != 0) {
-      canary = Child();
+      probe = Child();
       saving = false;
       log.error("--container-save: the step was cancelled, nothing is saved");
       if (!send_packet(control.get(), encode(Finish{}))) return lost();
@@ -131,9 +131,9 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
     if (const auto* note = std::get_if<Note>(&message)) log.write(note->level, note->text);
     if (const auto* begun = std::get_if<Saving>(&message)) {
       saving = true;
-      auto started = start_canary(program_.get(), begun->cgroups);
+      auto started = start_cancel_probe(program_.get(), begun->cgroups);
       if (started)
-        canary = std::move(*started);
+        probe = std::move(*started);
       else
         log.warning("--container-save: a cancelled step may go on saving: " + started.error().message());
     }

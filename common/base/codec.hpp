@@ -66,6 +66,8 @@ class Decoder {
     return value;
   }
 
+  /// What was read cannot be meant.
+  void refuse() { ok_ = false; }
   [[nodiscard]] bool ok() const { return ok_; }
   /// Bytes that were not read yet.
   [[nodiscard]] size_t left() const { return bytes_.size(); }

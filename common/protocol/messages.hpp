@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -19,10 +20,11 @@ namespace situla {
 
 /// Upper bound of one encoded message in bytes. What may be larger (environments) travels as a sealed memfd beside it.
 constexpr size_t kMaxMessageBytes = 32768;
+/// A longer text is cut, so that a message of four always fits.
+constexpr size_t kMaxTextBytes = 8000;
 using StepToken = std::array<uint8_t, 16>;
 
-// --- plugin (slurmstepd) -> broker, once, in a sealed memfd
-// --------------------------------------------------------------
+// plugin (slurmstepd) -> broker, once, in a sealed memfd
 
 /// Who opens the image of a step.
 enum class ImageOrigin : uint8_t {
@@ -52,47 +54,61 @@ struct StepRequest {
   StepToken token{};             ///< what a task must show
   std::string image;             ///< for messages; printable
   std::string spec;              ///< ContainerSpec::serialize()
+
+  static auto fields(auto& step) {
+    return std::tie(step.job_id, step.step_id, step.uid, step.gid, step.groups, step.local_tasks, step.all_tasks,
+                    step.origin, step.named, step.job_scope, step.save, step.use_squashfuse, step.importer,
+                    step.importer_runtime, step.token, step.image, step.spec);
+  }
 };
+constexpr ImageOrigin last_of(ImageOrigin) {
+  return ImageOrigin::user;
+}
 std::string encode_step_request(const StepRequest& request);
 Result<StepRequest> decode_step_request(std::string_view bytes);
 
-// --- task -> broker
-// --------------------------------------------------------------------------------------------------------
+// task -> broker
 
 /// fds, which the broker leaves in the connection for the builder: [0] the task's environment (sealed memfd,
 /// Environment::block()); [1] the image file, open for reading, if it is a path and the container has no name.
-struct Join {
+struct JoinRequest {
   StepToken token{};
   std::string directory;  ///< the job's working directory, where relative paths of mounts begin
+
+  static auto fields(auto& join) { return std::tie(join.token, join.directory); }
 };
 
 /// Over the connection that brought the container, which a task keeps open if the step has --container-save: its
 /// program has ended. Answer: Finished, or Failure without text: the last one's container could not be saved.
 struct TaskEnded {};
 
-// --- broker -> task
-// --------------------------------------------------------------------------------------------------------
+// broker -> task
 
 /// Also broker -> broker of another step that joins the container; the connection is the request.
 /// fds: user namespace, mount namespace, cgroup namespace; those of `isolation` in the order ipc, uts, net, pid; the
 /// environment (sealed memfd); to another broker, the directory of a named container.
-struct Joined {
+struct JoinReply {
   std::string workdir;  ///< of the image; absolute, inside the container
   Isolation isolation;
+
+  static auto fields(auto& reply) { return std::tie(reply.workdir, reply.isolation); }
 };
 
-// --- any -> broker -> task
-// -------------------------------------------------------------------------------------------------
+// any -> broker -> task
 
 /// Something the user should read while waiting.
 struct Note {
   LogLevel level = LogLevel::info;
   std::string text;
+
+  static auto fields(auto& note) { return std::tie(note.level, note.text); }
 };
 /// Bytes for the user's terminal, escape sequences included: bars of an import. Only for steps whose srun named a
 /// terminal; lost when no task waits.
 struct Draw {
   std::string bytes;
+
+  static auto fields(auto& draw) { return std::tie(draw.bytes); }
 };
 /// Nothing is wrong, it takes time: to every task that waits, each kAliveEvery. A broker that has said nothing for
 /// kSilence is stopped, or hangs.
@@ -104,28 +120,34 @@ struct Failure {
   ErrorKind kind = ErrorKind::failure;
   std::string text;
   std::string hint;
+
+  static auto fields(auto& failure) { return std::tie(failure.kind, failure.text, failure.hint); }
 };
 
-// --- store, importer -> broker
-// ----------------------------------------------------------------------------------------------------
+// store, importer -> broker
 
 struct ImportDone {
   Digest digest;           ///< of the manifest
   std::string store_name;  ///< of the image in the store; empty for an import as the user
   bool stored = false;     ///< the image was in the store already
+
+  static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored); }
 };  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.
 
-// --- builder <-> broker
-// ----------------------------------------------------------------------------------------------------
+// builder <-> broker
 
 struct MapsWanted {  ///< the builder has unshared its user namespace
   bool remap_root = false;
+
+  static auto fields(auto& maps) { return std::tie(maps.remap_root); }
 };
 struct MapsWritten {};
 /// The builder is about to make a directory that outlives it if it is killed; without an answer. The last one counts,
 /// until Ready says whether the container has it.
 struct ScratchPlace {
   std::string path;  ///< as Ready::scratch_path
+
+  static auto fields(auto& place) { return std::tie(place.path); }
 };
 /// What the tasks get of the environment is in builder_fd::kForTasks and kForOthers, what --container-save exports (a
 /// directory, and the image beneath it) in kSaved. The namespaces are taken from /proc/<builder>/ns by the broker
@@ -134,10 +156,16 @@ struct Ready {
   std::string workdir;
   std::string scratch_path;  ///< opaque to the broker: given back to a cleaner that runs as the user; may be empty
   std::string root;          ///< what the root file system is made of, for the log
+  bool on_image = false;     ///< it lies on the image that the broker has mounted, and is no copy of its files
   Isolation isolation;
   bool stays = false;      ///< the builder keeps running (scratch) until its socket is closed
   uint32_t directory = 0;  ///< its descriptor of the named container's directory; 0: it has no name
-  std::string identity{};  ///< of the named container (hooks/run/container_identity.hpp); empty: it has none
+  std::string identity{};  ///< of the named container (hooks/containers/container_identity.hpp); empty: it has none
+
+  static auto fields(auto& ready) {
+    return std::tie(ready.workdir, ready.scratch_path, ready.root, ready.on_image, ready.isolation, ready.stays,
+                    ready.directory, ready.identity);
+  }
 };
 
 /// Does a step of this node run the container? One with a name; what --container-save would export of it is in kSaved.
@@ -148,35 +176,50 @@ struct RunningWanted {
   std::string identity;    ///< as Ready::identity
   uint32_t directory = 0;  ///< as Ready::directory
   uint32_t job = 0, step = 0;
+
+  static auto fields(auto& wanted) {
+    return std::tie(wanted.ignored, wanted.identity, wanted.directory, wanted.job, wanted.step);
+  }
 };
 struct NotRunning {};
-/// A container that no step made (`start`) runs already. Fields as of Joined; its environment is in kForOthers.
+/// A container that no step made (`start`) runs already. Fields as of JoinReply; its environment is in kForOthers.
 struct Found {
-  Joined container;
-  std::vector<uint32_t> namespaces;  ///< the builder's descriptors, in the order of Joined
+  JoinReply container;
+  std::vector<uint32_t> namespaces;  ///< the builder's descriptors, in the order of JoinReply
+
+  static auto fields(auto& found) { return std::tie(found.container, found.namespaces); }
 };
 /// A named container has to be made. fds of the answer: the image file, open for reading, or a parcel with it.
 struct ImageWanted {};
 struct ImageReady {};
 
-// --- plugin (slurmstepd) <-> broker, control socket
-// ---------------------------------------------------------------------------
+// plugin (slurmstepd) <-> broker, control socket
 
 struct StepPrepared {};  ///< Slurm has made the step's cgroups, and slurmstepd lives in them; without an answer
 struct Finish {};        ///< all local tasks have ended; again while Saving: the step was cancelled, do not
 struct Saving {          ///< --container-save has begun, which may take its time; Notes follow
   std::string cgroups;   ///< of the step's tasks: cgroups_of()
+
+  static auto fields(auto& saving) { return std::tie(saving.cgroups); }
 };
 struct Finished {       ///< nothing is left of the container
   std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built
+
+  static auto fields(auto& finished) { return std::tie(finished.summary); }
 };
 
-using Message = std::variant<Join, Joined, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
-                             Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace,
-                             StepPrepared, TaskEnded, Alive>;
+using Message = std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish,
+                             Finished, Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving,
+                             ScratchPlace, StepPrepared, TaskEnded, Alive>;
 
-/// Encoded form: u32 protocol version, u32 index in Message, fields. Over-long texts are cut so that a message always
-/// fits.
+constexpr LogLevel last_of(LogLevel) {
+  return LogLevel::error;
+}
+constexpr ErrorKind last_of(ErrorKind) {
+  return ErrorKind::cancelled;
+}
+
+/// common/base/wire.hpp. Texts are cut at kMaxTextBytes.
 std::string encode(const Message& message);
 /// ErrorKind::corrupt for anything that encode() did not write, an unknown version included.
 Result<Message> decode(std::string_view bytes);

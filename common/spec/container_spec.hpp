@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "common/base/result.hpp"
@@ -15,10 +16,15 @@ namespace situla {
 
 /// unset: follow the enroot configuration of the user and site.
 enum class Tristate : uint8_t { unset, no, yes };
+constexpr Tristate last_of(Tristate) {
+  return Tristate::yes;
+}
 
 /// Namespaces that a container has beside its user, mount and cgroup namespace.
 struct Isolation {
   bool pid = false, net = false, ipc = false, uts = false;
+
+  static auto fields(auto& own) { return std::tie(own.pid, own.net, own.ipc, own.uts); }
   friend bool operator==(const Isolation&, const Isolation&) = default;
 };
 
@@ -29,6 +35,9 @@ enum class NameFlag : uint8_t {
   exec,       ///< join it; it must be running
   no_exec,    ///< start or make it, never join
 };
+constexpr NameFlag last_of(NameFlag) {
+  return NameFlag::no_exec;
+}
 
 struct ContainerSpec {
   std::string image;      ///< as typed; see image_kind(); empty = none
@@ -48,6 +57,12 @@ struct ContainerSpec {
   Isolation unshare;
   /// Size of the terminal on which the one task's import may draw; 0: there is none.
   uint32_t terminal_columns = 0, terminal_rows = 0;
+
+  static auto fields(auto& spec) {
+    return std::tie(spec.image, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts, spec.workdir,
+                    spec.keep_env, spec.devices, spec.mount_home, spec.remap_root, spec.writable, spec.entrypoint,
+                    spec.entrypoint_log, spec.unshare, spec.terminal_columns, spec.terminal_rows);
+  }
 
   /// A versioned byte string for the way plugin -> builder; deserialize() trusts nothing and reports
   /// ErrorKind::corrupt.

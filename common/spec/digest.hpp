@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "common/base/result.hpp"
 
@@ -29,6 +30,7 @@ class Digest {
   [[nodiscard]] std::string text() const { return "sha256:" + hex(); }
   [[nodiscard]] const std::array<uint8_t, kBytes>& bytes() const { return bytes_; }
 
+  static auto fields(auto& digest) { return std::tie(digest.bytes_); }
   friend auto operator<=>(const Digest&, const Digest&) = default;  // NOLINT(modernize-use-nullptr)
 
  private:

@@ -9,7 +9,6 @@ namespace situla {
 namespace {
 
 constexpr std::string_view kScheme = "docker://";
-constexpr std::string_view kHub = "registry-1.docker.io";
 constexpr std::string_view kOfficial = "library/";
 
 struct Transport {
@@ -47,7 +46,7 @@ bool is_file_kind(ImageKind kind) {
 }
 
 bool is_hub(std::string_view registry) {
-  return registry == "docker.io" || registry == "index.docker.io" || registry == kHub;
+  return registry == "docker.io" || registry == "index.docker.io" || registry == kDockerHub;
 }
 
 /// COMPAT.md 3: a first component with a '.' or a ':' is a registry. "localhost" has neither and can be nothing else.
@@ -152,7 +151,7 @@ Result<ImageReference> ImageReference::parse(std::string_view text) {
   TRY(check_repository(repository, text));
   reference.repository = repository;
   if (reference.registry.empty() || is_hub(reference.registry)) {
-    reference.registry = kHub;
+    reference.registry = kDockerHub;
     if (repository.find('/') == std::string_view::npos) reference.repository.insert(0, kOfficial);
   } else if (!valid_registry(reference.registry)) {
     return fail(invalid_reference(text, "'" + printable(reference.registry) + "' is not a registry host")
@@ -179,7 +178,7 @@ std::string ImageReference::text() const {
 
 std::string ImageReference::default_file_name() const {
   std::string name = repository;
-  if (registry == kHub && name.starts_with(kOfficial)) name.erase(0, kOfficial.size());
+  if (registry == kDockerHub && name.starts_with(kOfficial)) name.erase(0, kOfficial.size());
   std::replace(name.begin(), name.end(), '/', '+');
   return name + "+" + (tag.empty() ? "sha256+" + digest->hex() : tag) + ".sqsh";
 }

@@ -11,6 +11,9 @@
 
 namespace situla {
 
+/// Where docker.io's images are.
+constexpr std::string_view kDockerHub = "registry-1.docker.io";
+
 /// A reference to an image in a registry, every field filled in by the rules of COMPAT.md 3:
 /// `[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST]` and `[docker://][USER@]REGISTRY/IMAGE...` where REGISTRY has a
 /// '.' or a ':'.

@@ -1,4 +1,4 @@
-// How much may one image make an import take? The administrator's numbers; hooks/import/budget.hpp keeps them.
+// How much may one image make an import take? The administrator's numbers; hooks/squashfs/budget.hpp keeps them.
 #pragma once
 
 #include <cstdint>

@@ -32,6 +32,8 @@ std::vector<std::string> default_flags(MountOption::Kind kind) {
       return {"x-create=dir"};
     case MountOption::Kind::umount:
       return {"x-detach"};
+    case MountOption::Kind::script:
+      break;
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "common/base/result.hpp"
@@ -10,13 +11,15 @@
 namespace situla {
 
 struct MountOption {
-  enum class Kind { bind, tmpfs, umount };
+  enum class Kind { bind, tmpfs, umount, script /**< the batch script: read-only, at its own path; no option's */ };
+  friend constexpr Kind last_of(Kind) { return Kind::script; }
   Kind kind = Kind::bind;
   std::string source;  ///< absolute or relative host path; may hold $VAR; empty for tmpfs and umount
   std::string target;  ///< path inside the container; may hold $VAR
   std::vector<std::string>
       flags;  ///< fstab option words, the defaults of COMPAT.md 1 first ("x-create=auto", "rbind", ...)
 
+  static auto fields(auto& option) { return std::tie(option.kind, option.source, option.target, option.flags); }
   friend bool operator==(const MountOption&, const MountOption&) = default;
 
   /// One line of enroot's fstab dialect: "SRC DST none opts" with blanks escaped as \040.

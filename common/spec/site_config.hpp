@@ -52,7 +52,7 @@ struct SiteConfig {
   MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
   bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
   std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
-  std::string service_user = "situla";         ///< service_user; whose the store is
+  std::string service_user = "situla";         ///< service_user; owns the store
   std::string import_user =
       "situla-import";            ///< import_user; who reads what registries send, without rights to the store
   uint32_t imports_per_user = 8;  ///< imports_per_user; at a time on this node; 0: no limit

@@ -1,5 +1,6 @@
 #include "common/sys/directory.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 
@@ -34,6 +35,15 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
   const Stream stream(opendir(path.c_str()));
   if (!stream) return fail_errno(errno, "list " + path);
   return names_of(stream.get(), path);
+}
+
+Result<std::vector<std::string>> names_with_suffix(const std::string& path, std::string_view suffix) {
+  auto names = list_directory(path);
+  if (!names && names.error().kind() == ErrorKind::not_found) return std::vector<std::string>();
+  if (!names) return names;
+  std::erase_if(*names, [&](const std::string& name) { return !name.ends_with(suffix) || name.starts_with('.'); });
+  std::sort(names->begin(), names->end());
+  return names;
 }
 
 Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand) {

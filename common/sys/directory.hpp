@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.hpp"
@@ -12,5 +13,8 @@ namespace situla {
 Result<std::vector<std::string>> list_directory(const std::string& path);
 /// The same of an open directory; `operand` names it in errors.
 Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand);
+
+/// Names that end in `suffix`, without hidden ones, in the order of a shell's glob; none where there is no directory.
+Result<std::vector<std::string>> names_with_suffix(const std::string& path, std::string_view suffix);
 
 }  // namespace situla

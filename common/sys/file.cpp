@@ -18,6 +18,11 @@
 
 namespace situla {
 
+std::string current_directory() {
+  std::array<char, PATH_MAX> path{};
+  return getcwd(path.data(), path.size()) != nullptr ? path.data() : "/";
+}
+
 std::string program_directory() {
   std::array<char, PATH_MAX> path{};
   const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());

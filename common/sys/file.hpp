@@ -27,6 +27,8 @@ Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offs
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode);
 Result<void> make_directories(const std::string& path, mode_t mode);
+/// Where this process is; "/" where that cannot be said.
+std::string current_directory();
 /// Where the program of this process lies.
 std::string program_directory();
 /// rename(2) that replaces nothing (ErrorKind::exists); an empty directory, on file systems that cannot promise that.

@@ -139,7 +139,7 @@ Result<std::vector<gid_t>> groups_of(const std::string& name, gid_t gid) {
 
 /// look_up: getpwnam_r(3) or getpwuid_r(3), bound to who is meant; `who` is for messages.
 template <typename LookUp>
-Result<Account> account(const std::string& who, LookUp look_up) {
+Result<UserRecord> look_up_user(const std::string& who, LookUp look_up) {
   std::vector<char> buffer(16384);
   passwd entry{};
   passwd* found = nullptr;
@@ -151,17 +151,35 @@ Result<Account> account(const std::string& who, LookUp look_up) {
   if (found == nullptr)
     return fail(Error(ErrorKind::not_found, "look up user " + who + ": no such user")
                     .with_hint("check `getent passwd " + who + "` on this node"));
-  TRY_ASSIGN(std::vector<gid_t> groups, groups_of(entry.pw_name, entry.pw_gid));
-  return Account{{entry.pw_uid, entry.pw_gid, std::move(groups)}, entry.pw_dir};
+  const auto text = [](const char* field) { return std::string(field == nullptr ? "" : field); };
+  return UserRecord{text(entry.pw_name),  text(entry.pw_gecos), text(entry.pw_dir),
+                    text(entry.pw_shell), entry.pw_uid,         entry.pw_gid};
+}
+
+Result<UserRecord> user_of(uid_t uid) {
+  return look_up_user(std::to_string(uid), [&](passwd* entry, char* buffer, size_t size, passwd** result) {
+    return getpwuid_r(uid, entry, buffer, size, result);
+  });
+}
+
+Result<Account> with_groups(UserRecord user) {
+  TRY_ASSIGN(std::vector<gid_t> groups, groups_of(user.name, user.gid));
+  return Account{{user.uid, user.gid, std::move(groups)}, std::move(user.home)};
 }
 
 }  // namespace
 
 Result<Identity> identity_of_user(const std::string& name) {
-  TRY_ASSIGN(Account found, account(name, [&](passwd* entry, char* buffer, size_t size, passwd** result) {
+  TRY_ASSIGN(UserRecord user, look_up_user(name, [&](passwd* entry, char* buffer, size_t size, passwd** result) {
                return getpwnam_r(name.c_str(), entry, buffer, size, result);
              }));
-  return std::move(found.identity);
+  TRY_ASSIGN(Account account, with_groups(std::move(user)));
+  return std::move(account.identity);
+}
+
+std::optional<UserRecord> find_user(uid_t uid) {
+  auto user = user_of(uid);
+  return user ? std::optional<UserRecord>(std::move(*user)) : std::nullopt;
 }
 
 bool is_mapped_uid(uid_t uid) {
@@ -177,9 +195,8 @@ bool is_mapped_uid(uid_t uid) {
 }
 
 Result<Account> account_of(uid_t uid) {
-  return account(std::to_string(uid), [&](passwd* entry, char* buffer, size_t size, passwd** result) {
-    return getpwuid_r(uid, entry, buffer, size, result);
-  });
+  TRY_ASSIGN(UserRecord user, user_of(uid));
+  return with_groups(std::move(user));
 }
 
 }  // namespace situla

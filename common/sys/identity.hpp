@@ -1,6 +1,7 @@
 // Who is this process, and how does it become somebody else for good?
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,14 @@ Result<void> own_proc_files_again();
 Result<Identity> identity_of_user(const std::string& name);
 /// Has this process's user namespace that uid? Files of others belong to the overflow uid, 65534.
 bool is_mapped_uid(uid_t uid);
+/// A line of passwd(5), from wherever this node has its users.
+struct UserRecord {
+  std::string name, gecos, home, shell;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+/// getpwuid(3); nullopt when nobody has that uid, or nobody can say.
+std::optional<UserRecord> find_user(uid_t uid);
 struct Account {
   Identity identity;
   std::string home;

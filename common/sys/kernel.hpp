@@ -119,9 +119,4 @@ inline int pivot_root(const char* new_root, const char* put_old) {
   return static_cast<int>(syscall(SYS_pivot_root, new_root, put_old));
 }
 
-/// The magic link that names an open descriptor for calls which take only paths.
-inline std::string fd_path(int fd) {
-  return "/proc/self/fd/" + std::to_string(fd);
-}
-
 }  // namespace situla::kernel

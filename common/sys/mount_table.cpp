@@ -1,5 +1,6 @@
 #include "common/sys/mount_table.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fcntl.h>
@@ -28,17 +29,25 @@ std::string unescape(std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<MountRecord>> mount_table() {
-  TRY_ASSIGN(const std::string table, read_file("/proc/self/mountinfo", size_t{64} << 20U));
+std::vector<MountRecord> parse_mount_table(std::string_view text) {
   std::vector<MountRecord> all;
-  for (const std::string_view line : split_nonempty(table, '\n')) {
-    const auto words = split_words(line);  // id parent major:minor root mount-point ...
-    if (words.size() < 5) continue;
-    const auto id = parse_unsigned(words[0]);
-    const auto parent = parse_unsigned(words[1]);
-    if (id && parent) all.push_back({*id, *parent, std::string(words[2]), unescape(words[4])});
+  for (const std::string_view line : split_nonempty(text, '\n')) {
+    // id parent device root path mount-options [field...] - type source options
+    const auto words = split_words(line);
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (dash - words.begin() < 6 || words.end() - dash < 3) continue;
+    const auto id = parse_unsigned(words[0]), parent = parse_unsigned(words[1]);
+    if (!id || !parent) continue;
+    const std::string_view options = words.end() - dash > 3 ? dash[3] : std::string_view();
+    all.push_back({*id, *parent, std::string(words[2]), unescape(words[3]), unescape(words[4]), std::string(dash[1]),
+                   unescape(dash[2]), std::string(options)});
   }
   return all;
+}
+
+Result<std::vector<MountRecord>> mount_table() {
+  TRY_ASSIGN(const std::string table, read_file("/proc/self/mountinfo", size_t{64} << 20U));
+  return parse_mount_table(table);
 }
 
 std::vector<MountRecord> mounts_beneath(const std::vector<MountRecord>& table, uint64_t top) {

@@ -6,11 +6,11 @@
 #include <cstdio>
 
 #include <fcntl.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/kernel.hpp"
@@ -24,12 +24,9 @@ constexpr uid_t kNobody = 65534;
 enum class Missing { error, make };
 
 std::string owner_name(uid_t uid) {
-  std::array<char, 4096> buffer{};
-  passwd entry{};
-  passwd* found = nullptr;
-  const bool known = getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
   const std::string number = "uid " + std::to_string(uid);
-  return known ? printable(found->pw_name) + " (" + number + ")" : number;
+  const auto user = find_user(uid);
+  return user ? printable(user->name) + " (" + number + ")" : number;
 }
 
 std::string octal(mode_t mode) {
@@ -196,7 +193,7 @@ Result<PrivateDirectory> PrivateDirectory::make_fresh(const std::string& path, s
 }
 
 std::string PrivateDirectory::held() const {
-  return kernel::fd_path(fd());
+  return fd_path(fd());
 }
 
 }  // namespace situla

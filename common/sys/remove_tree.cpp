@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/result.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
 #include "common/sys/mount_table.hpp"
@@ -73,7 +74,7 @@ class Remover {
  private:
   Result<void> empty(int directory, int depth) {
     // An owner may have taken its own rights away (mode 0000); chmod by descriptor cannot be led elsewhere.
-    (void)chmod(kernel::fd_path(directory).c_str(), 0700);
+    (void)chmod(fd_path(directory).c_str(), 0700);
     UniqueFd readable(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!readable) return fail_errno(errno, "open directory");
     const DirStream stream(fdopendir(readable.get()));
@@ -93,7 +94,7 @@ class Remover {
   }
 
   Result<void> move_up(int parent, const std::string& name, int directory) {
-    (void)chmod(kernel::fd_path(directory).c_str(), 0700);
+    (void)chmod(fd_path(directory).c_str(), 0700);
     std::string target = random_name(".removing-");
     if (renameat(parent, name.c_str(), top_, target.c_str()) != 0)
       return fail_errno(errno, "move deep directory " + name);

@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "plugin/broker/contract.hpp"
+#include "common/protocol/contract.hpp"
 
 namespace situla {
 

@@ -3,14 +3,16 @@
 #include <new>
 #include <string>
 
+#include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/socket.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 
 void BrokerLog::write(LogLevel level, std::string_view message) noexcept {
-  if (level == LogLevel::debug) return;
+  if (level == LogLevel::debug && !debug_) return;
+  // Slurm would show debug lines only to those who ask Slurm for its own.
+  if (level == LogLevel::debug) level = LogLevel::info;
   try {
     (void)send_packet(builder_fd::kBroker, encode(Note{level, std::string(message)}));
   } catch (const std::bad_alloc&) {

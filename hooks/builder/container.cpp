@@ -1,7 +1,6 @@
 #include "hooks/builder/container.hpp"
 
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -13,10 +12,11 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
+#include "common/sys/mount/namespaces.hpp"
 #include "common/sys/network.hpp"
 #include "common/sys/private_directory.hpp"
 #include "common/sys/socket.hpp"
@@ -25,65 +25,39 @@
 #include "hooks/builder/input.hpp"
 #include "hooks/builder/named.hpp"
 #include "hooks/builder/shared_environment.hpp"
-#include "hooks/run/container_store.hpp"
+#include "hooks/containers/container_store.hpp"
 #include "hooks/run/init_process.hpp"
 #include "hooks/run/isolation.hpp"
 #include "hooks/run/prepare.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{500};
 
-/// What is made before the namespaces are: paths of the host still mean something, and the user is still himself.
-struct Source {
-  RootSource root;
-  UniqueFd container;                   ///< directory of a named one
-  std::string identity;                 ///< of a named one
-  UniqueFd save_directory, save_image;  ///< what will be exported, as far as it is known by now
-};
-
 struct BuiltContainer {
-  PreparedContainer prepared;
-  Source source;
+  Container container;
+  StepRoot root;
   Isolation isolation;
-  bool saves = false;           ///< --container-save
-  Environment own, for_others;  ///< variables for the tasks of this step, and of others that join it
-  UniqueFd init;                ///< socket whose end ends the PID namespace
+  UniqueFd init;  ///< socket whose end ends the PID namespace
 };
 
-Result<Source> unnamed_source(const std::string& image_mode, BuilderData& data) {
-  Source source;
-  RootSource& root = source.root;
+Result<StepRoot> unnamed_root(const std::string& image_mode, UniqueFd image) {
+  StepRoot root;
   if (image_mode == "mounted") {
-    root.kind = RootSource::Kind::mounted;
-    root.path = std::string(kStageMount) + "/" + kStageImage;
-    return source;
+    root.source.path = std::string(kStageMount) + "/" + kStageImage;
+    return root;
   }
-  root.kind = RootSource::Kind::image;
-  root.image = std::move(data.image);
+  root.source.kind = RootSource::Kind::image;
+  root.source.image = std::move(image);
   if (image_mode == "image-fuse")
-    root.mount = MountKind::fuse;
+    root.source.mount = MountKind::fuse;
   else if (image_mode == "image-extract")
-    root.mount = MountKind::extract;
+    root.source.mount = MountKind::extract;
   else if (image_mode != "image-auto")
     return fail(ErrorKind::usage, "unknown image mode " + image_mode);
-  TRY_ASSIGN(source.save_image, duplicate_fd(root.image.get(), "the image"));
-  return source;
-}
-
-/// nullopt: the tasks have joined a container that runs.
-Result<std::optional<Source>> find_source(const std::string& image_mode, BuilderData& data, const EnrootConfig& config,
-                                          LogSink& log) {
-  if (image_mode != "named") {
-    TRY_ASSIGN(Source source, unnamed_source(image_mode, data));
-    return std::optional(std::move(source));
-  }
-  TRY_ASSIGN(auto named, find_or_make_container(data, config, log));
-  if (!named) return std::optional<Source>();
-  return std::optional(Source{std::move(named->source), std::move(named->directory), std::move(named->identity),
-                              std::move(named->save_directory), std::move(named->save_image)});
+  TRY_ASSIGN(root.save_image, duplicate_fd(root.source.image.get(), "the image"));
+  return root;
 }
 
 /// Before anything is made: the file is written when the work is done, too late to hear that it cannot be.
@@ -99,75 +73,65 @@ Result<void> check_save_path(const std::string& path) {
   return {};
 }
 
-/// Relative mount sources are meant from where the task is. PWD is missing with `srun --export=NONE`, and another
-/// directory with `srun --chdir`.
-void set_directory(Environment& host) {
-  std::string here(PATH_MAX, '\0');
-  if (getcwd(here.data(), here.size()) != nullptr) host.set("PWD", here.c_str());
-}
-
-Result<void> enter_namespaces(bool remap_root, const Isolation& isolation) {
-  TRY(unshare_namespaces(kUserNs | kMountNs | namespace_bits(isolation)));
-  TRY_ASSIGN(const Answer answer, ask_broker(MapsWanted{remap_root}));
+Result<void> unshare_for_step(const ContainerRequest& request) {
+  TRY(unshare_namespaces(kUserNs | kMountNs | namespace_bits(request.isolation)));
+  TRY_ASSIGN(const Answer answer, ask_broker(MapsWanted{request.remap_root}));
   if (!std::holds_alternative<MapsWritten>(answer.message)) return fail(ErrorKind::cancelled, "the broker gave up");
-  return isolation.net ? bring_loopback_up() : Result<void>();
+  return request.isolation.net ? bring_loopback_up() : Result<void>();
 }
 
-/// nullopt: see find_source().
-Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const std::string& scratch_name,
-                                            LogSink& log) {
-  TRY_ASSIGN(BuilderData data, read_task_data());
-  TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY(check_save_path(data.spec.save));
-  BuiltContainer built;
-  TRY_ASSIGN(auto source, find_source(image_mode, data, config, log));
-  if (!source) return std::optional<BuiltContainer>();
-  built.source = std::move(*source);
-  built.saves = !data.spec.save.empty();
-  built.isolation = wanted_isolation(data.spec.unshare, config);
+/// Not where its files were copied: then there is no image beneath it any more.
+bool lies_on_image(const BuiltContainer& built) {
+  return built.container.root.kind != "extracted" && built.container.root.kind != "tree";
+}
 
-  PrepareRequest request;
-  request.remap_root = wants_remap_root(data.spec, config);
-  request.host_uid = geteuid();
-  request.host_gid = getegid();
-  request.devices = read_device_settings(log);
-  TRY(enter_namespaces(request.remap_root, built.isolation));
-  request.root = std::move(built.source.root);
-  request.spec = std::move(data.spec);
-  request.host = data.host;
-  set_directory(request.host);
-  request.isolation = built.isolation;
-  request.for_step = true;
-  request.stage = std::string(kStageMount) + "/" + kStageDirectory;
-  request.scratch_name = scratch_name;
+/// nullopt: the tasks have joined a container that runs.
+Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const std::string& scratch_name,
+                                            BrokerLog& log) {
+  TRY_ASSIGN(BuilderData data, read_task_data());
+  log.show_debug(data.host.has("SITULA_DEBUG"));
+  TRY_ASSIGN(EnrootConfig config, EnrootConfig::load(data.host, log));
+  TRY(check_save_path(data.spec.save));
+  std::optional<StepRoot> root;
+  if (image_mode == "named") {
+    TRY_ASSIGN(root, find_or_make_container(data, config, log));
+    if (!root) return std::optional<BuiltContainer>();
+  } else {
+    TRY_ASSIGN(root, unnamed_root(image_mode, std::move(data.image)));
+  }
+  config.set("ENROOT_RUNTIME_PATH", std::string(kStageMount) + "/" + kStageDirectory);
+  ContainerRequest request = ContainerRequest::of_this_user(std::move(data.spec), data.host, std::move(config), log);
+  request.root = std::move(root->source);
+  request.step = scratch_name;
   request.scratch_notice = [](const std::string& path) {
     (void)send_packet(builder_fd::kBroker, encode(ScratchPlace{path}));
   };
-  TRY_ASSIGN(built.prepared, prepare_container(std::move(request), config, log));
-  if (built.isolation.pid) {
+  TRY(unshare_for_step(request));
+  BuiltContainer built{{}, std::move(*root), request.isolation, {}};
+  TRY_ASSIGN(built.container, prepare_container(request, log));
+  if (request.isolation.pid) {
     TRY_ASSIGN(built.init, start_init());
   }
-  built.own = changed_variables(data.host, built.prepared.environment);
-  built.for_others = for_other_steps(built.prepared.environment);
-  if (!built.source.save_directory) built.source.save_directory = std::move(built.prepared.changes);
-  // A tree that was extracted has no image beneath it any more.
-  if (built.prepared.root_kind == "extracted") built.source.save_image.reset();
+  const Environment& environment = built.container.environment;
+  TRY(write_memory(builder_fd::kForTasks, changed_variables(data.host, environment).block()));
+  TRY(write_memory(builder_fd::kForOthers, for_other_steps(environment).block()));
+  if (!built.root.save_directory) built.root.save_directory = std::move(built.container.root.changes);
+  if (!lies_on_image(built)) built.root.save_image.reset();
+  if (!request.spec.save.empty() && built.root.save_directory)
+    TRY(leave_for_saver(built.root.save_directory, built.root.save_image));
   return std::optional(std::move(built));
 }
 
 Result<void> announce(const BuiltContainer& built, bool stays) {
-  TRY(write_memory(builder_fd::kForTasks, built.own.block()));
-  TRY(write_memory(builder_fd::kForOthers, built.for_others.block()));
-  const Source& source = built.source;
-  if (built.saves && source.save_directory) TRY(leave_for_saver(source.save_directory, source.save_image));
   Ready ready;
-  ready.workdir = built.prepared.workdir;
-  ready.scratch_path = built.prepared.scratch_path;
-  ready.root = built.prepared.root_kind;
+  ready.workdir = built.container.workdir;
+  ready.scratch_path = built.container.root.scratch.path();
+  ready.root = built.container.root.kind;
+  ready.on_image = lies_on_image(built);
   ready.isolation = built.isolation;
   ready.stays = stays;
-  if (source.container) ready.directory = static_cast<uint32_t>(source.container.get());
-  ready.identity = source.identity;
+  if (built.root.directory) ready.directory = static_cast<uint32_t>(built.root.directory.get());
+  ready.identity = built.root.identity;
   return send_packet(builder_fd::kBroker, encode(ready));
 }
 
@@ -203,9 +167,9 @@ bool container_in_use(pid_t server) {
   return false;
 }
 
-int end(PreparedContainer& container) {
-  if (!container.scratch_parent) return 0;
-  return remove_tree_at(container.scratch_parent.get(), container.scratch_name) ? 0 : 1;
+int end(Scratch& scratch) {
+  const UniqueFd parent = scratch.keep();
+  return !parent || remove_tree_at(parent.get(), scratch.name()) ? 0 : 1;
 }
 
 }  // namespace
@@ -216,17 +180,16 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   if (!made) return tell_failure(made.error());
   if (!*made) return 0;
   BuiltContainer& built = **made;
-  PreparedContainer& container = built.prepared;
-  const bool stays = static_cast<bool>(container.scratch_parent) || built.init;
-  const pid_t server = container.server.pid;
-  if (const auto announced = announce(built, stays); !announced) return end(container);
+  Scratch& scratch = built.container.root.scratch;
+  const bool stays = scratch || built.init;
+  if (const auto announced = announce(built, stays); !announced) return end(scratch);
   // What shall be saved lies in the parcel; here it would only keep files in use. The broker looks for the directory of
   // a named container as long as we are here.
-  const UniqueFd directory = std::move(built.source.container);
-  built.source = Source();
+  const UniqueFd directory = std::move(built.root.directory);
+  built.root = StepRoot();
   if (!await_broker() && stays)
-    while (container_in_use(server)) std::this_thread::sleep_for(kLookAgain);
-  return end(container);
+    while (container_in_use(built.container.root.server.pid)) std::this_thread::sleep_for(kLookAgain);
+  return end(scratch);
 }
 
 int sweep_unfinished() {

@@ -5,7 +5,7 @@
 
 namespace situla {
 
-/// Mode "container". `image_mode` as in plugin/broker/contract.hpp. Returns the exit code: 0 when everything that was
+/// Mode "container". `image_mode` as in common/protocol/contract.hpp. Returns the exit code: 0 when everything that was
 /// made outside the namespaces is gone again, 1 when something may be left (then the broker starts a cleaner).
 int build_container(const std::string& image_mode, const std::string& scratch_name);
 

@@ -5,10 +5,10 @@
 #include <fcntl.h>
 
 #include "common/base/log.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/containers/container_store.hpp"
 #include "hooks/run/container_environment.hpp"
-#include "hooks/run/container_store.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {

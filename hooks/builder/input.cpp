@@ -1,15 +1,14 @@
 #include "hooks/builder/input.hpp"
 
-#include <algorithm>
 #include <initializer_list>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/run/container_environment.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {
@@ -29,10 +28,7 @@ Result<BuilderData> read_data(int environment) {
   TRY_ASSIGN(data.spec, ContainerSpec::deserialize(spec));
   TRY_ASSIGN(const std::string block, read_sealed_memory(environment, kMaxEnvironmentBytes));
   data.job = Environment::from_block(block);
-  data.host = preparation_environment(data.job);
-  const auto& keep = data.spec.keep_env;
-  for (const char* name : {"LANG", "LANGUAGE", "LC_ALL"})
-    if (std::find(keep.begin(), keep.end(), name) == keep.end()) data.host.unset(name);
+  data.host = without_host_language(preparation_environment(data.job), data.spec.keep_env);
   return data;
 }
 

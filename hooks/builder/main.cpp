@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 #include "hooks/builder/container.hpp"
 #include "hooks/builder/epilog.hpp"
 #include "hooks/builder/request.hpp"

@@ -5,18 +5,18 @@
 #include <fcntl.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/step_name.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/image_file.hpp"
+#include "common/sys/mount/image_file.hpp"
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/shared_environment.hpp"
+#include "hooks/containers/container_identity.hpp"
+#include "hooks/containers/container_store.hpp"
+#include "hooks/containers/named_container.hpp"
+#include "hooks/containers/running_processes.hpp"
 #include "hooks/run/attach.hpp"
-#include "hooks/run/container_identity.hpp"
-#include "hooks/run/container_store.hpp"
-#include "hooks/run/named_container.hpp"
-#include "hooks/run/running.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {
@@ -29,9 +29,9 @@ class NamedSearch {
   NamedSearch(const BuilderData& data, const EnrootConfig& config, LogSink& log)
       : data_(data), spec_(data.spec), config_(config), log_(log) {}
 
-  Result<std::optional<NamedRoot>> run() {
+  Result<std::optional<StepRoot>> run() {
     TRY_ASSIGN(const bool joined_step, join_step());
-    if (joined_step) return std::optional<NamedRoot>();
+    if (joined_step) return std::optional<StepRoot>();
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       auto container = find_container(config_, spec_.directory);
       if (!container && container.error().kind() != ErrorKind::not_found) return fail(container.error());
@@ -43,7 +43,7 @@ class NamedSearch {
       if (!root && root.error().kind() == ErrorKind::not_found) continue;
       if (!root) return fail(std::move(root).error());
       TRY_ASSIGN(const bool joined, join(*container, *root));
-      if (joined) return std::optional<NamedRoot>();
+      if (joined) return std::optional<StepRoot>();
       if (!made_) TRY(check_reuse());
       return std::optional(std::move(*root));
     }
@@ -81,7 +81,8 @@ class NamedSearch {
     const auto step = parse_step_name(spec_.name);
     // What shall be saved is known to the step whose container it is only.
     if (!step || !may_join() || !spec_.save.empty()) return false;
-    TRY_ASSIGN(const bool joined, ask_to_join({ignored(), "", 0, step->job, step->step}));
+    TRY_ASSIGN(const bool joined,
+               ask_to_join({.ignored = ignored(), .identity = {}, .job = step->job, .step = step->step}));
     return joined;
   }
 
@@ -92,11 +93,12 @@ class NamedSearch {
         .with_hint("squeue --steps shows where steps run; --container-image makes a container of that name");
   }
 
-  Result<bool> join(const NamedContainer& container, const NamedRoot& root) {
+  Result<bool> join(const NamedContainer& container, const StepRoot& root) {
     if (!may_join()) return false;
     if (!spec_.save.empty()) TRY(leave_for_saver(root.save_directory, root.save_image));
-    TRY_ASSIGN(const bool joined_other,
-               ask_to_join({ignored(), root.identity, static_cast<uint32_t>(root.directory.get()), 0, 0}));
+    TRY_ASSIGN(const bool joined_other, ask_to_join({.ignored = ignored(),
+                                                     .identity = root.identity,
+                                                     .directory = static_cast<uint32_t>(root.directory.get())}));
     if (joined_other) return true;
     TRY_ASSIGN(const bool joined, join_process(container));
     if (!joined && spec_.name_flag == NameFlag::exec) return fail(not_running());
@@ -170,8 +172,8 @@ class NamedSearch {
     return unpacked(std::move(answer.fds[0]));
   }
 
-  static Result<NamedRoot> open_root(const NamedContainer& container) {
-    NamedRoot root;
+  static Result<StepRoot> open_root(const NamedContainer& container) {
+    StepRoot root;
     root.source = RootSource::of(container);
     if (container.kind == NamedContainer::Kind::tree) {
       TRY_ASSIGN(root.save_directory, open_file(container.held(), O_RDONLY | O_DIRECTORY));
@@ -194,8 +196,8 @@ class NamedSearch {
 
 }  // namespace
 
-Result<std::optional<NamedRoot>> find_or_make_container(const BuilderData& data, const EnrootConfig& config,
-                                                        LogSink& log) {
+Result<std::optional<StepRoot>> find_or_make_container(const BuilderData& data, const EnrootConfig& config,
+                                                       LogSink& log) {
   return NamedSearch(data, config, log).run();
 }
 

@@ -15,8 +15,8 @@
 #include "common/sys/file.hpp"
 #include "hooks/bundle/bundle_files.hpp"
 #include "hooks/bundle/header.hpp"
-#include "hooks/import/output_file.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
+#include "hooks/squashfs/output_file.hpp"
 #include "hooks/unpack/bundle_trailer.hpp"
 #include "hooks/unpack/squashfs_reader.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "hooks/run/enroot_config.hpp"
+#include "hooks/config/enroot_config.hpp"
 
 namespace situla {
 

@@ -9,7 +9,7 @@ void add_all_commands(CLI::App& app, Actions& actions) {
   add_load(app, actions);
   add_bundle(app, actions);
   add_commands_without_doctor(app, actions);
-  add_doctor(app, actions, examine_registry);
+  add_doctor(app, actions, doctor::examine_registry);
 }
 
 }  // namespace situla::cli

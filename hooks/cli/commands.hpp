@@ -2,34 +2,18 @@
 // does.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <string>
 
 #include <CLI/App.hpp>
 
-#include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "hooks/cli/doctor/doctor.hpp"
+#include "hooks/cli/context.hpp"
 #include "hooks/cli/tool.hpp"
-#include "hooks/run/container_store.hpp"
-#include "hooks/run/enroot_config.hpp"
-#include "hooks/run/prepare.hpp"
+#include "hooks/containers/container_store.hpp"
+#include "hooks/containers/request.hpp"
+#include "hooks/doctor/registry_section.hpp"
 
 namespace situla::cli {
-
-/// What every command may use.
-struct Context {
-  const Invocation& invocation;
-  const Streams& streams;
-  LogSink& log;
-  const EnrootConfig& config;
-};
-
-/// The exit status, or an error that is printed by the tool.
-using Action = std::function<Result<int>(const Context&)>;
-/// By subcommand name.
-struct Actions : std::map<std::string, Action, std::less<>> {};
 
 void add_import(CLI::App& app, Actions& actions);
 void add_digest(CLI::App& app, Actions& actions);
@@ -48,15 +32,15 @@ void add_info(CLI::App& app, Actions& actions);
 void add_version(CLI::App& app, Actions& actions);
 
 /// What `doctor --registry NAME` finds out; null in a program that reaches no registry.
-using ExamineRegistry = doctor::Section (*)(const std::string& name, const Context& context);
+using ExamineRegistry = decltype(&doctor::examine_registry);
 void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry);
-doctor::Section examine_registry(const std::string& name, const Context& context);
 
 /// All of add_local_commands() but doctor.
 void add_commands_without_doctor(CLI::App& app, Actions& actions);
 
-/// --force, or ENROOT_FORCE_OVERRIDE.
-bool replaces(const Context& context, bool force);
+/// A container of this name, of which only the image is missing; extract: as a tree. ErrorKind::exists for one that is
+/// there, without --force or ENROOT_FORCE_OVERRIDE.
+Result<NewContainer> new_container(const Context& context, const std::string& name, bool force, bool extract);
 
 /// `start --conf script`; words: the container's name or an image, and the command.
 Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words);

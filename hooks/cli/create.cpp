@@ -28,24 +28,25 @@ Result<int> create(const Context& context, const CreateOptions& options) {
   const Result<UniqueFd> image = open_file(options.image, O_RDONLY);
   if (!image && image.error().kind() == ErrorKind::not_found) return fail(no_such_file(options.image));
   if (!image) return fail(image.error());
-  NewContainer request;
-  TRY_ASSIGN(request.path,
-             container_path(context.config, options.name.empty() ? default_name(options.image) : options.name));
-  request.replace = replaces(context, options.force);
+  const std::string name = options.name.empty() ? default_name(options.image) : options.name;
+  TRY_ASSIGN(NewContainer request, new_container(context, name, options.force, options.extract));
   request.image = image->get();
-  TRY(check_new_container(request.path, request.replace));
-  request.wish = StorageWish::tree;
-  if (!options.extract) {
-    TRY_ASSIGN(request.wish, storage_wish(context.invocation.environment, context.log));
-  }
   TRY_CONTEXT("create a container of " + options.image, create_container(context.config, request, context.log));
   return 0;
 }
 
 }  // namespace
 
-bool replaces(const Context& context, bool force) {
-  return force || context.config.flag("ENROOT_FORCE_OVERRIDE");
+Result<NewContainer> new_container(const Context& context, const std::string& name, bool force, bool extract) {
+  NewContainer request;
+  TRY_ASSIGN(request.path, container_path(context.config, name));
+  request.replace = force || context.config.flag("ENROOT_FORCE_OVERRIDE");
+  TRY(check_new_container(request.path, request.replace));
+  request.wish = StorageWish::tree;
+  if (!extract) {
+    TRY_ASSIGN(request.wish, storage_wish(context.invocation.environment, context.log));
+  }
+  return request;
 }
 
 void add_create(CLI::App& app, Actions& actions) {

@@ -4,10 +4,10 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/import.hpp"
-#include "hooks/import/registries_conf.hpp"
+#include "hooks/request/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {

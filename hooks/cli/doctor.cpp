@@ -1,5 +1,5 @@
-// doctor: what this node, or every node of the cluster, can do, and how to mend what is missing.
-#include "hooks/cli/doctor/doctor.hpp"
+// doctor: what this node, or every node of the cluster, can do, and how to fix what is missing.
+#include "hooks/doctor/doctor.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -14,7 +14,7 @@
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/cli/doctor/cluster.hpp"
+#include "hooks/doctor/cluster.hpp"
 
 namespace situla::cli {
 namespace {
@@ -65,7 +65,9 @@ Result<int> examine_node(const Context& context, const DoctorOptions& options, E
     doctor::examine_user(report, {config.data_path(), config.cache_path(), config.temp_path(), config.runtime_path()});
     doctor::examine_devices(report, places, context.invocation.environment);
   }
-  if (!options.registry.empty()) report.sections.push_back(examine_registry(options.registry, context));
+  if (!options.registry.empty())
+    report.sections.push_back(
+        examine_registry(options.registry, context.config, context.invocation.environment, context.log));
   context.streams.out << (options.json    ? report.json()
                           : options.brief ? report.brief()
                                           : report.text(colours_for(context)));
@@ -75,7 +77,7 @@ Result<int> examine_node(const Context& context, const DoctorOptions& options, E
 }  // namespace
 
 void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry) {
-  CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to mend what is missing");
+  CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to fix what is missing");
   command->footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
   auto options = std::make_shared<DoctorOptions>();
   CLI::Option* json = command->add_flag("--json", options->json, "Print the report as JSON");

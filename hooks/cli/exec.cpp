@@ -6,8 +6,8 @@
 #include "common/base/text.hpp"
 #include "common/spec/step_name.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/containers/running_processes.hpp"
 #include "hooks/run/attach.hpp"
-#include "hooks/run/running.hpp"
 
 namespace situla::cli {
 namespace {

@@ -1,13 +1,13 @@
 // export: a container becomes a squashfs file.
-#include "hooks/run/export.hpp"
+#include "hooks/export/export.hpp"
 
 #include <algorithm>
 #include <memory>
 
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/import/progress_renderer.hpp"
-#include "hooks/run/named_container.hpp"
+#include "hooks/containers/named_container.hpp"
+#include "hooks/progress/progress_renderer.hpp"
 
 namespace situla::cli {
 namespace {
@@ -18,16 +18,10 @@ struct ExportCommand {
   std::string name;
 };
 
-uint32_t number_of(const std::string& text) {
-  return static_cast<uint32_t>(std::min<uint64_t>(parse_unsigned(text).value_or(0), 256));
-}
-
 ExportOptions export_options(const Context& context, const ExportCommand& options) {
-  ExportOptions chosen;
+  ExportOptions chosen = ExportOptions::of(context.config);
   chosen.path = options.output.empty() ? options.name + ".sqsh" : options.output;
   chosen.replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
-  chosen.squash_options = context.config.get("ENROOT_SQUASH_OPTIONS");
-  chosen.workers = number_of(context.config.get("ENROOT_MAX_PROCESSORS"));
   if (const auto epoch = parse_unsigned(context.invocation.environment.get_or("SOURCE_DATE_EPOCH", "")))
     chosen.all_time = static_cast<uint32_t>(std::min<uint64_t>(*epoch, UINT32_MAX));
   return chosen;

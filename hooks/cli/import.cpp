@@ -11,11 +11,11 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/import/output_file.hpp"
-#include "hooks/import/progress_renderer.hpp"
-#include "hooks/import/registries_conf.hpp"
+#include "hooks/progress/progress_renderer.hpp"
+#include "hooks/request/registries_conf.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 namespace situla::cli {
 namespace {

@@ -35,17 +35,22 @@ Result<int> inject(const Context& context, const InjectOptions& options) {
     return fail(Error(ErrorKind::usage, "inject: devices come into a container when it starts, and not before")
                     .with_hint(context.invocation.program +
                                " inject --dry-run shows what that would be; start and srun do it"));
-  StartRequest request;
-  request.root.kind = RootSource::Kind::empty;
-  if (!options.root.empty()) {
-    TRY_ASSIGN(request.root, find_root_or_directory(context, options.root));
-  }
+  ContainerSpec spec;
   if (!options.devices.empty()) {
-    TRY_ASSIGN(request.spec.devices, parse_device_names(options.devices));
+    TRY_ASSIGN(spec.devices, parse_device_names(options.devices));
   }
-  request.host = context.invocation.environment;
-  request.environment = options.environment;
-  TRY_ASSIGN(const ContainerEdits edits, plan_devices(std::move(request), context.config, context.log));
+  RootSource root;
+  root.kind = RootSource::Kind::empty;
+  if (!options.root.empty()) {
+    TRY_ASSIGN(root, find_root_or_directory(context, options.root));
+  }
+  ContainerRequest request =
+      ContainerRequest::of_this_user(std::move(spec), context.invocation.environment, context.config, context.log);
+  request.root = std::move(root);
+  request.start.environment = options.environment;
+  TRY_ASSIGN(std::vector<ContainerEdits> parts, plan_start(std::move(request), HookUse::devices, context.log));
+  ContainerEdits edits;
+  for (ContainerEdits& part : parts) append(edits, std::move(part));
   context.streams.out << (options.json ? json_report(edits) : describe(edits));
   if (edits.empty() && !options.json)
     context.log.info("nothing would be injected: no variable and no option asks for a device of this node");

@@ -7,31 +7,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json as_json(const CoverEdit& cover) {
-  return {{"target", cover.target},
-          {"options", flag_words(cover.flags)},
-          {"required", cover.on_failure == OnFailure::fail},
-          {"origin", cover.origin}};
-}
-
-Json as_json(const MountEdit& mount) {
-  return {{"source", mount.source},
-          {"target", mount.target},
-          {"recursive", mount.recursive},
-          {"options", flag_words(mount.flags)},
-          {"required", mount.on_failure == OnFailure::fail},
-          {"origin", mount.origin}};
-}
-
-Json as_json(const DeviceEdit& device) {
-  Json document = {{"source", device.source}, {"target", device.target}};
-  if (device.number) {
-    document["type"] = std::string(1, device.number->type);
-    document["major"] = device.number->major;
-    document["minor"] = device.number->minor;
+Json as_json(const MountStep& step) {
+  Json document;
+  if (step.kind != StepKind::cover) document["source"] = step.source;
+  document["target"] = step.target;
+  if (step.number) {
+    document["type"] = std::string(1, step.number->type);
+    document["major"] = step.number->major;
+    document["minor"] = step.number->minor;
   }
-  document["required"] = device.on_failure == OnFailure::fail;
-  document["origin"] = device.origin;
+  if (step.kind == StepKind::host_file) document["recursive"] = step.recursive;
+  if (step.kind != StepKind::device) document["options"] = flag_words(step.flags);
+  document["required"] = step.on_failure == OnFailure::fail;
+  document["origin"] = step.origin;
   return document;
 }
 
@@ -65,15 +53,22 @@ Json list(const std::vector<Edit>& edits) {
   return array;
 }
 
+Json steps(const ContainerEdits& edits, StepKind kind) {
+  Json array = Json::array();
+  for (const MountStep& step : edits.mounts)
+    if (step.kind == kind) array.push_back(as_json(step));
+  return array;
+}
+
 }  // namespace
 
 std::string json_report(const ContainerEdits& edits) {
   Json document;
   document["environment"] = Json::object();
   for (const auto& [name, value] : edits.environment.entries()) document["environment"][name] = value;
-  document["covers"] = list(edits.covers);
-  document["mounts"] = list(edits.mounts);
-  document["devices"] = list(edits.devices);
+  document["covers"] = steps(edits, StepKind::cover);
+  document["mounts"] = steps(edits, StepKind::host_file);
+  document["devices"] = steps(edits, StepKind::device);
   document["files"] = list(edits.files);
   document["programs"] = list(edits.programs);
   document["libraries"] = {{"files", list(edits.libraries.libraries)},

@@ -8,10 +8,10 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/inspect_report.hpp"
-#include "hooks/import/registries_conf.hpp"
+#include "hooks/request/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hooks/import/import.hpp"
-#include "hooks/unpack/extract.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla::cli {
 

@@ -5,11 +5,11 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/import.hpp"
-#include "hooks/import/progress_renderer.hpp"
-#include "hooks/import/registries_conf.hpp"
+#include "hooks/progress/progress_renderer.hpp"
+#include "hooks/request/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
@@ -41,15 +41,8 @@ Result<int> load(const Context& context, const LoadOptions& options) {
     TRY_ASSIGN(name, default_file_name(options.image));
     name.resize(name.size() - std::string_view(".sqsh").size());
   }
-  NewContainer request;
-  TRY_ASSIGN(request.path, container_path(context.config, name));
-  request.replace = replaces(context, options.force);
   // Before anything is fetched.
-  TRY(check_new_container(request.path, request.replace));
-  request.wish = StorageWish::tree;
-  if (!options.extract) {
-    TRY_ASSIGN(request.wish, storage_wish(context.invocation.environment, context.log));
-  }
+  TRY_ASSIGN(NewContainer request, new_container(context, name, options.force, options.extract));
   // A layered container keeps the file itself, so it lies where that will be.
   TRY_ASSIGN(const bool layered, makes_layers(context.config, request.wish, context.log));
   TRY_ASSIGN(const UnnamedImage image,

@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/text.hpp"
-#include "hooks/cli/commands.hpp"
 #include "hooks/cli/stream_log.hpp"
 #include "hooks/cli/usage.hpp"
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "common/base/result.hpp"
-#include "hooks/import/squashfs_donor.hpp"
-#include "hooks/import/stored_file.hpp"
+#include "hooks/squashfs/donor.hpp"
+#include "hooks/squashfs/stored_file.hpp"
 
 struct evp_cipher_ctx_st;
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "hooks/import/manifest.hpp"
+#include "hooks/registry/manifest.hpp"
 
 namespace situla {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hooks/import/layer_table.hpp"
+#include "hooks/squashfs/layer_table.hpp"
 
 namespace situla {
 

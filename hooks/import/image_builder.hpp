@@ -11,18 +11,19 @@
 
 #include "common/base/result.hpp"
 #include "hooks/import/block_seal.hpp"
-#include "hooks/import/budget.hpp"
 #include "hooks/import/enroot_files.hpp"
 #include "hooks/import/hidden_paths.hpp"
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/import/layer_stream.hpp"
-#include "hooks/import/layer_table.hpp"
-#include "hooks/import/manifest.hpp"
-#include "hooks/import/progress.hpp"
-#include "hooks/import/root_tree.hpp"
-#include "hooks/import/squashfs_writer.hpp"
-#include "hooks/import/trace.hpp"
-#include "hooks/import/xattr_sets.hpp"
+#include "hooks/progress/progress.hpp"
+#include "hooks/registry/manifest.hpp"
+#include "hooks/sources/tar_reader.hpp"
+#include "hooks/squashfs/budget.hpp"
+#include "hooks/squashfs/layer_table.hpp"
+#include "hooks/squashfs/root_tree.hpp"
+#include "hooks/squashfs/trace.hpp"
+#include "hooks/squashfs/writer.hpp"
+#include "hooks/squashfs/xattr_sets.hpp"
 
 namespace situla {
 

@@ -7,11 +7,12 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/import/layer_cache.hpp"
-#include "hooks/import/output_file.hpp"
 #include "hooks/import/session.hpp"
-#include "hooks/import/squashfs_writer.hpp"
+#include "hooks/squashfs/output_file.hpp"
+#include "hooks/squashfs/writer.hpp"
 
 namespace situla {
 namespace {
@@ -85,7 +86,7 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   UnnamedImage image;
   image.digest = session->digest();
   // A descriptor that cannot write: whoever serves the image only reads it.
-  TRY_ASSIGN(image.file, open_file("/proc/self/fd/" + std::to_string(output.fd()), O_RDONLY));
+  TRY_ASSIGN(image.file, open_file(fd_path(output.fd()), O_RDONLY));
   progress.finish("");
   return image;
 }

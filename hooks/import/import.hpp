@@ -8,10 +8,10 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
-#include "hooks/import/manifest.hpp"
-#include "hooks/import/progress.hpp"
-#include "hooks/import/request.hpp"
-#include "hooks/import/trace.hpp"
+#include "hooks/progress/progress.hpp"
+#include "hooks/registry/manifest.hpp"
+#include "hooks/request/request.hpp"
+#include "hooks/squashfs/trace.hpp"
 
 namespace situla {
 

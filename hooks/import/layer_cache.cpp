@@ -8,7 +8,7 @@
 
 #include "common/sys/file.hpp"
 #include "hooks/import/block_seal.hpp"
-#include "hooks/import/output_file.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 namespace situla {
 namespace {

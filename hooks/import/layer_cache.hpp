@@ -12,8 +12,8 @@
 #include "common/spec/digest.hpp"
 #include "common/sys/private_directory.hpp"
 #include "hooks/import/layer_index.hpp"
-#include "hooks/import/squash_options.hpp"
-#include "hooks/import/squashfs_donor.hpp"
+#include "hooks/squashfs/donor.hpp"
+#include "hooks/squashfs/squash_options.hpp"
 
 namespace situla {
 

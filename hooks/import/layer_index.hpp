@@ -12,9 +12,9 @@
 #include "common/base/codec.hpp"
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
-#include "hooks/import/sha256.hpp"
-#include "hooks/import/squashfs_donor.hpp"
-#include "hooks/import/tar_reader.hpp"
+#include "hooks/registry/sha256.hpp"
+#include "hooks/squashfs/donor.hpp"
+#include "hooks/squashfs/tar_entry.hpp"
 
 namespace situla {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "hooks/import/decompressor.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
 
 namespace situla {
 namespace {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "common/base/result.hpp"
-#include "hooks/import/budget.hpp"
-#include "hooks/import/image_source.hpp"
-#include "hooks/import/trace.hpp"
+#include "hooks/sources/image_source.hpp"
+#include "hooks/squashfs/budget.hpp"
+#include "hooks/squashfs/trace.hpp"
 
 namespace situla {
 

@@ -8,6 +8,7 @@
 #include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/sources/open_source.hpp"
 
 namespace situla {
 namespace {

@@ -10,11 +10,10 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "hooks/import/image_builder.hpp"
-#include "hooks/import/image_source.hpp"
-#include "hooks/import/import.hpp"
 #include "hooks/import/layer_cache.hpp"
-#include "hooks/import/progress.hpp"
-#include "hooks/import/request.hpp"
+#include "hooks/progress/progress.hpp"
+#include "hooks/request/request.hpp"
+#include "hooks/sources/image_source.hpp"
 
 namespace situla {
 

@@ -19,15 +19,15 @@
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/spec/site_config.hpp"
-#include "common/sys/sandbox.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/sandbox.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/import/progress.hpp"
-#include "hooks/import/registries_conf.hpp"
-#include "hooks/import/request.hpp"
 #include "hooks/import/session.hpp"
-#include "hooks/import/step_bars.hpp"
 #include "hooks/importer/store_client.hpp"
+#include "hooks/progress/progress.hpp"
+#include "hooks/progress/step_bars.hpp"
+#include "hooks/request/registries_conf.hpp"
+#include "hooks/request/request.hpp"
 
 namespace situla {
 namespace {

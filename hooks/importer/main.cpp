@@ -2,11 +2,11 @@
 // user.
 #include <string_view>
 
-#include "common/sys/process.hpp"
+#include "common/protocol/contract.hpp"
+#include "common/sys/process/process.hpp"
 #include "hooks/importer/importer.hpp"
 #include "hooks/importer/site_program.hpp"
 #include "hooks/importer/user_import.hpp"
-#include "plugin/broker/contract.hpp"
 
 int main(int argc, char** argv) {
   situla::take_program_name();

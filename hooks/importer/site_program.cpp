@@ -6,23 +6,25 @@
 #include <cstdlib>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
-#include "hooks/importer/captured_run.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {
 
 constexpr const char* kPyxisVersion = "0.24.0";  // whose contract COMPAT.md states
 constexpr std::string_view kSquashfsMagic = "hsqs";
+constexpr size_t kMaxComplaintBytes = size_t{16} << 10U;
 constexpr size_t kMaxComplaintLines = 40;
 constexpr const char* kWhoseProgram =
     "this cluster's images come from that program: importer= in plugstack.conf names it";
@@ -30,11 +32,6 @@ constexpr const char* kWhoseProgram =
 struct Call {
   std::string operation, program, runtime, job, step;
 };
-
-std::string current_directory() {
-  std::array<char, PATH_MAX> path{};
-  return getcwd(path.data(), path.size()) == nullptr ? "/" : path.data();
-}
 
 std::vector<std::string> program_environment(const Call& call, const BuilderData& data) {
   Environment environment = data.host;
@@ -58,18 +55,30 @@ void show_complaints(const std::string& text, LogSink& log) {
   for (size_t i = first; i < lines.size(); ++i) log.error("importer: " + printable(lines[i]));
 }
 
+/// Whether the broker has gone, or has closed its end because the step was cancelled.
+bool broker_has_gone() {
+  pollfd broker{builder_fd::kBroker, POLLRDHUP, 0};
+  return poll(&broker, 1, 0) == 1;
+}
+
 /// Runs the program; a status other than 0 is an error.
-Result<CapturedRun> run(const Call& call, std::vector<std::string> arguments, const BuilderData& data, LogSink& log) {
+Result<ProgramRun> run(const Call& call, std::vector<std::string> arguments, const BuilderData& data, LogSink& log) {
   SpawnOptions options;
   options.program = call.program;
   options.arguments = {call.program, call.operation};
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
   options.environment = program_environment(call, data);
   options.directory = current_directory();
-  TRY_ASSIGN(CapturedRun result, run_captured(options, builder_fd::kBroker));
-  if (result.status.success()) return result;
-  show_complaints(result.complaints, log);
-  return fail(ErrorKind::failure, result.status.text());
+  options.new_session = true;
+  RunLimits limits;
+  limits.error_bytes = kMaxComplaintBytes;
+  limits.cancelled = broker_has_gone;
+  TRY_ASSIGN(ProgramRun result, run_program(std::move(options), limits));
+  if (result.success()) return result;
+  if (result.end == ProgramRun::End::cancelled) return fail(ErrorKind::cancelled, "cancelled");
+  if (result.end == ProgramRun::End::too_much_output) return fail(ErrorKind::corrupt, "it prints more than 64 KiB");
+  show_complaints(result.errors, log);
+  return fail(ErrorKind::failure, result.status->text());
 }
 
 Result<UniqueFd> open_image(const std::string& path) {
@@ -100,13 +109,13 @@ Result<std::string> printed_path(const std::string& output) {
 Result<UniqueFd> get_image(const Call& call, const BuilderData& data, LogSink& log) {
   const std::string& image = data.spec.image;
   const std::string uri = image.starts_with("docker://") ? image : "docker://" + image;
-  TRY_ASSIGN(const CapturedRun result, run(call, {uri}, data, log));
+  TRY_ASSIGN(const ProgramRun result, run(call, {uri}, data, log));
   const auto open_printed = [&]() -> Result<UniqueFd> {
     TRY_ASSIGN(const std::string path, printed_path(result.output));
     return open_image(path);
   };
   auto file = open_printed();
-  if (!file) show_complaints(result.complaints, log);
+  if (!file) show_complaints(result.errors, log);
   return file;
 }
 

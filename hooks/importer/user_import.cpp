@@ -5,16 +5,16 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
 #include "hooks/import/import.hpp"
-#include "hooks/import/registries_conf.hpp"
-#include "hooks/import/request.hpp"
-#include "hooks/import/step_bars.hpp"
-#include "plugin/broker/contract.hpp"
+#include "hooks/progress/step_bars.hpp"
+#include "hooks/request/registries_conf.hpp"
+#include "hooks/request/request.hpp"
 
 namespace situla {
 namespace {

@@ -29,24 +29,28 @@ Hierarchy find_hierarchy(std::string_view table, std::string_view controllers) {
   return {};
 }
 
-Result<MountStep> bind_own_group(const Hierarchy& hierarchy, std::string_view group) {
+constexpr const char* kOrigin = "built-in hook cgroups";
+constexpr MountFlags kFlags{.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true};
+
+MountStep bind_own_group(const Hierarchy& hierarchy, std::string_view group) {
   // The path is the group's in the hierarchy, of which a part may be the mount's root already.
   if (hierarchy.root != "/" && group.starts_with(hierarchy.root)) group.remove_prefix(hierarchy.root.size());
-  MountFields fields;
-  fields.source = std::string(hierarchy.mount) + "/" + std::string(group);
-  fields.target = hierarchy.mount;
-  fields.type = "none";
-  fields.options = {"x-create=dir", "rbind", "nosuid", "noexec", "nodev", "ro", "nofail", "silent"};
-  return make_step(fields, "built-in hook cgroups");
+  return {.source = std::string(hierarchy.mount) + "/" + std::string(group),
+          .target = std::string(hierarchy.mount),
+          .recursive = true,
+          .create = CreateTarget::directory,
+          .on_failure = OnFailure::ignore,
+          .flags = kFlags,
+          .origin = kOrigin};
 }
 
 }  // namespace
 
-Result<Proposal> cgroups_hook(const InjectContext& context) {
-  Proposal proposal;
+Result<ContainerEdits> cgroups_hook(const HookContext& context) {
+  ContainerEdits edits;
   const auto groups = context.host_root.read_file("/proc/self/cgroup");
   const auto table = context.host_root.read_file("/proc/self/mountinfo", kMaxMountTable);
-  if (!groups || !table) return proposal;
+  if (!groups || !table) return edits;
   for (const std::string_view line : split_nonempty(*groups, '\n')) {
     const auto fields = split(line, ':');
     if (fields.size() < 3) continue;
@@ -54,17 +58,17 @@ Result<Proposal> cgroups_hook(const InjectContext& context) {
     const std::string_view group = line.substr(fields[0].size() + fields[1].size() + 2);
     // The root group is there already.
     if (hierarchy.mount.empty() || group == hierarchy.root || group.starts_with("/..")) continue;
-    TRY_ASSIGN(MountStep step, bind_own_group(hierarchy, group));
-    proposal.mounts.push_back(std::move(step));
+    edits.mounts_after_hooks.push_back(bind_own_group(hierarchy, group));
   }
-  MountFields remount;
-  remount.source = "none";
-  remount.target = "/sys/fs/cgroup";
-  remount.type = "none";
-  remount.options = {"rbind", "remount", "nosuid", "noexec", "nodev", "ro", "rslave", "nofail", "silent"};
-  TRY_ASSIGN(MountStep step, make_step(remount, "built-in hook cgroups"));
-  proposal.mounts.push_back(std::move(step));
-  return proposal;
+  edits.mounts_after_hooks.push_back({.kind = StepKind::remount,
+                                      .target = "/sys/fs/cgroup",
+                                      .recursive = true,
+                                      .on_failure = OnFailure::ignore,
+                                      .flags = kFlags,
+                                      .propagation = Propagation::slave,
+                                      .propagation_recursive = true,
+                                      .origin = kOrigin});
+  return edits;
 }
 
 }  // namespace situla

@@ -4,75 +4,88 @@
 #include <unistd.h>
 
 #include "hooks/inject/hooks.hpp"
-#include "hooks/mount/fstab.hpp"
 
 namespace situla {
 namespace {
 
 constexpr const char* kOrigin = "built-in hook devices";
 
-constexpr std::array<const char*, 9> kDevices = {
-    "none         /dev            none    x-detach,nofail,silent",
-    "tmpfs        /dev            tmpfs   x-create=dir,rw,nosuid,noexec,mode=755,slave",
-    "/dev/zero    /dev/zero       none    x-create=file,bind,rw,nosuid,noexec,private",
-    "/dev/null    /dev/null       none    x-create=file,bind,rw,nosuid,noexec,private",
-    "/dev/full    /dev/full       none    x-create=file,bind,rw,nosuid,noexec,private",
-    "/dev/urandom /dev/urandom    none    x-create=file,bind,rw,nosuid,noexec,private",
-    "/dev/random  /dev/random     none    x-create=file,bind,rw,nosuid,noexec,private",
-    "devpts       /dev/pts        devpts  x-create=dir,rw,nosuid,noexec,newinstance,ptmxmode=0666,mode=620,slave",
-    "/dev/tty     /dev/tty        none    x-create=file,bind,rw,nosuid,noexec,private"};
+constexpr MountFlags kDirectoryFlags{.no_suid = true, .no_dev = true, .no_exec = true};
+constexpr MountFlags kNodeFlags{.no_suid = true, .no_exec = true};
 
-constexpr std::array<const char*, 2> kSharedMemory = {
-    "/dev/shm     /dev/shm        none    x-create=dir,bind,rw,nosuid,noexec,nodev,rslave,nofail,silent",
-    "/dev/mqueue  /dev/mqueue     none    x-create=dir,bind,rw,nosuid,noexec,nodev,rslave,nofail,silent"};
-
-constexpr std::array<const char*, 2> kOwnSharedMemory = {
-    "tmpfs        /dev/shm        tmpfs   x-create=dir,rw,nosuid,noexec,nodev,mode=1777",
-    "mqueue       /dev/mqueue     mqueue  x-create=dir,rw,nosuid,noexec,nodev"};
-
-constexpr std::array<const char*, 2> kOptional = {
-    "/dev/hugepages /dev/hugepages none   x-create=dir,bind,rw,nosuid,noexec,nodev,rslave,nofail,silent",
-    "/dev/log     /dev/log        none    x-create=file,bind,rw,nosuid,noexec,nodev,private,nofail,silent"};
-
-template <typename Lines>
-Result<void> add(const Lines& lines, std::vector<MountStep>& steps) {
-  for (const char* line : lines) {
-    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, kOrigin));
-    steps.push_back(std::move(entry.step));
-  }
-  return {};
+MountStep new_file_system(const char* type, const char* target, MountParameters parameters, const MountFlags& flags,
+                          std::optional<Propagation> propagation = std::nullopt) {
+  return {.kind = StepKind::filesystem,
+          .source = type,
+          .target = target,
+          .type = type,
+          .create = CreateTarget::directory,
+          .flags = flags,
+          .parameters = std::move(parameters),
+          .propagation = propagation,
+          .origin = kOrigin};
 }
 
-/// The user's terminal keeps a name although the container has pseudo terminals of its own.
-Result<void> add_console(std::vector<MountStep>& steps) {
+MountStep bind_node(const std::string& source, const std::string& target) {
+  return {.source = source,
+          .target = target,
+          .create = CreateTarget::file,
+          .flags = kNodeFlags,
+          .propagation = Propagation::private_mount,
+          .origin = kOrigin};
+}
+
+/// What not every node has.
+MountStep bind_if_there(const char* path, CreateTarget create, Propagation propagation) {
+  return {.source = path,
+          .target = path,
+          .create = create,
+          .on_failure = OnFailure::ignore,
+          .flags = kDirectoryFlags,
+          .propagation = propagation,
+          .propagation_recursive = propagation == Propagation::slave,
+          .origin = kOrigin};
+}
+
+/// As enroot's script has them, in its order.
+std::vector<MountStep> device_steps(bool own_ipc) {
+  std::vector<MountStep> steps = {
+      {.kind = StepKind::detach, .target = "/dev", .on_failure = OnFailure::ignore, .origin = kOrigin},
+      new_file_system("tmpfs", "/dev", {{"mode", "755"}}, kNodeFlags, Propagation::slave)};
+  for (const char* node : {"/dev/zero", "/dev/null", "/dev/full", "/dev/urandom", "/dev/random"})
+    steps.push_back(bind_node(node, node));
+  steps.push_back(new_file_system("devpts", "/dev/pts", {{"newinstance", ""}, {"ptmxmode", "0666"}, {"mode", "620"}},
+                                  kNodeFlags, Propagation::slave));
+  steps.push_back(bind_node("/dev/tty", "/dev/tty"));
+  if (own_ipc) {
+    steps.push_back(new_file_system("tmpfs", "/dev/shm", {{"mode", "1777"}}, kDirectoryFlags));
+    steps.push_back(new_file_system("mqueue", "/dev/mqueue", {}, kDirectoryFlags));
+  } else {
+    steps.push_back(bind_if_there("/dev/shm", CreateTarget::directory, Propagation::slave));
+    steps.push_back(bind_if_there("/dev/mqueue", CreateTarget::directory, Propagation::slave));
+  }
+  steps.push_back(bind_if_there("/dev/hugepages", CreateTarget::directory, Propagation::slave));
+  steps.push_back(bind_if_there("/dev/log", CreateTarget::file, Propagation::private_mount));
+  // The user's terminal keeps a name although the container has pseudo terminals of its own.
   std::array<char, PATH_MAX> terminal{};
-  if (ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) != 0) return {};
-  MountFields fields;
-  fields.source = terminal.data();
-  fields.target = "/dev/console";
-  fields.type = "none";
-  fields.options = {"x-create=file", "bind", "rw", "nosuid", "noexec", "private"};
-  TRY_ASSIGN(MountStep step, make_step(fields, kOrigin));
-  steps.push_back(std::move(step));
-  return {};
+  if (ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) == 0)
+    steps.push_back(bind_node(terminal.data(), "/dev/console"));
+  return steps;
 }
 
 }  // namespace
 
-Result<Proposal> devices_hook(const InjectContext& context) {
-  Proposal proposal;
-  if (!context.restrict_devices && !context.own_ipc) return proposal;
-  TRY(add(kDevices, proposal.mounts_at_once));
-  TRY(add(context.own_ipc ? kOwnSharedMemory : kSharedMemory, proposal.mounts_at_once));
-  TRY(add(kOptional, proposal.mounts_at_once));
-  TRY(add_console(proposal.mounts_at_once));
+Result<ContainerEdits> devices_hook(const HookContext& context) {
+  ContainerEdits edits;
+  if (!context.restrict_devices && !context.own_ipc) return edits;
+  edits.mounts = device_steps(context.own_ipc);
   constexpr std::array<std::pair<const char*, const char*>, 5> kLinks = {{{"/dev/fd", "/proc/self/fd"},
                                                                           {"/dev/ptmx", "/dev/pts/ptmx"},
                                                                           {"/dev/stdin", "/proc/self/fd/0"},
                                                                           {"/dev/stdout", "/proc/self/fd/1"},
                                                                           {"/dev/stderr", "/proc/self/fd/2"}}};
-  for (const auto& [path, target] : kLinks) proposal.files.push_back({FileChange::Kind::link, path, target, 0777});
-  return proposal;
+  for (const auto& [path, target] : kLinks) edits.files.push_back({FileChange::Kind::link, path, target, 0777});
+  return edits;
 }
 
 }  // namespace situla

@@ -4,8 +4,10 @@
 
 #include <string>
 
-#include "hooks/inject/device_edits.hpp"
-#include "hooks/inject/host_roots.hpp"
+#include "common/base/result.hpp"
+#include "hooks/inject/edits/edits.hpp"
+#include "hooks/inject/edits/host_roots.hpp"
+#include "hooks/inject/hook.hpp"
 #include "hooks/inject/nvidia/variables.hpp"
 
 namespace situla {
@@ -15,6 +17,6 @@ std::string why_no_gpus(const HostRoots& roots);
 
 /// By the driver's files, or NVIDIA's own tool, as the site says. Without a driver only a job that asks for GPUs is an
 /// error: images also have to start where there are none.
-Result<ContainerEdits> driver_edits(const nvidia::DriverRequest& request, const DeviceScene& scene);
+Result<ContainerEdits> driver_edits(const nvidia::DriverRequest& request, const HookContext& context);
 
 }  // namespace situla

@@ -2,20 +2,19 @@
 
 namespace situla {
 
-Result<Proposal> home_hook(const InjectContext& context) {
-  Proposal proposal;
-  if (!context.mount_home) return proposal;
+Result<ContainerEdits> home_hook(const HookContext& context) {
+  ContainerEdits edits;
+  if (!context.mount_home) return edits;
   std::string home = context.host.get_or("HOME", "");
   if (home.empty()) home = context.user.home;
-  MountFields fields;
-  fields.source = home;
-  fields.target = context.remap_root ? "/root" : home;
-  fields.type = "none";
-  fields.options = {"x-create=dir", "bind", "rw", "nosuid"};
-  TRY_ASSIGN(MountStep step, make_step(fields, "built-in hook home"));
-  proposal.environment.set("HOME", step.target);
-  proposal.mounts.push_back(std::move(step));
-  return proposal;
+  const std::string inside = context.remap_root ? "/root" : home;
+  edits.environment.set("HOME", inside);
+  edits.mounts_after_hooks.push_back({.source = home,
+                                      .target = inside,
+                                      .create = CreateTarget::directory,
+                                      .flags = {.no_suid = true},
+                                      .origin = "built-in hook home"});
+  return edits;
 }
 
 }  // namespace situla

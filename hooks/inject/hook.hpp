@@ -1,5 +1,4 @@
-// What does a built-in hook see, and what may it do? It looks at the container's files and proposes changes; it never
-// mounts.
+// What does a built-in hook see? The container's files, the host's, and what the container is to be.
 #pragma once
 
 #include <string>
@@ -8,12 +7,9 @@
 #include <sys/types.h>
 
 #include "common/base/log.hpp"
-#include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/site_config.hpp"
 #include "common/sys/root_dir.hpp"
-#include "hooks/inject/edits/edits.hpp"
-#include "hooks/mount/step.hpp"
 
 namespace situla {
 
@@ -28,7 +24,7 @@ struct UserEntry {
 /// the environment (USER, HOME) and the number.
 UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment);
 
-struct InjectContext {
+struct HookContext {
   const RootDir& root;           ///< the container's files
   const RootDir& host_root;      ///< the host's "/"; tests give another one
   const Environment& host;       ///< the job's or user's environment, with enroot's configuration
@@ -44,33 +40,5 @@ struct InjectContext {
   std::string root_path = {};                    ///< where `root` is
   bool real_root = false;                        ///< root of the node, in no user namespace
 };
-
-struct Proposal {
-  std::vector<MountStep> mounts_at_once;  ///< before `files` and the next hook: what others build upon (/dev)
-  std::vector<FileChange> files;
-  std::vector<MountStep> mounts;  ///< after all hooks
-  Environment environment;
-  ContainerEdits edits;  ///< before the next hook
-};
-
-enum class BuiltInHook {
-  aptfix,
-  cgroups,
-  devices,
-  home,
-  localtime,
-  mellanox,
-  mig_config,
-  nvidia,
-  shadow,
-  sharp,
-  slurm_pmi,
-  slurm_pmix,
-  slurm_pytorch,
-  wanted_devices
-};
-
-/// What one of them proposes; the error names it.
-Result<Proposal> run_built_in_hook(BuiltInHook hook, const InjectContext& context);
 
 }  // namespace situla

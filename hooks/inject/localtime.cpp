@@ -23,18 +23,18 @@ std::string link_of(const RootDir& host_root) {
 
 }  // namespace
 
-Result<Proposal> localtime_hook(const InjectContext& context) {
-  Proposal proposal;
+Result<ContainerEdits> localtime_hook(const HookContext& context) {
+  ContainerEdits edits;
   const std::string link = link_of(context.host_root);
-  if (link.empty()) return proposal;
+  if (link.empty()) return edits;
   const auto zone = context.host_root.read_file(kPath, kMaxZoneBytes);
   // A link to a zone that the host does not have says nothing worth copying.
-  if (!zone) return proposal;
+  if (!zone) return edits;
   // The link is relative to /etc.
   const std::string file = link.starts_with('/') ? link : "/etc/" + link;
-  if (!context.root.exists(file)) proposal.files.push_back({FileChange::Kind::write, file, *zone, 0644});
-  proposal.files.push_back({FileChange::Kind::link, std::string(kPath), link, 0777});
-  return proposal;
+  if (!context.root.exists(file)) edits.files.push_back({FileChange::Kind::write, file, *zone, 0644});
+  edits.files.push_back({FileChange::Kind::link, std::string(kPath), link, 0777});
+  return edits;
 }
 
 }  // namespace situla

@@ -1,19 +1,15 @@
-#include <array>
 #include <chrono>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
-#include "common/sys/socket.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "hooks/inject/hooks.hpp"
 
 namespace situla {
 namespace {
 
-constexpr size_t kMaxOutput = size_t{1} << 20U;
+constexpr size_t kMaxOutput = size_t{64} << 10U;
 constexpr std::chrono::seconds kLimit{30};
 
 std::string find_program(const std::string& name, const Environment& host) {
@@ -32,26 +28,22 @@ Result<std::string> query(const std::string& devices, const Environment& host) {
   options.arguments = {"nvidia-smi", "--query-gpu=mig.mode.current", "--format=csv,noheader"};
   if (devices != "all") options.arguments.insert(options.arguments.end(), {"-i", devices});
   options.environment = host.strings();
-  TRY_ASSIGN(const UniqueFd output, memory_file("nvidia-smi"));
-  options.fds = {{output.get(), STDOUT_FILENO}, {output.get(), STDERR_FILENO}};
-  TRY_ASSIGN(Child child, spawn(options));
-  TRY_ASSIGN(const auto status, child.wait_for(kLimit));
-  if (!status) return fail(ErrorKind::failure, "nvidia-smi: no answer");
-  if (lseek(output.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "rewind the output of nvidia-smi");
-  return read_all(output.get(), kMaxOutput);
+  TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), {.time = kLimit, .error_bytes = kMaxOutput}));
+  if (run.end != ProgramRun::End::by_itself) return fail(ErrorKind::failure, "nvidia-smi: no answer");
+  return run.output + run.errors;
 }
 
 }  // namespace
 
-Result<Proposal> mig_config_hook(const InjectContext& context) {
-  Proposal proposal;
+Result<ContainerEdits> mig_config_hook(const HookContext& context) {
+  ContainerEdits edits;
   const std::string devices = context.host.get_or("NVIDIA_VISIBLE_DEVICES", "");
-  if (devices.empty() || devices == "void" || devices == "none") return proposal;
+  if (devices.empty() || devices == "void" || devices == "none") return edits;
   // "MIG-..." and "0:1" name instances; those are configured already.
-  if (devices.find("MIG-") != std::string::npos || devices.find(':', 1) < devices.size() - 1) return proposal;
+  if (devices.find("MIG-") != std::string::npos || devices.find(':', 1) < devices.size() - 1) return edits;
   TRY_ASSIGN(const std::string modes, query(devices, context.host));
-  if (modes.find("Enabled") != std::string::npos) proposal.environment.set("NVIDIA_MIG_CONFIG_DEVICES", "all");
-  return proposal;
+  if (modes.find("Enabled") != std::string::npos) edits.environment.set("NVIDIA_MIG_CONFIG_DEVICES", "all");
+  return edits;
 }
 
 }  // namespace situla

@@ -10,6 +10,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "common/sys/fd_path.hpp"
 #include "hooks/inject/hooks.hpp"
 
 namespace situla {
@@ -77,12 +78,12 @@ std::string without_separators(std::string text) {
   return text;
 }
 
-/// Copies a tree of the container into a proposal, following links (cp -Lr). The tree is the image's choice, and its
+/// Copies a tree of the container into a edits, following links (cp -Lr). The tree is the image's choice, and its
 /// links may make it any size: what is copied in all is limited, no directory is copied twice, and none of another file
 /// system (SKEL=/ has /proc). Directories only: the files of an overlay have other device numbers than it.
 class SkeletonCopy {
  public:
-  SkeletonCopy(const RootDir& root, Proposal& proposal) : root_(root), proposal_(proposal) {}
+  SkeletonCopy(const RootDir& root, ContainerEdits& edits) : root_(root), edits_(edits) {}
 
   void copy(const std::string& from, const std::string& to, int depth = 0) {
     const auto directory = root_.open_at(from, O_RDONLY | O_DIRECTORY);
@@ -90,7 +91,7 @@ class SkeletonCopy {
     if (!directory || depth > kMaxSkeletonDepth || fstat(directory->get(), &status) != 0) return;
     if (seen_.empty()) device_ = status.st_dev;
     if (status.st_dev != device_ || !seen_.insert(status.st_ino).second) return;
-    const auto names = list_directory("/proc/self/fd/" + std::to_string(directory->get()));
+    const auto names = list_directory(fd_path(directory->get()));
     if (!names) return;
     for (const std::string& name : *names) {
       if (full_) return;
@@ -111,7 +112,7 @@ class SkeletonCopy {
     }
     const auto mode = static_cast<mode_t>(status.st_mode & 07777U);
     if (S_ISDIR(status.st_mode)) {
-      proposal_.files.push_back({FileChange::Kind::directory, to, "", mode | 0700U});
+      edits_.files.push_back({FileChange::Kind::directory, to, "", mode | 0700U});
       copy(path, to, depth + 1);
     } else if (S_ISREG(status.st_mode)) {
       auto content = root_.read_file(path, kMaxSkeletonFile);
@@ -121,28 +122,28 @@ class SkeletonCopy {
         full_ = true;
         return;
       }
-      proposal_.files.push_back({FileChange::Kind::write, to, std::move(*content), mode});
+      edits_.files.push_back({FileChange::Kind::write, to, std::move(*content), mode});
     }
   }
 
   const RootDir& root_;
-  Proposal& proposal_;
+  ContainerEdits& edits_;
   dev_t device_ = 0;
   std::set<ino_t> seen_;  ///< directories
   size_t entries_ = 0, bytes_ = 0;
   bool full_ = false;
 };
 
-void propose_home(const InjectContext& context, const Settings& settings, Proposal& proposal) {
+void propose_home(const HookContext& context, const Settings& settings, ContainerEdits& edits) {
   const std::string& home = context.user.home;
   if (!home.starts_with('/') || context.root.exists(home)) return;
   if (setting(settings, "CREATE_HOME", "yes") != "yes") return;
   unsigned mask = 077;
   const std::string text = setting(settings, "UMASK", "077");
   (void)std::from_chars(text.data(), text.data() + text.size(), mask, 8);
-  proposal.files.push_back({FileChange::Kind::directory, home, "", static_cast<mode_t>((0777U & ~mask) | 0700U)});
+  edits.files.push_back({FileChange::Kind::directory, home, "", static_cast<mode_t>((0777U & ~mask) | 0700U)});
   const std::string skeleton = setting(settings, "SKEL", "/etc/skel");
-  SkeletonCopy copy(context.root, proposal);
+  SkeletonCopy copy(context.root, edits);
   copy.copy(skeleton, home);
   if (copy.full())
     context.log.warning("the home directory " + printable(home) + " is made from a part of " + printable(skeleton) +
@@ -150,15 +151,15 @@ void propose_home(const InjectContext& context, const Settings& settings, Propos
                         format_size(kMaxSkeletonBytes));
 }
 
-void propose_mailbox(const InjectContext& context, const Settings& settings, Proposal& proposal) {
+void propose_mailbox(const HookContext& context, const Settings& settings, ContainerEdits& edits) {
   if (setting(settings, "CREATE_MAIL_SPOOL", "no") != "yes") return;
   const std::string path = setting(settings, "MAIL_DIR", "/var/mail") + "/" + context.user.name;
-  if (!context.root.exists(path)) proposal.files.push_back({FileChange::Kind::write, path, "", 0660});
+  if (!context.root.exists(path)) edits.files.push_back({FileChange::Kind::write, path, "", 0660});
 }
 
 }  // namespace
 
-Result<Proposal> shadow_hook(const InjectContext& context) {
+Result<ContainerEdits> shadow_hook(const HookContext& context) {
   Settings settings;
   read_settings(context.root, "/etc/login.defs", ' ', settings);
   read_settings(context.root, "/etc/default/useradd", '=', settings);
@@ -175,15 +176,15 @@ Result<Proposal> shadow_hook(const InjectContext& context) {
           user.home + ":" + user.shell};
   const std::vector<std::string> groups = {"root:x:0:", "nogroup:x:" + nobody + ":",
                                            user.group + ":x:" + std::to_string(user.gid) + ":"};
-  Proposal proposal;
+  ContainerEdits edits;
   const auto passwd = context.root.read_file("/etc/passwd", kMaxDatabase);
   const auto group = context.root.read_file("/etc/group", kMaxDatabase);
-  proposal.files.push_back(
-      {FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
-  proposal.files.push_back({FileChange::Kind::write, "/etc/group", merge_database(groups, group.value_or("")), 0644});
-  propose_home(context, settings, proposal);
-  propose_mailbox(context, settings, proposal);
-  return proposal;
+  edits.files.push_back({FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
+  edits.files.push_back({FileChange::Kind::write, "/etc/group", merge_database(groups, group.value_or("")), 0644});
+  edits.in_host_directories = true;  // a home directory in /tmp, or where the site has mounted one
+  propose_home(context, settings, edits);
+  propose_mailbox(context, settings, edits);
+  return edits;
 }
 
 }  // namespace situla

@@ -20,24 +20,24 @@ std::string daemon_socket(const RootDir& host_root) {
 
 }  // namespace
 
-Result<Proposal> sharp_hook(const InjectContext& context) {
-  Proposal proposal;
+Result<ContainerEdits> sharp_hook(const HookContext& context) {
+  ContainerEdits edits;
   const std::string devices = context.host.has("MELLANOX_VISIBLE_DEVICES")
                                   ? context.host.get_or("MELLANOX_VISIBLE_DEVICES", "")
                                   : context.container.get_or("MELLANOX_VISIBLE_DEVICES", "");
-  if (devices.empty() || devices == "void" || devices == "none") return proposal;
+  if (devices.empty() || devices == "void" || devices == "none") return edits;
   const std::string socket = daemon_socket(context.host_root);
-  if (socket.empty() && context.host.get("SLURM_NETWORK") != "sharp") return proposal;
+  if (socket.empty() && context.host.get("SLURM_NETWORK") != "sharp") return edits;
   const auto set = [&](std::string_view name, const std::string& value) {
-    if (!value.empty() && !context.container.has(name)) proposal.environment.set(name, value);
+    if (!value.empty() && !context.container.has(name)) edits.environment.set(name, value);
   };
-  if (!socket.empty()) proposal.environment.set("SHARP_COLL_SHARPD_SOCKET_NAME", socket);
+  if (!socket.empty()) edits.environment.set("SHARP_COLL_SHARPD_SOCKET_NAME", socket);
   set("SHARP_COLL_LOCK_ON_COMM_INIT", "1");
   set("SHARP_COLL_NUM_COLL_GROUP_RESOURCE_ALLOC_THRESHOLD", "0");
   set("NCCL_COLLNET_ENABLE", "1");
   const std::string nodes = context.host.get_or("SLURM_STEP_NUM_NODES", "");
   set("NCCL_SHARP_GROUP_SIZE_THRESH", nodes.empty() ? context.host.get_or("OMPI_MCA_orte_num_nodes", "") : nodes);
-  return proposal;
+  return edits;
 }
 
 }  // namespace situla

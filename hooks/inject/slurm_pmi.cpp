@@ -47,38 +47,37 @@ bool in_step(const Environment& host) {
   return !host.get_or("SLURM_JOB_ID", "").empty() && !host.get_or("SLURM_STEP_ID", "").empty();
 }
 
-Result<void> bind_directory(const std::string& path, std::vector<std::string> more, std::vector<MountStep>& steps) {
-  MountFields fields;
-  fields.source = fields.target = path;
-  fields.options = {"x-create=dir", "bind", "nosuid", "noexec", "nodev", "private"};
-  fields.options.insert(fields.options.end(), more.begin(), more.end());
-  TRY_ASSIGN(MountStep step, make_step(fields, kOrigin));
-  steps.push_back(std::move(step));
-  return {};
+MountStep bind_directory(const std::string& path, bool read_only = false) {
+  return {.source = path,
+          .target = path,
+          .create = CreateTarget::directory,
+          .flags = {.read_only = read_only, .no_suid = true, .no_dev = true, .no_exec = true},
+          .propagation = Propagation::private_mount,
+          .origin = kOrigin};
 }
 
 /// As enroot's script has it. https://docs.openpmix.org/en/latest/how-things-work/session_dirs.html has the order of
 /// the variables.
-Result<void> bind_usual_directories(const InjectContext& context, std::vector<MountStep>& steps) {
+void bind_usual_directories(const HookContext& context, std::vector<MountStep>& steps) {
   const Environment& host = context.host;
   const std::string usual = first_of(host, {"TMPDIR", "TEMP", "TMP"}, "/tmp");
   const std::string step = host.get_or("SLURM_JOB_ID", "") + "." + host.get_or("SLURM_STEP_ID", "");
   const std::string system = first_of(host, {"PMIX_SYSTEM_TMPDIR"}, usual) + "/spmix_appdir_";
   const std::string with_user = system + host.get_or("SLURM_JOB_UID", "") + "_" + step;
-  TRY(bind_directory(context.host_root.exists(with_user) ? with_user : system + step, {"rw", "nofail", "silent"},
-                     steps));
-  return bind_directory(first_of(host, {"PMIX_SERVER_TMPDIR"}, usual), {"rw"}, steps);
+  steps.push_back(bind_directory(context.host_root.exists(with_user) ? with_user : system + step));
+  steps.back().on_failure = OnFailure::ignore;
+  steps.push_back(bind_directory(first_of(host, {"PMIX_SERVER_TMPDIR"}, usual)));
 }
 
 /// A rank tells the PMIx server who it is. By itself it says root in a container with remapped root, and is refused;
 /// what munge says of it is true. The job's tasks outside of containers can talk to munge as well.
-Result<void> bind_credentials(const InjectContext& context, std::vector<MountStep>& steps) {
-  if (!context.remap_root) return {};
+void bind_credentials(const HookContext& context, std::vector<MountStep>& steps) {
+  if (!context.remap_root) return;
   if (context.host.get_or("PMIX_SECURITY_MODE", "").find("munge") != std::string::npos &&
       context.host_root.exists(kMungeDirectory))
-    return bind_directory(kMungeDirectory, {"ro"}, steps);
-  context.log.warning("PMIx will refuse the tasks, who are root inside: use --no-container-remap-root");
-  return {};
+    steps.push_back(bind_directory(kMungeDirectory, true));
+  else
+    context.log.warning("PMIx will refuse the tasks, who are root inside: use --no-container-remap-root");
 }
 
 /// The value of a key in one of Slurm's configuration files; empty where it is not set or the file cannot be read.
@@ -95,7 +94,7 @@ std::string slurm_setting(const RootDir& host_root, const std::string& file, std
 
 /// Where Slurm's PMIx plugin may have made the application's directory. Slurm tells the ranks, through PMIx, but nobody
 /// else; a rank that does not find it makes one itself, which a read-only root does not allow.
-std::vector<std::string> application_bases(const InjectContext& context) {
+std::vector<std::string> application_bases(const HookContext& context) {
   const Environment& host = context.host;
   const std::string node = host.get_or("SLURMD_NODENAME", ""), conf = first_of(host, {"SLURM_CONF"}, kSlurmConf);
   const std::string directory = conf.substr(0, conf.find_last_of('/') + 1);
@@ -111,7 +110,7 @@ std::vector<std::string> application_bases(const InjectContext& context) {
   return bases;
 }
 
-std::vector<std::string> present_directories(const InjectContext& context) {
+std::vector<std::string> present_directories(const HookContext& context) {
   const Environment& host = context.host;
   std::vector<std::string> found;
   const auto look = [&](const std::string& path) {
@@ -128,36 +127,36 @@ std::vector<std::string> present_directories(const InjectContext& context) {
 }
 
 /// All that the ranks need of the host, unless it is among the steps already.
-Result<void> bind_for_ranks(const InjectContext& context, std::vector<MountStep>& steps) {
+void bind_for_ranks(const HookContext& context, std::vector<MountStep>& steps) {
   for (const std::string& path : present_directories(context)) {
     const auto is_bound = [&](const MountStep& step) { return step.source == path; };
-    if (std::none_of(steps.begin(), steps.end(), is_bound)) TRY(bind_directory(path, {"rw"}, steps));
+    if (std::none_of(steps.begin(), steps.end(), is_bound)) steps.push_back(bind_directory(path));
   }
-  return bind_credentials(context, steps);
+  bind_credentials(context, steps);
 }
 
 }  // namespace
 
-Result<Proposal> slurm_pmi_hook(const InjectContext& context) {
-  Proposal proposal;
+Result<ContainerEdits> slurm_pmi_hook(const HookContext& context) {
+  ContainerEdits edits;
   const Environment& host = context.host;
-  if (!in_step(host)) return proposal;
-  take_variables(host, "SLURM_", proposal.environment);
-  if (uses_pmix(host) && take_variables(host, "PMIX_", proposal.environment)) {
-    name_modules(host, proposal.environment);
-    TRY(bind_usual_directories(context, proposal.mounts));
-    TRY(bind_for_ranks(context, proposal.mounts));
+  if (!in_step(host)) return edits;
+  take_variables(host, "SLURM_", edits.environment);
+  if (uses_pmix(host) && take_variables(host, "PMIX_", edits.environment)) {
+    name_modules(host, edits.environment);
+    bind_usual_directories(context, edits.mounts_after_hooks);
+    bind_for_ranks(context, edits.mounts_after_hooks);
   }
-  take_variables(host, "PMI_", proposal.environment);
-  return proposal;
+  take_variables(host, "PMI_", edits.environment);
+  return edits;
 }
 
-Result<Proposal> slurm_pmix_hook(const InjectContext& context) {
-  Proposal proposal;
+Result<ContainerEdits> slurm_pmix_hook(const HookContext& context) {
+  ContainerEdits edits;
   const Environment& host = context.host;
-  if (!in_step(host) || !uses_pmix(host) || host.get_or("PMIX_NAMESPACE", "").empty()) return proposal;
-  TRY(bind_for_ranks(context, proposal.mounts));
-  return proposal;
+  if (!in_step(host) || !uses_pmix(host) || host.get_or("PMIX_NAMESPACE", "").empty()) return edits;
+  bind_for_ranks(context, edits.mounts_after_hooks);
+  return edits;
 }
 
 }  // namespace situla

@@ -29,11 +29,11 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-Result<Proposal> slurm_pytorch_hook(const InjectContext& context) {
-  Proposal proposal;
-  if (!context.container.has("PYTORCH_VERSION")) return proposal;
+Result<ContainerEdits> slurm_pytorch_hook(const HookContext& context) {
+  ContainerEdits edits;
+  if (!context.container.has("PYTORCH_VERSION")) return edits;
   const auto set = [&](std::string_view name, const std::string& value) {
-    if (!value.empty() && !context.container.has(name)) proposal.environment.set(name, value);
+    if (!value.empty() && !context.container.has(name)) edits.environment.set(name, value);
   };
   const Environment& host = context.host;
   set("MASTER_ADDR", first_host(host.get_or("SLURM_STEP_NODELIST", "")));
@@ -43,7 +43,7 @@ Result<Proposal> slurm_pytorch_hook(const InjectContext& context) {
   set("RANK", host.get_or("SLURM_PROCID", ""));
   set("LOCAL_RANK", host.get_or("SLURM_LOCALID", ""));
   if (number(host, "SLURM_STEP_NUM_TASKS", 1) > number(host, "SLURM_STEP_NUM_NODES", 1)) set("OMP_NUM_THREADS", "1");
-  return proposal;
+  return edits;
 }
 
 }  // namespace situla

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "hooks/inject/cdi/resolve.hpp"
-#include "hooks/inject/host_roots.hpp"
+#include "hooks/inject/edits/host_roots.hpp"
 
 namespace situla {
 
@@ -14,10 +14,11 @@ bool any_specified(const std::vector<std::string>& names, const DeviceSettings& 
   });
 }
 
-Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const DeviceScene& scene) {
-  TRY_ASSIGN(const HostRoots roots, HostRoots::open(scene.settings.driver_root, scene.settings.device_root));
-  return cdi_edits(names, CdiRegistry::load(scene.settings.cdi_directories),
-                   CdiContext{scene.root, roots, scene.settings, {}}, scene.log);
+Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const HookContext& context) {
+  TRY_ASSIGN(const HostRoots roots,
+             HostRoots::open(context.device_settings.driver_root, context.device_settings.device_root));
+  return cdi_edits(names, CdiRegistry::load(context.device_settings.cdi_directories),
+                   CdiContext{context.root, roots, context.device_settings, {}}, context.log);
 }
 
 }  // namespace situla

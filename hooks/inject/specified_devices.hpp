@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "hooks/inject/device_edits.hpp"
+#include "common/base/result.hpp"
+#include "hooks/inject/edits/edits.hpp"
+#include "hooks/inject/hook.hpp"
 
 namespace situla {
 
@@ -13,6 +15,6 @@ namespace situla {
 bool any_specified(const std::vector<std::string>& names, const DeviceSettings& settings);
 
 /// ErrorKind::unsupported in a build without that part.
-Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const DeviceScene& scene);
+Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const HookContext& context);
 
 }  // namespace situla

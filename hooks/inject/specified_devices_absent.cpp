@@ -8,7 +8,7 @@ bool any_specified(const std::vector<std::string>&, const DeviceSettings&) {
   return false;
 }
 
-Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const DeviceScene&) {
+Result<ContainerEdits> specified_edits(const std::vector<std::string>& names, const HookContext&) {
   return fail(not_built_in(Part::cdi, "find " + join(names, ", ")));
 }
 

@@ -1,5 +1,6 @@
 #include "hooks/mount/fstab.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "common/base/text.hpp"
@@ -23,13 +24,6 @@ std::string unescape_field(std::string_view field) {
   return text;
 }
 
-std::optional<int> parse_integer(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// Takes dump frequency and pass number off the end. One number alone, or a zero pass number, leaves the pass in the
 /// frequency's column, where enroot accepts it.
 int take_numbers(std::vector<std::string_view>& fields) {
@@ -47,12 +41,6 @@ int take_numbers(std::vector<std::string_view>& fields) {
 int pass_of(std::string_view line) {
   std::vector<std::string_view> fields = split_words(line);
   return take_numbers(fields);
-}
-
-/// Lines for other passes, as an fstab of a real system has them, may hold what we would not understand.
-bool is_never_mounted(std::string_view line) {
-  const int pass = pass_of(line);
-  return pass != 0 && pass != -1;
 }
 
 std::vector<std::string> option_list(std::string_view field) {
@@ -94,6 +82,13 @@ MountFields assign_fields(const std::vector<std::string_view>& fields) {
 
 }  // namespace
 
+std::optional<int> parse_integer(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 std::string expand_braced(std::string_view text, const Environment& environment) {
   std::string expanded;
   for (size_t dollar = 0; (dollar = text.find("${")) != std::string_view::npos;) {
@@ -125,31 +120,36 @@ Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& or
   return entry;
 }
 
-Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment,
+namespace {
+
+/// Lines of passes that are not wanted may hold what we would not understand, as an fstab of a real system has them.
+Result<std::vector<FstabEntry>> parse_lines(const std::vector<std::string>& lines, const std::vector<int>& passes,
                                             const std::string& where) {
   std::vector<FstabEntry> entries;
-  size_t number = 0;
-  for (const std::string_view raw : split(text, '\n')) {
-    ++number;
-    const std::string line = expand_braced(raw, environment);
-    const std::string_view content = trim(line);
-    if (content.empty() || content.front() == '#' || is_never_mounted(content)) continue;
-    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(content, where + ":" + std::to_string(number)));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = trim(lines[i]);
+    if (line.empty() || line.front() == '#') continue;
+    if (std::find(passes.begin(), passes.end(), pass_of(line)) == passes.end()) continue;
+    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, where + ":" + std::to_string(i + 1)));
     entries.push_back(std::move(entry));
   }
   return entries;
 }
 
+}  // namespace
+
+Result<std::vector<FstabEntry>> parse_fstab(std::string_view text, const Environment& environment,
+                                            const std::string& where) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split(text, '\n')) lines.push_back(expand_braced(line, environment));
+  return parse_lines(lines, {-1, 0}, where);
+}
+
 Result<std::vector<MountStep>> parse_literal_fstab(std::string_view text, int pass, const std::string& where) {
+  const std::vector<std::string_view> lines = split(text, '\n');
+  TRY_ASSIGN(std::vector<FstabEntry> entries, parse_lines({lines.begin(), lines.end()}, {pass}, where));
   std::vector<MountStep> steps;
-  size_t number = 0;
-  for (const std::string_view raw : split(text, '\n')) {
-    ++number;
-    const std::string_view line = trim(raw);
-    if (line.empty() || line.front() == '#' || pass_of(line) != pass) continue;
-    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, where + ":" + std::to_string(number)));
-    steps.push_back(std::move(entry.step));
-  }
+  for (FstabEntry& entry : entries) steps.push_back(std::move(entry.step));
   return steps;
 }
 
@@ -168,6 +168,13 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
     case MountOption::Kind::umount:
       fields.source = fields.type = "none";
       break;
+    case MountOption::Kind::script:
+      return MountStep{.source = option.source,
+                       .target = option.target,
+                       .create = CreateTarget::file,
+                       .flags = {.read_only = true, .no_suid = true, .no_dev = true},
+                       .propagation = Propagation::private_mount,
+                       .origin = "batch script"};
   }
   const auto is_path = [](std::string_view text) { return text.starts_with('/') || text.starts_with('.'); };
   const bool source_ok = option.kind != MountOption::Kind::bind || is_path(fields.source);

@@ -1,6 +1,7 @@
 // Which mounts does an fstab file of enroot's dialect ask for? COMPAT.md section 6, "fstab dialect".
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& or
 /// A --container-mounts entry, $NAME and ${NAME} replaced. ErrorKind::usage when what they give is no path.
 Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
                                    const std::string& origin);
+
+/// The whole of the text; negative ones as well.
+std::optional<int> parse_integer(std::string_view text);
 
 /// Replaces ${NAME} only, as enroot does in its files; unknown names become "".
 std::string expand_braced(std::string_view text, const Environment& environment);

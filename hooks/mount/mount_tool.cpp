@@ -1,8 +1,5 @@
 // enroot-mount [--root DIR] [--pass N] FSTAB|-...: what hooks and configuration scripts mount with, on their PATH. The
 // same dialect and the same steps as every other mount of a container.
-#include <array>
-#include <charconv>
-#include <climits>
 #include <iostream>
 
 #include <unistd.h>
@@ -32,14 +29,6 @@ struct Arguments {
   std::vector<std::string> files;
 };
 
-Result<int> parse_pass(const std::string& text) {
-  int pass = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pass);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    return fail(ErrorKind::usage, "invalid argument: --pass " + printable(text));
-  return pass;
-}
-
 Result<Arguments> parse(const std::vector<std::string>& words) {
   Arguments arguments;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -56,16 +45,13 @@ Result<Arguments> parse(const std::vector<std::string>& words) {
     if (name == "--root") {
       arguments.root = value;
     } else {
-      TRY_ASSIGN(arguments.pass, parse_pass(value));
+      const std::optional<int> pass = parse_integer(value);
+      if (!pass) return fail(ErrorKind::usage, "invalid argument: --pass " + printable(value));
+      arguments.pass = *pass;
     }
   }
   if (arguments.files.empty()) return fail(ErrorKind::usage, "no file given");
   return arguments;
-}
-
-std::string working_directory() {
-  std::array<char, PATH_MAX> path{};
-  return getcwd(path.data(), path.size()) != nullptr ? path.data() : "/";
 }
 
 Result<void> mount_file(const std::string& file, const Arguments& arguments, LogSink& log) {
@@ -75,7 +61,7 @@ Result<void> mount_file(const std::string& file, const Arguments& arguments, Log
   TRY_ASSIGN(const std::vector<MountStep> steps,
              parse_literal_fstab(*text, arguments.pass, standard_input ? "standard input" : file));
   TRY_ASSIGN(const RootDir root, RootDir::open(arguments.root));
-  return mount_steps(steps, working_directory(), {root, arguments.root}, log);
+  return mount_steps(steps, {root, arguments.root, current_directory()}, log);
 }
 
 Result<void> run(const std::vector<std::string>& words, LogSink& log) {

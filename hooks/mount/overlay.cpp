@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla {
@@ -159,10 +160,10 @@ Result<void> mount_overlay(const OverlayLayers& layers, int target_fd, const Mou
   TRY_ASSIGN(const UniqueFd upper, open_file(layers.upper, O_PATH | O_DIRECTORY));
   TRY_ASSIGN(const UniqueFd work, open_file(layers.work, O_PATH | O_DIRECTORY));
   // By descriptor: the option string gives ',' and ':' a meaning and is limited to 255 bytes per option.
-  const auto by_fd = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
   std::string lower_list;
-  for (const UniqueFd& fd : lower) lower_list += (lower_list.empty() ? "" : ":") + by_fd(fd);
-  const MountParameters directories = {{"lowerdir", lower_list}, {"upperdir", by_fd(upper)}, {"workdir", by_fd(work)}};
+  for (const UniqueFd& fd : lower) lower_list += (lower_list.empty() ? "" : ":") + fd_path(fd.get());
+  const MountParameters directories = {
+      {"lowerdir", lower_list}, {"upperdir", fd_path(upper.get())}, {"workdir", fd_path(work.get())}};
   std::optional<Error> first;
   for (const MountParameters& extra : attempts(layers.ephemeral)) {
     MountParameters parameters = directories;
@@ -183,13 +184,12 @@ bool overlay_upper_in_use(const std::string& upper, const std::string& scratch) 
   const auto upper_fd = open_file(upper, O_PATH | O_DIRECTORY);
   const auto scratch_fd = open_file(scratch, O_PATH | O_DIRECTORY);
   if (!upper_fd || !scratch_fd) return false;
-  const auto by_fd = [](const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); };
   // With an index the kernel refuses to share an upper layer (EBUSY). It looks at that first; then the working
   // directory is refused, because it lies on another file system (EINVAL), so nothing is mounted or written.
   const auto mounted = new_mount("overlay", "overlay",
-                                 {{"lowerdir", by_fd(scratch_fd.value())},
-                                  {"upperdir", by_fd(upper_fd.value())},
-                                  {"workdir", by_fd(scratch_fd.value())},
+                                 {{"lowerdir", fd_path(scratch_fd->get())},
+                                  {"upperdir", fd_path(upper_fd->get())},
+                                  {"workdir", fd_path(scratch_fd->get())},
                                   {"userxattr", ""},
                                   {"index", "on"}},
                                  {});

@@ -7,7 +7,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
 
 namespace situla {
 

@@ -16,11 +16,6 @@ bool is_beneath(std::string_view path, std::string_view directory) {
   return path.size() > directory.size() && path.starts_with(directory) && path[directory.size()] == '/';
 }
 
-/// Unmounting twice uncovers two mounts; binding the same thing twice in a row does nothing.
-bool repeats(const MountStep& a, const MountStep& b) {
-  return a.kind == StepKind::bind && describe(a) == describe(b);
-}
-
 Error invalid(const MountStep& step, std::string_view reason) {
   return Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "': " + std::string(reason));
 }
@@ -28,11 +23,18 @@ Error invalid(const MountStep& step, std::string_view reason) {
 Result<void> check(MountStep& step, const std::string& working_directory) {
   if (step.target.find('\0') != std::string::npos || step.source.find('\0') != std::string::npos)
     return fail(invalid(step, "a path holds a NUL byte"));
+  if (step.target.empty()) return fail(invalid(step, "no target"));
   if (auto target = normal_target(step.target); target)
     step.target = std::move(*target);
   else
     return fail(std::move(target).error().with_context(step.origin));
   switch (step.kind) {
+    case StepKind::cover:
+      break;
+    case StepKind::host_file:
+    case StepKind::device:
+      if (!step.source.starts_with('/')) return fail(invalid(step, "the source is not an absolute path"));
+      break;
     case StepKind::bind:
     case StepKind::move:
       if (step.source.empty()) return fail(invalid(step, "no source"));
@@ -74,18 +76,15 @@ Result<std::string> normal_target(const std::string& target) {
 }
 
 Result<void> MountPlan::add(MountStep step) {
-  std::string target = step.target;
-  if (auto normal = normal_target(step.target)) target = std::move(*normal);
+  TRY(check(step, working_directory_));
   for (auto earlier = steps_.rbegin(); earlier != steps_.rend(); ++earlier) {
-    if (repeats(*earlier, step)) return {};
-    auto other = normal_target(earlier->target);
-    if (!other) continue;
+    // Unmounting twice uncovers two mounts; binding the same thing twice in a row does nothing.
+    if (step.kind == StepKind::bind && *earlier == step) return {};
+    const bool beneath = is_beneath(step.target, earlier->target);
     // What is detached, or replaced as a whole, no longer stands in the way.
-    if (!makes_file(*earlier) && (*other == target || is_beneath(target, *other))) break;
-    if (makes_file(*earlier) && is_beneath(target, *other))
-      return fail(Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) +
-                                              "' is beneath the file '" + printable(earlier->target) + "' mounted by " +
-                                              earlier->origin));
+    if (!makes_file(*earlier) && (beneath || earlier->target == step.target)) break;
+    if (makes_file(*earlier) && beneath)
+      return fail(invalid(step, "beneath the file '" + printable(earlier->target) + "' mounted by " + earlier->origin));
   }
   steps_.push_back(std::move(step));
   return {};
@@ -94,17 +93,6 @@ Result<void> MountPlan::add(MountStep step) {
 Result<void> MountPlan::add(const std::vector<MountStep>& steps) {
   for (const MountStep& step : steps) TRY(add(step));
   return {};
-}
-
-Result<ValidatedMountPlan> MountPlan::validate(const std::string& working_directory) && {
-  for (MountStep& step : steps_) TRY(check(step, working_directory));
-  return ValidatedMountPlan(std::move(steps_));
-}
-
-std::string ValidatedMountPlan::describe() const {
-  std::string text;
-  for (const MountStep& step : steps_) text += situla::describe(step) + "\n";
-  return text;
 }
 
 }  // namespace situla

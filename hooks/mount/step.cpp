@@ -9,11 +9,11 @@ namespace situla {
 namespace {
 
 /// Words of mount(8) that do nothing to a mount made here.
-constexpr std::array<std::string_view, 29> kNoEffect = {
-    "defaults",      "auto",       "noauto",     "nofail", "silent", "loud",    "group",    "nogroup",
-    "owner",         "noowner",    "user",       "nouser", "users",  "nousers", "relatime", "norelatime",
-    "diratime",      "atime",      "mand",       "nomand", "async",  "bind",    "iversion", "strictatime",
-    "nostrictatime", "nolazytime", "noiversion", "rbind",  "remount"};
+constexpr std::array<std::string_view, 28> kNoEffect = {
+    "defaults", "auto",        "noauto",        "nofail",     "silent",     "loud",  "group",
+    "nogroup",  "owner",       "noowner",       "user",       "nouser",     "users", "nousers",
+    "relatime", "norelatime",  "diratime",      "mand",       "nomand",     "async", "bind",
+    "iversion", "strictatime", "nostrictatime", "nolazytime", "noiversion", "rbind", "remount"};
 
 /// Superblock options that fsconfig(2) takes as flags.
 constexpr std::array<std::string_view, 3> kSuperblockFlags = {"sync", "dirsync", "lazytime"};
@@ -37,7 +37,8 @@ struct FlagWord {
   bool MountFlags::*flag;
   bool value;
 };
-constexpr std::array<FlagWord, 10> kFlagWords = {{{"ro", &MountFlags::read_only, true},
+/// mount(8). Those of whole trees ("rro") are the OCI runtime specification's; flags are always of the whole tree here.
+constexpr std::array<FlagWord, 18> kFlagWords = {{{"ro", &MountFlags::read_only, true},
                                                   {"rw", &MountFlags::read_only, false},
                                                   {"nosuid", &MountFlags::no_suid, true},
                                                   {"suid", &MountFlags::no_suid, false},
@@ -46,7 +47,15 @@ constexpr std::array<FlagWord, 10> kFlagWords = {{{"ro", &MountFlags::read_only,
                                                   {"noexec", &MountFlags::no_exec, true},
                                                   {"exec", &MountFlags::no_exec, false},
                                                   {"noatime", &MountFlags::no_atime, true},
-                                                  {"nosymfollow", &MountFlags::no_symfollow, true}}};
+                                                  {"atime", &MountFlags::no_atime, false},
+                                                  {"nosymfollow", &MountFlags::no_symfollow, true},
+                                                  {"symfollow", &MountFlags::no_symfollow, false},
+                                                  {"rro", &MountFlags::read_only, true},
+                                                  {"rnosuid", &MountFlags::no_suid, true},
+                                                  {"rnodev", &MountFlags::no_dev, true},
+                                                  {"rnoexec", &MountFlags::no_exec, true},
+                                                  {"rnoatime", &MountFlags::no_atime, true},
+                                                  {"rnosymfollow", &MountFlags::no_symfollow, true}}};
 
 template <typename Container>
 bool contains(const Container& words, std::string_view word) {
@@ -165,35 +174,19 @@ Result<MountStep> make_step(const MountFields& fields, const std::string& origin
 std::vector<std::string> flag_words(const MountFlags& flags) {
   std::vector<std::string> words;
   for (const FlagWord& entry : kFlagWords)
-    if (entry.value && flags.*(entry.flag)) words.emplace_back(entry.word);
+    if (entry.value && (entry.word == "ro" || entry.word.front() == 'n') && flags.*(entry.flag))
+      words.emplace_back(entry.word);
   return words;
 }
 
 namespace {
 
-std::string_view kind_name(StepKind kind) {
-  switch (kind) {
-    case StepKind::bind:
-      return "bind";
-    case StepKind::filesystem:
-      return "mount";
-    case StepKind::move:
-      return "move";
-    case StepKind::remount:
-      return "remount";
-    case StepKind::detach:
-      return "detach";
-    case StepKind::propagation:
-      return "propagation";
-  }
-  return "?";
-}
-
 std::vector<std::string> option_words(const MountStep& step) {
   std::vector<std::string> words;
   if (step.kind == StepKind::bind && step.recursive) words.emplace_back("recursive");
   for (std::string& word : flag_words(step.flags)) words.push_back(std::move(word));
-  for (const auto& [key, value] : step.parameters) words.push_back(value.empty() ? key : key + "=" + value);
+  if (step.kind == StepKind::filesystem)
+    for (const auto& [key, value] : step.parameters) words.push_back(value.empty() ? key : key + "=" + value);
   for (const PropagationWord& entry : kPropagationWords)
     if (step.propagation == entry.propagation && step.propagation_recursive == entry.recursive)
       words.emplace_back(entry.word);
@@ -206,18 +199,39 @@ std::vector<std::string> option_words(const MountStep& step) {
 
 }  // namespace
 
+std::string operand(const MountStep& step) {
+  const std::string source = printable(step.source);
+  std::string target = printable(step.target);
+  switch (step.kind) {
+    case StepKind::cover:
+      return "cover " + target;
+    case StepKind::host_file:
+      return "mount " + source + " on " + target;
+    case StepKind::device:
+      return "device " + source + " on " + target;
+    case StepKind::bind:
+      return "bind " + source + " on " + target;
+    case StepKind::filesystem:
+      return "mount " + printable(step.type) + " on " + target;
+    case StepKind::move:
+      return "move " + source + " to " + target;
+    case StepKind::remount:
+      return "remount " + target;
+    case StepKind::detach:
+      return "unmount " + target;
+    case StepKind::propagation:
+      return "set propagation of " + target;
+  }
+  return target;
+}
+
 std::string describe(const MountStep& step) {
-  std::string line(kind_name(step.kind));
-  if (step.kind == StepKind::filesystem)
-    line += " " + printable(step.type) + " on ";
-  else if (!step.source.empty())
-    line += " " + printable(step.source) + " on ";
-  else
-    line += " ";
-  line += printable(step.target);
+  std::string line = operand(step);
+  if (step.number) line += " (" + to_text(*step.number) + ")";
   const std::string words = join(option_words(step), ", ");
   if (!words.empty()) line += " [" + printable(words) + "]";
-  return line + "  (" + printable(step.origin) + ")";
+  if (!step.origin.empty()) line += "  (" + printable(step.origin) + ")";
+  return line;
 }
 
 }  // namespace situla

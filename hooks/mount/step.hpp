@@ -8,11 +8,18 @@
 #include <vector>
 
 #include "common/base/result.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "hooks/mount/device_number.hpp"
 
 namespace situla {
 
+/// The first three are what devices need. They are made with more care, because a specification or an image chose the
+/// paths and not the user: the source is looked at before it is used, the target is made, but never through an image's
+/// link at /proc or /sys nor over the root, and what is there already is not mounted again.
 enum class StepKind {
+  cover,        ///< a small memory file system hides what is at `target`, until it is read-only that can be written to
+  host_file,    ///< a file, directory or socket of the host appears at `target`
+  device,       ///< a node of the host does, as it is: no process of a user makes nodes, or gives them away
   bind,         ///< the tree at `source` appears at `target`
   filesystem,   ///< a new instance of `type`
   move,         ///< the mount at `source` goes to `target` (x-move)
@@ -27,21 +34,32 @@ enum class CreateTarget { no, file, directory, automatic };
 /// nofail: the step is skipped with a warning; silent as well: skipped without one.
 enum class OnFailure { fail, warn, ignore };
 
+/// What the source of a host_file has to be; everything else is refused.
+enum class SourceType { any, regular, directory, socket };
+
 struct MountStep {
   StepKind kind = StepKind::bind;
-  std::string source;  ///< host path (bind, move), the kernel's "source" (filesystem), else empty
-  std::string target;  ///< path inside the container
-  std::string type;    ///< filesystem only: "tmpfs", "devpts", ...
+  std::string source{};  ///< host path (host_file, device, bind, move), the kernel's "source" (filesystem), else empty
+  std::string target{};  ///< path inside the container
+  std::string type{};    ///< filesystem only: "tmpfs", "devpts", ...
   bool recursive = false;
   CreateTarget create = CreateTarget::no;
   OnFailure on_failure = OnFailure::fail;
-  MountFlags flags;
-  MountParameters parameters;  ///< filesystem only
-  std::optional<Propagation> propagation;
+  MountFlags flags{};            ///< no_dev is left out where a host_file is a device
+  MountParameters parameters{};  ///< filesystem, and the mode of a cover
+  std::optional<Propagation> propagation{};
   bool propagation_recursive = false;
-  std::vector<std::string> ignored;  ///< option words that mean nothing here; apply() warns about them
-  std::string origin;  ///< "--container-mounts", "/etc/enroot/mounts.d/10-system.fstab:3", "image /etc/fstab:1"
+  SourceType source_type = SourceType::any;  ///< host_file only
+  std::optional<DeviceNumber> number{};      ///< device only: what the source has to be; nullopt: any device
+  std::vector<std::string> ignored{};        ///< option words that mean nothing here; apply() warns about them
+  std::string origin{};  ///< "--container-mounts", "/etc/enroot/mounts.d/10-system.fstab:3", "NVIDIA_VISIBLE_DEVICES"
+  friend bool operator==(const MountStep&, const MountStep&) = default;
 };
+
+/// Whether it is of the kinds that devices need, and is made with their care.
+inline bool is_for_device(const MountStep& step) {
+  return step.kind == StepKind::cover || step.kind == StepKind::host_file || step.kind == StepKind::device;
+}
 
 /// The fields of an fstab line before they mean anything; empty: the field is missing.
 struct MountFields {
@@ -59,7 +77,9 @@ bool is_mount_option(std::string_view word);
 /// The words that stand for flags that are added, in a fixed order: "ro", "nosuid", ...
 std::vector<std::string> flag_words(const MountFlags& flags);
 
-/// One line for people, options in a fixed order: "bind /src -> /dst rbind,ro  (--container-mounts)".
+/// What is done, for errors: "bind /src on /dst", "mount tmpfs on /tmp", "unmount /dev".
+std::string operand(const MountStep& step);
+/// The same with options in a fixed order, and who asked: "bind /src on /dst [recursive, ro]  (--container-mounts)".
 std::string describe(const MountStep& step);
 
 }  // namespace situla

@@ -5,14 +5,15 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/process.hpp"
+#include "common/sys/process/seccomp.hpp"
+#include "common/sys/process/stand_in.hpp"
 #include "common/sys/root_dir.hpp"
-#include "common/sys/seccomp.hpp"
-#include "common/sys/stand_in.hpp"
-#include "hooks/run/container_process.hpp"
-#include "hooks/run/enter.hpp"
+#include "hooks/containers/container_process.hpp"
+#include "hooks/run/isolation.hpp"
 #include "hooks/run/rc_script.hpp"
 
 namespace situla {
@@ -49,7 +50,7 @@ bool same_file(int left, int right) {
   return fstat(left, &a) == 0 && fstat(right, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-Error become(const std::vector<std::string>& command, const Environment& environment) {
+Error exec_command(const std::vector<std::string>& command, const Environment& environment) {
   std::vector<std::string> variables = environment.strings();
   std::vector<char*> pointers, arguments;
   for (std::string& text : variables) pointers.push_back(text.data());
@@ -176,7 +177,7 @@ Result<std::vector<UniqueFd>> AttachTarget::take_namespaces() {
 }
 
 std::string AttachTarget::image_workdir() const {
-  const auto root = RootDir::open("/proc/self/fd/" + std::to_string(root_.get()));
+  const auto root = RootDir::open(fd_path(root_.get()));
   const auto script = root ? root->read_file("/etc/rc") : fail(root.error());
   return script ? rc_directory(*script).value_or("/") : "/";
 }
@@ -208,7 +209,7 @@ Result<int> exec_in_container(const ExecRequest& request) {
   }
   TRY(restrict_privileges(geteuid() == 0));
   if (target.has_own_ids()) TRY(install_id_filter());
-  return fail(become(request.command, environment));
+  return fail(exec_command(request.command, environment));
 }
 
 }  // namespace situla

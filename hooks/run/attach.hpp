@@ -34,8 +34,8 @@ class AttachTarget {
   /// Whether the container's ids are those of a user namespace of its own.
   [[nodiscard]] bool has_own_ids() const { return static_cast<bool>(joined_[kUser]); }
 
-  /// What tasks of a step need to join it, in the order of the message Joined: user, mount and cgroup namespace, then
-  /// those of isolation(). unsupported: it has no user namespace of its own, or lacks another that every step has.
+  /// What tasks of a step need to join it, in the order of the message JoinReply: user, mount and cgroup namespace,
+  /// then those of isolation(). unsupported: it has no user namespace of its own, or lacks another that every step has.
   [[nodiscard]] Result<std::vector<UniqueFd>> take_namespaces();
   [[nodiscard]] Isolation isolation() const;
   /// WORKDIR of the image, else "/".

@@ -3,28 +3,29 @@
 #include <iterator>
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include "common/sys/identity.hpp"
-#include "common/sys/mount_api.hpp"
-#include "common/sys/namespaces.hpp"
-#include "hooks/mount/apply.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "hooks/inject/hook.hpp"
 #include "hooks/mount/fstab.hpp"
-#include "hooks/run/config_script.hpp"
 #include "hooks/run/container_environment.hpp"
-#include "hooks/run/hook_runner.hpp"
-#include "hooks/run/running.hpp"
-#include "hooks/run/site_files.hpp"
+#include "hooks/scripts/config_script.hpp"
+#include "hooks/scripts/definitions.hpp"
+#include "hooks/scripts/hook_runner.hpp"
+#include "hooks/scripts/site_files.hpp"
 
 namespace situla {
+
+std::string mount_argument_line(std::string_view argument) {
+  std::string line;
+  for (const char c : argument) line += c == ':' ? " " : c == ' ' ? "\\040" : std::string(1, c);
+  return line;
+}
+
 namespace {
 
 constexpr int kBeforeHooks = -1;
 constexpr int kAfterHooks = 0;
-
-bool chosen(Tristate wanted, const EnrootConfig& config, std::string_view name) {
-  return wanted == Tristate::unset ? config.flag(name) : wanted == Tristate::yes;
-}
 
 /// Every fstab line of the image, the site and the user, in this order.
 Result<std::vector<FstabEntry>> fstab_entries(const RootDir& root, const EnrootConfig& config,
@@ -41,206 +42,191 @@ Result<std::vector<FstabEntry>> fstab_entries(const RootDir& root, const EnrootC
   return entries;
 }
 
-std::vector<MountStep> steps_of_pass(const std::vector<FstabEntry>& entries, int pass) {
-  std::vector<MountStep> steps;
-  for (const FstabEntry& entry : entries)
-    if (entry.pass == pass) steps.push_back(entry.step);
-  return steps;
-}
-
-/// What comes after the system's mounts: the hooks', the remaining lines, the configuration script's, the options
-/// (COMPAT.md 6.3 and 6.4).
-Result<std::vector<MountStep>> later_mounts(const std::vector<FstabEntry>& entries, std::vector<MountStep> mounts,
-                                            std::string_view script_lines, const PrepareRequest& request,
-                                            const ContainerExtras& extras) {
-  const auto add = [&](std::vector<MountStep> more) {
-    mounts.insert(mounts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  };
-  add(steps_of_pass(entries, kAfterHooks));
-  if (!script_lines.empty()) {
-    TRY_ASSIGN(std::vector<MountStep> asked,
-               parse_literal_fstab(script_lines, kAfterHooks, *extras.configuration + " mounts()"));
-    add(std::move(asked));
-  }
-  for (const MountOption& option : request.spec.mounts) {
-    TRY_ASSIGN(MountStep step, step_from_option(option, request.host, "--container-mounts"));
-    mounts.push_back(std::move(step));
-  }
-  for (const std::string& line : extras.mounts) {
-    TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, "--mount"));
-    mounts.push_back(std::move(entry.step));
-  }
-  return mounts;
-}
-
-/// Relative mount sources are meant from where the user is.
-std::string working_directory(const Environment& host) {
-  const std::string directory = host.get_or("PWD", "");
-  return directory.starts_with('/') ? directory : "/";
-}
-
 /// The interfaces in /sys are those of the network namespace that it was mounted in. A host that hides parts of its own
-/// /sys allows no new one in a user namespace.
-void mount_own_sysfs(const ApplyTarget& target, LogSink& log) {
-  const auto mount = [&]() -> Result<void> {
-    TRY_ASSIGN(const FstabEntry sysfs,
-               parse_fstab_line("sysfs /sys sysfs x-create=dir,ro,nosuid,nodev,noexec,rslave", "network namespace"));
-    TRY(mount_steps({sysfs.step}, "/", target, log));
+/// /sys allows no new one in a user namespace; then the container sees the host's.
+MountStep own_sysfs() {
+  return {.kind = StepKind::filesystem,
+          .source = "sysfs",
+          .target = "/sys",
+          .type = "sysfs",
+          .create = CreateTarget::directory,
+          .on_failure = OnFailure::warn,
+          .flags = {.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true},
+          .propagation = Propagation::slave,
+          .propagation_recursive = true,
+          .origin = "own network namespace"};
+}
+
+/// Mounts of fstab and options: the user's own word, also where a mount point is made in a directory of the host.
+ContainerEdits as_edits(std::vector<MountStep> steps) {
+  ContainerEdits edits;
+  edits.mounts = std::move(steps);
+  edits.in_host_directories = true;
+  return edits;
+}
+
+/// A container on its way, with what every part of the sequence looks at.
+class Preparation {
+ public:
+  static Result<Preparation> begin(ContainerRequest& request, LogSink& log) {
+    TRY_ASSIGN(UniqueFd stage, open_file(request.stage(), O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(ContainerRoot built, build_root(request, log));
+    request.root.image.reset();
+    TRY_ASSIGN(RootDir root, RootDir::open(built.path));
+    TRY_ASSIGN(RootDir host_root, RootDir::open("/"));
+    Preparation preparation(request, std::move(root), std::move(host_root), log);
+    preparation.host_ = expansion_environment(request.host, request.config, built.path);
+    TRY_ASSIGN(preparation.container_.environment,
+               assemble_environment(preparation.root_, request.config, preparation.host_));
+    preparation.container_.stage = std::move(stage);
+    preparation.container_.root = std::move(built);
+    return preparation;
+  }
+
+  Result<Container> enter() && {
+    Changes changes(target(), request_.host.has("SITULA_DEBUG"), false, log_);
+    TRY(change_root(changes, request_.for_step() ? HookUse::step : HookUse::command));
+    TRY(go_inside());
+    return std::move(container_);
+  }
+
+  Result<std::vector<ContainerEdits>> plan(HookUse use) && {
+    Changes changes(target(), false, true, log_);
+    TRY(change_root(changes, use));
+    std::vector<ContainerEdits> plan = changes.take_plan();
+    if (use == HookUse::devices) {  // only what the hooks gave
+      plan.erase(plan.begin());
+      plan.pop_back();
+    }
+    return plan;
+  }
+
+ private:
+  Preparation(const ContainerRequest& request, RootDir root, RootDir host_root, LogSink& log)
+      : request_(request), log_(log), root_(std::move(root)), host_root_(std::move(host_root)) {}
+
+  [[nodiscard]] ApplyTarget target() const { return {root_, container_.root.path, request_.host.get_or("PWD", "/")}; }
+
+  /// In enroot's order: what hooks write may lie on the system's mounts (a home directory in /tmp).
+  Result<void> change_root(Changes& changes, HookUse use) {
+    ScriptHost scripts(request_.stage(), request_.for_step() ? ScriptOutput::log : ScriptOutput::user, host_, log_);
+    std::optional<ConfigScript> script;
+    const std::string& configuration = request_.start.configuration;
+    if (!configuration.empty()) changes.note_script(configuration);
+    if (!configuration.empty() && !changes.dry_run()) {
+      TRY_ASSIGN(script, ConfigScript::start(configuration, request_.command, scripts, container_.environment));
+      TRY(script->environ(container_.environment));
+    }
+    add_words(container_.environment, request_.start.environment, request_.host);
+    container_.environment.merge(kept_variables(request_.host, request_.spec.keep_env));
+    TRY(mount_before_hooks(changes));
+    TRY(run_all_hooks(changes, use, scripts, script));
+    TRY(add_later_mounts(script));
+    return changes.make(as_edits(std::move(mounts_)));
+  }
+
+  /// What is there before the first hook: /proc, /sys, /dev and what else has pass -1.
+  Result<void> mount_before_hooks(Changes& changes) {
+    TRY_ASSIGN(entries_, fstab_entries(root_, request_.config, host_));
+    std::vector<MountStep> steps = steps_of_pass(kBeforeHooks);
+    if (request_.isolation.net) steps.push_back(own_sysfs());
+    return changes.make_always(as_edits(std::move(steps)));
+  }
+
+  [[nodiscard]] std::vector<MountStep> steps_of_pass(int pass) const {
+    std::vector<MountStep> steps;
+    for (const FstabEntry& entry : entries_)
+      if (entry.pass == pass) steps.push_back(entry.step);
+    return steps;
+  }
+
+  HookContext hook_context() {
+    user_ = look_up_user(request_.uid, request_.gid, request_.host);
+    return {.root = root_,
+            .host_root = host_root_,
+            .host = host_,
+            .container = container_.environment,
+            .user = user_,
+            .remap_root = request_.remap_root,
+            .mount_home = request_.config.flag("ENROOT_MOUNT_HOME"),
+            .restrict_devices = request_.config.flag("ENROOT_RESTRICT_DEV"),
+            .own_ipc = request_.isolation.ipc,
+            .log = log_,
+            .device_settings = request_.devices,
+            .wanted_devices = request_.spec.devices,
+            .root_path = container_.root.path,
+            .real_root = request_.real_root()};
+  }
+
+  Result<void> run_all_hooks(Changes& changes, HookUse use, ScriptHost& scripts, std::optional<ConfigScript>& script) {
+    TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(request_.config, use));
+    TRY_ASSIGN(mounts_, run_hooks(sequence, hook_context(), scripts, container_.environment, changes));
+    if (changes.dry_run()) return {};
+    if (script) TRY(script->hooks(container_.environment));
+    TRY_ASSIGN(const std::string lines, scripts.mounts());
+    return add_lines(lines, "ENROOT_MOUNTS");
+  }
+
+  /// After the hooks': the remaining lines, the configuration script's, the options (COMPAT.md 6.3 and 6.4).
+  Result<void> add_later_mounts(std::optional<ConfigScript>& script) {
+    add(steps_of_pass(kAfterHooks));
+    if (script) {
+      TRY_ASSIGN(const std::string lines, script->mounts());
+      TRY_ASSIGN(container_.rc, script->rc());
+      TRY(add_lines(lines, request_.start.configuration + " mounts()"));
+    }
+    for (const MountOption& option : request_.spec.mounts) {
+      TRY_ASSIGN(MountStep step, step_from_option(option, request_.host, "--container-mounts"));
+      mounts_.push_back(std::move(step));
+    }
+    for (const std::string& argument : request_.start.mounts) {
+      TRY_ASSIGN(FstabEntry entry, parse_fstab_line(mount_argument_line(argument), "--mount"));
+      mounts_.push_back(std::move(entry.step));
+    }
     return {};
-  };
-  if (const auto mounted = mount(); !mounted)
-    log.warning("/sys shows the host's network: " + mounted.error().message());
-}
-
-/// What is there before the first hook: /proc, /sys, /dev and what else has pass -1.
-Result<std::vector<FstabEntry>> mount_before_hooks(const ApplyTarget& target, const PrepareRequest& request,
-                                                   const EnrootConfig& config, const Environment& expansion,
-                                                   LogSink& log) {
-  TRY_ASSIGN(std::vector<FstabEntry> entries, fstab_entries(target.root, config, expansion));
-  TRY(mount_steps(steps_of_pass(entries, kBeforeHooks), working_directory(request.host), target, log));
-  if (config.flag("ENROOT_UNSHARE_NET")) mount_own_sysfs(target, log);
-  return entries;
-}
-
-/// What the options decide, in the words of the configuration: for hooks and scripts.
-EnrootConfig with_options(const EnrootConfig& config, const PrepareRequest& request, const Isolation& isolation) {
-  EnrootConfig result = config;
-  const auto set = [&](std::string_view name, bool value) { result.set(name, value ? "yes" : "no"); };
-  set("ENROOT_REMAP_ROOT", request.remap_root);
-  set("ENROOT_ROOTFS_WRITABLE", wants_writable(request.spec, config));
-  set("ENROOT_MOUNT_HOME", chosen(request.spec.mount_home, config, "ENROOT_MOUNT_HOME"));
-  // Where the files of this container's preparation are; scripts put theirs there, too.
-  result.set("ENROOT_RUNTIME_PATH", request.stage);
-  set("ENROOT_UNSHARE_PID", isolation.pid);
-  set("ENROOT_UNSHARE_NET", isolation.net);
-  set("ENROOT_UNSHARE_IPC", isolation.ipc);
-  set("ENROOT_UNSHARE_UTS", isolation.uts);
-  return result;
-}
-
-/// Mounts, hooks, and the environment before the login shell, in enroot's order: what hooks write may lie on the
-/// system's mounts (a home directory in /tmp).
-Result<void> furnish(const RootDir& root, const std::string& path, const PrepareRequest& request,
-                     const ContainerExtras& extras, const EnrootConfig& config, EnteredContainer& entered,
-                     LogSink& log) {
-  const Environment expansion = expansion_environment(request.host, config, path);
-  Environment& environment = entered.environment;
-  TRY_ASSIGN(environment, assemble_environment(root, config, expansion));
-  ScriptHost scripts({request.stage, path, extras.script_output}, request.host, config, log);
-  std::optional<ConfigScript> configuration;
-  if (extras.configuration) {
-    TRY_ASSIGN(configuration, ConfigScript::start(*extras.configuration, extras.command, scripts, environment));
-    TRY(configuration->environ(environment));
   }
-  add_words(environment, extras.environment, request.host);
-  environment.merge(kept_variables(request.host, request.spec.keep_env));
 
-  const ApplyTarget target{root, path};
-  TRY_ASSIGN(const std::vector<FstabEntry> entries, mount_before_hooks(target, request, config, expansion, log));
-  const HookScene scene{root,
-                        path,
-                        request.host,
-                        config,
-                        request.host_uid,
-                        request.host_gid,
-                        request.devices,
-                        request.spec.devices,
-                        request.for_step ? HookUse::step : HookUse::command,
-                        scripts,
-                        configuration ? &*configuration : nullptr};
-  TRY_ASSIGN(std::vector<MountStep> mounts, run_hooks(scene, environment, log));
-  std::string lines;
-  if (configuration) {
-    TRY_ASSIGN(lines, configuration->mounts());
-    TRY_ASSIGN(entered.rc, configuration->rc());
+  Result<void> add_lines(std::string_view lines, const std::string& origin) {
+    TRY_ASSIGN(std::vector<MountStep> steps, parse_literal_fstab(lines, kAfterHooks, origin));
+    add(std::move(steps));
+    return {};
   }
-  TRY_ASSIGN(mounts, later_mounts(entries, std::move(mounts), lines, request, extras));
-  return mount_steps(mounts, working_directory(request.host), target, log);
-}
 
-Result<ContainerRoot> build_root_of(const PrepareRequest& request, const ContainerExtras& extras,
-                                    const EnrootConfig& config, LogSink& log) {
-  RootRequest root;
-  root.stage = request.stage;
-  root.writable = wants_writable(request.spec, config);
-  root.keep_on_disk = !extras.changes_in_memory;
-  const bool in_data = extras.scratch_parent.empty();
-  root.scratch_kind = in_data ? ScratchPlaceKind::data : ScratchPlaceKind::temporary;
-  root.scratch_parent = in_data ? config.data_path() : extras.scratch_parent;
-  if (request.for_step) {
-    root.mark = step_mark(request.scratch_name);
-    root.image_name = request.spec.image;
-    root.container_name = request.spec.name;
+  void add(std::vector<MountStep> steps) {
+    mounts_.insert(mounts_.end(), std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));
   }
-  root.scratch_name = request.scratch_name;
-  root.scratch_notice = request.scratch_notice;
-  root.uid = request.remap_root ? 0 : request.host_uid;
-  root.gid = request.remap_root ? 0 : request.host_gid;
-  return build_root(request.root, root, log);
-}
+
+  Result<void> go_inside() {
+    if (!request_.writable)
+      TRY_CONTEXT("make the root read-only", add_mount_flags(root_.fd(), {.read_only = true}, false));
+    TRY_CONTEXT("enter the container", pivot_into(root_.fd()));
+    // Kernels without cgroup namespaces do without (EINVAL), as enroot does.
+    if (auto unshared = unshare_namespaces(kCgroupNs); !unshared && unshared.error().errnum() != EINVAL)
+      return unshared;
+    container_.root.lock.reset();
+    return {};
+  }
+
+  const ContainerRequest& request_;
+  LogSink& log_;
+  RootDir root_, host_root_;
+  Container container_;
+  Environment host_;  ///< what hooks, scripts and ${NAME} in files see
+  UserEntry user_;
+  std::vector<FstabEntry> entries_;
+  std::vector<MountStep> mounts_;
+};
 
 }  // namespace
 
-DeviceSettings read_device_settings(LogSink& log) {
-  const Result<SiteConfig> site = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
-  if (!site) log.warning("ignoring " + site.error().message());
-  return site ? site->device_settings : DeviceSettings();
+Result<std::vector<ContainerEdits>> plan_in_container(ContainerRequest& request, HookUse use, LogSink& log) {
+  TRY_ASSIGN(Preparation preparation, Preparation::begin(request, log));
+  return std::move(preparation).plan(use);
 }
 
-bool wants_remap_root(const ContainerSpec& spec, const EnrootConfig& config) {
-  return chosen(spec.remap_root, config, "ENROOT_REMAP_ROOT");
-}
-
-bool wants_writable(const ContainerSpec& spec, const EnrootConfig& config) {
-  return chosen(spec.writable, config, "ENROOT_ROOTFS_WRITABLE");
-}
-
-Result<ContainerEdits> plan_in_container(PrepareRequest request, const ContainerExtras& extras,
-                                         const EnrootConfig& config, LogSink& log) {
-  TRY_ASSIGN(const ContainerRoot built, build_root_of(request, extras, config, log));
-  TRY_ASSIGN(const RootDir root, RootDir::open(built.path));
-  const EnrootConfig own = with_options(config, request, extras.isolation);
-  const Environment expansion = expansion_environment(request.host, own, built.path);
-  TRY_ASSIGN(Environment environment, assemble_environment(root, own, expansion));
-  add_words(environment, extras.environment, request.host);
-  TRY(mount_before_hooks({root, built.path}, request, own, expansion, log));
-  ScriptHost scripts({request.stage, built.path, extras.script_output}, request.host, own, log);  // runs none
-  return planned_edits({root, built.path, request.host, own, request.host_uid, request.host_gid, request.devices,
-                        request.spec.devices, HookUse::command, scripts},
-                       std::move(environment), log);
-}
-
-Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras,
-                                         const EnrootConfig& config, LogSink& log) {
-  const bool writable = wants_writable(request.spec, config);
-  EnteredContainer entered;
-  TRY_ASSIGN(entered.stage, open_file(request.stage, O_RDONLY | O_DIRECTORY));
-  TRY_ASSIGN(ContainerRoot built, build_root_of(request, extras, config, log));
-  TRY_ASSIGN(const RootDir root, RootDir::open(built.path));
-  TRY(furnish(root, built.path, request, extras, with_options(config, request, extras.isolation), entered, log));
-  if (!writable) TRY_CONTEXT("make the root read-only", add_mount_flags(root.fd(), {.read_only = true}, false));
-  TRY_CONTEXT("enter the container", pivot_into(root.fd()));
-  // Kernels without cgroup namespaces do without (EINVAL), as enroot does.
-  if (auto unshared = unshare_namespaces(kCgroupNs); !unshared && unshared.error().errnum() != EINVAL)
-    return fail(std::move(unshared).error());
-  entered.root_kind = std::move(built.kind);
-  entered.changes = std::move(built.changes);
-  entered.server = std::move(built.server);
-  entered.scratch = std::move(built.scratch);
-  return entered;
-}
-
-Result<void> restrict_privileges(bool is_root) {
-  TRY(set_no_new_privileges());
-  if (!is_root) TRY(drop_bounding_set());
-  return {};
-}
-
-Result<UniqueFd> temporary_file(const UniqueFd& stage, std::string_view content) {
-  TRY_ASSIGN(UniqueFd file, open_file_at(stage.get(), ".", O_TMPFILE | O_RDWR | O_APPEND, 0600));
-  TRY(write_all(file.get(), content));
-  if (lseek(file.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "rewind a temporary file");
-  return file;
+Result<Container> enter_container(ContainerRequest& request, LogSink& log) {
+  TRY_ASSIGN(Preparation preparation, Preparation::begin(request, log));
+  return std::move(preparation).enter();
 }
 
 }  // namespace situla

@@ -4,51 +4,39 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/spec/environment.hpp"
+#include "hooks/containers/container_root.hpp"
 #include "hooks/inject/edits/edits.hpp"
-#include "hooks/run/container_root.hpp"
-#include "hooks/run/host_script.hpp"
-#include "hooks/run/isolation.hpp"
-#include "hooks/run/prepare.hpp"
+#include "hooks/scripts/hook_sequence.hpp"
 
 namespace situla {
 
-/// What `start` has and a Slurm step has not; only `isolation` is of both.
-struct ContainerExtras {
-  std::vector<std::string> mounts;                 ///< fstab lines of --mount
-  std::vector<std::string> environment;            ///< -e words
-  std::vector<std::string> command;                ///< what will run: "$@" of the configuration script
-  std::optional<std::string> configuration;        ///< --conf: path of the script
-  ScriptOutput script_output = ScriptOutput::log;  ///< of hooks and of the configuration script
-  Isolation isolation;                             ///< namespaces that were made already, or will be (PID)
-  bool changes_in_memory = false;                  ///< a writable image leaves nothing on disk while it runs
-  std::string scratch_parent;                      ///< empty: ENROOT_DATA_PATH
-};
-
-struct EnteredContainer {
-  Environment environment;  ///< before the login shell
-  std::string root_kind;    ///< ContainerRoot::kind
-  UniqueFd changes;         ///< ContainerRoot::changes
-  ImageServer server;
-  Scratch scratch;
+/// The container that this process is in.
+struct Container {
+  ContainerRoot root;             ///< no path leads to root.path any more
+  Environment environment;        ///< before the login shell; after it, when prepare_container() made the container
+  std::string workdir;            ///< of the image, absolute, inside; known to prepare_container() only
   std::optional<std::string> rc;  ///< of the configuration script: a script that replaces /etc/rc
-  UniqueFd stage;                 ///< the stage's directory, which no path leads to any more: room for temporary files
+  UniqueFd stage;                 ///< the stage's directory, which no path leads to any more (temporary_file())
 };
 
-/// As for prepare_container(), but nothing of the image has run yet when it returns.
-Result<EnteredContainer> enter_container(PrepareRequest request, const ContainerExtras& extras,
-                                         const EnrootConfig& config, LogSink& log);
+/// The caller has unshared user and mount namespaces and the id maps are written; it is single-threaded. On success the
+/// calling process is inside (pivot_root done, cwd "/"), and nothing of the image has run yet. On error the message is
+/// complete; nothing outside the namespaces was changed except scratch, which is removed. The request's image is
+/// closed: who serves it has it open.
+Result<Container> enter_container(ContainerRequest& request, LogSink& log);
 
-/// What devices would add to that container (planned_edits()), found in its root before anything of it is done.
-Result<ContainerEdits> plan_in_container(PrepareRequest request, const ContainerExtras& extras,
-                                         const EnrootConfig& config, LogSink& log);
+/// What that would change in the container's root, part by part, found without doing more of it than the mounts that
+/// hooks look at. Scripts are named and do not run.
+Result<std::vector<ContainerEdits>> plan_in_container(ContainerRequest& request, HookUse use, LogSink& log);
 
-/// no_new_privs, and for whoever is not root inside an empty bounding set (COMPAT.md 6.6): before anything of the image
-/// is executed.
-Result<void> restrict_privileges(bool is_root);
-
-/// An unnamed file in the stage, close-on-exec, opened for reading and appending.
-Result<UniqueFd> temporary_file(const UniqueFd& stage, std::string_view content = {});
+/// An argument of --mount as a line of fstab.
+std::string mount_argument_line(std::string_view argument);
 
 }  // namespace situla

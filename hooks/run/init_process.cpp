@@ -13,9 +13,10 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/mount/unmount.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla {

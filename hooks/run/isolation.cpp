@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
-#include "common/sys/namespaces.hpp"
+#include "common/sys/identity.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/namespaces.hpp"
 #include "common/sys/network.hpp"
+#include "hooks/run/stage.hpp"
 
 namespace situla {
 namespace {
@@ -34,26 +36,23 @@ unsigned namespace_bits(const Isolation& isolation) {
   return bits;
 }
 
-Isolation wanted_isolation(const Isolation& options, const EnrootConfig& config) {
-  return {options.pid || config.flag("ENROOT_UNSHARE_PID"), options.net || config.flag("ENROOT_UNSHARE_NET"),
-          options.ipc || config.flag("ENROOT_UNSHARE_IPC"), options.uts || config.flag("ENROOT_UNSHARE_UTS")};
-}
-
-bool is_superuser(const EnrootConfig& config) {
-  return geteuid() == 0 && config.flag("ENROOT_ALLOW_SUPERUSER");
-}
-
-Result<void> enter_namespaces(const NamespaceRequest& request, const UniqueFd& stage) {
-  TRY(unshare_namespaces(namespace_bits(request.isolation) | kMountNs | (request.user ? kUserNs : 0U)));
-  if (request.user)
-    TRY(write_own_id_maps(request.remap_root ? 0 : request.uid, request.uid, request.remap_root ? 0 : request.gid,
-                          request.gid));
+Result<void> enter_own_namespaces(const ContainerRequest& request) {
+  TRY_ASSIGN(const UniqueFd stage, open_stage(request.stage()));
+  const bool user = !request.real_root();
+  TRY(unshare_namespaces(namespace_bits(request.isolation) | kMountNs | (user ? kUserNs : 0U)));
+  if (user) TRY(write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid));
   if (request.isolation.net) TRY(bring_loopback_up());
   // What is mounted on the node later still appears below bind mounts of the container; nothing goes the other way.
   TRY(set_propagation("/", Propagation::slave, true));
-  TRY_ASSIGN(const UniqueFd point, same_directory(request.stage, stage));
+  TRY_ASSIGN(const UniqueFd point, same_directory(request.stage(), stage));
   return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {.no_suid = true, .no_dev = true},
-                      request.stage);
+                      request.stage());
+}
+
+Result<void> restrict_privileges(bool is_root) {
+  TRY(set_no_new_privileges());
+  if (!is_root) TRY(drop_bounding_set());
+  return {};
 }
 
 }  // namespace situla

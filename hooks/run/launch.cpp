@@ -1,31 +1,23 @@
 #include "hooks/run/launch.hpp"
 
-#include <climits>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/private_directory.hpp"
-#include "common/sys/process.hpp"
-#include "common/sys/seccomp.hpp"
-#include "hooks/mount/image_mount.hpp"
-#include "hooks/run/config_script.hpp"
+#include "common/sys/process/process.hpp"
+#include "common/sys/process/seccomp.hpp"
 #include "hooks/run/enter.hpp"
 #include "hooks/run/init_process.hpp"
+#include "hooks/run/isolation.hpp"
 #include "hooks/run/login.hpp"
 #include "hooks/run/rc_script.hpp"
+#include "hooks/run/stage.hpp"
 
 namespace situla {
 namespace {
-
-/// ENROOT_RUNTIME_PATH: covered by a tmpfs of our own namespace as soon as there is one.
-Result<UniqueFd> open_stage(const std::string& path) {
-  TRY_ASSIGN(PrivateDirectory stage, PrivateDirectory::open_or_make(path, "ENROOT_RUNTIME_PATH"));
-  return std::move(stage).take_fd();
-}
 
 struct Command {
   std::string program;
@@ -41,7 +33,7 @@ Result<Command> command_with_shell(const RootDir& root, const Login& login, cons
   Command command{login.shell, {login.argv0}, login.directory, script.get()};
   const std::string shell_name = login.argv0.starts_with('-') ? login.argv0.substr(1) : login.argv0;
   if (script)
-    command.arguments.push_back("/proc/self/fd/" + std::to_string(script.get()));
+    command.arguments.push_back(fd_path(script.get()));
   else if (root.exists("/etc/rc"))
     command.arguments.emplace_back("/etc/rc");
   else if (!words.empty() && words[0].find(' ') != std::string::npos) {
@@ -72,7 +64,7 @@ Result<Command> command_without_shell(const RootDir& root, const Login& login, c
   return fail(ErrorKind::not_found, "execute " + words[0] + ": not found in the container");
 }
 
-Error become(const Command& command, const Login& login) {
+Error exec_command(const Command& command, const Login& login) {
   std::vector<std::string> variables = login.environment.strings();
   std::vector<char*> arguments, environment;
   for (const std::string& text : command.arguments) arguments.push_back(const_cast<char*>(text.c_str()));
@@ -88,54 +80,6 @@ Error become(const Command& command, const Login& login) {
   return Error::from_errno(errno, "execute " + command.program);
 }
 
-PrepareRequest prepare_request(StartRequest& request, const EnrootConfig& config, LogSink& log) {
-  PrepareRequest prepare;
-  prepare.spec = std::move(request.spec);
-  prepare.host = std::move(request.host);
-  prepare.root = std::move(request.root);
-  prepare.host_uid = geteuid();
-  prepare.host_gid = getegid();
-  prepare.remap_root = wants_remap_root(prepare.spec, config);
-  prepare.devices = read_device_settings(log);
-  prepare.stage = config.runtime_path();
-  // A relative mount source is meant from here; PWD may be stale or missing.
-  std::string here(PATH_MAX, '\0');
-  if (getcwd(here.data(), here.size()) != nullptr) prepare.host.set("PWD", here.c_str());
-  if (prepare.root.kind == RootSource::Kind::image) prepare.scratch_name = random_name("situla-start.");
-  return prepare;
-}
-
-}  // namespace
-
-std::string mount_argument_line(std::string_view argument) {
-  std::string line;
-  for (const char c : argument) {
-    if (c == ':')
-      line += ' ';
-    else if (c == ' ')
-      line += "\\040";
-    else
-      line += c;
-  }
-  return line;
-}
-
-namespace {
-
-/// What `start` adds to what a step has too.
-ContainerExtras extras_of(StartRequest& request, const EnrootConfig& config) {
-  ContainerExtras extras;
-  for (const std::string& mount : request.mounts) extras.mounts.push_back(mount_argument_line(mount));
-  extras.environment = std::move(request.environment);
-  extras.command = request.command;
-  extras.configuration = request.configuration;
-  extras.script_output = ScriptOutput::user;
-  extras.isolation = wanted_isolation(request.isolation, config);
-  extras.changes_in_memory = true;
-  extras.scratch_parent = config.temp_path();
-  return extras;
-}
-
 Result<void> check_words(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (!is_variable_name(word.substr(0, word.find('='))))
@@ -149,59 +93,39 @@ Result<Command> choose_command(const Login& login, const UniqueFd& script, const
                              : command_with_shell(root, login, script, words);
 }
 
-Result<void> enter_namespaces_for(const PrepareRequest& prepare, const Isolation& isolation,
-                                  const EnrootConfig& config) {
-  TRY_ASSIGN(const UniqueFd stage, open_stage(prepare.stage));
-  return enter_namespaces(
-      {isolation, !is_superuser(config), prepare.remap_root, prepare.host_uid, prepare.host_gid, prepare.stage}, stage);
-}
-
-Result<int> start(StartRequest request, const EnrootConfig& config, LogSink& log) {
-  std::string script;
-  if (request.rc) {
-    TRY_ASSIGN(script, read_file(*request.rc));
-  }
-  TRY(check_words(request.environment));
-  const ContainerExtras extras = extras_of(request, config);
-  PrepareRequest prepare = prepare_request(request, config, log);
-  const bool superuser = is_superuser(config);
-  const LoginIdentity identity{prepare.remap_root ? 0 : prepare.host_uid, prepare.host_uid};
-  TRY(enter_namespaces_for(prepare, extras.isolation, config));
-  TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(prepare), extras, config, log));
-  // Only an extracted tree is on disk here; its own child removes it.
-  (void)entered.scratch.keep();
-  UniqueFd script_file;
-  if (!request.rc && entered.rc) script = *entered.rc;
-  if (request.rc || entered.rc) {
-    TRY_ASSIGN(script_file, temporary_file(entered.stage, script));
-  }
-  // Who is root inside keeps what root may hold.
-  TRY(restrict_privileges(identity.inside == 0));
-  // apt, dpkg and ssh change owners and ids, of which there is one (COMPAT.md 2.4; enroot does it for all it starts).
-  if (!superuser) TRY(install_id_filter());
-  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
-  const Login login = prepare_login(root, entered.environment, identity, config.flag("ENROOT_LOGIN_SHELL", true));
-  TRY_ASSIGN(const Command command, choose_command(login, script_file, request.command));
-  const auto become_command = [&] { return become(command, login); };
-  if (extras.isolation.pid) return run_as_init(become_command, log);
-  return fail(become_command());
-}
-
 }  // namespace
 
-Result<ContainerEdits> plan_devices(StartRequest request, const EnrootConfig& config, LogSink& log) {
-  TRY(check_words(request.environment));
-  const ContainerExtras extras = extras_of(request, config);
-  PrepareRequest prepare = prepare_request(request, config, log);
-  prepare.spec.writable = Tristate::no;
-  TRY(enter_namespaces_for(prepare, extras.isolation, config));
-  return plan_in_container(std::move(prepare), extras, config, log);
+Result<std::vector<ContainerEdits>> plan_start(ContainerRequest request, HookUse use, LogSink& log) {
+  TRY(check_words(request.start.environment));
+  request.writable = false;
+  TRY(enter_own_namespaces(request));
+  return plan_in_container(request, use, log);
 }
 
-Result<int> start_container(StartRequest request, const EnrootConfig& config, LogSink& log) {
-  if (!request.configuration) return start(std::move(request), config, log);
-  TRY_ASSIGN(const EnrootConfig with_script, with_directives(config, *request.configuration, log));
-  return start(std::move(request), with_script, log);
+Result<int> start_container(ContainerRequest request, LogSink& log) {
+  std::optional<std::string> script;
+  if (!request.start.rc.empty()) {
+    TRY_ASSIGN(script, read_file(request.start.rc));
+  }
+  TRY(check_words(request.start.environment));
+  TRY(enter_own_namespaces(request));
+  TRY_ASSIGN(Container container, enter_container(request, log));
+  if (!script) script = std::move(container.rc);
+  UniqueFd script_file;
+  if (script) {
+    TRY_ASSIGN(script_file, temporary_file(container.stage, *script));
+  }
+  // Who is root inside keeps what root may hold.
+  TRY(restrict_privileges(request.inside_uid() == 0));
+  // apt, dpkg and ssh change owners and ids, of which there is one (COMPAT.md 2.4; enroot does it for all it starts).
+  if (!request.real_root()) TRY(install_id_filter());
+  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
+  const Login login = prepare_login(root, container.environment, {request.inside_uid(), request.uid},
+                                    request.config.flag("ENROOT_LOGIN_SHELL", true));
+  TRY_ASSIGN(const Command command, choose_command(login, script_file, request.command));
+  const auto become_command = [&] { return exec_command(command, login); };
+  if (request.isolation.pid) return run_as_init(become_command, log);
+  return fail(become_command());
 }
 
 }  // namespace situla

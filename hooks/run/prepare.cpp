@@ -4,8 +4,8 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "hooks/run/enter.hpp"
-#include "hooks/run/session.hpp"
+#include "hooks/run/isolation.hpp"
+#include "hooks/run/login_session.hpp"
 
 namespace situla {
 namespace {
@@ -23,33 +23,16 @@ Result<void> check_workdir(const std::string& wanted) {
 
 }  // namespace
 
-Result<PreparedContainer> prepare_container(PrepareRequest request, const EnrootConfig& config, LogSink& log) {
-  const bool remap_root = request.remap_root;
-  const LoginIdentity identity{remap_root ? 0 : request.host_uid, request.host_uid};
-  const ContainerSpec spec = request.spec;
-  ContainerExtras extras;
-  extras.isolation = request.isolation;
+Result<Container> prepare_container(ContainerRequest& request, LogSink& log, std::chrono::milliseconds session_time) {
   TRY_ASSIGN(const UniqueFd helper, open_session_helper());
-  TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(request), extras, config, log));
-  TRY(restrict_privileges(remap_root));
-  SessionRequest session_request{entered.stage, helper, identity, config.flag("ENROOT_LOGIN_SHELL", true)};
-  session_request.entrypoint = spec.entrypoint == Tristate::yes;
-  session_request.entrypoint_log = spec.entrypoint_log;
-  TRY_ASSIGN(Session session, run_session(entered.environment, session_request, log));
-
-  PreparedContainer prepared;
-  TRY(check_workdir(spec.workdir));
-  prepared.workdir = std::move(session.directory);
-  prepared.environment = std::move(session.environment);
-  prepared.root_kind = std::move(entered.root_kind);
-  prepared.changes = std::move(entered.changes);
-  prepared.server = std::move(entered.server);
-  if (entered.scratch) {
-    prepared.scratch_name = entered.scratch.name();
-    prepared.scratch_path = entered.scratch.path();
-    prepared.scratch_parent = entered.scratch.keep();
-  }
-  return prepared;
+  TRY_ASSIGN(Container container, enter_container(request, log));
+  TRY(restrict_privileges(request.remap_root));
+  TRY_ASSIGN(LoginSession session, run_login_session(container, request, {helper, session_time}, log));
+  container.environment = std::move(session.environment);
+  container.workdir = std::move(session.directory);
+  container.stage.reset();
+  TRY(check_workdir(request.spec.workdir));
+  return container;
 }
 
 }  // namespace situla

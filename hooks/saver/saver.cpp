@@ -1,6 +1,5 @@
 #include "hooks/saver/saver.hpp"
 
-#include <algorithm>
 #include <csignal>
 
 #include <fcntl.h>
@@ -8,13 +7,13 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
-#include "hooks/run/enroot_config.hpp"
-#include "hooks/run/export.hpp"
-#include "plugin/broker/contract.hpp"
+#include "hooks/config/enroot_config.hpp"
+#include "hooks/export/export.hpp"
 
 namespace situla {
 namespace {
@@ -49,22 +48,14 @@ Result<ExportSource> take_source(const std::string& name) {
   return source;
 }
 
-ExportOptions export_options(const BuilderData& data, const EnrootConfig& config) {
-  ExportOptions options;
-  options.path = data.spec.save;
-  options.replace = true;
-  options.squash_options = config.get("ENROOT_SQUASH_OPTIONS");
-  const uint64_t workers = parse_unsigned(config.get("ENROOT_MAX_PROCESSORS")).value_or(0);
-  options.workers = static_cast<uint32_t>(std::min<uint64_t>(workers, 256));
-  return options;
-}
-
 Result<void> save(LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
   const std::string name = data.spec.name.empty() ? printable(data.spec.image) : data.spec.name;
   TRY_ASSIGN(const ExportSource source, take_source("container " + name));
-  const ExportOptions options = export_options(data, config);
+  ExportOptions options = ExportOptions::of(config);
+  options.path = data.spec.save;
+  options.replace = true;
   if (const auto root = become_root_of_own_files(); !root)
     log.debug("saving with the rights of an ordinary user: " + root.error().message());
   SaveProgress progress(log);

@@ -3,8 +3,8 @@
 
 namespace situla {
 
-/// With the descriptors of plugin/broker/contract.hpp. An existing file is replaced in one moment, also when it is the
-/// image that the container was started from. Returns the exit code.
+/// With the descriptors of common/protocol/contract.hpp. An existing file is replaced in one moment, also when it is
+/// the image that the container was started from. Returns the exit code.
 int save_container();
 
 }  // namespace situla

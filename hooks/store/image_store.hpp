@@ -13,7 +13,7 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
-#include "hooks/import/output_file.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 namespace situla {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 
 #include "common/base/result.hpp"
@@ -15,51 +16,67 @@ namespace situla::store_line {
 constexpr size_t kMaxBytes = 4096;  ///< of one message
 constexpr size_t kMaxKind = 64;
 
-// --- store -> importer
+// store -> importer
 
 /// Once, first. fds: the import request, a sealed memory file.
 struct Work {
   std::string variant;  ///< of the image: "" (zstd level 1) or "lz4"
+
+  static auto fields(auto& work) { return std::tie(work.variant); }
 };
 /// The store has the image: nothing is to be done.
 struct Have {};
 /// fds: a file without a name, to be written from its start.
 struct WriteImage {
   std::string where;  ///< names it in errors
+
+  static auto fields(auto& image) { return std::tie(image.where); }
 };
 /// fds: the index of the layer, and the squashfs file that holds its content; both for reading.
 struct Layer {
   std::string donor;  ///< names the file in errors
+
+  static auto fields(auto& found) { return std::tie(found.donor); }
 };
 struct NoLayer {};
 /// fds: a file without a name, for the index of a layer of the image that was written.
 struct WriteIndex {};
 
-// --- importer -> store
+// importer -> store
 
 /// The registry has let the user in and named this manifest. Answer: Have, or WriteImage, maybe much later.
 struct Resolved {
   Digest manifest;
+
+  static auto fields(auto& resolved) { return std::tie(resolved.manifest); }
 };
 /// Answer: Layer or NoLayer. kind: of the blocks, "zstd-131072": [a-z0-9-].
 struct FindLayer {
   Digest layer;
   std::string kind;
+
+  static auto fields(auto& wanted) { return std::tie(wanted.layer, wanted.kind); }
 };
 /// Answer: WriteIndex or NoLayer.
 struct PutLayer {
   Digest layer;
   std::string kind;
+
+  static auto fields(auto& put) { return std::tie(put.layer, put.kind); }
 };
 /// Now and then while it works; no answer.
 struct Progressed {
   uint64_t bytes = 0;      ///< fetched so far
   bool finishing = false;  ///< all is fetched
+
+  static auto fields(auto& progress) { return std::tie(progress.bytes, progress.finishing); }
 };
 /// The file is whole; last. The importer ends.
 struct Built {
   uint64_t fetched_bytes = 0;
   std::string architecture;
+
+  static auto fields(auto& built) { return std::tie(built.fetched_bytes, built.architecture); }
 };
 
 using Message =

@@ -1,7 +1,7 @@
 #include "hooks/store/origin_key.hpp"
 
 #include "common/base/codec.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
 
 namespace situla {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "hooks/import/origin.hpp"
+#include "hooks/sources/origin.hpp"
 
 namespace situla {
 

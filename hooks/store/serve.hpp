@@ -11,7 +11,7 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/spec/site_config.hpp"
-#include "hooks/import/request.hpp"
+#include "hooks/request/request.hpp"
 #include "hooks/store/image_store.hpp"
 #include "hooks/store/lease.hpp"
 

@@ -6,14 +6,14 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/import/registries_conf.hpp"
+#include "hooks/request/registries_conf.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/serve.hpp"
-#include "plugin/broker/contract.hpp"
 
 namespace situla {
 namespace {

@@ -7,7 +7,7 @@
 namespace situla {
 
 /// `situla-store --store PATH --uid UID --job JOB.STEP [--variant V]`, with the descriptors of store_fd
-/// (plugin/broker/contract.hpp), or `situla-store --store PATH --sweep`.
+/// (common/protocol/contract.hpp), or `situla-store --store PATH --sweep`.
 int run_store(const std::vector<std::string>& words);
 
 }  // namespace situla

@@ -17,7 +17,7 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "hooks/unpack/extract.hpp"
+#include "hooks/unpack/extract_options.hpp"
 #include "hooks/unpack/squashfs_reader.hpp"
 
 namespace situla {

@@ -1,9 +1,10 @@
 // read_image_info() and read_image_file(): what an image says about itself, without extracting it.
+#include "hooks/unpack/read_image.hpp"
+
 #include <algorithm>
 #include <vector>
 
 #include "common/base/text.hpp"
-#include "hooks/unpack/extract.hpp"
 #include "hooks/unpack/squashfs_reader.hpp"
 
 namespace situla {

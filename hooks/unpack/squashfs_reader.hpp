@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/base/result.hpp"
-#include "hooks/import/stored_file.hpp"
-#include "hooks/unpack/extract.hpp"
+#include "hooks/squashfs/stored_file.hpp"
+#include "hooks/unpack/image_info.hpp"
 
 namespace situla {
 

@@ -16,7 +16,7 @@ _situla_options() {
     [list]="-f --fancy"
     [load]="-a --arch --extract -f --force -n --name"
     [remove]="-f --force"
-    [start]="-c --conf -e --env -m --mount --rc -r --root -w --rw --pid --net --ipc --uts"
+    [start]="-c --conf -e --env -m --mount --dry-run --rc -r --root -w --rw --pid --net --ipc --uts"
     [version]=""
   )
   case $1 in

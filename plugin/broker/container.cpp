@@ -1,20 +1,21 @@
 #include "plugin/broker/container.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <iterator>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
+#include "plugin/broker/operation.hpp"
 
 namespace situla {
 namespace {
@@ -84,7 +85,7 @@ Result<void> check_user_namespace(int user, uid_t owner) {
 
 /// That they are what a user's container has: a user namespace that `owner` made and that is not ours, and others that
 /// belong to it. ErrorKind::denied.
-Result<void> check_namespaces(const ContainerNamespaces& container, uid_t owner) {
+Result<void> check_namespaces(const NamespaceFds& container, uid_t owner) {
   TRY(check_user_namespace(container.user.get(), owner));
   TRY_ASSIGN(const NamespaceId user_id, namespace_id(container.user.get()));
   TRY(check_owned_by(container.mount.get(), user_id));
@@ -108,39 +109,19 @@ Result<UniqueFd> open_found_namespace(pid_t builder, uint32_t number, const std:
   TRY_ASSIGN(const UniqueFd place, look_at_descriptor(builder, number));
   TRY_ASSIGN(const std::string where, mount_id(place.get()));
   if (where != namespaces) return fail(ErrorKind::denied, "what the builder has found is no namespace");
-  return open_file("/proc/self/fd/" + std::to_string(place.get()), O_RDONLY);
+  return open_file(fd_path(place.get()), O_RDONLY);
 }
 
 }  // namespace
-
-std::vector<int> ContainerNamespaces::numbers() const {
-  std::vector<int> result = {user.get(), mount.get(), cgroup.get()};
-  for (const UniqueFd& fd : others) result.push_back(fd.get());
-  return result;
-}
-
-Result<ContainerNamespaces> take_namespaces(const Isolation& isolation, std::vector<UniqueFd>& fds) {
-  constexpr size_t kAlways = 3;
-  const std::array wanted = {isolation.ipc, isolation.uts, isolation.net, isolation.pid};
-  const auto others = static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true));
-  if (fds.size() < kAlways + others) return fail(ErrorKind::corrupt, "a container came without its namespaces");
-  ContainerNamespaces container;
-  container.user = std::move(fds[0]);
-  container.mount = std::move(fds[1]);
-  container.cgroup = std::move(fds[2]);
-  container.isolation = isolation;
-  const auto end = fds.begin() + static_cast<std::ptrdiff_t>(kAlways + others);
-  container.others.assign(std::make_move_iterator(fds.begin() + kAlways), std::make_move_iterator(end));
-  fds.erase(fds.begin(), end);
-  return container;
-}
 
 Result<UniqueFd> look_at_descriptor(pid_t builder, uint32_t number) {
   return open_file("/proc/" + std::to_string(builder) + "/fd/" + std::to_string(number), O_PATH);
 }
 
-Result<ContainerNamespaces> open_found_namespaces(pid_t builder, const Isolation& isolation,
-                                                  const std::vector<uint32_t>& numbers, uid_t owner) {
+Result<NamespaceFds> open_found_namespaces(pid_t builder, const Isolation& isolation,
+                                           const std::vector<uint32_t>& numbers, uid_t owner) {
+  constexpr size_t kMost = 7;
+  if (numbers.size() > kMost) return fail(ErrorKind::corrupt, "the builder has found too many namespaces");
   TRY_ASSIGN(const UniqueFd own, open_namespace(0, "user"));
   TRY_ASSIGN(const std::string namespaces, mount_id(own.get()));
   std::vector<UniqueFd> fds;
@@ -148,7 +129,7 @@ Result<ContainerNamespaces> open_found_namespaces(pid_t builder, const Isolation
     TRY_ASSIGN(UniqueFd fd, open_found_namespace(builder, number, namespaces));
     fds.push_back(std::move(fd));
   }
-  TRY_ASSIGN(ContainerNamespaces container, take_namespaces(isolation, fds));
+  TRY_ASSIGN(NamespaceFds container, NamespaceFds::take(isolation, fds));
   if (!fds.empty()) return fail(ErrorKind::corrupt, "the builder has found more than a container has");
   TRY(check_namespaces(container, owner));
   return container;
@@ -160,8 +141,8 @@ Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner) {
   return user;
 }
 
-Result<ContainerNamespaces> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner) {
-  ContainerNamespaces container;
+Result<NamespaceFds> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner) {
+  NamespaceFds container;
   TRY_ASSIGN(container.user, open_namespace(builder, "user"));
   TRY_ASSIGN(container.mount, open_namespace(builder, "mnt"));
   TRY_ASSIGN(container.cgroup, open_namespace(builder, "cgroup"));
@@ -181,15 +162,19 @@ bool belongs_to(int proc_fd, uid_t uid) {
   return has_real_uid(status_of(proc_fd), uid);
 }
 
-Result<void> kill_container(int user_namespace_fd, uid_t owner) {
-  TRY_ASSIGN(const NamespaceId id, namespace_id(user_namespace_fd));
-  const auto end = std::chrono::steady_clock::now() + kKillLimit;
-  while (kill_members(id, owner) > 0) {
-    if (std::chrono::steady_clock::now() > end)
-      return fail(ErrorKind::failure, "processes of the container are still there after SIGKILL");
-    std::this_thread::sleep_for(kKillPause);
-  }
-  return {};
+void end_container(int user_namespace_fd, uid_t owner) {
+  const auto kill = [&]() -> Result<void> {
+    TRY_ASSIGN(const NamespaceId id, namespace_id(user_namespace_fd));
+    const auto end = std::chrono::steady_clock::now() + kKillLimit;
+    while (kill_members(id, owner) > 0) {
+      if (std::chrono::steady_clock::now() > end)
+        return fail(ErrorKind::failure, "processes are still there after SIGKILL");
+      std::this_thread::sleep_for(kKillPause);
+    }
+    return {};
+  };
+  if (const auto killed = kill(); !killed)
+    syslog(LOG_ERR, "%s: %s", phrase(RootOperation::kill_container).data(), killed.error().message().c_str());
 }
 
 }  // namespace situla

@@ -1,5 +1,4 @@
-// What does the broker hold of a finished container? Its namespaces: all tasks join them, and the last close frees
-// them.
+// Which namespaces may the broker hand out, and how are a container's processes ended?
 #pragma once
 
 #include <vector>
@@ -8,43 +7,30 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/spec/container_spec.hpp"
-#include "common/sys/namespaces.hpp"
+#include "common/protocol/namespace_fds.hpp"
+#include "common/sys/mount/namespaces.hpp"
 
 namespace situla {
-
-struct ContainerNamespaces {
-  UniqueFd user, mount, cgroup;
-  Isolation isolation;
-  std::vector<UniqueFd> others;  ///< those of `isolation`, in the order ipc, uts, net, pid
-
-  /// In the order of the message Joined.
-  [[nodiscard]] std::vector<int> numbers() const;
-};
-
-/// From the descriptors of a Joined message of another broker, which are taken out of the front of `fds`. corrupt when
-/// there are not enough.
-Result<ContainerNamespaces> take_namespaces(const Isolation& isolation, std::vector<UniqueFd>& fds);
 
 /// What our own child `builder` has open under a number, as a place that cannot be read (O_PATH): whatever it is, to
 /// open and to close it asks no file system. Not to be handed out: it may be more than the user can open.
 Result<UniqueFd> look_at_descriptor(pid_t builder, uint32_t number);
 
 /// RootOperation::hand_out_namespaces: opens those that our own child `builder` has open, and checks them.
-Result<ContainerNamespaces> open_found_namespaces(pid_t builder, const Isolation& isolation,
-                                                  const std::vector<uint32_t>& numbers, uid_t owner);
+Result<NamespaceFds> open_found_namespaces(pid_t builder, const Isolation& isolation,
+                                           const std::vector<uint32_t>& numbers, uid_t owner);
 
 /// The user namespace that our own child `builder` has made, checked to be one of the user's own and not ours.
 Result<UniqueFd> open_user_namespace(pid_t builder, uid_t owner);
 
 /// RootOperation::hand_out_namespaces: opens the namespaces of our own child `builder` and checks them.
-Result<ContainerNamespaces> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner);
+Result<NamespaceFds> open_container_namespaces(pid_t builder, const Isolation& isolation, uid_t owner);
 
 /// Whether a process, by its open /proc/<pid>, has this real user id.
 bool belongs_to(int proc_fd, uid_t uid);
 
 /// RootOperation::kill_container: SIGKILL to every process of `owner` in that user namespace; repeats until none is
-/// left or two seconds have passed.
-Result<void> kill_container(int user_namespace_fd, uid_t owner);
+/// left or two seconds have passed; what is left then is logged.
+void end_container(int user_namespace_fd, uid_t owner);
 
 }  // namespace situla

@@ -73,19 +73,34 @@ std::string drawable(std::string_view bytes) {
 }
 
 Result<std::optional<Message>> hear(int socket) {
-  TRY_ASSIGN(const auto bytes, receive_bytes(socket, kMaxMessageBytes));
-  if (!bytes) return std::optional<Message>();
-  TRY_ASSIGN(Message message, decode(*bytes));
+  const auto bytes = receive_bytes(socket, kMaxMessageBytes);
+  if (!bytes && bytes.error().kind() == ErrorKind::corrupt) return fail(bytes.error());
+  if (!bytes || !*bytes) return std::optional<Message>();
+  TRY_ASSIGN(Message message, decode(**bytes));
   std::visit(MakeShowable{}, message);
   return std::optional<Message>(std::move(message));
 }
 
 Result<std::optional<Heard>> hear_store(int socket) {
-  TRY_ASSIGN(auto packet, receive_packet(socket, kMaxMessageBytes));
-  if (!packet) return std::optional<Heard>();
-  TRY_ASSIGN(Message message, decode(packet->bytes));
+  auto packet = receive_packet(socket, kMaxMessageBytes);
+  if (!packet && packet.error().kind() == ErrorKind::corrupt) return fail(packet.error());
+  if (!packet || !*packet) return std::optional<Heard>();
+  TRY_ASSIGN(Message message, decode((*packet)->bytes));
   std::visit(MakeShowable{}, message);
-  return std::optional<Heard>(Heard{std::move(message), std::move(packet->fds)});
+  return std::optional<Heard>(Heard{std::move(message), std::move((*packet)->fds)});
+}
+
+Error error_of(const Failure& failure) {
+  return Error(failure.kind, failure.text).with_hint(failure.hint);
+}
+
+std::optional<Note> NoteLimit::allow(const Note& note) {
+  constexpr size_t kMostBytes = 65536;
+  constexpr size_t kLineBytes = 64;  // what the log puts before it
+  if (bytes_ > kMostBytes) return std::nullopt;
+  bytes_ += note.text.size() + kLineBytes;
+  if (bytes_ <= kMostBytes) return note;
+  return Note{LogLevel::warning, "more messages of this step are not shown"};
 }
 
 Result<void> tell(int socket, const Message& message, const std::vector<int>& fds) {

@@ -9,9 +9,9 @@
 
 #include "common/base/installation.hpp"
 #include "common/protocol/messages.hpp"
-#include "common/sys/cgroup.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/cgroup.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/operation.hpp"
 
@@ -89,6 +89,12 @@ Result<int> Programs::descriptor(Program program) const {
   const auto index = static_cast<size_t>(program);
   if (const auto& missing = missing_.at(index)) return fail(*missing);
   return opened_.at(index).get();
+}
+
+Result<Launcher> Launcher::open(Result<NodeCgroups> cgroups) {
+  if (!cgroups) return fail(std::move(cgroups).error().with_context(phrase(RootOperation::own_cgroups)));
+  TRY_ASSIGN(Programs programs, Programs::open());
+  return Launcher{std::move(programs), std::move(*cgroups)};
 }
 
 Result<Child> launch(const Programs& programs, const Launch& what) {

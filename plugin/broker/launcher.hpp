@@ -11,8 +11,8 @@
 
 #include "common/base/result.hpp"
 #include "common/sys/identity.hpp"
-#include "common/sys/process.hpp"
-#include "plugin/broker/cgroup_place.hpp"
+#include "common/sys/process/process.hpp"
+#include "plugin/broker/node/cgroup_place.hpp"
 
 namespace situla {
 
@@ -37,6 +37,15 @@ class Programs {
   static constexpr size_t kCount = 5;
   std::array<UniqueFd, kCount> opened_;
   std::array<std::optional<Error>, kCount> missing_;
+};
+
+/// What every process needs that starts others.
+struct Launcher {
+  /// An error of NodeCgroups is one of own_cgroups.
+  static Result<Launcher> open(Result<NodeCgroups> cgroups);
+
+  Programs programs;
+  NodeCgroups cgroups;
 };
 
 /// As whom it runs. Whom it becomes, it stays.

@@ -22,14 +22,13 @@ enum class RootOperation {
   /// descriptor, a digest of fixed length and a checked name.
   start_importer,
 
-  /// Starts the builder (mode "request", "clean", "sweep" or "epilog") the importer (mode "user") or the saver as the
-  /// job user: it lives in the job's cgroup, or in Situla's own if it cleans up, before anything else is done; ids are
-  /// set for good before exec, the environment is fixed, it gets only the descriptors it needs, and its program was
-  /// opened when the broker started. The importer runs in the asking
-  /// task's mount namespace, entered as for stage_root. The cluster's program (importer= in plugstack.conf) is run by
-  /// such an importer, never here; its `release`, and what cleans up, have a pid namespace that ends all they started.
-  /// A directory for the
-  /// user's files is made below runtime_path, where the administrator said, and only one made here is given away.
+  /// Starts the builder (also in its modes "request", "clean", "sweep" and "epilog"), the importer (mode "user") or the
+  /// saver as the job user: it lives in the job's cgroup, or in Situla's own if it cleans up, before anything else is
+  /// done; ids are set for good before exec, the environment is fixed, it gets only the descriptors it needs, and its
+  /// program was opened when the broker started. The importer runs in the asking task's mount namespace, entered as for
+  /// stage_root. The cluster's program (importer= in plugstack.conf) is run by such an importer, never here; its
+  /// `release`, and what cleans up, have a pid namespace that ends all they started. A directory for the user's files
+  /// is made below runtime_path, where the administrator said, and only one made here is given away.
   start_as_user,
 
   /// Starts situla-inventory, without arguments of anybody's, which writes what the node has of NVIDIA's to a file of
@@ -47,24 +46,22 @@ enum class RootOperation {
   /// process serves (FUSE).
   mount_image,
 
-  /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only,
-  /// the content of an image whose manifest the registry gave out to this very user.
+  /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only, the
+  /// content of an image whose manifest the registry gave out to this very user.
   map_image_owner,
 
   /// In a forked child: enters the mount namespace of the asking task only if that namespace belongs to our own user
   /// namespace (a user cannot make one), makes a private copy, mounts a tmpfs on a fixed path and attaches the clone in
-  /// it. All of this
-  /// happens before a user namespace exists, which is what locks the image mount's flags for the user.
+  /// it. All of this happens before a user namespace exists, which is what locks the image mount's flags for the user.
   stage_root,
 
   /// Writes "inside outside 1" id maps for our own unreaped child, mapping the job user's single id to itself or to 0,
-  /// with
-  /// setgroups denied. The kernel refuses if that process still lives in our user namespace.
+  /// with setgroups denied. The kernel refuses if that process still lives in our user namespace.
   write_id_maps,
 
-  /// Moves our own child into the cgroups of its step, and reads back that it lives there: nothing is started that
-  /// does not. Their paths are the kernel's own text about slurmstepd; the part of a job is known by its number. In
-  /// version 2 a cgroup `situla` is made in the step's, and removed, with what is left in it, when the step has ended.
+  /// Moves our own child into the cgroups of its step, and reads back that it lives there: nothing is started that does
+  /// not. Their paths are the kernel's own text about slurmstepd; the part of a job is known by its number. In version
+  /// 2 a cgroup `situla` is made in the step's, and removed, with what is left in it, when the step has ended.
   move_to_cgroup,
 
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
@@ -80,8 +77,7 @@ enum class RootOperation {
 
   /// Notes in a file of root below <runtime>/jobs which directory on disk the builder said that it has made. After a
   /// killed broker, when the step or its job has ended, the name goes back to a cleaner that runs as the user: here it
-  /// is
-  /// bytes.
+  /// is bytes.
   keep_scratch,
 
   /// In the job's epilog: SIGKILL to what still lives in the cgroups of a job that has ended (what serves a named
@@ -95,21 +91,23 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 15> kPhrases = {"make Situla's own cgroups",
-                                                         "start the importer",
-                                                         "start a helper as the job user",
-                                                         "keep the inventory of GPUs",
-                                                         "accept the image of the store",
-                                                         "mount the image",
-                                                         "map the image's owner",
-                                                         "stage the container's root",
-                                                         "write the id maps",
-                                                         "join the job's cgroup",
-                                                         "hand out the container's namespaces",
-                                                         "keep the job's environment",
-                                                         "note the step's directory on disk",
-                                                         "end what is left of the job",
-                                                         "end the container's processes"};
+  constexpr std::array<std::string_view, 15> kPhrases = {
+      "make Situla's own cgroups",
+      "start the importer",
+      "start a helper as the job user",
+      "keep the inventory of GPUs",
+      "accept the image of the store",
+      "mount the image",
+      "map the image's owner",
+      "stage the container's root",
+      "write the id maps",
+      "join the job's cgroup",
+      "hand out the container's namespaces",
+      "keep the job's environment",
+      "note the step's directory on disk",
+      "end what is left of the job",
+      "end the container's processes",
+  };
   return kPhrases.at(static_cast<size_t>(operation));
 }
 

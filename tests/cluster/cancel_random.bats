@@ -2,7 +2,6 @@
 # scancel at random moments: the step ends within 2 seconds and nothing of it is left: no process, mount, loop device, temporary file,
 # lock or half image. SITULA_CANCEL_SEED repeats a run.
 load helpers
-load cancel
 
 setup_file() {
   export SITULA_CANCEL_SEED=${SITULA_CANCEL_SEED:-$RANDOM}

@@ -1,37 +1,106 @@
-# lab: --plugin-arg container_scope=job
-# container_scope=job: what is left of a named container when its job has ended.
+# lab: --user root --plugin-arg container_scope=job --situla-conf tests/cluster/no_idle.toml
+# container_scope=job: named containers belong to their job, its steps share them, and its end removes them. As root, for the epilog.
 load helpers
 
-bats_require_minimum_version 1.5.0
+setup() {
+  work=$(mktemp -d /home/alice/scope.XXXXXX)
+  chown alice: "$work"
+}
 
-containers() { ls -A "$HOME/.local/share/enroot" 2> /dev/null; }
+teardown() {
+  as_alice scancel -u alice 2>/dev/null || true
+  wait 2>/dev/null || true
+  rm -rf "$work"
+}
 
-@test "a named container is there in its job, and gone after it" {
-  cat > "$BATS_TEST_TMPDIR/script" << 'END'
-#!/bin/bash
-srun --container-image=registry.test/debian:12 --container-name=mine --container-writable touch /mark
-srun --container-name=mine ls /mark
-END
-  run -0 sbatch -W -o "$BATS_TEST_TMPDIR/out" "$BATS_TEST_TMPDIR/script"
-  run -0 cat "$BATS_TEST_TMPDIR/out"
-  [ "${lines[-1]}" = /mark ]
+containers() { as_alice env XDG_DATA_HOME="${1:-/home/alice/.local/share}" enroot list; }
+none_left() { [ -z "$(containers "$@" | grep '^pyxis_[0-9]')" ]; }
+
+# in_job SCRIPT: as alice, in an allocation.
+in_job() {
+  printf '#!/bin/bash\ncd %s\n%s\n' "$work" "$1" >"$work/job"
+  chmod 755 "$work/job"
+  run_and_show timeout 40 runuser -u alice -- env HOME=/home/alice USER=alice "${@:2}" salloc -Q -n8 "$work/job"
+}
+
+@test "the steps of a job share a named container, which is removed with the job" {
+  in_job '
+    srun -n1 --container-writable --container-name=x --container-image=registry.test/tiny sh -c "echo mine >/mark"
+    srun -n1 --container-name=x cat /mark
+    echo "job $SLURM_JOB_ID"
+    enroot list
+    srun -n1 --container-name=x:create true || echo refused'
+  job=$(sed -n 's/^job //p' <<<"$output")
+  grep -qx mine <<<"$output"
+  grep -qx "pyxis_${job}_x" <<<"$output"
+  grep -qx refused <<<"$output"
+  wait_until 10 none_left
+  in_job 'srun -n1 --container-name=x true || echo gone'
+  grep -qx gone <<<"$output"
+}
+
+@test "containers of other jobs, and those that belong to no job, stay" {
+  as_alice srun --container-image=registry.test/tiny true
+  runuser -u alice -- env HOME=/home/alice bash -c "cd $work && situla import -o tiny.sqsh docker://registry.test#tiny &&
+    enroot create -n pyxis_kept tiny.sqsh && enroot create -n pyxis_9_x.y tiny.sqsh && enroot create -n other tiny.sqsh"
+  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; sleep 6" 3>&- &
+  wait_until 15 test -e "$work/made"
+  in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true'
   sleep 1
-  [ -z "$(containers)" ]
+  containers
+  [ "$(containers | grep -c '^pyxis_[0-9]*_x$')" -ge 1 ]
+  wait
+  wait_until 10 sh -c "! runuser -u alice -- env HOME=/home/alice enroot list | grep -q '^pyxis_[0-9]*_x\$'"
+  for name in pyxis_kept pyxis_9_x.y other; do containers | grep -qx "$name"; done
+  as_alice enroot remove -f pyxis_kept pyxis_9_x.y other
+}
+
+@test "a container in a directory that the job's environment names is removed as well" {
+  in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true; enroot list' XDG_DATA_HOME="$work/data"
+  grep -q '^pyxis_[0-9]*_x$' <<<"$output"
+  wait_until 10 none_left "$work/data"
+  [ -d "$work/data/enroot" ]
+}
+
+@test "the container of a batch script is removed, also when the job is cancelled while it runs" {
+  printf '#!/bin/sh\n#SBATCH --container-name=x --container-image=registry.test/tiny\necho started\nsleep 60\n' >"$work/job.sh"
+  as_alice sbatch --chdir="$work" -o "$work/out" "$work/job.sh"
+  wait_until 15 grep -q started "$work/out"
+  containers | grep -q '^pyxis_[0-9]*_x$'
+  as_alice scancel -u alice
+  wait_until 15 none_left
+  [ -z "$(ls /run/situla/jobs 2>/dev/null)" ]
+}
+
+# in_batch SCRIPT: as alice, by sbatch.
+in_batch() {
+  printf '#!/bin/bash\n%s\n' "$1" >"$work/script"
+  run_and_show as_alice sbatch -W --chdir="$work" -o "$work/out" "$work/script"
+  [ "$status" -eq 0 ]
+  cat "$work/out"
+}
+
+@test "a container that a batch script makes is there in its job, and gone after it" {
+  in_batch '
+    srun --container-image=registry.test/debian:12 --container-name=mine --container-writable touch /mark
+    srun --container-name=mine ls /mark'
+  [ "$(tail -n 1 "$work/out")" = /mark ]
+  wait_until 10 none_left
+  [ -z "$(ls -A /home/alice/.local/share/enroot)" ]
 }
 
 @test "a container that cannot be removed does not drain its node" {
-  mkdir -p "$HOME/.local/share/enroot"
-  cat > "$BATS_TEST_TMPDIR/script" << 'END'
-#!/bin/bash
-srun --container-image=registry.test/debian:12 --container-name=stuck true
-chmod 555 "$HOME/.local/share/enroot"
-END
-  run -0 sbatch -W -o "$BATS_TEST_TMPDIR/out" "$BATS_TEST_TMPDIR/script"
+  local directory=/home/alice/.local/share/enroot
+  as_alice mkdir -p "$directory"
+  in_batch "
+    srun --container-image=registry.test/debian:12 --container-name=stuck true
+    chmod 555 $directory"
   sleep 2
-  containers > "$BATS_TEST_TMPDIR/left"
-  chmod 755 "$HOME/.local/share/enroot"
-  rm -rf "$HOME"/.local/share/enroot/pyxis_*
-  grep -q stuck "$BATS_TEST_TMPDIR/left"
-  run -0 sinfo -h -o %T
+  ls -A "$directory" >"$work/left"
+  chmod 755 "$directory"
+  rm -rf "$directory"/pyxis_*
+  grep -q stuck "$work/left"
+  run_and_show sinfo -h -o %T
+  [ "$status" -eq 0 ]
   [[ "$output" != *drain* ]]
 }

@@ -1,4 +1,5 @@
-# lab:
+# lab: --name default
+# lab: --name execute_entrypoint --plugin-arg execute_entrypoint=1
 # --container-entrypoint: run or not, its output, its failures; what it leaves in the environment, and what not. As alice, on a node.
 load helpers
 
@@ -31,7 +32,9 @@ teardown() {
 
 show='echo "ran=${ENTRYPOINT_RAN-no}"'
 
-@test "off unless asked for; once per node; its exports are in all tasks; its output only when asked for" {
+# bats file_tags=lab:default
+
+@test "entrypoints are off unless asked for; they run once per node; exports are in all tasks; output only when asked for" {
   run_and_show srun --container-image=$image sh -c "$show"
   [ "${lines[-1]}" = ran=no ]
   run_and_show srun --no-container-entrypoint --container-image=$image sh -c "$show"
@@ -49,7 +52,7 @@ show='echo "ran=${ENTRYPOINT_RAN-no}"'
   [ "${lines[-1]}" = ran=yes ]
 }
 
-@test "one that does not execute its arguments" {
+@test "an entrypoint that does not execute its arguments" {
   with_entrypoint own.sqsh 'echo I do as I like; exit 0'
   run_and_show srun --container-entrypoint --container-image=./own.sqsh echo the task ran
   [ "$status" -eq 1 ]
@@ -59,7 +62,7 @@ show='echo "ran=${ENTRYPOINT_RAN-no}"'
   [ "$status" -eq 0 ]
 }
 
-@test "one that fails: what it said is shown" {
+@test "an entrypoint that fails: what it printed is shown" {
   with_entrypoint bad.sqsh 'echo out of order >&2; exit 9'
   run_and_show srun -n2 --container-entrypoint --container-image=./bad.sqsh echo the task ran
   [ "$status" -eq 1 ]
@@ -69,7 +72,7 @@ show='echo "ran=${ENTRYPOINT_RAN-no}"'
   if grep -qx 'the task ran' <<<"$output"; then false; fi
 }
 
-@test "one that takes long: the tasks wait; scancel ends it" {
+@test "an entrypoint that takes long: the tasks wait; scancel ends it" {
   with_entrypoint slow.sqsh 'sleep 2; export SLOW=done; exec "$@"'
   run_and_show srun -n2 --container-entrypoint --container-image=./slow.sqsh sh -c 'echo $SLOW'
   [ "$(grep -cx done <<<"$output")" -eq 2 ]
@@ -98,4 +101,13 @@ show='echo "ran=${ENTRYPOINT_RAN-no}"'
   [ "${lines[-1]}" = local=yes ]
   run_and_show srun --container-entrypoint --container-image=./local.sqsh sh -c 'echo local=$FROM_RC_LOCAL'
   [ "${lines[-1]}" = local=yes ]
+}
+
+# bats file_tags=lab:execute_entrypoint
+
+@test "execute_entrypoint=1 in plugstack.conf: entrypoints run unless they are refused" {
+  run_and_show srun --container-image=$image sh -c "$show"
+  [ "${lines[-1]}" = ran=yes ]
+  run_and_show srun --no-container-entrypoint --container-image=$image sh -c "$show"
+  [ "${lines[-1]}" = ran=no ]
 }

@@ -44,7 +44,7 @@ stat_of() {
 }
 
 
-@test "control: no fault" { arrives good; }
+@test "control: an import without a fault" { arrives good; }
 
 @test "cut again and again: each time it goes on at the last good byte" {
   arrives cut
@@ -69,7 +69,7 @@ stat_of() {
 @test "a stall that comes back each time ends with a message" {
   breaks 'layer 1 of 2 .*: fault.test: no answer in time' stall ENROOT_TRANSFER_TIMEOUT=1
 }
-@test "slow, but alive" { arrives slow-2; }
+@test "a server that is slow but sends" { arrives slow-2; }
 
 @test "429 with Retry-After, in seconds and as a date: waited for, asked again" {
   arrives busy
@@ -83,12 +83,12 @@ stat_of() {
   breaks 'the registry failed \(500\)' blob-status-500
   breaks 'too many requests \(429\)' blob-status-429
 }
-@test "wrong length" {
+@test "a blob of wrong length" {
   breaks 'layer 1 of 2 .*bytes of it instead of' short
   breaks 'layer 1 of 2 .*bytes of it instead of' wrong-size
   breaks 'layer 1 of 2 .*(closed|ended|broke)' truncated
 }
-@test "wrong digest" { breaks 'layer 1 of 2 .*digest' bad-digest; }
+@test "a blob with a wrong digest" { breaks 'layer 1 of 2 .*digest' bad-digest; }
 
 @test "a redirect to another host gets no credentials" {
   echo "machine fault.test login alice password secret" >"$BATS_TEST_TMPDIR/.credentials"

@@ -35,6 +35,22 @@ situla: imported docker image: registry.test/tiny" ]
   [ "$output" = "" ]
 }
 
+# The tag is asked for before the job only where several nodes have to mean the same.
+@test "srun starts no program of its own for one node: of a registry, of a file, by name" {
+  [ -e tiny.sqsh ] || situla import -o tiny.sqsh docker://registry.test/tiny
+  local image
+  for image in --container-image=registry.test/tiny --container-image=./tiny.sqsh "--container-image=registry.test/tiny --container-name=asks_nobody" \
+    --container-name=asks_nobody; do
+    # shellcheck disable=SC2086
+    run_and_show strace -qq -f -o srun.trace -e trace=execve,execveat srun $image true
+    [ "$status" -eq 0 ]
+    cat srun.trace
+    [ "$(grep -c exec srun.trace)" -eq 1 ]
+  done
+  enroot remove -f pyxis_asks_nobody
+  rm srun.trace
+}
+
 @test "by digest" {
   local digest
   digest=$(skopeo inspect --format '{{.Digest}}' docker://registry.test/debian:12)

@@ -1,4 +1,5 @@
-# lab: --user root --plugin-arg importer=/tmp/importer --situla-conf tests/cluster/no_idle.toml
+# lab: --name one-node --user root --plugin-arg importer=/tmp/importer --situla-conf tests/cluster/no_idle.toml
+# lab: --name two-nodes --nodes 2 --user root --plugin-arg importer=/shared/importer --plugin-arg runtime_path=/tmp/pyxis
 # A cluster's own program that gets images (importer= in plugstack.conf): what it is called with, when, as whom, and what
 # becomes of every way in which it can misbehave.
 load helpers
@@ -55,6 +56,8 @@ fails_with() {
   nothing_left
 }
 
+# bats file_tags=lab:one-node
+
 @test "an image comes from the cluster's program; once in a step, whatever the number of tasks" {
   caching_importer
   snapshot
@@ -71,7 +74,7 @@ fails_with() {
   nothing_left
 }
 
-@test "what it is called with: the job's environment, pyxis's variables, a directory of the user's, the job's cwd" {
+@test "the program is called with the job's environment, pyxis's variables, a directory of the user's, in the job's working directory" {
   importer <<'EOF'
 env >/tmp/importer-cache/env
 pwd >/tmp/importer-cache/pwd
@@ -101,7 +104,7 @@ EOF
   rm -rf /run/situla/importer
 }
 
-@test "no rights: it is the job's user, with the job's groups and no capability" {
+@test "the program has no rights: it is the job's user, with the job's groups and no capability" {
   importer <<'EOF'
 grep -E '^(Uid|CapEff|CapPrm):' /proc/self/status >/tmp/importer-cache/status
 id -Gn >/tmp/importer-cache/groups
@@ -124,7 +127,7 @@ EOF
   grep -Eq '^release .*alice [0-9]+\.[0-9]+$' "$calls"
 }
 
-@test "paths are not its business" {
+@test "the program is not called for an image in a file" {
   caching_importer
   as_alice srun --container-image=registry.test/tiny true
   rm -f "$calls"
@@ -157,7 +160,7 @@ EOF
   [ "$status" -eq 0 ]
 }
 
-@test "what it says is seen when it fails, and only then" {
+@test "what the program prints to stderr is shown when it fails, and only then" {
   importer <<'EOF'
 echo "looking for $2" >&2
 echo "no such image, $(printf '\033[31m')ask the help desk" >&2
@@ -170,7 +173,7 @@ EOF
   if grep -q 'importer:' <<<"$output"; then false; fi
 }
 
-@test "no program, one that may not be run, one that is no program" {
+@test "a program that is missing, not executable, or no program" {
   rm -f /tmp/importer
   snapshot
   run_and_show as_alice srun --container-image=registry.test/tiny true
@@ -189,31 +192,31 @@ EOF
   nothing_left
 }
 
-@test "no path" {
+@test "a program that prints no path" {
   importer <<<'exit 0'
   fails_with 'it printed no path'
   importer <<<'echo'
   rm -f "$calls" && install -m 0666 /dev/null "$calls"
   fails_with 'it printed no path'
 }
-@test "a path that is not absolute" {
+@test "a program that prints a path that is not absolute" {
   importer <<<'echo image.sqsh'
   fails_with 'not an absolute path: image.sqsh'
 }
-@test "a line that is too long for a path" {
+@test "a program that prints a line that is too long for a path" {
   importer <<<"printf '/%.0sx' {1..5000}; echo"
   fails_with 'too long for a path'
 }
-@test "a file that is not there, and its complaints" {
+@test "a program that prints the path of a missing file, and complains" {
   importer <<<'echo "disk is away" >&2; echo /nosuch/image.sqsh'
   fails_with 'open /nosuch/image.sqsh: No such file' 'importer: disk is away'
 }
-@test "a file that the user may not read" {
+@test "a program that prints the path of a file that the user may not read" {
   install -m 0600 /dev/null /tmp/importer-cache/secret.sqsh
   importer <<<'echo /tmp/importer-cache/secret.sqsh'
   fails_with 'open /tmp/importer-cache/secret.sqsh: Permission denied'
 }
-@test "no squashfs, a directory, a FIFO, a device" {
+@test "a program that prints the path of a text file, a directory, a FIFO, a device" {
   importer <<<'echo /etc/passwd'
   fails_with '/etc/passwd is not a squashfs file'
   for path in /tmp /tmp/importer-cache/fifo /dev/zero; do
@@ -223,7 +226,7 @@ EOF
     fails_with "$path is not a regular file"
   done
 }
-@test "a file that begins like a squashfs and is none" {
+@test "a program that prints the path of a file that only begins like squashfs" {
   importer <<<'{ printf hsqs; head -c 100000 /dev/urandom; } >/tmp/importer-cache/bad.sqsh; echo /tmp/importer-cache/bad.sqsh'
   snapshot
   run_and_show as_alice timeout 60 srun --container-image=registry.test/tiny true
@@ -233,19 +236,19 @@ EOF
   rm -f /tmp/importer-cache/bad.sqsh
   nothing_left
 }
-@test "output without an end" {
+@test "a program whose output does not end" {
   importer <<<'exec yes /tmp/image.sqsh'
   fails_with 'prints more than 64 KiB'
 }
-@test "complaints without an end do not fill memory" {
+@test "a program whose complaints do not end fills no memory" {
   importer <<<'head -c 300000000 /dev/zero >&2; exit 1'
   fails_with 'exited with return code 1'
 }
-@test "killed by a signal" {
+@test "a program that is killed by a signal" {
   importer <<<'kill -9 $$'
   fails_with 'was killed by SIGKILL'
 }
-@test "a process that it leaves with its output open is not waited for" {
+@test "a process that the program leaves behind, with its output open, is not waited for" {
   importer <<EOF
 image=/tmp/importer-cache/i.sqsh
 $SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" || exit
@@ -259,7 +262,7 @@ EOF
   pkill -u alice -x sleep || true # where Slurm tracks processes by cgroup it has ended them
 }
 
-@test "scancel while it works: it ends at once, with what it started, and releases" {
+@test "scancel while the program works: it ends at once, with what it started, and release is called" {
   importer <<<'echo going >/tmp/importer-cache/going; sleep 1000 & sleep 1001'
   snapshot
   as_alice srun --container-image=registry.test/tiny true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
@@ -273,7 +276,7 @@ EOF
   nothing_left
 }
 
-@test "scancel while the tasks run: it releases" {
+@test "scancel while the tasks run: release is called" {
   caching_importer
   as_alice srun --container-image=registry.test/tiny sh -c 'echo started; exec sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
@@ -282,7 +285,7 @@ EOF
   wait_until 5 released
 }
 
-@test "a step that fails afterwards is released, too" {
+@test "a step that fails afterwards: release is called, too" {
   caching_importer
   run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/nosuchdir:/x true
   [ "$status" -ne 0 ]
@@ -301,4 +304,32 @@ EOF
   wait_until 5 released 2
   sleep 6
   if pgrep -u alice -x sleep; then false; fi
+}
+
+# bats file_tags=lab:two-nodes
+
+# By the name that the user wrote.
+@test "get and release once on every node of a step" {
+  install -m 0666 /dev/null /shared/calls
+  cat >/shared/importer <<EOF
+#!/bin/bash
+echo "\$1 \$2 \$(hostname)" >>/shared/calls
+[ "\$1" = get ] || exit 0
+image=\$PYXIS_RUNTIME_PATH/\$SLURM_JOB_UID/\$SLURM_JOB_ID.sqsh
+$SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" && echo "\$image"
+EOF
+  chmod 0755 /shared/importer
+  run_and_show as_alice srun -N2 -n4 --container-image=registry.test/tiny:latest sh -c 'echo "$SLURM_PROCID $(cat hello.txt)"'
+  [ "$status" -eq 0 ]
+  [ "$(grep -c '^[0-3] hello from the top layer$' <<<"$output")" -eq 4 ]
+  all_released() { [ "$(grep -c ^release /shared/calls)" -eq 2 ]; }
+  wait_until 5 all_released
+  cat /shared/calls
+  [ "$(sort /shared/calls)" = "get docker://registry.test/tiny:latest node1
+get docker://registry.test/tiny:latest node2
+release  node1
+release  node2" ]
+  # What pyxis has below its runtime_path: a directory for each user.
+  [ "$(stat -c '%U %a' "/tmp/pyxis/$(id -u alice)")" = 'alice 700' ]
+  [ "$(find "/tmp/pyxis/$(id -u alice)" -name '*.sqsh' | wc -l)" -eq 1 ]
 }

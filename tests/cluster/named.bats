@@ -58,7 +58,7 @@ said() { [ "$(grep '^situla: ' <<<"$output")" = "$(printf 'situla: %s\n' "$@")" 
 
 imported=("importing docker image: $tiny" "imported docker image: $tiny")
 
-@test "missing: made, if there is an image" {
+@test "a container that does not exist is made, if there is an image" {
   refused 'a container with name "x" does not exist, and --container-image is not set' --container-name=x
   refused 'a container with name "x" does not exist, and --container-image is not set' --container-name=x:create
   refused 'a container with name "x" does not exist, and --container-image is not set' --container-name=x:no_exec
@@ -77,7 +77,7 @@ imported=("importing docker image: $tiny" "imported docker image: $tiny")
   done
 }
 
-@test "existing: its file system is used, and nothing imported" {
+@test "a container that exists is used with its file system, and nothing is imported" {
   make x
   refused 'the container "x" exists already' --container-name=x:create
   refused 'the container "x" exists already' --container-name=x:create --container-image=$tiny
@@ -92,7 +92,7 @@ imported=("importing docker image: $tiny" "imported docker image: $tiny")
   done
 }
 
-@test "running: joined, or started beside it" {
+@test "a container that runs is joined, or another one is started beside it" {
   make x
   run_it x
   refused 'the container "x" exists already' --container-name=x:create --container-image=$tiny
@@ -111,7 +111,7 @@ imported=("importing docker image: $tiny" "imported docker image: $tiny")
   stop_it
 }
 
-@test "joined by another step and by another job, by many tasks, in the same namespaces" {
+@test "a container is joined by another step and by another job, by many tasks, in the same namespaces" {
   cat >inside <<'SCRIPT'
 #!/bin/sh
 for kind in mnt user cgroup; do readlink /proc/self/ns/$kind; done >/work/$1.part.$SLURM_PROCID
@@ -136,7 +136,7 @@ SCRIPT
   [ "$(cat first.? second.? third.? | sort -u | wc -l)" -eq 3 ]
 }
 
-@test "it goes on to run when the step that made it has ended" {
+@test "a container goes on to run when the step that made it has ended" {
   make x
   run_it x
   srun -J second --container-name=x:exec sh -c 'echo joined >/work/joined; while [ ! -e /work/stop2 ]; do sleep 0.1; done' >second.out 2>&1 3>&- &
@@ -244,7 +244,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   refused 'does not exist' --container-name=x
 }
 
-@test "from a file, from an archive; a missing file" {
+@test "a container is made from a squashfs file and from an archive; a file that is missing" {
   run_and_show srun --container-name=x --container-image=./tiny.sqsh sh -c 'echo $GREETING'
   [ "$status" -eq 0 ]
   [ "${lines[-1]}" = hello ]
@@ -264,7 +264,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   [ -z "$(find ~/.local/share/enroot -maxdepth 1 -name '.*')" ]
 }
 
-@test "as a directory tree: SITULA_CREATE=tree" {
+@test "SITULA_CREATE=tree makes a container that is a directory tree" {
   SITULA_CREATE=tree make x
   [ "$(cat ~/.local/share/enroot/pyxis_x/mark)" = made ]
   [ -x ~/.local/share/enroot/pyxis_x/bin/busybox ]
@@ -318,7 +318,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   grep -qx fine second.out
 }
 
-@test "removed while it runs, and while it is looked for" {
+@test "a container is removed while it runs, and while a step looks for it" {
   make x
   run_it x
   enroot remove -f pyxis_x || true
@@ -335,7 +335,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   wait
 }
 
-@test "names that cannot be: said before the job is queued, by srun, sbatch and salloc" {
+@test "invalid names are refused before the job is queued, by srun, sbatch and salloc" {
   printf '#!/bin/sh\ntrue\n' >job.sh
   local name
   for name in ../x x/y / '' :create 'two words' $'tab\there' ünï "quo'te" 'b\c' "$(printf 'x%.0s' $(seq 300))" x:bogus x:create:exec; do
@@ -355,7 +355,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   [[ "$output" == *"--container-name (from the environment): '../x' cannot be the name of a container"* ]]
 }
 
-@test "names that can be" {
+@test "valid names: dots, signs, digits, two hundred letters" {
   local name
   for name in . .. a.b a-b A_1 a+b a@b=c a,b 1 "$(printf 'x%.0s' $(seq 200))"; do
     run_and_show srun --container-name="$name" --container-image=$tiny true

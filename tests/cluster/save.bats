@@ -1,4 +1,5 @@
-# lab:
+# lab: --name one-node
+# lab: --name two-nodes --nodes 2
 # --container-save: of every kind of container, what is in the file, and where it may be written. As alice, on a node.
 load helpers
 
@@ -39,12 +40,14 @@ changed_and_saved() {
   has saved.sqsh bin/busybox
 }
 
-@test "of an unnamed container, from a registry and from a file" {
+# bats file_tags=lab:one-node
+
+@test "an unnamed container is saved, from a registry and from a file" {
   changed_and_saved --container-image=$tiny
   changed_and_saved --container-image=./tiny.sqsh
 }
 
-@test "of a named container, of both kinds, new and existing" {
+@test "a named container is saved, of both kinds, new and existing" {
   changed_and_saved --container-name=x --container-image=$tiny
   grep -qx 'situla: exported container x to saved.sqsh' <<<"$output"
   rm saved.sqsh
@@ -59,7 +62,7 @@ changed_and_saved() {
   if has saved.sqsh bin/vi; then false; fi
 }
 
-@test "of a container that another step runs" {
+@test "a container that another step runs is saved" {
   salloc -Q -n4 bash -c '
     srun --overlap -n1 --container-writable --container-name=x --container-image=registry.test/tiny \
       sh -c "echo first >/first; echo started; until [ -e /done ]; do sleep 0.1; done" >out 2>&1 &
@@ -100,7 +103,7 @@ changed_and_saved() {
   grep -qx /srv <<<"$output"
 }
 
-@test "what was mounted is not in it" {
+@test "what was mounted is not in the file" {
   echo outside >outside
   run_and_show srun --container-writable --container-image=$tiny --container-mount-home --container-save=saved.sqsh \
     --container-mounts="$PWD/outside:/inside,tmpfs:/scratch" sh -c 'cat /inside && echo x >/scratch/x && echo y >/tmp/y'
@@ -109,7 +112,7 @@ changed_and_saved() {
   [ "$(content saved.sqsh inside 2>/dev/null)" = "" ]
 }
 
-@test "onto the image that the container started from, while somebody reads it" {
+@test "a container is saved onto the image that it started from, while somebody reads that" {
   exec 4<tiny.sqsh
   old=$(sha256sum <tiny.sqsh)
   run_and_show srun --container-writable --container-image=./tiny.sqsh --container-save=./tiny.sqsh sh -c 'echo one >/one'
@@ -124,7 +127,7 @@ changed_and_saved() {
   [ "$(ls -A)" = tiny.sqsh ]
 }
 
-@test "relative to the job's directory; with blanks and letters of all kinds; through a link" {
+@test "paths relative to the job's directory, with blanks and letters of all kinds, through a link" {
   mkdir sub 'a b'
   (cd sub && srun --container-image=$tiny --container-save=here.sqsh true)
   has sub/here.sqsh bin/busybox
@@ -146,7 +149,7 @@ refused() {
   if grep -q 'the task ran' <<<"$output"; then false; fi
 }
 
-@test "where it cannot be written: said before the tasks start" {
+@test "a path that cannot be written is an error before the tasks start" {
   mkdir sub locked
   chmod 500 locked
   refused missing/x.sqsh '--container-save missing/x.sqsh: No such file or directory' 'its directory must exist on the node'
@@ -161,7 +164,7 @@ refused() {
   [ -z "$(find "$work" -name '*.sqsh' ! -name tiny.sqsh)" ]
 }
 
-@test "only when all tasks started" {
+@test "nothing is saved unless all tasks started" {
   run_and_show srun -n2 --container-image=$tiny --container-save=x.sqsh --container-workdir=/nowhere true
   [ "$status" -ne 0 ]
   [ ! -e x.sqsh ]
@@ -169,7 +172,7 @@ refused() {
   [ ! -e x.sqsh ]
 }
 
-@test "also after tasks that failed, and it is there when srun returns" {
+@test "tasks that failed are saved, too, and the file is there when srun returns" {
   run_and_show srun -n3 --container-writable --container-image=$tiny --container-save=x.sqsh sh -c 'echo $SLURM_PROCID >/rank$SLURM_PROCID; exit $SLURM_PROCID'
   [ "$status" -eq 2 ]
   for rank in 0 1 2; do [ "$(content x.sqsh rank$rank)" = $rank ]; done
@@ -191,4 +194,37 @@ refused() {
   [ "$(unsquashfs -l x.sqsh | grep -c bin/)" -eq "$(unsquashfs -l tiny.sqsh | grep -c bin/)" ]
   [ "$(content x.sqsh etc/rc)" = "$(content tiny.sqsh etc/rc)" ]
   [ "$(content x.sqsh etc/os-release)" = "$(content tiny.sqsh etc/os-release)" ]
+}
+
+# bats file_tags=lab:two-nodes
+
+on_each_node() { srun -N2 --ntasks-per-node=1 "$@"; }
+
+@test "each node saves, and it is said once that they share a path" {
+  run_and_show srun -N2 -n4 --container-writable --container-image=registry.test/tiny --container-save=/tmp/situla-saved.sqsh \
+    sh -c '[ $SLURM_LOCALID != 0 ] || echo "from node $SLURM_NODEID" >/which'
+  [ "$status" -eq 0 ]
+  [ "$(grep -c 'each of the 2 nodes saves its container there' <<<"$output")" -eq 1 ]
+  [ "$(grep -c 'exported container' <<<"$output")" -eq 2 ]
+  run_and_show on_each_node --container-image=/tmp/situla-saved.sqsh cat /which
+  [ "$status" -eq 0 ]
+  grep -qx 'from node 0' <<<"$output"
+  grep -qx 'from node 1' <<<"$output"
+  on_each_node rm /tmp/situla-saved.sqsh
+}
+
+@test "two nodes save onto a shared path: the file is one of theirs, whole" {
+  run_and_show srun -N2 --container-writable --container-image=registry.test/tiny --container-save=shared.sqsh sh -c 'echo "node $SLURM_NODEID" >/which'
+  [ "$status" -eq 0 ]
+  [[ "$(unsquashfs -cat shared.sqsh which)" == 'node '[01] ]]
+  [ -z "$(find . -name '.situla*')" ]
+}
+
+@test "a node that cannot save says so, the other one saves" {
+  srun -N1 -n1 -w node2 mkdir -m 500 /tmp/situla-only
+  mkdir /tmp/situla-only
+  run_and_show srun -N2 --container-image=registry.test/tiny --container-save=/tmp/situla-only/x.sqsh true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *'node2: error: situla: --container-save /tmp/situla-only/x.sqsh: Permission denied'* ]]
+  on_each_node sh -c 'rm -rf /tmp/situla-only'
 }

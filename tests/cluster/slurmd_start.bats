@@ -35,7 +35,7 @@ situla_toml() {
   chmod 0644 /etc/situla/situla.toml
 }
 
-@test "one line with version and tier" {
+@test "slurmd logs one line with version and tier" {
   grep -Eq 'situla: [0-9]+\.[0-9]+\.[0-9]+: images by kernel mount$' "$SITULA_LAB/logs/node1.log"
   [ "$(grep -c 'situla' "$SITULA_LAB/logs/node1.log")" -eq 1 ]
 }

@@ -55,7 +55,7 @@ refused() {
   nothing_left
 }
 
-@test "every kind of files, by absolute path" {
+@test "images in files of every kind, by absolute path" {
   local image
   for image in oci:/home/alice/images/layout oci:/home/alice/images/layout:12 oci-archive:/home/alice/images/oci.tar \
     docker-archive:/home/alice/images/docker.tar docker-archive:/home/alice/images/docker.tar:debian:12 dir:/home/alice/images/dir; do
@@ -63,7 +63,7 @@ refused() {
   done
 }
 
-@test "relative paths begin in the job's working directory" {
+@test "relative paths of images begin in the job's working directory" {
   runs oci:layout
   runs dir:./dir
   runs docker-archive:docker.tar --chdir=/home/alice/images
@@ -73,7 +73,7 @@ refused() {
   refused docker-archive:docker.tar 'open docker.tar: No such file or directory' 'it was looked for on node1, in /'
 }
 
-@test "in a batch job, and by a variable" {
+@test "an image in a file in a batch job, and by a variable" {
   printf '#!/bin/sh\n#SBATCH --container-image=oci-archive:oci.tar -o out\ngrep PRETTY /etc/os-release\n' >script
   rm -f out
   run_and_show as_alice sbatch --wait script
@@ -93,7 +93,7 @@ refused() {
   nothing_left
 }
 
-@test "writable, and with a mount beside it" {
+@test "an image in a file, writable, and with a mount beside it" {
   snapshot
   run_and_show as_alice srun --container-image=oci:layout --container-writable --container-mounts=/home/alice/images:/i \
     sh -c 'echo x >/etc/new && cat /etc/new && ls /i/docker.tar'
@@ -102,7 +102,7 @@ refused() {
   nothing_left
 }
 
-@test "the store of the node knows nothing of it" {
+@test "the store of the node does not get an image in a file" {
   local before
   before=$(find /var/lib/situla | sort)
   as_alice srun --container-image=docker-archive:docker.tar true
@@ -110,7 +110,7 @@ refused() {
 }
 
 # Neither root nor the service user: what alice alone may read works, what she may not read does not, whoever else may.
-@test "it is read as the job's user" {
+@test "an image in a file is read as the job's user" {
   chmod 700 /home/alice/images
   runs oci:layout
   refused docker-archive:roots.tar 'open roots.tar: Permission denied' 'rights of uid'
@@ -119,7 +119,7 @@ refused() {
   chmod 755 /home/alice/images
 }
 
-@test "what can be wrong with them" {
+@test "errors of images in files" {
   refused oci:/nosuchdir 'open /nosuchdir: No such file or directory' 'looked for on node1'
   refused docker-archive:nosuch.tar 'open nosuch.tar: No such file or directory'
   refused oci:layout:nosuchtag "no image has the tag 'nosuchtag'" 'oci:layout:12'
@@ -144,7 +144,7 @@ refused() {
   [ ! -e /home/alice/x.sqsh ]
 }
 
-@test "what is known to be wrong before the job is queued" {
+@test "errors of images that are known before the job is queued" {
   run_and_show as_alice srun --container-image=oci: true
   [ "$status" -ne 0 ]
   grep -Fq "invalid image reference 'oci:': no path" <<<"$output"
@@ -177,5 +177,5 @@ cancelled() {
   nothing_left
 }
 
-@test "scancel during the import: it ends, nothing is left" { cancelled CONT; }
-@test "scancel during an import that hangs: it is killed, nothing is left" { cancelled STOP; }
+@test "scancel during the import ends it, and nothing is left" { cancelled CONT; }
+@test "scancel during an import that hangs kills it, and nothing is left" { cancelled STOP; }

@@ -15,7 +15,7 @@ log_line() {
   [ "$(wc -l <<<"$line")" -eq 1 ]
 }
 
-@test "image, digest, source, mount and milliseconds: from the registry, then from the store" {
+@test "a step is logged with image, digest, source, mount and milliseconds: from the registry, then from the store" {
   local digest
   digest=$(situla digest registry.test/tiny)
   log_line --container-image=registry.test/tiny
@@ -24,7 +24,7 @@ log_line() {
   [[ $line == *" digest=$digest source=store mount=kernel import="* ]]
 }
 
-@test "a file, a named container, one that is joined, and how long saving took" {
+@test "a step is logged: a file, a named container, one that is joined, and how long saving took" {
   situla import -o tiny.sqsh docker://registry.test/tiny
   log_line --container-image=./tiny.sqsh --container-save=saved.sqsh
   [[ $line =~ "image=./tiny.sqsh name=- source=file mount=fuse prepare="[0-9]+"ms save="[0-9]+"ms"$ ]]

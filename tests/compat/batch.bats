@@ -33,7 +33,7 @@ script() {
   [ "$(echo through | ./run-tiny cat)" = through ]
 }
 
-@test "its directives beat the environment; an image will do" {
+@test "directives of the script override the environment; ENROOT_ROOTFS may be an image" {
   script image <<'END'
 #ENROOT_ROOTFS ${HOME}/${IMAGE_NAME}.sqsh
 # ENROOT_REMAP_ROOT=yes
@@ -45,7 +45,7 @@ END
   [ "$(ENROOT_ROOTFS=tiny ./from-environment id -u)" = 0 ]
 }
 
-@test "its functions make the container" {
+@test "functions of the script set up the container" {
   mkdir -p shared
   echo content >shared/file
   script complete <<'END'
@@ -77,7 +77,7 @@ content
 from the hook" ]
 }
 
-@test "in a job" {
+@test "a script is run by srun" {
   script job <<'END'
 #ENROOT_ROOTFS=tiny
 rc() { exec sh -c 'echo task $SLURM_PROCID'; }
@@ -87,7 +87,7 @@ END
 task 1" ]
 }
 
-@test "what is wrong is said" {
+@test "errors: a directive that is missing, a script, a container" {
   script none <<<'#ENROOT_REMAP_ROOT=y'
   run -1 --separate-stderr ./none true
   [[ "$stderr" == "[ERROR] Missing directive ENROOT_ROOTFS in ./none"* ]]

@@ -63,7 +63,7 @@ on_plain_host() {
   [ "$status" -eq 0 ]
 }
 
-@test "its options are those of start" {
+@test "options of a bundle are those of enroot start" {
   enroot bundle debian.sqsh
   mkdir data
   echo mounted > data/file
@@ -97,7 +97,7 @@ $(id -u)" ]
   nothing_left
 }
 
-@test "kill -9 leaves nothing, or what the next start removes" {
+@test "kill -9 of a bundle leaves nothing, or what the next start removes" {
   enroot bundle debian.sqsh
   for i in $(seq 0 14); do
     ./debian.run sleep 5 2>/dev/null &
@@ -111,7 +111,7 @@ $(id -u)" ]
   nothing_left
 }
 
-@test "a checksum is verified at every start" {
+@test "the checksum of a bundle is verified at every start" {
   enroot bundle -c -d 'For a test' debian.sqsh
   run ./debian.run --info
   [[ "$output" == *'Description: For a test'* ]]
@@ -124,7 +124,7 @@ $(id -u)" ]
   [[ "$output" == *'Checksum validation failed'* ]]
 }
 
-@test "the user's configuration goes into it if he says so" {
+@test "the user's configuration is put into the bundle on request" {
   mkdir -p conf/environ.d
   echo FROM=user > conf/environ.d/x.env
   ENROOT_CONFIG_PATH=$PWD/conf enroot bundle -o without.run debian.sqsh
@@ -138,7 +138,7 @@ $(id -u)" ]
   [ "$output" = "<user>" ]
 }
 
-@test "on a machine without Situla and enroot" {
+@test "a bundle on a machine without Situla and enroot" {
   enroot bundle -c debian.sqsh
   run --separate-stderr on_plain_host all sh -c 'cat /etc/debian_version; exit 3'
   [ "$status" -eq 3 ]
@@ -150,7 +150,7 @@ $(id -u)" ]
   [[ "$output" == *'FUSE for users (/dev/fuse)        : OK'* ]]
 }
 
-@test "on a machine without FUSE" {
+@test "a bundle on a machine without FUSE" {
   enroot bundle debian.sqsh
   run --separate-stderr on_plain_host few sh -c 'cat /etc/debian_version; exit 3'
   [ "$status" -eq 3 ]
@@ -162,7 +162,7 @@ $(id -u)" ]
   [ "$(ls -A host/tmp)" = debian.run ]
 }
 
-@test "what is no image, and files that exist" {
+@test "errors: what is no image, and files that exist" {
   echo nonsense > bad.sqsh
   run --separate-stderr enroot bundle bad.sqsh
   [ "$status" -eq 1 ]

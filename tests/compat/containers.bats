@@ -1,4 +1,5 @@
-# lab:
+# lab: --name default
+# lab: --name extract --situla-conf tests/cluster/tier_extract.toml
 # Containers of both kinds, layered and extracted, from create to remove. COMPAT.md sections 1, 3 and 6. As alice, on a node.
 bats_require_minimum_version 1.5.0
 
@@ -50,6 +51,8 @@ both() {
   "$@" layered
   "$@" tree
 }
+
+# bats file_tags=lab:default
 
 @test "which kind create makes" {
   enroot create -n a tiny.sqsh
@@ -114,7 +117,7 @@ life() {
   [[ "$stderr" == "[ERROR] No such file or directory: $ENROOT_DATA_PATH/$1"* ]]
 }
 
-@test "the whole life, in both kinds" {
+@test "from create to remove, in both kinds" {
   both life
   [ -z "$(ls -A data)" ]
 }
@@ -158,7 +161,7 @@ together() {
   [ "$(enroot start c sh -c 'ls -d /n* | grep -c .')" -eq 40 ]
 }
 
-@test "the first of two writable starts is killed" {
+@test "the first of two writable starts is killed: the other one goes on" {
   enroot create -n c tiny.sqsh
   enroot start --rw c sh -c 'echo one >/one; exec sleep 1000' &
   first=$!
@@ -314,4 +317,19 @@ END
   SITULA_CREATE=tree enroot start --rw c touch /x
   [ "$(enroot start c ls /x)" = /x ]
   is_layered c
+}
+
+# bats file_tags=lab:extract
+
+@test "create and load make directory trees; a user may ask for layers" {
+  enroot create -n a tiny.sqsh
+  [ -x data/a/bin/busybox ]
+  enroot load -n b docker://registry.test#tiny
+  [ -x data/b/bin/busybox ]
+  SITULA_CREATE=layered enroot create -n c tiny.sqsh
+  [ -f data/c/.situla/image.sqsh ]
+  for name in a b c; do
+    enroot start --rw "$name" touch /mark
+    [ "$(enroot start "$name" ls /mark)" = /mark ]
+  done
 }

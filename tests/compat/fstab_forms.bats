@@ -60,7 +60,7 @@ check_mounts() {
   return "$failed"
 }
 
-@test "missing fields are guessed" {
+@test "missing fields of a line are guessed" {
   check_mounts <<'TABLE'
 tmpfs /mnt                           | /mnt         | tmpfs  | rw
 tmpfs /mnt size=1m                   | /mnt         | tmpfs  | rw
@@ -82,7 +82,7 @@ ${SRC}/file /file bind               | /file        | any    | rw
 TABLE
 }
 
-@test "options" {
+@test "options of a line" {
   check_mounts <<'TABLE'
 ${SRC} /mnt none bind,ro,nosuid,nodev,noexec | /mnt | any   | ro nosuid nodev noexec
 ${SRC} /mnt none bind,rw                     | /mnt | any   | rw !ro

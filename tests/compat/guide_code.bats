@@ -16,7 +16,7 @@ setup() { cd "$repository"; }
   [ "$(grep -coE '`(common|hooks|plugin)/' "$guide")" -gt 30 ]
 }
 
-@test "its commands" {
+@test "the commands of the guide run" {
   tests/guides/blocks packager "$guide" >"$BATS_TEST_TMPDIR/script"
   timeout 600 bash "$BATS_TEST_TMPDIR/script" </dev/null
 }

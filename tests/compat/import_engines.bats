@@ -1,30 +1,77 @@
-# lab: --user root
+# lab: --name podman --user root
+# lab: --name large --user root
 # Images of engines on this machine: a real podman by its API and by its command, and Docker's API as podman speaks it.
-# Everything of theirs is in the test's own directory. A real dockerd: import_dockerd_large.bats.
+# In the large lab a real dockerd, whose package is too big for every run. Everything of theirs is in the test's own directory.
 bats_require_minimum_version 1.5.0
 
 load import_trees
-load import_engines
 
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 
-# Storage of its own for every podman of this file, and its service.
+# stop_engine PIDFILE
+stop_engine() {
+  [ -s "$1" ] || return 0
+  kill "$(<"$1")" 2>/dev/null || true
+  tail --pid="$(<"$1")" -f /dev/null
+}
+
+wait_for() {
+  local deadline=$((SECONDS + 20))
+  until curl -s -o /dev/null --unix-socket "$1" http://localhost/_ping; do
+    [ $SECONDS -lt $deadline ] || { echo "nobody listens on $1"; return 1; }
+    sleep 0.1
+  done
+}
+
+# same_as LAYOUT:TAG HOW REFERENCE...: the imported tree is umoci's, and the image is all that there is afterwards.
+same_as() {
+  local layout=$1 how=$2 reference
+  shift 2
+  for reference; do
+    "$how" situla import -o "$work/image.sqsh" "$reference"
+    "$here/import-vs-umoci" "$work/image.sqsh" "$SITULA_LAB_IMAGES/$layout"
+    rm "$work/image.sqsh"
+    [ -z "$(ls -A "$work")" ]
+  done
+}
+
+# fails_with PATTERN... -- CMD...: one error, and nothing left.
+fails_with() {
+  local patterns=() pattern
+  while [ "$1" != -- ]; do patterns+=("$1"); shift; done
+  shift
+  run "$@"
+  echo "status=$status"
+  echo "$output"
+  [ "$status" -eq 1 ]
+  for pattern in 'failed to import docker image: ' 'hint: ' "${patterns[@]}"; do
+    [[ "$output" == *"$pattern"* ]] || { echo "no line has: $pattern"; return 1; }
+  done
+  [ "$(grep -c ERROR <<<"$output")" -eq 1 ]
+  [ -z "$(ls -A "$work")" ]
+}
+
 setup_file() {
-  export HOME=/root CONTAINERS_STORAGE_CONF=$BATS_FILE_TMPDIR/storage.conf
-  export podman_socket=$BATS_FILE_TMPDIR/podman.sock
-  chmod 755 "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR"
-  printf '[storage]\ndriver = "vfs"\ngraphroot = "%s/root"\nrunroot = "%s/run"\n' "$BATS_FILE_TMPDIR" "$BATS_FILE_TMPDIR" >"$CONTAINERS_STORAGE_CONF"
+  export HOME=/root
   skopeo copy -q "oci:$SITULA_LAB_IMAGES/tiny:latest" "docker-archive:$BATS_FILE_TMPDIR/tiny.tar:localhost/tiny:latest"
   skopeo copy -q "oci:$SITULA_LAB_IMAGES/debian:12" "docker-archive:$BATS_FILE_TMPDIR/debian.tar:docker.io/library/debian:12"
+  [ "$SITULA_LAB_NAME" != podman ] || start_podman
+}
+
+# Storage of its own for every podman of this file, and its service.
+start_podman() {
+  export CONTAINERS_STORAGE_CONF=$BATS_FILE_TMPDIR/storage.conf podman_socket=$BATS_FILE_TMPDIR/podman.sock
+  chmod 755 "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR"
+  printf '[storage]\ndriver = "vfs"\ngraphroot = "%s/root"\nrunroot = "%s/run"\n' "$BATS_FILE_TMPDIR" "$BATS_FILE_TMPDIR" >"$CONTAINERS_STORAGE_CONF"
   podman load -q -i "$BATS_FILE_TMPDIR/tiny.tar"
   podman load -q -i "$BATS_FILE_TMPDIR/debian.tar"
   podman system service -t 0 "unix://$podman_socket" >"$BATS_FILE_TMPDIR/log" 2>&1 3>&- &
-  echo $! >"$BATS_FILE_TMPDIR/pid"
+  echo $! >"$BATS_FILE_TMPDIR/engine.pid"
   wait_for "$podman_socket"
 }
 
 teardown_file() {
-  stop_engine "$BATS_FILE_TMPDIR/pid"
+  stop_engine "$BATS_FILE_TMPDIR/engine.pid"
   # podman keeps its run root mounted onto itself.
   awk -v dir="$BATS_FILE_TMPDIR/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | sort -r | xargs -r umount
 }
@@ -32,6 +79,8 @@ teardown_file() {
 api() { env CONTAINER_HOST="unix://$podman_socket" DOCKER_HOST="unix://$podman_socket" ENROOT_TEMP_PATH="$work" "$@"; }
 # Without a service: podman's own command.
 command_only() { env -u CONTAINER_HOST XDG_RUNTIME_DIR="$work" ENROOT_TEMP_PATH="$work" "$@"; }
+
+# bats file_tags=lab:podman
 
 @test "podman:// by its API: by short name, full name, id and digest" {
   local id digest
@@ -57,7 +106,7 @@ command_only() { env -u CONTAINER_HOST XDG_RUNTIME_DIR="$work" ENROOT_TEMP_PATH=
   [[ "$output" == *"Image architecture doesn't match the requested one: amd64 != arm64"* ]]
 }
 
-@test "default names" {
+@test "default names of files" {
   cd "$work"
   api situla import podman://localhost/tiny:latest
   [ "$(ls)" = localhost+tiny+latest.sqsh ]
@@ -66,7 +115,7 @@ command_only() { env -u CONTAINER_HOST XDG_RUNTIME_DIR="$work" ENROOT_TEMP_PATH=
   [[ "$output" == *"File already exists: localhost+tiny+latest.sqsh"* ]]
 }
 
-@test "what can be wrong: the image, the socket, its rights, the engine" {
+@test "errors: the image, the socket, its rights, the engine" {
   local how
   for how in api command_only; do
     fails_with 'no such image: podman has no nosuch:1' "'podman images'" -- "$how" situla import -o "$work/x.sqsh" podman://nosuch:1
@@ -100,7 +149,7 @@ print("died of", -child.wait(timeout=10))' "$1" env "${@:2}" situla import -o "$
   [ -z "$(ls -A "$work")" ]
 }
 
-@test "Ctrl-C leaves nothing" {
+@test "Ctrl-C during an import leaves nothing" {
   local signal
   export ENROOT_TEMP_PATH=$work
   for signal in SIGINT SIGTERM; do
@@ -109,7 +158,7 @@ print("died of", -child.wait(timeout=10))' "$1" env "${@:2}" situla import -o "$
   done
 }
 
-@test "in a job, through a socket that the user may use" {
+@test "an image of podman in a job, through a socket that the user may use" {
   chmod 666 "$podman_socket"
   run runuser -u alice -- env HOME=/home/alice CONTAINER_HOST="unix://$podman_socket" srun -n2 --chdir=/home/alice \
     --container-image=podman://debian:12 grep PRETTY /etc/os-release
@@ -149,4 +198,27 @@ time.sleep(100)' "$BATS_FILE_TMPDIR/deaf.sock" 3>&- &
   [ "$status" -ne 0 ]
   run pgrep -u alice -f 'situla-(builder|importer)'
   [ -z "$output" ]
+}
+
+# bats file_tags=lab:large
+
+@test "dockerd:// from a real dockerd, by its API and by its command" {
+  command -v dockerd >/dev/null || skip "needs the package docker.io"
+  local docker=$BATS_FILE_TMPDIR/docker
+  mkdir "$docker"
+  dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver vfs --data-root "$docker/data" --exec-root "$docker/exec" \
+    -p "$docker/pid" -H "unix://$docker/docker.sock" >"$docker/log" 2>&1 3>&- &
+  echo $! >"$BATS_FILE_TMPDIR/engine.pid"
+  wait_for "$docker/docker.sock" || { cat "$docker/log"; return 1; }
+  export DOCKER_HOST=unix://$docker/docker.sock DOCKER_CONFIG=$docker/config ENROOT_TEMP_PATH=$work
+  docker load -q -i "$BATS_FILE_TMPDIR/tiny.tar"
+  docker load -q -i "$BATS_FILE_TMPDIR/debian.tar"
+  same_as tiny:latest env dockerd://localhost/tiny dockerd://localhost/tiny:latest
+  same_as debian:12 env dockerd://debian:12 "dockerd://$(docker image inspect --format '{{.Id}}' debian:12)"
+  fails_with 'no such image: docker has no nosuch:1' -- situla import -o "$work/x.sqsh" dockerd://nosuch:1
+  unset DOCKER_HOST
+  docker context create here --docker "host=unix://$docker/docker.sock"
+  export DOCKER_CONTEXT=here
+  same_as debian:12 env dockerd://debian:12
+  fails_with 'no such image: docker has no nosuch:1' "$(command -v docker)" -- situla import -o "$work/x.sqsh" dockerd://nosuch:1
 }

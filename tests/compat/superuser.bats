@@ -28,7 +28,7 @@ maps='cat /proc/self/uid_map | tr -s " "; id -u; touch /x 2>/dev/null || echo ro
   [ "${lines[3]}" = 1 ]
 }
 
-@test "an ordinary user is none by saying so" {
+@test "ENROOT_ALLOW_SUPERUSER gives an ordinary user no rights" {
   install -o alice "$HOME/image.sqsh" /shared/image.sqsh
   run --separate-stderr runuser -u alice -- env HOME=/home/alice USER=alice ENROOT_ALLOW_SUPERUSER=yes enroot start /shared/image.sqsh sh -c "$maps"
   echo "$output" "$stderr"

@@ -163,6 +163,6 @@ build_apart() {
 @test "what is compiled for an old libcurl compiles" {
   for version in 0x073d00 0x074600; do
     g++ -std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-deprecated-declarations -D_GNU_SOURCE \
-      -DSITULA_LIBCURL_VERSION=$version -I"$repository" "$repository/hooks/import/curl_transport.cpp"
+      -DSITULA_LIBCURL_VERSION=$version -I"$repository" "$repository/hooks/registry/curl_transport.cpp"
   done
 }

@@ -100,7 +100,7 @@ LIST
   on bash -c '. /usr/share/bash-completion/completions/situla && complete -p situla'
 }
 
-@test "the doctor has nothing to mend" {
+@test "the doctor finds nothing to fix" {
   run guide install.md install "2. What"
   echo "$output"
   [ "$status" -eq 0 ]
@@ -116,7 +116,7 @@ LIST
   as_alice srun --container-image=debian:12 test ! -e /usr/bin/srun
 }
 
-@test "a plugstack.conf that includes nothing is noticed, and the guide's line mends it" {
+@test "a plugstack.conf that includes nothing is noticed, and the line of the guide fixes it" {
   on mv /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.away
   run on situla doctor
   echo "$output"

@@ -12,7 +12,7 @@
 #include <situla/hooks/import/import.hpp>
 #include <situla/hooks/mount/fstab.hpp>
 #include <situla/hooks/mount/plan.hpp>
-#include <situla/hooks/unpack/extract.hpp>
+#include <situla/hooks/unpack/read_image.hpp>
 
 namespace {
 
@@ -20,13 +20,12 @@ using namespace situla;
 
 Result<void> show_mounts(const std::string& text) {
   TRY_ASSIGN(const std::vector<MountOption> options, parse_mount_options(text));
-  MountPlan plan;
+  MountPlan plan("/");
   for (const MountOption& option : options) {
     TRY_ASSIGN(MountStep step, step_from_option(option, Environment(), "the command line"));
     TRY(plan.add(std::move(step)));
   }
-  TRY_ASSIGN(const ValidatedMountPlan checked, std::move(plan).validate("/"));
-  std::cout << checked.describe();
+  for (const MountStep& step : plan.steps()) std::cout << describe(step) << '\n';
   return {};
 }
 

@@ -36,7 +36,7 @@ unchanged() { diff "$machine/configuration" <(configuration); }
 @test "one command exchanges the packages; the configuration stays, to the byte" {
   guide moving.md moving Before
   offer "$packages"/1/*.deb
-  guide moving.md moving There
+  guide moving.md moving 'To Situla'
   run on dpkg-query -W -f '${Package} ${db:Status-Status}\n' enroot enroot+caps nvslurm-plugin-pyxis situla situla-enroot situla-slurm-plugin
   echo "$output"
   [ "$(grep -c ' installed' <<<"$output")" -eq 3 ]
@@ -45,7 +45,7 @@ unchanged() { diff "$machine/configuration" <(configuration); }
 }
 
 @test "a user's first look" {
-  run guide moving.md user There
+  run guide moving.md user 'To Situla'
   echo "$output"
   [ "$status" -eq 0 ]
   grep -q '^VERSION_CODENAME=bookworm' <<<"$output"
@@ -92,7 +92,7 @@ unchanged() { diff "$machine/configuration" <(configuration); }
 
 @test "there once more, with the settings of the first time" {
   offer "$packages"/1/*.deb
-  guide moving.md moving There
+  guide moving.md moving 'To Situla'
   run -0 as_alice srun --container-image=debian:12 cat /srv/site/file
   unchanged
 }

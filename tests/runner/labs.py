@@ -1,30 +1,29 @@
 """bats files, each in a lab of its own, and what goes on beside them."""
 import concurrent.futures
 import io
-import os
 import re
 import shlex
-import signal
 import subprocess
 import threading
 
 from runner.catch import catch_programs, missing_for_fuzz
 from runner.core import IDLY, ROOT, BuildError, Tally
+from runner.matrix import LARGE, labs
 
 PRESETS = {"asan-unit": ("asan", "unit"), "asan-userns": ("asan", "userns"), "asan-plugin": ("asan", "plugin"), "fuzz": ("fuzz", "fuzz")}
 
 
-def run_bats(context, tally, folder):
-    """Each file runs inside one lab; a first-lines comment `# lab: ARGS` gives tests/cluster/run's arguments, and
-    `# lab: none` means that the file brings up what it needs by itself, as root."""
-    files = sorted((ROOT / "tests" / folder).glob("*.bats"))
+def run_bats(context, tally, files, chosen_lab=""):
+    """Each file runs in each of its labs (runner/matrix.py), or in the chosen one."""
     if not files:
         tally.add(0, 1)
-        print(f"  fail  tests/{folder} holds no .bats file")
+        print("  fail  there is no .bats file")
+    # What tests run in labs besides Situla.
+    context.build("release", {"tests/cluster/all", "tests/gpu/all"})
     # Two labs at a time: they have nothing in common, and most of their time is waiting.
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         try:
-            for done in [pool.submit(run_tap, context, *lab) for lab in labs_of(context, folder, files)]:
+            for done in [pool.submit(run_tap, context, *lab) for lab in labs_of(context, files, chosen_lab)]:
                 output, part = done.result()
                 print(output, end="", flush=True)
                 tally.merge(part)
@@ -34,21 +33,20 @@ def run_bats(context, tally, folder):
             raise
 
 
-def labs_of(context, folder, files):
+def labs_of(context, files, chosen_lab):
+    """(name of the file, of its lab where there are several, command)"""
     for path in files:
-        head = path.read_text(encoding="utf-8").splitlines()[:15]
-        lab = next((line.split(":", 1)[1].strip() for line in head if line.startswith("# lab:")), "")
-        if path.stem.endswith("_large") and not context.options.large:
-            continue
-        bats = ["bats", "--tap", "--timing", str(path)]
-        if lab != "none":
-            bats = [str(ROOT / "tests/cluster/run"), *shlex.split(lab), "--", *bats]
-        yield f"{folder}/{path.name}", bats
+        several = labs(path)
+        for lab in several:
+            if lab.name == chosen_lab if chosen_lab else lab.name != LARGE or context.options.large:
+                yield f"{path.parent.name}/{path.name}", lab.name if len(several) > 1 else "", lab.command(path)
 
 
-def run_tap(context, name, command, limit=900):
+def run_tap(context, name, lab, command, limit=900):
     """What to print, and what it came to."""
     tally, output = Tally(), io.StringIO()
+    each = f"{name.removesuffix('.bats')} ({lab}): " if lab else ""
+    name += f" ({lab})" if lab else ""
     tally.output = output
     print(f"  ----  {name}: {shlex.join(command)}", file=output)
     planned, seen, failing = None, 0, False
@@ -56,7 +54,9 @@ def run_tap(context, name, command, limit=900):
                           errors="replace", start_new_session=True) as process:
         # SIGTERM, not SIGKILL: a lab takes itself down.
         context.running.add(process)
-        alarm = subprocess.Popen(["sh", "-c", f"sleep {limit}; kill -TERM {process.pid}"], start_new_session=True)
+        alarm = threading.Timer(limit, process.terminate)
+        alarm.daemon = True
+        alarm.start()
         try:
             for line in process.stdout:
                 line = line.rstrip()
@@ -70,13 +70,12 @@ def run_tap(context, name, command, limit=900):
                         tally.skip(f"{name}: {match[2][:skip.start()].strip()}", skip[1] or "no reason given")
                     else:
                         tally.add(*((0, 1) if failing else (1, 0)))
-                        print(f"  {'FAIL' if failing else 'ok  '}  {match[2]}", file=output)
+                        print(f"  {'FAIL' if failing else 'ok  '}  {each}{match[2]}", file=output)
                 elif failing or planned is None or context.options.verbose:
                     print(f"        {line}", file=output)
         finally:
             context.running.discard(process)
-            os.killpg(alarm.pid, signal.SIGKILL)
-            alarm.wait()
+            alarm.cancel()
     if planned is None or seen < planned:
         tally.add(0, max((planned or 1) - seen, 1))
         print(f"  FAIL  {name}: ended with status {process.returncode} after {seen} of {planned if planned is not None else '?'} tests",

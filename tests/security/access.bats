@@ -63,7 +63,7 @@ setup() {
   chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
 }
 
-@test "a registry of one's own, of another's name, opens no image of the node's store" {
+@test "a registry of one's own with another's name opens no image of the node's store" {
   local digest server before
   digest=$(skopeo inspect docker://registry.test/weird | jq -r .Digest)
   skopeo inspect --raw "docker://registry.test/weird@$digest" >"$BATS_TEST_TMPDIR/manifest"
@@ -77,7 +77,7 @@ setup() {
   [ "$status" -eq 0 ]
   [ "$(blobs_given)" -eq "$before" ]
 }
-@test "nor layers of it, by a manifest of one's own" {
+@test "a manifest of one's own opens no layers of the node's store" {
   local server
   run_and_show as_alice srun --container-image=auth.test/debian:12 true
   [ "$status" -eq 0 ]

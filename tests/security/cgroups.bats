@@ -43,7 +43,7 @@ password_from() {
 }
 
 # before: 286 sleep 987, long after its job
-@test "what a user's login starts ends with his job" {
+@test "what a command in .credentials starts ends with the job" {
   password_from '(setsid sleep 987 >/dev/null 2>&1 </dev/null &)'
   run_and_show as_alice srun --container-image=auth.test/tiny true
   [ "$status" -eq 0 ]
@@ -54,7 +54,7 @@ password_from() {
 no_process() { ! pgrep -f -x "$1" >/dev/null; }
 
 # before: srun --mem=100 succeeds, and 400 MiB are taken
-@test "it has no more memory than the job" {
+@test "what a command in .credentials starts has no more memory than the job" {
   rm -f /shared/took
   password_from 'python3 -c "x = b\"1\" * (400 << 20); open(\"/shared/took\", \"w\")" 2>/dev/null'
   run_and_show as_alice srun --mem=100 --container-image=auth.test/tiny true
@@ -65,7 +65,7 @@ no_process() { ! pgrep -f -x "$1" >/dev/null; }
 }
 
 # before: "opened" also without --gres=gpu
-@test "it opens no device that the job has not got" {
+@test "what a command in .credentials starts opens no device that the job has not got" {
   local device=/dev/loop0
   [ ! -e /dev/vmgpu0 ] || device=/dev/vmgpu0
   chmod 666 "$device"

@@ -37,18 +37,18 @@ start_container() {
   [ "$status" -eq 0 ]
 }
 
-@test "a set-id file of an image gives nothing" {
+@test "a set-user-ID file of an image gives no rights" {
   run_and_show as_alice srun --container-image=/home/alice/planted.sqsh /opt/busybox id -u
   [ "${lines[-1]}" = "$(id -u alice)" ]
 }
 
-@test "the image mount is not to be seen from inside" {
+@test "the image mount cannot be seen from inside" {
   run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'grep squashfs /proc/self/mountinfo; ls -d /run/situla/root/image'
   [ "$status" -ne 0 ]
   if grep -q 'squashfs' <<<"$output"; then false; fi
 }
 
-@test "beside: joining the container's namespaces opens no door to the image mount" {
+@test "joining the container's namespaces from outside gives no access to the image mount" {
   start_container --container-image=registry.test/tiny
   run_and_show as_alice nsenter -t "$task" --user --mount --preserve-credentials sh -c 'grep -c squashfs /proc/self/mountinfo'
   [ "${lines[-1]}" = 0 ]
@@ -72,7 +72,7 @@ start_container() {
   grep -q '^refused clear ro by mount_setattr: Operation not permitted' <<<"$output"
 }
 
-@test "the same attempts succeed on a mount that the user made: the test can fail" {
+@test "control: the same attempts succeed on a mount that the user made" {
   run_and_show as_alice unshare --user --map-root-user --mount sh -c '
     mkdir -p /tmp/own && mount -t tmpfs -o ro,nosuid,nodev own /tmp/own && /shared/attack mount /tmp/own'
   [ "$status" -eq 1 ]
@@ -125,7 +125,7 @@ start_container() {
   wait "${noise[@]}" || true
 }
 
-@test "no fd of the broker or of the image mount reaches a task" {
+@test "no file descriptor of the broker or of the image mount reaches a task" {
   run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'ls -l /proc/self/fd | grep -v -e "pipe:" -e "/proc" -e total; true'
   if grep -E 'socket|squashfs|memfd|loop' <<<"$output"; then false; fi
 }

@@ -57,7 +57,7 @@ what='test -e /usr/bin/dpkg && echo debian || echo tiny'
 }
 
 # before: :exec joined what start had run by its path
-@test "the same for a container that enroot start runs" {
+@test "after remove, the name means the new container also when enroot start runs the old one" {
   as_alice enroot load -n pyxis_x docker://registry.test#tiny
   as_alice enroot start -w pyxis_x sleep $second 3>&- &
   wait_until 20 asleep

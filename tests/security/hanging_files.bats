@@ -62,7 +62,7 @@ nothing_hangs() {
 }
 
 # before: the same
-@test "nor does it over the sockets of a process that the broker has started as the user" {
+@test "such a file hangs nothing over the sockets of a process that the broker has started as the user" {
   step --container-unshare=pid --container-image=registry.test/tiny
   send to-processes situla-builder
   [ "$sent" -ge 1 ]

@@ -70,7 +70,7 @@ refused() {
 }
 
 # before: still looking after 200 s, at a layer of 235 KB that is there 300 times
-@test "what upper layers hide is not looked for for ever" {
+@test "hidden files of lower layers are not looked for for ever" {
   refused "lead over more than" deep_paths_in_many_layers
 }
 

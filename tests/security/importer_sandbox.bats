@@ -17,7 +17,7 @@ teardown() {
 }
 
 # before: Uid: situla, whose the store is; Seccomp: 0
-@test "it is nobody that owns anything, has no capability, and may make few calls" {
+@test "the importer's account owns nothing, has no capability, and may make few system calls" {
   grep -E '^(Uid|Gid|Cap...|NoNewPrivs|Seccomp):' "/proc/$importer/status"
   local uid
   uid=$(id -u situla-import)
@@ -28,7 +28,7 @@ teardown() {
 }
 
 # before: the same, of an account that did not exist: the importer ran as situla, whose the store is
-@test "its account has no right to the store, nor to processes of its kind" {
+@test "the importer's account has no right to the store, nor to other importers" {
   run_and_show as situla-import ls /var/lib/situla
   [ "$status" -ne 0 ]
   run_and_show as situla-import ls "/proc/$importer/fd"
@@ -36,7 +36,7 @@ teardown() {
 }
 
 # before: the lease and the directory: .../images/sha256, .../images/sha256/<digest>.sqsh.lease
-@test "what it can write to has no name" {
+@test "files that the importer can write to have no name" {
   local fd
   run_and_show ls -l "/proc/$importer/fd"
   for fd in /proc/"$importer"/fd/*; do

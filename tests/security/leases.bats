@@ -45,7 +45,7 @@ teardown() {
 }
 
 # before: the same, but leases lay among images, where everybody saw them
-@test "of an import that was killed nothing stays" {
+@test "an import that was killed leaves nothing" {
   local bob
   rm -rf "${store:?}"/images
   bob_holds 303

@@ -18,7 +18,7 @@ setup() {
   [ "$(authorized greedy/step fault.test)" = false ]
 }
 # before: the same of the command
-@test "nor from the command" {
+@test "a registry that names another registry's token server gets no token from the command" {
   run_and_show as_alice situla import -o "$BATS_TEST_TMPDIR/x.sqsh" docker://fault.test/greedy/command
   [ "$status" -ne 0 ]
   grep -q 'ENROOT_TOKEN_SERVERS=fault.test=auth-token.test' <<<"$output"
@@ -29,12 +29,12 @@ setup() {
   [ "$(authorized greedy/agreed fault.test)" = true ]
 }
 # before: the same
-@test "a pair that the site wrote down needs nothing of the user" {
+@test "a token server that the site has written down needs nothing of the user" {
   run_and_show as_alice srun --container-image=token.test/tiny true
   [ "$status" -eq 0 ]
 }
 # before: the same
-@test "a redirect takes no login along" {
+@test "a redirect to another host gets no login" {
   printf 'machine fault.test login alice password secret\n' >>/home/alice/.config/enroot/.credentials
   run_and_show as_alice srun --container-image=fault.test/redirect-login true
   [ "$status" -eq 0 ]

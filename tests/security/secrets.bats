@@ -73,13 +73,13 @@ import() {
   if watched env SOMETHING="$(cat "$BATS_TEST_TMPDIR/password")" sleep 1; then return 1; fi
   grep -q environ "$BATS_TEST_TMPDIR/shown"
 }
-@test "a job's password in .credentials" {
+@test "the password of .credentials does not leak from a job" {
   credentials "$(cat "$BATS_TEST_TMPDIR/password")"
   watched job
   [ "$status" -eq 0 ]
   grep -q situla-importer "$BATS_TEST_TMPDIR/seen"
 }
-@test "a password that a command knows" {
+@test "a password that a command prints does not leak" {
   credentials "\$(sleep 0.5; cat $BATS_TEST_TMPDIR/password)"
   watched import
   [ "$status" -eq 0 ]
@@ -87,7 +87,7 @@ import() {
   grep -q bash "$BATS_TEST_TMPDIR/seen"
   if strings -a "$BATS_TEST_TMPDIR/image.sqsh" | grep -q xyzzy-; then return 1; fi
 }
-@test "docker's login, in a job that fails" {
+@test "docker's login does not leak from a job that fails" {
   mkdir "$BATS_TEST_TMPDIR/docker"
   printf '{"auths":{"fault.test":{"auth":"%s"}}}' "$({ printf alice:; cat "$BATS_TEST_TMPDIR/password"; } | base64 -w0)" >"$BATS_TEST_TMPDIR/docker/config.json"
   chmod -R a+rX "$BATS_TEST_TMPDIR/docker"
@@ -117,7 +117,7 @@ import() {
   watched import
   [ "$status" -ne 0 ]
 }
-@test "a proxy's password" {
+@test "a proxy's password does not leak" {
   credentials "$(cat "$BATS_TEST_TMPDIR/password")"
   run_and_show import https_proxy="http://me:xyzzy-proxy@refused.test:3128"
   [ "$status" -ne 0 ]
@@ -162,7 +162,7 @@ PYTHON
   grep -q '^files: 0' <<<"$output"
   grep -q '^control: True' <<<"$output" || [ "$(cut -c1 /proc/sys/kernel/core_pattern)" = "|" ]
 }
-@test "importers cannot look into each other, although they are of one account" {
+@test "a process of the importers' account cannot look into an importer" {
   local importer before
   asked() { [ "$(grep -c /v2/vault/blobs/ "$SITULA_LAB/logs/servers.log")" -gt "$before" ]; }
   credentials "$(cat "$BATS_TEST_TMPDIR/password")"

@@ -54,7 +54,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
 }
 
 # before: second.out said "Bus error", and nothing had been said before
-@test "when that step is killed its keeper ends, too, and the next start makes a new one" {
+@test "when a step is killed its keeper ends, too, and the next start makes a new one" {
   starts first
   local first=$job
   runs second
@@ -75,7 +75,8 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   runs first
   local first=$job
   runs second
-  grep -qE "/job_$first(/situla)?\$" "/proc/$(pgrep -u alice situla-keeper)/cgroup"
+  # The oldest: that of the second step looks for it, and ends.
+  grep -qE "/job_$first(/situla)?\$" "/proc/$(pgrep -o -u alice situla-keeper)/cgroup"
   [ "$(grep -Fc "the files of container \"x\" are kept by job $first and go when that job ends" second.out)" -eq 1 ]
   as_alice scancel "$first"
   wait_until 20 nobody_keeps

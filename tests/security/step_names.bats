@@ -30,7 +30,7 @@ unnamed() {
 }
 
 # before: "execve(): true: No such file or directory": an empty root
-@test "and a writable one, whose changes both see" {
+@test "--container-name=JOB.STEP joins a writable container, whose changes both see" {
   unnamed --container-writable
   as_alice srun --chdir=/ --container-name="$step" sh -c 'echo new >/changed'
   run_and_show as_alice srun --chdir=/ --container-name="$step" cat /changed
@@ -38,7 +38,7 @@ unnamed() {
 }
 
 # before: bob: 'a container with name "4.0" does not exist'; alice's second: an empty root
-@test "it is the user's own, it runs here, or it is an error that says so" {
+@test "JOB.STEP of another user, or of a step that does not run here, is an error that says so" {
   unnamed --container-writable
   run_and_show as bob srun --chdir=/ --container-name="$step" true
   [ "$status" -ne 0 ]

@@ -57,7 +57,7 @@ container() { [ -d "$work/data/c" ] || user situla load -n c docker://registry.t
 }
 
 # before: ".situla-765b07db4d2a73b2.part" was still there after the export of y.sqsh
-@test "--container-save that was killed: so does the next writer" {
+@test "--container-save that was killed: the next writer removes what it left" {
   container
   ENROOT_SQUASH_OPTIONS='-comp xz' ENROOT_MAX_PROCESSORS=1 user srun --container-image=registry.test/tiny --container-writable \
     --container-save=x.sqsh sh -c 'dd if=/dev/urandom of=/x bs=1M count=60 2>/dev/null' >"$work/said" 2>&1 3>&- &

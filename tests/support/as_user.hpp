@@ -14,9 +14,9 @@
 
 #include "common/base/result.hpp"
 #include "common/sys/identity.hpp"
-#include "common/sys/mount_api.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla::test {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
-#include "hooks/cli/doctor/device_sections.hpp"
+#include "hooks/doctor/device_sections.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -143,7 +143,7 @@ TEST_CASE("nodes for a group only: named, also to root, who has access") {
         }) == "");
 }
 
-TEST_CASE("no driver: nothing to mend on a node without GPUs, the module on one with") {
+TEST_CASE("no driver: nothing to fix on a node without GPUs, the module on one with") {
   const Machine machine;
   Section section = doctor::gpu_section({}, machine.roots());
   REQUIRE(section.lines.size() == 1);
@@ -228,7 +228,7 @@ TEST_CASE("what slurmd logs of GPUs comes from /proc") {
   CHECK(report.brief() == "images by kernel mount; gpus=2 driver=550.54.15\n");
 }
 
-TEST_CASE("network adapters: ports, those nobody can use, and those that need mending") {
+TEST_CASE("network adapters: ports, those nobody can use, and those that need fixing") {
   const Machine machine;
   CHECK(doctor::hca_section(machine.roots()).lines[0].found == "none on this node");
   machine.adapters({"--no-rdma-cm", "mlx5_0,mlx5_core,0000:3b:00.0,ports=2", "mlx5_1,mlx5_core,0000:3b:00.2,vf,no-ib",

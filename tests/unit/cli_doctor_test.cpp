@@ -10,9 +10,9 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "hooks/cli/doctor/checks.hpp"
-#include "hooks/cli/doctor/doctor.hpp"
-#include "hooks/cli/doctor/plugin_version.hpp"
+#include "hooks/doctor/checks.hpp"
+#include "hooks/doctor/doctor.hpp"
+#include "hooks/doctor/plugin_version.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -49,7 +49,7 @@ struct Node {
 
 }  // namespace
 
-TEST_CASE("a report fails when one check does, and says how to mend it") {
+TEST_CASE("a report fails when one check does, and says how to fix it") {
   doctor::Report report;
   report.tier = "fuse";
   report.host = "node1";

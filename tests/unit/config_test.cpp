@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/run/enroot_config.hpp"
+#include "hooks/config/enroot_config.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -5,8 +5,8 @@
 #include "common/base/text.hpp"
 #include "common/spec/plugin_arguments.hpp"
 #include "common/spec/site_config.hpp"
-#include "hooks/run/enroot_config.hpp"
-#include "hooks/run/known_scripts.hpp"
+#include "hooks/config/enroot_config.hpp"
+#include "hooks/scripts/known_scripts.hpp"
 #include "plugin/options.hpp"
 
 using namespace situla;

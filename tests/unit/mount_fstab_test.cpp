@@ -49,12 +49,13 @@ TEST_CASE("whole lines, pass numbers, actions") {
       {"/a /b none bind 0 2", "2: bind /a on /b"},
       {"/a /b bind -1", "-1: bind /a on /b"},
       {"tmpfs /x 0 -1", "-1: mount tmpfs on /x"},
-      {"none /x none x-detach", "0: detach /x"},
-      {"/a /b none x-move", "0: move /a on /b"},
+      {"none /x none x-detach", "0: unmount /x"},
+      {"/a /b none x-move", "0: move /a to /b"},
       {"none /x none remount,bind,ro", "0: remount /x [ro]"},
-      {"none /x none rslave", "0: propagation /x [rslave]"},
+      {"none /x none rslave", "0: set propagation of /x [rslave]"},
       {"/a /b none bind,nofail", "0: bind /a on /b [if possible]"},
       {"/a /b none bind,ro,rw", "0: bind /a on /b"},
+      {"/a /b none bind,rro,rnosuid,nosymfollow,symfollow", "0: bind /a on /b [ro, nosuid]"},
       {"/a /b none bind,unbindable,ro", "0: bind /a on /b [ro, unbindable]"},
       {"/with\\040blank /x\\134y none bind", "0: bind /with blank on /x\\y"},
       {"/a\t \t/b   none\tbind", "0: bind /a on /b"},
@@ -123,6 +124,9 @@ TEST_CASE("--container-mounts on the node") {
   CHECK(step_of("tmpfs:/x/${USER}")->target == "/x/me");
   CHECK(step_of("tmpfs:/x")->type == "tmpfs");
   CHECK(step_of("umount:/x")->kind == StepKind::detach);
+  const MountOption script{MountOption::Kind::script, "/spool/$USER/script", "/spool/$USER/script", {}};
+  CHECK(describe(*step_from_option(script, environment, "test")) ==
+        "bind /spool/$USER/script on /spool/$USER/script [ro, nosuid, nodev, private, create file]  (batch script)");
   CHECK(step_of("/a:/b")->create == CreateTarget::automatic);
   CHECK(step_of("/a:/b:ro")->flags.read_only);
   CHECK(step_of("$USER:/b").error().kind() == ErrorKind::usage);

@@ -14,10 +14,10 @@ MountStep step(const std::string& line, const std::string& origin = "test") {
   return entry->step;
 }
 
-Result<ValidatedMountPlan> validated(const std::string& line) {
-  MountPlan plan;
-  REQUIRE(plan.add(step(line)));
-  return std::move(plan).validate("/cwd");
+Result<MountStep> checked(const std::string& line) {
+  MountPlan plan("/cwd");
+  TRY(plan.add(step(line)));
+  return plan.steps().front();
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ TEST_CASE("targets in their normal form") {
 }
 
 TEST_CASE("covering an earlier mount is allowed; beneath a file is not") {
-  MountPlan plan;
+  MountPlan plan("/");
   CHECK(plan.add(step("tmpfs /tmp tmpfs x-create=dir", "built-in")));
   CHECK(plan.add(step("/tmp /tmp none bind", "user")));
   CHECK(plan.add(step("/etc/hosts /etc/hosts none x-create=file,bind", "built-in")));
@@ -52,7 +52,7 @@ TEST_CASE("covering an earlier mount is allowed; beneath a file is not") {
 }
 
 TEST_CASE("exact repetitions are dropped unless something came between") {
-  MountPlan plan;
+  MountPlan plan("/");
   CHECK(plan.add(step("/a /x none bind")));
   CHECK(plan.add(step("/a /x none bind")));
   CHECK(plan.steps().size() == 1);
@@ -64,20 +64,35 @@ TEST_CASE("exact repetitions are dropped unless something came between") {
   CHECK(plan.steps().size() == 5);
 }
 
-TEST_CASE("validation makes sources absolute and targets normal") {
-  const auto plan = validated("./data ../x/../y");
-  CHECK_FALSE(plan);
-  const auto good = validated("./data /x/../y");
+TEST_CASE("adding makes sources absolute and targets normal") {
+  CHECK_FALSE(checked("./data ../x/../y"));
+  const auto good = checked("./data /x/../y");
   REQUIRE(good);
-  CHECK(good->steps().front().source == "/cwd/./data");
-  CHECK(good->steps().front().target == "/y");
-  CHECK(good->describe() == "bind /cwd/./data on /y [recursive, create]  (test)\n");
+  CHECK(good->source == "/cwd/./data");
+  CHECK(good->target == "/y");
+  CHECK(describe(*good) == "bind /cwd/./data on /y [recursive, create]  (test)");
 }
 
 TEST_CASE("steps that cannot work") {
-  CHECK_FALSE(validated("tmpfs /x tmpfs x-create=file"));
-  CHECK_FALSE(validated("none / none x-detach"));
-  CHECK_THAT(validated("/a ../home").error().message(), Catch::StartsWith("test: "));
+  CHECK_FALSE(checked("tmpfs /x tmpfs x-create=file"));
+  CHECK_FALSE(checked("none / none x-detach"));
+  CHECK_THAT(checked("/a ../home").error().message(), Catch::StartsWith("test: "));
+}
+
+TEST_CASE("what devices need is checked like every other step") {
+  const auto added = [](MountStep step) {
+    MountPlan plan("/cwd");
+    const auto done = plan.add(std::move(step));
+    return done ? describe(plan.steps().front()) : done.error().message();
+  };
+  MountStep node{.kind = StepKind::device, .source = "/dev/gpu", .target = "/dev/../dev/gpu", .origin = "test"};
+  node.number = DeviceNumber{'c', 195, 0};
+  CHECK(added(node) == "device /dev/gpu on /dev/gpu (c 195:0)  (test)");
+  node.source = "gpu";
+  CHECK_THAT(added(node), Catch::Contains("not an absolute path"));
+  CHECK_THAT(added({.kind = StepKind::cover, .target = "/../x", .origin = "test"}), Catch::StartsWith("test: "));
+  CHECK(added({.kind = StepKind::cover, .target = "/x", .flags = {.read_only = true}}) == "cover /x [ro]");
+  CHECK_THAT(added({.kind = StepKind::cover, .target = ""}), Catch::Contains("no target"));
 }
 
 TEST_CASE("a description cannot write to a terminal") {

@@ -2,8 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include "hooks/run/container_environment.hpp"
-#include "hooks/run/launch.hpp"
+#include "hooks/run/enter.hpp"
 #include "hooks/run/rc_script.hpp"
+#include "hooks/scripts/definitions.hpp"
 
 using namespace situla;
 

@@ -6,9 +6,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/run/config_script.hpp"
-#include "hooks/run/container_environment.hpp"
-#include "hooks/run/hook_sequence.hpp"
+#include "hooks/scripts/config_script.hpp"
+#include "hooks/scripts/definitions.hpp"
+#include "hooks/scripts/hook_sequence.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -36,17 +36,17 @@ struct Scene {
     std::ofstream(base + path) << content;
     REQUIRE(chmod((base + path).c_str(), mode) == 0);
   }
-  Proposal run(Result<Proposal> (*hook)(const InjectContext&)) const {
+  ContainerEdits run(Result<ContainerEdits> (*hook)(const HookContext&)) const {
     const RootDir root = *RootDir::open(base + "/root");
     const RootDir host_root = *RootDir::open(base + "/host");
     Log log(warnings);
-    auto proposal = hook(
-        InjectContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
-    if (!proposal) FAIL(proposal.error().text());
-    return *proposal;
+    auto edits = hook(
+        HookContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
+    if (!edits) FAIL(edits.error().text());
+    return *edits;
   }
-  static const FileChange* change(const Proposal& proposal, const std::string& path) {
-    for (const FileChange& file : proposal.files)
+  static const FileChange* change(const ContainerEdits& edits, const std::string& path) {
+    for (const FileChange& file : edits.files)
       if (file.path == path) return &file;
     return nullptr;
   }
@@ -73,23 +73,22 @@ TEST_CASE("shadow: generated entries first, duplicates and _apt gone, shell if t
   scene.put("/root/etc/passwd",
             "root:x:0:0:old:/root:/bin/sh\n_apt:x:42::/:/x\nme:x:5:5::/:/x\nother:x:1000:7::/o:/x\nother:x:8:8::/:/y");
   scene.put("/root/etc/group", "root:x:0:\n_apt:x:42:\nstaff:x:50:other\n");
-  Proposal proposal = scene.run(shadow_hook);
-  CHECK(Scene::change(proposal, "/etc/passwd")->content ==
+  ContainerEdits edits = scene.run(shadow_hook);
+  CHECK(Scene::change(edits, "/etc/passwd")->content ==
         "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/sbin/nologin\nme:x:1000:100:Me,,,:/home/me:/bin/"
         "sh\n"
         "other:x:1000:7::/o:/x\nother:x:8:8::/:/y\n");
-  CHECK(Scene::change(proposal, "/etc/group")->content == "root:x:0:\nnogroup:x:65534:\nus:x:100:\nstaff:x:50:other\n");
+  CHECK(Scene::change(edits, "/etc/group")->content == "root:x:0:\nnogroup:x:65534:\nus:x:100:\nstaff:x:50:other\n");
   scene.put("/root/bin/bash", "x", 0755);
-  proposal = scene.run(shadow_hook);
-  CHECK_THAT(Scene::change(proposal, "/etc/passwd")->content,
-             Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
+  edits = scene.run(shadow_hook);
+  CHECK_THAT(Scene::change(edits, "/etc/passwd")->content, Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
 }
 
 TEST_CASE("shadow: an image with no databases at all, and a user with a hostile name") {
   Scene scene;
   scene.user.gecos = "x:0:0\nroot2:x:0:0:";
-  const Proposal proposal = scene.run(shadow_hook);
-  const std::string& passwd = Scene::change(proposal, "/etc/passwd")->content;
+  const ContainerEdits edits = scene.run(shadow_hook);
+  const std::string& passwd = Scene::change(edits, "/etc/passwd")->content;
   CHECK(std::count(passwd.begin(), passwd.end(), '\n') == 3);
 }
 
@@ -99,36 +98,36 @@ TEST_CASE("shadow: a home directory from the skeleton, unless there is one") {
   scene.put("/root/etc/skel/sub/file", "f\n", 0600);
   fs::create_symlink("/etc/passwd", scene.base + "/root/etc/skel/link");
   scene.put("/root/etc/passwd", "x:x:1:1::/:/x\n");
-  Proposal proposal = scene.run(shadow_hook);
-  REQUIRE(Scene::change(proposal, "/home/me") != nullptr);
-  CHECK(Scene::change(proposal, "/home/me")->mode == 0700);
-  CHECK(Scene::change(proposal, "/home/me/.profile")->content == "p\n");
-  CHECK(Scene::change(proposal, "/home/me/sub/file")->mode == 0600);
-  CHECK(Scene::change(proposal, "/home/me/link")->content == "x:x:1:1::/:/x\n");
+  ContainerEdits edits = scene.run(shadow_hook);
+  REQUIRE(Scene::change(edits, "/home/me") != nullptr);
+  CHECK(Scene::change(edits, "/home/me")->mode == 0700);
+  CHECK(Scene::change(edits, "/home/me/.profile")->content == "p\n");
+  CHECK(Scene::change(edits, "/home/me/sub/file")->mode == 0600);
+  CHECK(Scene::change(edits, "/home/me/link")->content == "x:x:1:1::/:/x\n");
   scene.put("/root/etc/login.defs", "# c\nUMASK 022\n");
   CHECK(Scene::change(scene.run(shadow_hook), "/home/me")->mode == 0755);
   scene.put("/root/etc/login.defs", "CREATE_HOME no\n");
   CHECK(Scene::change(scene.run(shadow_hook), "/home/me") == nullptr);
   scene.put("/root/etc/login.defs", "");
   fs::create_directories(scene.base + "/root/home/me");
-  proposal = scene.run(shadow_hook);
-  CHECK(Scene::change(proposal, "/home/me/.profile") == nullptr);
+  edits = scene.run(shadow_hook);
+  CHECK(Scene::change(edits, "/home/me/.profile") == nullptr);
 }
 
 TEST_CASE("shadow: a skeleton whose links make it endless, or with too much in it, is copied within limits") {
   Scene scene;
   scene.put("/root/etc/skel/file", std::string(100000, 'x'));
   for (const char* name : {"a", "b"}) fs::create_symlink(".", scene.base + "/root/etc/skel/" + name);
-  Proposal proposal = scene.run(shadow_hook);
-  CHECK(Scene::change(proposal, "/home/me/file") != nullptr);
-  CHECK(proposal.files.size() == 2 + 1 + 1 + 2);
+  ContainerEdits edits = scene.run(shadow_hook);
+  CHECK(Scene::change(edits, "/home/me/file") != nullptr);
+  CHECK(edits.files.size() == 2 + 1 + 1 + 2);
   CHECK(scene.warnings.empty());
   for (const char* name : {"a", "b"}) fs::remove(scene.base + "/root/etc/skel/" + name);
   // One file under many names: each name is a copy.
   for (int i = 0; i < 100; ++i) fs::create_symlink("file", scene.base + "/root/etc/skel/n" + std::to_string(i));
-  proposal = scene.run(shadow_hook);
+  edits = scene.run(shadow_hook);
   size_t bytes = 0;
-  for (const FileChange& file : proposal.files) bytes += file.content.size();
+  for (const FileChange& file : edits.files) bytes += file.content.size();
   CHECK(bytes > size_t{7} << 20U);
   CHECK(bytes < (size_t{8} << 20U) + 10000);
   CHECK_THAT(scene.warnings, Catch::Contains("/etc/skel, which has more than 1000 entries or 8"));
@@ -144,18 +143,19 @@ TEST_CASE("shadow: a skeleton whose links make it endless, or with too much in i
 
 TEST_CASE("home: only if asked for; /root when remapped") {
   Scene scene;
-  CHECK(scene.run(home_hook).mounts.empty());
+  CHECK(scene.run(home_hook).mounts_after_hooks.empty());
   scene.mount_home = true;
-  Proposal proposal = scene.run(home_hook);
-  REQUIRE(proposal.mounts.size() == 1);
-  CHECK(describe(proposal.mounts[0]) == "bind /home/me on /home/me [nosuid, create directory]  (built-in hook home)");
-  CHECK(proposal.environment.get("HOME") == "/home/me");
+  ContainerEdits edits = scene.run(home_hook);
+  REQUIRE(edits.mounts_after_hooks.size() == 1);
+  CHECK(describe(edits.mounts_after_hooks[0]) ==
+        "bind /home/me on /home/me [nosuid, create directory]  (built-in hook home)");
+  CHECK(edits.environment.get("HOME") == "/home/me");
   scene.remap_root = true;
   scene.host.unset("HOME");
-  proposal = scene.run(home_hook);
-  CHECK(proposal.mounts[0].source == "/home/me");
-  CHECK(proposal.mounts[0].target == "/root");
-  CHECK(proposal.environment.get("HOME") == "/root");
+  edits = scene.run(home_hook);
+  CHECK(edits.mounts_after_hooks[0].source == "/home/me");
+  CHECK(edits.mounts_after_hooks[0].target == "/root");
+  CHECK(edits.environment.get("HOME") == "/root");
 }
 
 TEST_CASE("localtime: the link and the zone behind it") {
@@ -163,12 +163,12 @@ TEST_CASE("localtime: the link and the zone behind it") {
   CHECK(scene.run(localtime_hook).files.empty());
   scene.put("/host/usr/share/zoneinfo/Here", "zone");
   fs::create_symlink("/usr/share/zoneinfo/Here", scene.base + "/host/etc/localtime");
-  Proposal proposal = scene.run(localtime_hook);
-  REQUIRE(proposal.files.size() == 2);
-  CHECK(proposal.files[0].path == "/usr/share/zoneinfo/Here");
-  CHECK(proposal.files[0].content == "zone");
-  CHECK(proposal.files[1].kind == FileChange::Kind::link);
-  CHECK(proposal.files[1].content == "/usr/share/zoneinfo/Here");
+  ContainerEdits edits = scene.run(localtime_hook);
+  REQUIRE(edits.files.size() == 2);
+  CHECK(edits.files[0].path == "/usr/share/zoneinfo/Here");
+  CHECK(edits.files[0].content == "zone");
+  CHECK(edits.files[1].kind == FileChange::Kind::link);
+  CHECK(edits.files[1].content == "/usr/share/zoneinfo/Here");
   scene.put("/root/usr/share/zoneinfo/Here", "its own");
   CHECK(scene.run(localtime_hook).files.size() == 1);
 }
@@ -200,7 +200,7 @@ TEST_CASE("cgroups: the own group of every hierarchy in its mount's place, read-
             "31 1 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
             "32 1 0:28 /unified /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   CHECK(
-      described(scene.run(cgroups_hook).mounts) ==
+      described(scene.run(cgroups_hook).mounts_after_hooks) ==
       std::vector<std::string>{
           "bind /sys/fs/cgroup/cpu,cpuacct//job_7/step_0 on /sys/fs/cgroup/cpu,cpuacct [recursive, ro, nosuid, nodev, "
           "noexec, create directory, if possible]",
@@ -211,20 +211,20 @@ TEST_CASE("cgroups: the own group of every hierarchy in its mount's place, read-
 
 TEST_CASE("devices: only when asked for, before what other hooks mount there") {
   Scene scene;
-  CHECK(scene.run(devices_hook).mounts_at_once.empty());
+  CHECK(scene.run(devices_hook).mounts.empty());
   scene.restrict_devices = true;
-  Proposal proposal = scene.run(devices_hook);
-  std::vector<std::string> lines = described(proposal.mounts_at_once);
+  ContainerEdits edits = scene.run(devices_hook);
+  std::vector<std::string> lines = described(edits.mounts);
   REQUIRE(lines.size() >= 13);
-  CHECK(lines[0] == "detach /dev [if possible]");
+  CHECK(lines[0] == "unmount /dev [if possible]");
   CHECK(lines[1] == "mount tmpfs on /dev [nosuid, noexec, mode=755, slave, create directory]");
   CHECK(std::find(lines.begin(), lines.end(), "bind /dev/null on /dev/null [nosuid, noexec, private, create file]") !=
         lines.end());
   CHECK_THAT(lines[9], Catch::StartsWith("bind /dev/shm on /dev/shm"));
-  CHECK(Scene::change(proposal, "/dev/ptmx")->content == "/dev/pts/ptmx");
+  CHECK(Scene::change(edits, "/dev/ptmx")->content == "/dev/pts/ptmx");
   scene.restrict_devices = false;
   scene.own_ipc = true;
-  lines = described(scene.run(devices_hook).mounts_at_once);
+  lines = described(scene.run(devices_hook).mounts);
   CHECK_THAT(lines[9], Catch::StartsWith("mount tmpfs on /dev/shm"));
   CHECK_THAT(lines[10], Catch::StartsWith("mount mqueue on /dev/mqueue"));
 }
@@ -241,30 +241,30 @@ TEST_CASE("slurm-pmi: variables, and the PMIx server's directories") {
   scene.host.set("PMIX_SERVER_TMPDIR", "/spool/pmix.7.3");
   scene.host.set("PMI_SIZE", "2");
   scene.host.set("OTHER", "x");
-  Proposal proposal = scene.run(slurm_pmi_hook);
-  CHECK(proposal.environment.get("SLURM_NTASKS") == "2");
-  CHECK(proposal.environment.get("PMIX_MCA_gds") == "hash");
-  CHECK(proposal.environment.get("PMI_SIZE") == "2");
-  CHECK_FALSE(proposal.environment.has("OTHER"));
-  REQUIRE(proposal.mounts.size() == 2);
-  CHECK(proposal.mounts[0].source == "/tmp/spmix_appdir_7.3");
-  CHECK(proposal.mounts[1].source == "/spool/pmix.7.3");
+  ContainerEdits edits = scene.run(slurm_pmi_hook);
+  CHECK(edits.environment.get("SLURM_NTASKS") == "2");
+  CHECK(edits.environment.get("PMIX_MCA_gds") == "hash");
+  CHECK(edits.environment.get("PMI_SIZE") == "2");
+  CHECK_FALSE(edits.environment.has("OTHER"));
+  REQUIRE(edits.mounts_after_hooks.size() == 2);
+  CHECK(edits.mounts_after_hooks[0].source == "/tmp/spmix_appdir_7.3");
+  CHECK(edits.mounts_after_hooks[1].source == "/spool/pmix.7.3");
   fs::create_directories(scene.base + "/host/tmp/spmix_appdir_1000_7.3");
-  CHECK(scene.run(slurm_pmi_hook).mounts[0].source == "/tmp/spmix_appdir_1000_7.3");
-  CHECK(scene.run(slurm_pmi_hook).mounts.size() == 2);
+  CHECK(scene.run(slurm_pmi_hook).mounts_after_hooks[0].source == "/tmp/spmix_appdir_1000_7.3");
+  CHECK(scene.run(slurm_pmi_hook).mounts_after_hooks.size() == 2);
   scene.put("/host/etc/slurm/slurm.conf", "TmpFS=/local\n");
   fs::create_directories(scene.base + "/host/local/spmix_appdir_1000_7.3");
-  REQUIRE(scene.run(slurm_pmi_hook).mounts.size() == 3);
-  CHECK(scene.run(slurm_pmi_hook).mounts[2].source == "/local/spmix_appdir_1000_7.3");
+  REQUIRE(scene.run(slurm_pmi_hook).mounts_after_hooks.size() == 3);
+  CHECK(scene.run(slurm_pmi_hook).mounts_after_hooks[2].source == "/local/spmix_appdir_1000_7.3");
   scene.host.set("SLURM_MPI_TYPE", "pmi2");
-  proposal = scene.run(slurm_pmi_hook);
-  CHECK(proposal.mounts.empty());
-  CHECK_FALSE(proposal.environment.has("PMIX_RANK"));
+  edits = scene.run(slurm_pmi_hook);
+  CHECK(edits.mounts_after_hooks.empty());
+  CHECK_FALSE(edits.environment.has("PMIX_RANK"));
 }
 
 TEST_CASE("slurm-pmix: what there is of the PMIx server's directories, and for a remapped root munge's") {
   Scene scene;
-  const auto mounts = [&] { return described(scene.run(slurm_pmix_hook).mounts); };
+  const auto mounts = [&] { return described(scene.run(slurm_pmix_hook).mounts_after_hooks); };
   scene.host.set("SLURM_JOB_ID", "7");
   scene.host.set("SLURM_STEP_ID", "3");
   scene.host.set("SLURM_JOB_UID", "1000");

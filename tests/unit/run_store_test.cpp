@@ -11,9 +11,9 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
-#include "hooks/run/container_identity.hpp"
-#include "hooks/run/container_store.hpp"
+#include "common/sys/process/process.hpp"
+#include "hooks/containers/container_identity.hpp"
+#include "hooks/containers/container_store.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/support/temp_dir.hpp"

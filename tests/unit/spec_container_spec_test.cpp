@@ -51,7 +51,7 @@ TEST_CASE("cut short, too long, of another version") {
   }
   CHECK_FALSE(ContainerSpec::deserialize(bytes + "x"));
   std::string other = bytes;
-  other[12] = 'Z';
+  other[0] = 'Z';
   CHECK_FALSE(ContainerSpec::deserialize(other));
 }
 

@@ -134,8 +134,8 @@ TEST_CASE("names of devices") {
   const Scene scene;
   scene.run({"--devices", "situla.dev/hca=mlx5_0"}, [](const Outcome& outcome) -> Result<void> {
     EXPECT(outcome.out ==
-           "device /dev/infiniband/uverbs0 on /dev/infiniband/uverbs0 (c 231:192)\n"
-           "device /dev/infiniband/rdma_cm on /dev/infiniband/rdma_cm (c 10:56)\n");
+           "device /dev/infiniband/uverbs0 on /dev/infiniband/uverbs0 (c 231:192)  (situla.dev/hca=mlx5_0)\n"
+           "device /dev/infiniband/rdma_cm on /dev/infiniband/rdma_cm (c 10:56)  (situla.dev/hca=mlx5_0)\n");
     return {};
   });
   scene.run({"--devices", "situla.dev/hca=mlx5_9"}, [](const Outcome& outcome) -> Result<void> {

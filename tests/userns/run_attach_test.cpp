@@ -14,11 +14,11 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/stand_in.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/stand_in.hpp"
+#include "hooks/containers/running_processes.hpp"
 #include "hooks/run/attach.hpp"
 #include "hooks/run/launch.hpp"
-#include "hooks/run/running.hpp"
 #include "tests/userns/run_support.hpp"
 
 namespace fs = std::filesystem;
@@ -50,15 +50,14 @@ Ended in_child(const std::string& output, const std::function<int()>& body) {
 /// A container that runs for as long as the object lives.
 class Running {
  public:
-  Running(Scene& scene, StartRequest request) {
+  Running(Scene& scene, ContainerRequest request) {
     request.command = {"sh", "-c", "cd /etc; ROLE=main exec sleep 1000"};
-    request.host = scene.host;
     pid_ = fork();
     if (pid_ == 0) {
       (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
       NullLog log;
-      const auto config = EnrootConfig::load(scene.host, log);
-      const auto failed = start_container(std::move(request), *config, log);
+      auto completed = complete(std::move(request), scene.host, log);
+      const auto failed = completed ? start_container(std::move(*completed), log) : fail(completed.error());
       if (!failed) (void)write_all(2, failed.error().text() + "\n");
       _exit(1);
     }
@@ -95,8 +94,8 @@ struct AttachScene : Scene {
     put_file(root + "/etc/rc", "exec \"$@\"\n");
   }
 
-  [[nodiscard]] StartRequest request() const {
-    StartRequest result;
+  [[nodiscard]] ContainerRequest request() const {
+    ContainerRequest result;
     NamedContainer container{"mine", root};
     container.directory = std::make_shared<const UniqueFd>(std::move(*open_file(root, O_PATH | O_DIRECTORY)));
     result.root = RootSource::of(container);
@@ -163,7 +162,7 @@ TEST_CASE("exec: every namespace of the container, no privilege and no descripto
 
 TEST_CASE("exec: as root inside when the container's user is") {
   AttachScene scene;
-  StartRequest request = scene.request();
+  ContainerRequest request = scene.request();
   request.spec.remap_root = Tristate::yes;
   const Running running(scene, std::move(request));
   CHECK(scene.exec(running.pid(), {"sh", "-c", "id -u; mount -t tmpfs none /tmp && echo mounted"}).output ==
@@ -232,7 +231,7 @@ TEST_CASE("exec: the container ends between look-up and join") {
 
 TEST_CASE("list: a process that serves a container, though older, does not represent it") {
   AttachScene scene;
-  StartRequest request = scene.request();
+  ContainerRequest request = scene.request();
   Running running(scene, std::move(request));
   const auto enter_and = [&](const std::function<void()>& then) {
     const pid_t pid = fork();
@@ -295,7 +294,7 @@ TEST_CASE("a stand-in is what its child is: exit code, signals, stop and continu
 TEST_CASE("list: the first process of a container, by its name, however its root is made") {
   AttachScene scene;
   for (const Tristate writable : {Tristate::no, Tristate::yes}) {
-    StartRequest request = scene.request();
+    ContainerRequest request = scene.request();
     request.spec.writable = writable;
     const Running running(scene, std::move(request));
     const auto processes = listed({scene.data + "/other", scene.root}, running.pid());
@@ -314,7 +313,7 @@ TEST_CASE("list: the first process of a container, by its name, however its root
 
 TEST_CASE("list: a container that comes to the same path is another one, and so is a copy") {
   AttachScene scene;
-  StartRequest request = scene.request();
+  ContainerRequest request = scene.request();
   request.spec.writable = Tristate::no;
   const Running running(scene, std::move(request));
   REQUIRE(listed({scene.root}, running.pid())[0].container == scene.root);
@@ -335,7 +334,7 @@ TEST_CASE("list: a container of an image, and processes that are in none") {
   REQUIRE(std::system(
               ("mksquashfs " + scene.root + " " + image + " -all-root -quiet -no-progress > /dev/null").c_str()) == 0);
   for (const MountKind mount : {MountKind::automatic, MountKind::extract}) {
-    StartRequest request;
+    ContainerRequest request;
     request.root.kind = RootSource::Kind::image;
     request.root.path = image;
     request.root.image = std::move(*open_file(image, O_RDONLY));

@@ -15,9 +15,10 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/unmount.hpp"
+#include "hooks/export/export.hpp"
 #include "hooks/mount/overlay.hpp"
-#include "hooks/run/export.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/userns/export_support.hpp"

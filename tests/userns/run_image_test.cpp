@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/userns/run_support.hpp"

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "hooks/run/container_store.hpp"
+#include "hooks/containers/container_store.hpp"
 #include "hooks/run/launch.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/userns/run_support.hpp"
@@ -87,15 +87,14 @@ struct LayersScene : Scene {
     (void)dup2(open(running.output_path.c_str(), O_WRONLY | O_APPEND), 1);
     (void)dup2(1, 2);
     NullLog log;
-    const auto config = EnrootConfig::load(host, log);
-    StartRequest request;
-    request.host = host;
+    ContainerRequest request;
     request.root.kind = RootSource::Kind::layered;
     request.root.path = container.path;
     request.spec.writable = (options & kWritable) != 0 ? Tristate::yes : Tristate::unset;
     request.spec.remap_root = (options & kRoot) != 0 ? Tristate::yes : Tristate::unset;
     request.command = {"sh", "-c", script};
-    const auto result = start_container(std::move(request), *config, log);
+    auto completed = complete(std::move(request), host, log);
+    const auto result = completed ? start_container(std::move(*completed), log) : fail(completed.error());
     if (!result) (void)write_all(2, result.error().text() + "\n");
     _exit(99);
   }

@@ -90,7 +90,7 @@ class Terminal {
 
 TEST_CASE("pid: process 2 of its own namespace, its exit code and signals, nothing left") {
   StartScene scene;
-  scene.request.isolation.pid = true;
+  scene.request.spec.unshare.pid = true;
   CHECK(
       scene.start({"sh", "-c", "echo $$; cat /proc/1/comm; [ -e /proc/" + std::to_string(getpid()) + " ] || echo own"})
           .output == "2\nsitula-init\nown\n");
@@ -108,13 +108,13 @@ TEST_CASE("pid: process 2 of its own namespace, its exit code and signals, nothi
             .code == 3);
   CHECK(fs::is_empty(scene.directory / "runtime"));
   scene.host.set("ENROOT_UNSHARE_PID", "yes");
-  scene.request.isolation.pid = false;
+  scene.request.spec.unshare.pid = false;
   CHECK(scene.start({"sh", "-c", "echo $$"}).output == "2\n");
 }
 
 TEST_CASE("pid: a signal that is sent to the command line reaches the command") {
   StartScene scene;
-  scene.request.isolation.pid = true;
+  scene.request.spec.unshare.pid = true;
   const std::vector<std::string> command = {"sh", "-c",
                                             "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; "
                                             "while :; do sleep 0.05; done"};
@@ -130,8 +130,8 @@ TEST_CASE("pid: a signal that is sent to the command line reaches the command") 
 
 TEST_CASE("pid: killed without warning, the whole namespace ends") {
   StartScene scene;
-  scene.request.isolation.pid = true;
-  scene.request.mounts = {scene.directory.path() + ":/shared"};
+  scene.request.spec.unshare.pid = true;
+  scene.request.start.mounts = {scene.directory.path() + ":/shared"};
   const std::string beat = scene.directory / "beat";
   const pid_t pid = scene.begin({"sh", "-c", "(while echo x >> /shared/beat; do sleep 0.02; done) & wait"});
   for (int i = 0; i < 1000 && get_file(beat).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -148,7 +148,7 @@ TEST_CASE("Ctrl-Z, fg and Ctrl-C on a terminal, with and without a PID namespace
   for (const bool own_pid : {false, true}) {
     INFO(own_pid);
     StartScene scene;
-    scene.request.isolation.pid = own_pid;
+    scene.request.spec.unshare.pid = own_pid;
     scene.request.command = {
         "sh", "-c", "trap 'echo interrupted; exit 3' INT; [ -t 0 ] && echo ready; while :; do sleep 0.05; done"};
     Terminal terminal(scene);
@@ -165,7 +165,7 @@ TEST_CASE("Ctrl-Z, fg and Ctrl-C on a terminal, with and without a PID namespace
 
 TEST_CASE("net: nothing but the loopback interface, which is up, also in /sys") {
   StartScene scene;
-  scene.request.isolation.net = true;
+  scene.request.spec.unshare.net = true;
   const Ended ended = scene.start(
       {"sh", "-c", "cat /proc/net/dev | grep -c :; cat /sys/class/net/lo/flags; ls /sys/class/net; touch /sys/x"});
   INFO(ended.output);
@@ -178,7 +178,7 @@ TEST_CASE("ipc: /dev, /dev/shm and /dev/mqueue of its own") {
   const std::string name = "/dev/shm/situla-test-" + std::to_string(getpid());
   put_file(name, "the host's");
   CHECK(scene.start({"cat", name}).output == "the host's");
-  scene.request.isolation.ipc = true;
+  scene.request.spec.unshare.ipc = true;
   const Ended ended =
       scene.start({"sh", "-c",
                    "ls /dev/shm; ls /dev; touch /dev/shm/x && echo ok; grep -E ' /dev/(shm|mqueue|pts) ' "
@@ -206,7 +206,7 @@ TEST_CASE("ENROOT_RESTRICT_DEV: the usual devices only, shared memory of the hos
 
 TEST_CASE("uts: a host name of its own") {
   StartScene scene;
-  scene.request.isolation.uts = true;
+  scene.request.spec.unshare.uts = true;
   scene.request.spec.remap_root = Tristate::yes;
   utsname before{}, after{};
   REQUIRE(uname(&before) == 0);
@@ -217,7 +217,7 @@ TEST_CASE("uts: a host name of its own") {
 
 TEST_CASE("all namespaces at once, on an image of each kind, as root inside") {
   StartScene scene;
-  scene.request.isolation = {true, true, true, true};
+  scene.request.spec.unshare = {true, true, true, true};
   scene.request.spec.remap_root = Tristate::yes;
   CHECK(scene.start({"sh", "-c", "id -u; echo $$; exit 4"}).output == "0\n2\n");
   const std::string image = scene.directory / "image.sqsh";

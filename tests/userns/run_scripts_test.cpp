@@ -11,7 +11,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/sys/namespaces.hpp"
+#include "common/sys/mount/namespaces.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/userns/start_scene.hpp"
 
@@ -175,8 +175,8 @@ TEST_CASE("hooks, a configuration script and a PID namespace: killed at twenty m
                  "for i in 1 2 3; do sleep 0.01 & done\nwait\nenroot-mount --root \"${ENROOT_ROOTFS}\" - <<<'tmpfs /m "
                  "tmpfs x-create=dir'\n");
   put_file(scene.directory / "conf", "environ() { sleep 0.01; env | grep ^MARK=; }\nhooks() { sleep 0.01; }\n");
-  scene.request.configuration = scene.directory / "conf";
-  scene.request.isolation.pid = true;
+  scene.request.start.configuration = scene.directory / "conf";
+  scene.request.spec.unshare.pid = true;
   const auto marked = [&] {
     for (const auto& entry : fs::directory_iterator("/proc"))
       if (get_file(entry.path() / "environ").find(mark) != std::string::npos) return true;
@@ -243,17 +243,17 @@ rc() {
   exec "$@"
 }
 )SH");
-  scene.request.configuration = scene.directory / "conf";
-  scene.request.environment = {"GIVEN=1", "MEMORY=beaten by the hook"};
+  scene.request.start.configuration = scene.directory / "conf";
+  scene.request.start.environment = {"GIVEN=1", "MEMORY=beaten by the hook"};
   Ended ended =
       scene.start({"sh", "-c", "id -u; echo $WORDS,$BOTH,$TAKEN,$MEMORY,$GIVEN; ls /mnt; touch /new && echo rw"});
   CHECK(ended.output ==
         "[INFO] root is yes\nto standard output\nrc with 3 words: sh\n0\n3 sh,of the script,from the "
         "host,changed,1\nchanged\nhook\nrw\n");
   put_file(scene.directory / "script", "echo --rc is stronger\n");
-  scene.request.rc = scene.directory / "script";
+  scene.request.start.rc = scene.directory / "script";
   CHECK_THAT(scene.start({"true"}).output, Catch::EndsWith("--rc is stronger\n"));
-  scene.request.rc.reset();
+  scene.request.start.rc.clear();
   scene.request.spec.remap_root = Tristate::no;
   put_file(scene.directory / "conf", "#ENROOT_REMAP_ROOT=yes\n");
   CHECK(scene.start({"id", "-u"}).output == std::to_string(getuid()) + "\n");
@@ -262,7 +262,7 @@ rc() {
 TEST_CASE("conf: what is wrong with the script ends the start") {
   StartScene scene;
   const std::string path = scene.directory / "conf";
-  scene.request.configuration = path;
+  scene.request.start.configuration = path;
   const std::vector<std::pair<std::string, std::string>> table = {
       {"if then\n", "Invalid argument: " + path},
       {"exit 4\n", path + " exited with return code 4"},

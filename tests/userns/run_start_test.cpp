@@ -1,8 +1,10 @@
 // Does `start` behave like the command it runs? COMPAT.md 6.7: standard streams, exit code, arguments, terminal;
 // nothing is left.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include <fcntl.h>
@@ -12,6 +14,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/run/launch.hpp"
@@ -20,6 +23,47 @@
 namespace fs = std::filesystem;
 using namespace situla;
 using namespace situla::test;
+
+namespace {
+
+/// Mount point -> what is said of it last.
+using Mounts = std::map<std::string, std::vector<std::string>>;
+
+/// The steps of a plan that leave a mount: "bind /a on /b [recursive, ro]  (--mount)".
+Mounts planned_mounts(const std::string& plan) {
+  Mounts mounts;
+  for (const std::string_view line : split_nonempty(plan, '\n')) {
+    const size_t on = line.find(" on "), origin = line.rfind("  (");
+    if (on == std::string_view::npos || line.starts_with("run ")) continue;
+    const std::string_view rest = line.substr(on + 4, origin - on - 4);
+    const size_t options = rest.find(" [");
+    std::vector<std::string> words;
+    if (options != std::string_view::npos)
+      for (const std::string_view word : split(rest.substr(options + 2, rest.size() - options - 3), ','))
+        words.emplace_back(trim(word));
+    mounts[std::string(rest.substr(0, options))] = words;
+  }
+  return mounts;
+}
+
+/// Those of a mountinfo table, proc(5), with the options of each mount.
+Mounts table_mounts(const std::string& table) {
+  Mounts mounts;
+  for (const std::string_view line : split_nonempty(table, '\n')) {
+    const auto fields = split_words(line);
+    REQUIRE(fields.size() > 6);
+    std::vector<std::string> options;
+    for (const std::string_view option : split(fields[5], ',')) options.emplace_back(option);
+    mounts[std::string(fields[4])] = options;
+  }
+  return mounts;
+}
+
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace
 
 TEST_CASE("start: entrypoint, arguments, exit code, standard input") {
   StartScene scene;
@@ -32,6 +76,43 @@ TEST_CASE("start: entrypoint, arguments, exit code, standard input") {
   CHECK(missing.code != 0);
   CHECK_THAT(missing.output, Catch::Contains("/no/such/program"));
   CHECK(fs::is_empty(scene.directory / "runtime"));
+}
+
+TEST_CASE("start: a dry run says what /proc/self/mountinfo shows of the container, and starts nothing") {
+  StartScene scene;
+  put_file(scene.directory / "x/f", "content\n");
+  scene.put_hook("60-site.sh", "touch '" + scene.directory / "ran" + "'\n");
+  scene.request.start.mounts = {scene.directory / "x:/data:none:x-create=dir,bind,ro,nosuid",
+                                "tmpfs:/scratch:tmpfs:x-create=dir,size=1m,noexec",
+                                scene.directory / "x/f:/data/f:none:bind"};
+  scene.dry_run = true;
+  const Ended shown = scene.start({"touch", scene.directory / "ran"});
+  CHECK(shown.code == 0);
+  CHECK_FALSE(fs::exists(scene.directory / "ran"));
+  CHECK_THAT(shown.output,
+             Catch::Contains("bind " + scene.directory / "x on /data [ro, nosuid, create directory]  (--mount)\n"));
+  CHECK_THAT(shown.output, Catch::Contains("run " + scene.sysconf + "/hooks.d/60-site.sh\n"));
+  CHECK_THAT(shown.output, Catch::Contains("file /etc/passwd\n"));
+  scene.dry_run = false;
+  const Ended started = scene.start({"cat", "/proc/self/mountinfo"});
+  REQUIRE(started.code == 0);
+  CHECK(fs::exists(scene.directory / "ran"));
+  const Mounts planned = planned_mounts(shown.output), there = table_mounts(started.output);
+  CHECK(planned.size() >= 5);
+  for (const auto& [target, words] : planned) {
+    INFO(target << "\n" << shown.output << started.output);
+    if (contains(words, "if possible") && !there.contains(target)) continue;
+    REQUIRE(there.contains(target));
+    for (const std::string flag : {"ro", "nosuid", "nodev", "noexec"})
+      if (contains(words, flag)) CHECK(contains(there.at(target), flag));
+  }
+  for (const auto& [target, options] : there) {
+    INFO(target << "\n" << shown.output << started.output);
+    const std::string place = target;
+    CHECK((place == "/" || std::any_of(planned.begin(), planned.end(), [&](const auto& step) {
+             return place == step.first || place.starts_with(step.first + "/");
+           })));
+  }
 }
 
 TEST_CASE("start: without rc a word with spaces is a shell command") {
@@ -51,17 +132,18 @@ TEST_CASE("start: --root, --rw, --mount, --env, --rc") {
   CHECK(fs::exists(scene.root + "/new"));
   scene.request.spec.remap_root = Tristate::yes;
   CHECK(scene.start({"id", "-u"}).output == "0\n");
-  scene.request.mounts = {scene.directory / "x:/data:none:x-create=dir,bind,ro", "tmpfs:/scratch:x-create=dir,size=1m"};
+  scene.request.start.mounts = {scene.directory / "x:/data:none:x-create=dir,bind,ro",
+                                "tmpfs:/scratch:x-create=dir,size=1m"};
   CHECK(scene.start({"sh", "-c", "cat /data/f; touch /data/g 2> /dev/null || echo ro; touch /scratch/a && echo rw"})
             .output == "content\nro\nrw\n");
-  scene.request.mounts = {"/does/not/exist:/x"};
+  scene.request.start.mounts = {"/does/not/exist:/x"};
   CHECK_THAT(scene.start({"true"}).output, Catch::Contains("--mount: ") && Catch::Contains("/does/not/exist"));
-  scene.request.mounts.clear();
+  scene.request.start.mounts.clear();
   scene.host.set("TAKEN", "taken");
-  scene.request.environment = {"GIVEN=a=b", "TAKEN"};
-  scene.request.rc = scene.directory / "script";
+  scene.request.start.environment = {"GIVEN=a=b", "TAKEN"};
+  scene.request.start.rc = scene.directory / "script";
   CHECK(scene.start({"one", "two"}).output == "script: one two a=b taken\n");
-  scene.request.rc = "/does/not/exist";
+  scene.request.start.rc = "/does/not/exist";
   CHECK(scene.start({"one"}).code == 1);
 }
 

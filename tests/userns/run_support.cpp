@@ -13,11 +13,10 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
-#include "common/sys/namespaces.hpp"
-#include "common/sys/process.hpp"
-#include "hooks/run/enter.hpp"
-#include "hooks/run/session.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/process.hpp"
+#include "hooks/scripts/config_script.hpp"
 
 namespace fs = std::filesystem;
 
@@ -51,7 +50,7 @@ std::map<std::string, std::string> parse_records(std::string_view bytes) {
   return records;
 }
 
-std::string run_inside(const std::string& command, const PreparedContainer& container) {
+std::string run_inside(const std::string& command, const Container& container) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return "pipe";
   UniqueFd read_end(ends[0]), write_end(ends[1]);
@@ -130,21 +129,6 @@ Scene::Scene() {
 
 namespace {
 
-/// prepare_container() with another time limit for the image's scripts.
-Result<PreparedContainer> with_time_limit(PrepareRequest request, const EnrootConfig& config,
-                                          std::chrono::milliseconds time, LogSink& log) {
-  const LoginIdentity identity{request.host_uid, request.host_uid};
-  TRY_ASSIGN(const UniqueFd helper, open_session_helper());
-  TRY_ASSIGN(EnteredContainer entered, enter_container(std::move(request), {}, config, log));
-  SessionRequest session_request{entered.stage, helper, identity};
-  session_request.time = time;
-  TRY_ASSIGN(Session session, run_session(entered.environment, session_request, log));
-  PreparedContainer container;
-  container.environment = std::move(session.environment);
-  container.workdir = session.directory;
-  return container;
-}
-
 /// In the child: namespaces as the broker and builder make them, then everything is told to the pipe.
 void prepare_and_report(Scene& scene, int report, const std::vector<std::string>& commands,
                         const std::function<std::string()>& inside) {
@@ -154,37 +138,35 @@ void prepare_and_report(Scene& scene, int report, const std::vector<std::string>
     put_record(report, "log", log.text);
     put_record(report, "error", error.text());
   };
-  const auto config = EnrootConfig::load(scene.host, log);
-  if (!config) return report_error(config.error());
-  PrepareRequest request;
-  request.spec = scene.spec;
-  request.host = scene.host;
-  request.host_uid = getuid();
-  request.host_gid = getgid();
-  request.remap_root = wants_remap_root(scene.spec, *config);
-  request.root.kind = scene.kind;
-  request.root.path = scene.root;
-  request.root.mount = scene.mount;
+  ContainerRequest wanted;
+  wanted.spec = scene.spec;
+  wanted.root.kind = scene.kind;
+  wanted.root.path = scene.root;
+  wanted.root.mount = scene.mount;
   if (scene.kind == RootSource::Kind::image) {
     auto image = open_file(scene.root, O_RDONLY);
     if (!image) return report_error(image.error());
-    request.root.image = std::move(*image);
+    wanted.root.image = std::move(*image);
   }
-  request.scratch_name = scene.scratch_name;
-  request.stage = scene.directory / "stage";
-  fs::create_directories(request.stage);
+  // Where relative sources are meant from.
+  REQUIRE(chdir(scene.directory.path().c_str()) == 0);
+  auto completed = complete(std::move(wanted), scene.host, log);
+  if (!completed) return report_error(completed.error());
+  ContainerRequest& request = *completed;
+  request.step = scene.scratch_name;
+  const std::string stage = scene.directory / "stage";
+  request.config.set("ENROOT_RUNTIME_PATH", stage);
+  fs::create_directories(stage);
   const auto setup = [&]() -> Result<void> {
     TRY(unshare_namespaces(kUserNs | kMountNs));
-    TRY(write_own_id_maps(request.remap_root ? 0 : request.host_uid, request.host_uid,
-                          request.remap_root ? 0 : request.host_gid, request.host_gid));
+    TRY(write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid));
     TRY(set_propagation("/", Propagation::private_mount, true));
-    TRY_ASSIGN(const UniqueFd point, open_file(request.stage, O_PATH | O_DIRECTORY));
-    return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {}, request.stage);
+    TRY_ASSIGN(const UniqueFd point, open_file(stage, O_PATH | O_DIRECTORY));
+    return mount_new_at(point.get(), "tmpfs", "tmpfs", {{"mode", "700"}}, {}, stage);
   };
   if (const auto done = setup(); !done) return report_error(done.error());
   const auto begin = std::chrono::steady_clock::now();
-  auto container = scene.rc_time.count() == 0 ? prepare_container(std::move(request), *config, log)
-                                              : with_time_limit(std::move(request), *config, scene.rc_time, log);
+  auto container = prepare_container(request, log, scene.rc_time);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   if (!container) return report_error(container.error());
   if (inside) put_record(report, "inside", inside());
@@ -192,9 +174,8 @@ void prepare_and_report(Scene& scene, int report, const std::vector<std::string>
   put_record(report, "log", log.text);
   put_record(report, "workdir", container->workdir);
   put_record(report, "environment", container->environment.block());
-  put_record(report, "scratch", container->scratch_path);
+  put_record(report, "scratch", container->root.scratch.path());
   put_record(report, "milliseconds", std::to_string(took.count()));
-  if (container->scratch_parent) (void)remove_tree_at(container->scratch_parent.get(), container->scratch_name);
 }
 
 }  // namespace
@@ -222,6 +203,16 @@ Outcome Scene::run(const std::vector<std::string>& commands, const std::function
   outcome.scratch_path = outcome.results["scratch"];
   outcome.milliseconds = std::atof(outcome.results["milliseconds"].c_str());
   return outcome;
+}
+
+Result<ContainerRequest> complete(ContainerRequest wanted, const Environment& host, LogSink& log) {
+  TRY_ASSIGN(const EnrootConfig loaded, EnrootConfig::load(host, log));
+  TRY_ASSIGN(EnrootConfig config, with_directives(loaded, wanted.start.configuration, log));
+  ContainerRequest request = ContainerRequest::of_this_user(std::move(wanted.spec), host, std::move(config), log);
+  request.root = std::move(wanted.root);
+  request.start = std::move(wanted.start);
+  request.command = std::move(wanted.command);
+  return request;
 }
 
 std::vector<MountOption> mounts(const std::string& option) {

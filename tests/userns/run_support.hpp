@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/log.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
 #include "hooks/run/prepare.hpp"
 
 namespace situla::test {
@@ -59,15 +59,18 @@ struct Scene {
   ContainerSpec spec;
   RootSource::Kind kind = RootSource::Kind::mounted;
   MountKind mount = MountKind::automatic;  ///< Kind::image: `root` is the image's path
-  std::string scratch_name;
+  std::string scratch_name = "pyxis_1.0";
   MountApi api = MountApi::automatic;
-  std::chrono::milliseconds rc_time{0};  ///< not 0: login shell and rc get this long
+  std::chrono::milliseconds rc_time = kLoginSessionTime;
 
   /// Prepares the container in a child and runs the commands with the container's shell, as tasks would: with the
   /// container's environment, in its workdir. `inside` runs in the prepared process itself; what it returns is
   /// results["inside"].
   Outcome run(const std::vector<std::string>& commands, const std::function<std::string()>& inside = {});
 };
+
+/// `wanted` as `start` completes it: configuration, with the script's directives, and environment of this host.
+Result<ContainerRequest> complete(ContainerRequest wanted, const Environment& host, LogSink& log);
 
 /// mounts as --container-mounts has them.
 std::vector<MountOption> mounts(const std::string& option);

@@ -46,13 +46,21 @@ struct StartScene : Scene {
 
   [[noreturn]] void become() {
     ErrorLog log;
-    auto config = EnrootConfig::load(host, log);
     request.root.path = root;
-    request.host = host;
     if (request.root.kind == RootSource::Kind::image) request.root.image = std::move(*open_file(root, O_RDONLY));
-    const auto result = start_container(std::move(request), *config, log);
+    auto completed = complete(std::move(request), host, log);
+    const Result<int> result = !completed ? fail(completed.error())
+                               : dry_run  ? show_plan(std::move(*completed), log)
+                                          : start_container(std::move(*completed), log);
     if (!result) (void)write_all(2, result.error().text() + "\n");
     _exit(result ? *result : 1);
+  }
+
+  /// As `start --dry-run` does.
+  static Result<int> show_plan(ContainerRequest request, LogSink& log) {
+    TRY_ASSIGN(const auto parts, plan_start(std::move(request), HookUse::command, log));
+    for (const ContainerEdits& part : parts) TRY(write_all(1, describe(part)));
+    return 0;
   }
 
   /// Without waiting for its end; its output goes to directory/output.
@@ -87,7 +95,8 @@ struct StartScene : Scene {
     return {get_file(output), WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
   }
 
-  StartRequest request;
+  ContainerRequest request;
+  bool dry_run = false;
 };
 
 }  // namespace situla::test

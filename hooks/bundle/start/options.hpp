@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/containers/request.hpp"
 
 namespace situla::bundle {
 
@@ -13,9 +14,8 @@ struct Options {
   bool keep = false;     ///< extract to the target directory and run there
   bool extract = false;  ///< extract there and end
   bool quiet = false;
-  bool root = false, writable = false;
-  std::string configuration, rc;
-  std::vector<std::string> environment, mounts, command;
+  StartOptions start;
+  std::vector<std::string> command;
 };
 
 Result<Options> parse(const std::vector<std::string>& words);

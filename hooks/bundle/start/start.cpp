@@ -12,11 +12,11 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
-#include "hooks/import/output_file.hpp"
-#include "hooks/run/config_script.hpp"
-#include "hooks/run/enroot_config.hpp"
+#include "hooks/config/enroot_config.hpp"
+#include "hooks/containers/scratch.hpp"
 #include "hooks/run/launch.hpp"
-#include "hooks/run/scratch.hpp"
+#include "hooks/scripts/config_script.hpp"
+#include "hooks/squashfs/output_file.hpp"
 #include "hooks/unpack/bundle_trailer.hpp"
 #include "hooks/unpack/extract.hpp"
 
@@ -128,25 +128,15 @@ Result<int> start_bundle(Bundle bundle, const Scratch& home, const Options& opti
   environment.set("ENROOT_CONFIG_PATH", home.path() + "/user");
   environment.set("ENROOT_DATA_PATH", home.path());
   environment.set("ENROOT_RUNTIME_PATH", home.path() + "/run");
-  TRY_ASSIGN(EnrootConfig config, EnrootConfig::load(environment, log));
+  TRY_ASSIGN(const EnrootConfig loaded, EnrootConfig::load(environment, log));
+  TRY_ASSIGN(EnrootConfig config, with_directives(loaded, options.start.configuration, log));
 
-  StartRequest request;
-  if (!options.configuration.empty()) {
-    TRY_ASSIGN(config, with_directives(config, options.configuration, log));
-    request.configuration = options.configuration;
-  }
-  if (options.keep)
-    request.root = RootSource{RootSource::Kind::directory, bundle.target, UniqueFd(), MountKind::automatic};
-  else
-    request.root = RootSource{RootSource::Kind::image, bundle.path, std::move(bundle.file), MountKind::automatic};
-  request.spec.remap_root = options.root ? Tristate::yes : Tristate::unset;
-  request.spec.writable = options.writable ? Tristate::yes : Tristate::unset;
-  request.host = std::move(environment);
-  request.mounts = options.mounts;
-  request.environment = options.environment;
-  if (!options.rc.empty()) request.rc = options.rc;
+  ContainerRequest request = ContainerRequest::of_start(options.start, std::move(environment), std::move(config), log);
+  request.root.kind = options.keep ? RootSource::Kind::directory : RootSource::Kind::image;
+  request.root.path = options.keep ? bundle.target : bundle.path;
+  if (!options.keep) request.root.image = std::move(bundle.file);
   request.command = options.command;
-  return start_container(std::move(request), config, log);
+  return start_container(std::move(request), log);
 }
 
 }  // namespace situla::bundle

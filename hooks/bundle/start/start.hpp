@@ -9,7 +9,7 @@
 #include "common/spec/environment.hpp"
 #include "hooks/bundle/bundle_files.hpp"
 #include "hooks/bundle/start/options.hpp"
-#include "hooks/run/scratch.hpp"
+#include "hooks/containers/scratch.hpp"
 
 namespace situla::bundle {
 

@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include "hooks/bundle/start/start.hpp"
-#include "hooks/cli/doctor/probes.hpp"
+#include "hooks/doctor/probes.hpp"
 #include "hooks/mount/image_mount.hpp"
 
 namespace situla::bundle {

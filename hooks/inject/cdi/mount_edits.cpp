@@ -8,13 +8,13 @@
 namespace situla::cdi {
 namespace {
 
+bool contains(const std::vector<std::string>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 constexpr const char* kStale =
     "the file may be older than the driver: have the vendor's tool write it again (nvidia-ctk cdi generate, amd-ctk "
     "cdi generate)";
-
-std::string number_text(const DeviceNumber& number) {
-  return std::string(1, number.type) + " " + std::to_string(number.major) + ":" + std::to_string(number.minor);
-}
 
 /// Whether to go on with a device that may be denied.
 Result<bool> permitted(const HostNode& found, const std::string& path, const Wish& wish, Count& count, LogSink& log) {
@@ -37,69 +37,41 @@ Result<void> check_number(const DeviceNode& node, const DeviceNumber& host, cons
   const bool other_type = node.type != 0 && node.type != host.type;
   const bool other_minor = node.number && node.number->minor != host.minor;
   if (other_type || other_minor) {
-    const std::string said = node.number ? number_text(*node.number) : std::string(1, node.type);
-    return fail(Error(ErrorKind::corrupt, wish.spec.file + ": " + node.host_path + " is " + number_text(host) +
+    const std::string said = node.number ? to_text(*node.number) : std::string(1, node.type);
+    return fail(Error(ErrorKind::corrupt, wish.spec.file + ": " + node.host_path + " is " + to_text(host) +
                                               " on this host, and " + said + " in the file")
                     .with_hint(kStale));
   }
   if (node.number && node.number->major != host.major)
-    log.info(wish.spec.file + ": " + node.host_path + " is " + number_text(host) + " now, and was " +
-             number_text(*node.number) + " when the file was written");
+    log.info(wish.spec.file + ": " + node.host_path + " is " + to_text(host) + " now, and was " +
+             to_text(*node.number) + " when the file was written");
   return {};
 }
 
-struct Flag {
-  std::string_view word;
-  bool MountFlags::*flag;
-  bool set;
-};
-
-/// mount(8). Flags are only ever added: what the source's own mount forbids stays forbidden.
-constexpr std::array<Flag, 18> kFlags = {{{"ro", &MountFlags::read_only, true},
-                                          {"rro", &MountFlags::read_only, true},
-                                          {"rw", &MountFlags::read_only, false},
-                                          {"nosuid", &MountFlags::no_suid, true},
-                                          {"rnosuid", &MountFlags::no_suid, true},
-                                          {"suid", &MountFlags::no_suid, false},
-                                          {"nodev", &MountFlags::no_dev, true},
-                                          {"rnodev", &MountFlags::no_dev, true},
-                                          {"dev", &MountFlags::no_dev, false},
-                                          {"noexec", &MountFlags::no_exec, true},
-                                          {"rnoexec", &MountFlags::no_exec, true},
-                                          {"exec", &MountFlags::no_exec, false},
-                                          {"nosymfollow", &MountFlags::no_symfollow, true},
-                                          {"rnosymfollow", &MountFlags::no_symfollow, true},
-                                          {"symfollow", &MountFlags::no_symfollow, false},
-                                          {"noatime", &MountFlags::no_atime, true},
-                                          {"rnoatime", &MountFlags::no_atime, true},
-                                          {"atime", &MountFlags::no_atime, false}}};
-
-/// What changes nothing here: mounts of a container are private to it, and get no ids but the job's user's.
-constexpr std::array<std::string_view, 17> kWithoutEffect = {
-    "bind",  "rbind",    "private",    "rprivate",    "slave",    "rslave",     "shared",      "rshared", "unbindable",
-    "async", "relatime", "norelatime", "strictatime", "diratime", "nodiratime", "runbindable", "defaults"};
-
-struct Options {
-  MountFlags flags;
-  bool recursive = false;
-  mode_t mode = 0755;  ///< tmpfs
-};
-
-Options read_options(const Mount& mount, const Wish& wish, LogSink& log) {
-  Options options;
-  for (const std::string& word : mount.options) {
-    const auto flag = std::find_if(kFlags.begin(), kFlags.end(), [&](const Flag& f) { return f.word == word; });
-    if (flag != kFlags.end()) options.flags.*flag->flag = flag->set;
-    if (word == "rbind") options.recursive = true;
-    const bool is_mode = mount.type == "tmpfs" && word.starts_with("mode=");
-    if (is_mode) options.mode = static_cast<mode_t>(std::strtoul(word.c_str() + 5, nullptr, 8) & 07777U);
-    const bool known = flag != kFlags.end() || is_mode || (mount.type == "tmpfs" && word.starts_with("size=")) ||
-                       std::find(kWithoutEffect.begin(), kWithoutEffect.end(), word) != kWithoutEffect.end();
-    if (!known)
-      log.warning(wish.spec.file + ": ignoring the option " + printable(word) + " of the mount at " +
-                  printable(mount.container_path));
+/// What fstab(5) would mean by the options. Mounts of a container are private to it, a directory is bound whole only
+/// with rbind, and of a memory file system only the mode is the file's to choose.
+Result<MountStep> read_options(const Mount& mount, const Wish& wish, LogSink& log) {
+  MountFields fields{mount.host_path, mount.container_path, mount.type, mount.options};
+  const bool cover = mount.type == "tmpfs";
+  if (cover) fields.source = mount.type;
+  TRY_ASSIGN(MountStep step, make_step(fields, wish.spec.file));
+  MountStep wanted{.kind = cover ? StepKind::cover : StepKind::host_file,
+                   .source = cover ? "" : mount.host_path,
+                   .target = mount.container_path,
+                   .recursive = !cover && contains(mount.options, "rbind"),
+                   .flags = step.flags,
+                   .origin = wish.spec.file};
+  if (cover) wanted.parameters.emplace_back("mode", "0755");
+  for (const auto& [key, value] : step.parameters) {
+    if (cover && key == "mode")
+      wanted.parameters.front().second = value;
+    else if (!cover || key != "size")
+      step.ignored.push_back(value.empty() ? key : key + "=" + value);
   }
-  return options;
+  for (const std::string& word : step.ignored)
+    log.warning(wish.spec.file + ": ignoring the option " + printable(word) + " of the mount at " +
+                printable(mount.container_path));
+  return wanted;
 }
 
 /// What comes and goes with a daemon, and what only the kernel reads: a container works without.
@@ -111,7 +83,7 @@ bool may_be_missing(const Mount& mount) {
 
 Result<void> add_bind(const Mount& mount, const Wish& wish, const CdiContext& context, ContainerEdits& edits,
                       Count& count, LogSink& log) {
-  const Options options = read_options(mount, wish, log);
+  TRY_ASSIGN(MountStep step, read_options(mount, wish, log));
   const auto found = context.look(mount.host_path);
   if (!found && may_be_missing(mount)) {
     log.warning(wish.spec.file + ": leaving out the mount at " + printable(mount.container_path) + ": " +
@@ -119,21 +91,13 @@ Result<void> add_bind(const Mount& mount, const Wish& wish, const CdiContext& co
     return {};
   }
   if (!found) return fail(Error(found.error()).with_context(wish.spec.file).with_hint(kStale));
-  MountEdit edit;
-  edit.flags = options.flags;
   if (found->number) {
     TRY_ASSIGN(const bool wanted, permitted(*found, mount.host_path, wish, count, log));
     if (!wanted) return {};
-    edit.flags.no_dev = false;  // Intel's links of /dev/dri/by-path: with it they could not be opened
+    step.flags.no_dev = false;  // Intel's links of /dev/dri/by-path: with it they could not be opened
   }
-  edit.source = mount.host_path;
-  edit.target = mount.container_path;
-  edit.recursive = options.recursive;
-  edit.on_failure = may_be_missing(mount) ? OnFailure::warn : OnFailure::fail;
-  edit.origin = wish.spec.file;
-  ContainerEdits more;
-  more.mounts.push_back(std::move(edit));
-  append(edits, std::move(more));
+  if (may_be_missing(mount)) step.on_failure = OnFailure::warn;
+  add_step(edits, std::move(step));
   return {};
 }
 
@@ -154,19 +118,17 @@ Result<void> add_node(const DeviceNode& node, const Wish& wish, const CdiContext
     return fail(Error(ErrorKind::corrupt, wish.spec.file + ": " + node.host_path + " is no " +
                                               (node.fifo ? "FIFO" : "device") + " on this host")
                     .with_hint(kStale));
-  ContainerEdits more;
-  if (node.fifo) {
-    MountEdit mount;
-    mount.source = node.host_path;
-    mount.target = node.path;
-    mount.origin = wish.spec.file;
-    more.mounts.push_back(std::move(mount));
-  } else {
+  MountStep step{.kind = node.fifo ? StepKind::host_file : StepKind::device,
+                 .source = node.host_path,
+                 .target = node.path,
+                 .number = found->number,
+                 .origin = wish.spec.file};
+  if (!node.fifo) {
     TRY(check_number(node, *found->number, wish, log));
     TRY_ASSIGN(const bool wanted, permitted(*found, node.host_path, wish, count, log));
-    if (wanted) more.devices.push_back({node.host_path, node.path, found->number, OnFailure::fail, wish.spec.file});
+    if (!wanted) return {};
   }
-  append(edits, std::move(more));
+  add_step(edits, std::move(step));
   return {};
 }
 
@@ -179,10 +141,8 @@ Result<void> add_mount(const Mount& mount, const Wish& wish, const CdiContext& c
                 printable(mount.container_path) + ": only files and directories of the host, and tmpfs, are mounted");
     return {};
   }
-  const Options options = read_options(mount, wish, log);
-  ContainerEdits more;
-  more.covers.push_back({mount.container_path, options.mode, options.flags, OnFailure::fail, wish.spec.file});
-  append(edits, std::move(more));
+  TRY_ASSIGN(MountStep cover, read_options(mount, wish, log));
+  add_step(edits, std::move(cover));
   return {};
 }
 

@@ -1,7 +1,8 @@
 // What do a specification's mounts and device nodes become?
 #pragma once
 
-#include "hooks/inject/cdi/resolve.hpp"
+#include "hooks/inject/cdi/context.hpp"
+#include "hooks/inject/cdi/spec.hpp"
 
 namespace situla::cdi {
 

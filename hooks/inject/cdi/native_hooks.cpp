@@ -60,6 +60,7 @@ Call call_of(const Hook& hook) {
   return {vendor_of(hook.path), command_of(hook.arguments), hook.arguments};
 }
 
+/// Adds to edits that are this hook's alone.
 using Action = Result<void> (*)(const Call&, const CdiContext&, ContainerEdits&, LogSink&);
 
 Result<void> create_links(const Call& call, const CdiContext&, ContainerEdits& edits, LogSink&) {
@@ -69,17 +70,13 @@ Result<void> create_links(const Call& call, const CdiContext&, ContainerEdits& e
       return fail(ErrorKind::corrupt, "create-symlinks: \"" + printable(link) + "\" is not TARGET::LINK");
     std::string path = link.substr(middle + 2);
     if (path.front() != '/') path.insert(0, "/");
-    ContainerEdits more;
-    more.files.push_back({FileChange::Kind::link, std::move(path), link.substr(0, middle), 0777});
-    append(edits, std::move(more));
+    edits.files.push_back({FileChange::Kind::link, std::move(path), link.substr(0, middle), 0777});
   }
   return {};
 }
 
 Result<void> use_folders(const Call& call, const CdiContext&, ContainerEdits& edits, LogSink&) {
-  ContainerEdits more;
-  more.libraries.directories = call.values("--folder");
-  append(edits, std::move(more));
+  edits.libraries.directories = call.values("--folder");
   return {};
 }
 
@@ -92,20 +89,8 @@ Result<void> use_compat(const Call& call, const CdiContext& context, ContainerEd
     log.warning("leaving the CUDA libraries of the image aside: " + directory.error().message());
     return {};
   }
-  ContainerEdits more;
-  if (*directory) more.libraries.preferred.push_back(**directory);
-  append(edits, std::move(more));
+  if (*directory) edits.libraries.preferred.push_back(**directory);
   return {};
-}
-
-MountEdit show_again(const HostRoots& host, const std::string& path) {
-  MountEdit mount;
-  mount.source = HostRoots::host_path(host.device_path, path);
-  mount.target = path;
-  mount.recursive = true;
-  mount.flags.read_only = mount.flags.no_suid = mount.flags.no_dev = mount.flags.no_exec = true;
-  mount.on_failure = OnFailure::warn;
-  return mount;
 }
 
 /// One file of /proc cannot be replaced by another without a place for that one: the directory gets a cover, and
@@ -119,17 +104,22 @@ Result<void> forbid_node_changes(const Call&, const CdiContext& context, Contain
   TRY_ASSIGN(const UniqueFd directory, context.host.devices.open_at(kDriverProc, O_RDONLY | O_DIRECTORY));
   TRY_ASSIGN(auto names, list_directory(directory.get(), kDriverProc));
   std::sort(names.begin(), names.end());
-  ContainerEdits more;
-  CoverEdit cover;
   // Where the container's /proc knows no such driver (device_root), nothing can be made in it.
-  cover.target = context.root.exists(kDriverProc) ? kDriverProc : "/proc/driver";
-  cover.mode = 0555;
-  cover.flags.no_suid = cover.flags.no_dev = cover.flags.no_exec = true;
-  more.covers.push_back(cover);
-  for (const std::string& name : names)
-    if (name != "params") more.mounts.push_back(show_again(context.host, std::string(kDriverProc) + "/" + name));
-  more.files.push_back({FileChange::Kind::write, kParams, changed, 0444});
-  append(edits, std::move(more));
+  add_step(edits, {.kind = StepKind::cover,
+                   .target = context.root.exists(kDriverProc) ? kDriverProc : "/proc/driver",
+                   .flags = {.no_suid = true, .no_dev = true, .no_exec = true},
+                   .parameters = {{"mode", "0555"}}});
+  for (const std::string& name : names) {
+    if (name == "params") continue;
+    const std::string path = std::string(kDriverProc) + "/" + name;
+    add_step(edits, {.kind = StepKind::host_file,
+                     .source = HostRoots::host_path(context.host.device_path, path),
+                     .target = path,
+                     .recursive = true,
+                     .on_failure = OnFailure::warn,
+                     .flags = {.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true}});
+  }
+  edits.files.push_back({FileChange::Kind::write, kParams, changed, 0444});
   return {};
 }
 
@@ -165,8 +155,7 @@ Result<bool> add_native_hook(const Hook& hook, const std::string& file, const Cd
   }
   ContainerEdits more;
   TRY_CONTEXT(file, known->action(call, context, more, log));
-  for (CoverEdit& cover : more.covers) cover.origin = file;
-  for (MountEdit& mount : more.mounts) mount.origin = file;
+  for (MountStep& step : more.mounts) step.origin = file;
   append(edits, std::move(more));
   return true;
 }
@@ -179,11 +168,10 @@ bool wants_application_profile(const Hook& hook) {
 void add_application_profile(ContainerEdits& edits) {
   std::vector<uint32_t> minors;
   constexpr std::string_view kPrefix = "/dev/nvidia";
-  for (const DeviceEdit& device : edits.devices) {
-    const bool is_gpu = device.target.starts_with(kPrefix) &&
-                        parse_unsigned(std::string_view(device.target).substr(kPrefix.size())) && device.number;
-    if (is_gpu) minors.push_back(device.number->minor);
-  }
+  for (const MountStep& step : edits.mounts)
+    if (step.number && step.target.starts_with(kPrefix) &&
+        parse_unsigned(std::string_view(step.target).substr(kPrefix.size())))
+      minors.push_back(step.number->minor);
   ContainerEdits more;
   more.files.push_back({FileChange::Kind::write, kProfile, nvidia::application_profile(minors), 0444});
   append(edits, std::move(more));

@@ -1,7 +1,8 @@
 // Which programs that specifications want to be run are not needed, because their work is done here?
 #pragma once
 
-#include "hooks/inject/cdi/resolve.hpp"
+#include "hooks/inject/cdi/context.hpp"
+#include "hooks/inject/cdi/spec.hpp"
 
 namespace situla::cdi {
 

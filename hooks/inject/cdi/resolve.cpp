@@ -3,11 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
-
 #include "common/base/text.hpp"
 #include "common/spec/device_name.hpp"
 #include "hooks/inject/cdi/mount_edits.hpp"
@@ -98,9 +93,11 @@ class Resolver {
   Result<ContainerEdits> finish() {
     if (application_profile_) cdi::add_application_profile(edits_);
     // CDI: a mount beneath another one comes after it.
-    std::stable_sort(edits_.mounts.begin(), edits_.mounts.end(), [](const MountEdit& one, const MountEdit& other) {
-      return split_nonempty(one.target, '/').size() < split_nonempty(other.target, '/').size();
-    });
+    const auto key = [](const MountStep& step) {
+      return std::pair(step.kind, step.kind == StepKind::host_file ? split_nonempty(step.target, '/').size() : 0);
+    };
+    std::stable_sort(edits_.mounts.begin(), edits_.mounts.end(),
+                     [&](const MountStep& one, const MountStep& other) { return key(one) < key(other); });
     std::stable_sort(programs_.begin(), programs_.end(),
                      [](const auto& one, const auto& other) { return one.first < other.first; });
     for (auto& [stage, program] : programs_) edits_.programs.push_back(std::move(program));
@@ -175,24 +172,6 @@ Result<std::vector<std::pair<std::string, CdiDevice>>> find_all(const std::vecto
 }
 
 }  // namespace
-
-namespace cdi {
-
-Result<HostNode> look_at_host(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return fail_errno(errno, "look at " + path);
-  HostNode file;
-  file.fifo = S_ISFIFO(status.st_mode);
-  if (!S_ISCHR(status.st_mode) && !S_ISBLK(status.st_mode)) return file;
-  file.number = DeviceNumber{S_ISCHR(status.st_mode) ? 'c' : 'b', static_cast<uint32_t>(major(status.st_rdev)),
-                             static_cast<uint32_t>(minor(status.st_rdev))};
-  // The kernel asks the device cgroup last, and it alone answers EPERM (inode_permission()); nothing is opened. Slurm
-  // takes reading and writing at once; MIG's nodes may be read only.
-  file.denied = faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0 && errno == EPERM;
-  return file;
-}
-
-}  // namespace cdi
 
 Result<ContainerEdits> cdi_edits(const std::vector<std::string>& names, const CdiRegistry& registry,
                                  const CdiContext& context, LogSink& log) {

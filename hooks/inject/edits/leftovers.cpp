@@ -31,9 +31,10 @@ struct Targets {
   std::set<std::string> names, stems;
 };
 
-std::map<std::string, Targets> targets_by_directory(const std::vector<MountEdit>& mounts) {
+std::map<std::string, Targets> targets_by_directory(const std::vector<MountStep>& mounts) {
   std::map<std::string, Targets> all;
-  for (const MountEdit& mount : mounts) {
+  for (const MountStep& mount : mounts) {
+    if (mount.kind != StepKind::host_file) continue;
     const size_t slash = mount.target.rfind('/');
     if (slash == std::string::npos) continue;
     const std::string name = mount.target.substr(slash + 1);
@@ -85,7 +86,7 @@ void clean(const std::string& path, const Targets& targets, int directory_fd, Lo
 
 }  // namespace
 
-void remove_leftovers(const std::vector<MountEdit>& mounts, const std::vector<CachedLibrary>& libraries,
+void remove_leftovers(const std::vector<MountStep>& mounts, const std::vector<CachedLibrary>& libraries,
                       const RootDir& root, LogSink& log) {
   for (const auto& [path, targets] : targets_by_directory(mounts)) {
     const auto directory = root.open_at(path, O_RDONLY | O_DIRECTORY);

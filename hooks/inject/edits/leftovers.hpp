@@ -16,7 +16,7 @@ namespace situla {
 ///   - VERSION is that of a file that the first rule removes (libraries that the new driver no longer has).
 /// No linker ever made an empty library, so nothing of the image can be meant. What cannot be removed stays. A
 /// directory without any of the names that `libraries` shall get there is taken for one that no start has changed.
-void remove_leftovers(const std::vector<MountEdit>& mounts, const std::vector<CachedLibrary>& libraries,
+void remove_leftovers(const std::vector<MountStep>& mounts, const std::vector<CachedLibrary>& libraries,
                       const RootDir& root, LogSink& log);
 
 }  // namespace situla

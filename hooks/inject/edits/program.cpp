@@ -14,7 +14,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/guarded.hpp"
+#include "common/sys/process/guarded.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla {
@@ -119,7 +119,7 @@ Result<std::optional<ExitStatus>> watch(GuardedProgram& program, Output& output,
 }
 
 /// Programs of the image are never run on the host's side.
-Result<void> check_program(const ProgramEdit& edit, const EditTarget& target) {
+Result<void> check_program(const ProgramEdit& edit, const ApplyTarget& target) {
   if (!edit.path.starts_with('/')) return fail(ErrorKind::usage, "not an absolute path");
   std::unique_ptr<char, decltype(&std::free)> real(realpath(edit.path.c_str(), nullptr), &std::free);
   if (!real) return fail_errno(errno, "open " + edit.path);
@@ -142,7 +142,7 @@ Result<SpawnOptions> prepare(const ProgramEdit& edit, int input, int output) {
   return options;
 }
 
-Result<void> run(const ProgramEdit& edit, const EditTarget& target, Output& output) {
+Result<void> run(const ProgramEdit& edit, const ApplyTarget& target, Output& output) {
   TRY(check_program(edit, target));
   TRY_ASSIGN(const Bundle bundle, Bundle::create(target.root_path));
   TRY_ASSIGN(const UniqueFd input, memory_file("state"));
@@ -162,7 +162,7 @@ Result<void> run(const ProgramEdit& edit, const EditTarget& target, Output& outp
 
 }  // namespace
 
-Result<void> run_program(const ProgramEdit& edit, const EditTarget& target, LogSink& log) {
+Result<void> run_program(const ProgramEdit& edit, const ApplyTarget& target, LogSink& log) {
   Output output;
   auto done = run(edit, target, output);
   const std::string said = output.text();

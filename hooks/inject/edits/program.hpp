@@ -3,7 +3,8 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "hooks/inject/edits/apply.hpp"
+#include "hooks/inject/edits/edits.hpp"
+#include "hooks/mount/apply.hpp"
 
 namespace situla {
 
@@ -11,6 +12,6 @@ namespace situla {
 /// edit's and a PATH; its standard input is the state that OCI hooks read, with the root's path in "root" and in the
 /// config.json of "bundle"; what it writes goes to the log, or into the error. It keeps this process's capabilities,
 /// and gains none.
-Result<void> run_program(const ProgramEdit& edit, const EditTarget& target, LogSink& log);
+Result<void> run_program(const ProgramEdit& edit, const ApplyTarget& target, LogSink& log);
 
 }  // namespace situla

@@ -10,6 +10,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "common/sys/fd_path.hpp"
 #include "hooks/inject/hca/uevent.hpp"
 
 namespace situla::hca {
@@ -90,7 +91,7 @@ std::string obstacle(const RootDir& root, const Adapter& adapter) {
   const Result<UniqueFd> node = root.resolve(adapter.node);
   if (!node) return adapter.node + " does not exist";
   // The device cgroup has its say here, too, and nothing is opened.
-  if (access(("/proc/self/fd/" + std::to_string(node->get())).c_str(), R_OK | W_OK) != 0)
+  if (access(fd_path(node->get()).c_str(), R_OK | W_OK) != 0)
     return Error::from_errno(errno, "no access to " + adapter.node).message();
   return "";
 }

@@ -8,7 +8,7 @@
 
 #include "common/base/result.hpp"
 #include "common/sys/root_dir.hpp"
-#include "hooks/inject/edits/edits.hpp"
+#include "hooks/mount/device_number.hpp"
 
 namespace situla::hca {
 

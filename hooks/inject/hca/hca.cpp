@@ -19,10 +19,13 @@ constexpr MountFlags kHardenedReadOnly{.read_only = true, .no_suid = true, .no_d
 /// Pointers into a list of adapters.
 using Choice = std::vector<const Adapter*>;
 
-DeviceEdit device(const std::string& path, const std::optional<DeviceNumber>& number, const HostRoots& roots,
-                  const std::string& origin) {
-  return {HostRoots::host_path(roots.device_path, path), path, roots.real_devices() ? number : std::nullopt,
-          OnFailure::fail, origin};
+void add_device(ContainerEdits& edits, const std::string& path, const std::optional<DeviceNumber>& number,
+                const HostRoots& roots, const std::string& origin) {
+  add_step(edits, {.kind = StepKind::device,
+                   .source = HostRoots::host_path(roots.device_path, path),
+                   .target = path,
+                   .number = roots.real_devices() ? number : std::nullopt,
+                   .origin = origin});
 }
 
 /// librdmacm needs it; verbs work without.
@@ -33,7 +36,7 @@ void add_connection_manager(ContainerEdits& edits, const HostRoots& roots, const
     return;
   }
   const Result<std::string> text = roots.devices.read_file("/sys/class/misc/rdma_cm/uevent");
-  edits.devices.push_back(device(kConnectionManager, text ? parse_uevent(*text).number : std::nullopt, roots, origin));
+  add_device(edits, kConnectionManager, text ? parse_uevent(*text).number : std::nullopt, roots, origin);
 }
 
 struct SysfsClass {
@@ -50,11 +53,21 @@ constexpr std::array<SysfsClass, 4> kClasses = {{{"/sys/class/infiniband", OnFai
 void hide_all(ContainerEdits& edits, const HostRoots& roots) {
   for (const auto& [path, on_failure] : kClasses) {
     if (!roots.devices.exists(path)) continue;
-    edits.covers.push_back({path, 0755, kHardened, on_failure, kVariable});
+    add_step(edits, {.kind = StepKind::cover,
+                     .target = path,
+                     .on_failure = on_failure,
+                     .flags = kHardened,
+                     .parameters = {{"mode", "0755"}},
+                     .origin = kVariable});
     const std::string version = std::string(path) + "/abi_version";
     if (!roots.devices.exists(version)) continue;
-    edits.mounts.push_back({HostRoots::host_path(roots.device_path, version), version, SourceType::regular, false,
-                            kHardenedReadOnly, on_failure, kVariable});
+    add_step(edits, {.kind = StepKind::host_file,
+                     .source = HostRoots::host_path(roots.device_path, version),
+                     .target = version,
+                     .on_failure = on_failure,
+                     .flags = kHardenedReadOnly,
+                     .source_type = SourceType::regular,
+                     .origin = kVariable});
   }
 }
 
@@ -66,13 +79,13 @@ FileChange class_link(const std::string& class_directory, const std::string& dir
 }
 
 void show(ContainerEdits& edits, const Adapter& adapter, const Scene& scene) {
-  edits.devices.push_back(device(adapter.node, adapter.number, scene.roots, kVariable));
+  add_device(edits, adapter.node, adapter.number, scene.roots, kVariable);
   edits.files.push_back(class_link("/sys/class/infiniband", adapter.directory));
   edits.files.push_back(class_link("/sys/class/infiniband_verbs", adapter.verbs_directory));
   if (!scene.real_root) return;
   for (const ManagementNode& node : adapter.management) {
     if (!scene.roots.devices.exists(node.path)) continue;
-    edits.devices.push_back(device(node.path, node.number, scene.roots, kVariable));
+    add_device(edits, node.path, node.number, scene.roots, kVariable);
     edits.files.push_back(class_link("/sys/class/infiniband_mad", node.directory));
   }
 }
@@ -185,9 +198,7 @@ Result<ContainerEdits> edits_by_name(const std::vector<std::string>& names, cons
     if (chosen.empty())
       return fail(Error(ErrorKind::not_found, "unknown network adapter " + printable(name))
                       .with_hint("this node has " + list(all)));
-    ContainerEdits more;
-    for (const Adapter* adapter : chosen) more.devices.push_back(device(adapter->node, adapter->number, roots, name));
-    append(edits, std::move(more));
+    for (const Adapter* adapter : chosen) add_device(edits, adapter->node, adapter->number, roots, name);
   }
   add_connection_manager(edits, roots, names.front(), log);
   return edits;

@@ -10,8 +10,8 @@
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "hooks/inject/edits/edits.hpp"
+#include "hooks/inject/edits/host_roots.hpp"
 #include "hooks/inject/hca/adapters.hpp"
-#include "hooks/inject/host_roots.hpp"
 
 namespace situla::hca {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "hooks/inject/edits/edits.hpp"
+#include "hooks/mount/device_number.hpp"
 
 namespace situla::hca {
 

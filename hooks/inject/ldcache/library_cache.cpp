@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/edits/edits.hpp"
 #include "hooks/inject/ldcache/ld_cache.hpp"
 #include "hooks/inject/ldcache/library_directory.hpp"
 #include "hooks/inject/ldcache/linker_config.hpp"

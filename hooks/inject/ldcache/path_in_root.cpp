@@ -4,11 +4,13 @@
 
 #include <unistd.h>
 
+#include "common/sys/fd_path.hpp"
+
 namespace situla {
 namespace {
 
 Result<std::string> path_of(int fd) {
-  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const std::string link = fd_path(fd);
   std::string path(PATH_MAX, '\0');
   const ssize_t size = readlink(link.c_str(), path.data(), path.size());
   if (size < 0) return fail_errno(errno, "read link " + link);

@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 
 #include "common/base/scope_exit.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/unmount.hpp"
 
 namespace situla {
 namespace {
@@ -38,7 +40,7 @@ Result<void> mount_over(const RootDir& root, const std::string& path, std::strin
   TRY_ASSIGN(const UniqueFd top, root.open_at(directory, O_PATH | O_DIRECTORY));
   const ScopeExit unmount_it([&] {
     // The "." makes it a path behind the magic link, not the link.
-    (void)unmount("/proc/self/fd/" + std::to_string(top.get()) + "/.", true);
+    (void)unmount(fd_path(top.get()) + "/.", true);
   });
   constexpr const char* kName = "file";
   TRY_ASSIGN(const UniqueFd file, open_file_at(top.get(), kName, O_WRONLY | O_CREAT | O_EXCL, kFileMode));

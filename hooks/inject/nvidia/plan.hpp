@@ -1,26 +1,9 @@
 // What has to change in a container so that it can use NVIDIA's driver and the GPUs that were asked for?
 #pragma once
 
-#include "common/base/log.hpp"
-#include "common/base/result.hpp"
-#include "common/spec/environment.hpp"
-#include "common/spec/site_config.hpp"
-#include "common/sys/root_dir.hpp"
-#include "hooks/inject/edits/edits.hpp"
-#include "hooks/inject/host_roots.hpp"
-#include "hooks/inject/nvidia/inventory.hpp"
-#include "hooks/inject/nvidia/selection.hpp"
-#include "hooks/inject/nvidia/variables.hpp"
+#include "hooks/inject/nvidia/plan_parts.hpp"
 
 namespace situla::nvidia {
-
-struct PlanContext {
-  const HostRoots& roots;
-  const RootDir& root;             ///< the container's, /proc and /dev mounted
-  const Environment& environment;  ///< the job's: CUDA_MPS_PIPE_DIRECTORY
-  const DeviceSettings& settings;  ///< hide_gpus, cuda_compat
-  DeviceAccess access;             ///< kernel_access(roots.devices)
-};
 
 /// Only looks; edits/apply.hpp makes it true. Nothing for a request that wants nothing. Errors are those of
 /// nvidia-container-cli: a GPU that is not there, a requirement that does not hold.

@@ -14,15 +14,13 @@ class DevicePlan {
   DevicePlan(const Planning& planning, ContainerEdits& edits) : planning_(planning), edits_(edits) {}
 
   void add(const Node& node, OnFailure on_failure = OnFailure::fail) {
-    DeviceEdit edit;
-    edit.source = planning_.device_path(node.path);
-    edit.target = node.path;
-    if (planning_.context.roots.real_devices()) edit.number = node.number;
-    edit.on_failure = on_failure;
-    edit.origin = kOrigin;
-    ContainerEdits one;
-    one.devices.push_back(std::move(edit));
-    append(edits_, std::move(one));  // instances of one GPU share nodes
+    MountStep step{.kind = StepKind::device,
+                   .source = planning_.device_path(node.path),
+                   .target = node.path,
+                   .on_failure = on_failure,
+                   .origin = kOrigin};
+    if (planning_.context.roots.real_devices()) step.number = node.number;
+    add_step(edits_, std::move(step));  // instances of one GPU share nodes
   }
   void add(const std::optional<Node>& node, OnFailure on_failure = OnFailure::fail) {
     if (node) add(*node, on_failure);
@@ -36,15 +34,13 @@ class DevicePlan {
 
   /// A directory of nodes: those that come later appear as well.
   void add_directory(const char* path, bool read_only) {
-    MountEdit mount;
-    mount.source = planning_.device_path(path);
-    mount.target = path;
-    mount.type = SourceType::directory;
-    mount.flags.read_only = read_only;
-    mount.flags.no_suid = mount.flags.no_exec = true;
-    mount.on_failure = OnFailure::warn;
-    mount.origin = kOrigin;
-    edits_.mounts.push_back(std::move(mount));
+    add_step(edits_, {.kind = StepKind::host_file,
+                      .source = planning_.device_path(path),
+                      .target = path,
+                      .on_failure = OnFailure::warn,
+                      .flags = {.read_only = read_only, .no_suid = true, .no_exec = true},
+                      .source_type = SourceType::directory,
+                      .origin = kOrigin});
   }
 
  private:
@@ -119,24 +115,20 @@ Result<void> add_imex_channels(const Planning& planning, DevicePlan& devices) {
 
 /// GPUDirect Storage finds its disks and its settings by these.
 void add_storage_files(const Planning& planning, ContainerEdits& edits) {
-  MountEdit mount;
-  mount.flags.read_only = mount.flags.no_suid = mount.flags.no_dev = true;
-  mount.on_failure = OnFailure::warn;
-  mount.origin = "NVIDIA_GDS";
-  if (planning.context.roots.devices.exists("/run/udev")) {
-    mount.source = planning.device_path("/run/udev");
-    mount.target = "/run/udev";
-    mount.type = SourceType::directory;
-    mount.recursive = true;
-    edits.mounts.push_back(mount);
-  }
-  if (planning.context.roots.driver.exists("/etc/cufile.json")) {
-    mount.source = planning.driver_path("/etc/cufile.json");
-    mount.target = "/etc/cufile.json";
-    mount.type = SourceType::regular;
-    mount.recursive = false;
-    edits.mounts.push_back(mount);
-  }
+  const auto add = [&](const std::string& source, const char* target, SourceType type) {
+    add_step(edits, {.kind = StepKind::host_file,
+                     .source = source,
+                     .target = target,
+                     .recursive = type == SourceType::directory,
+                     .on_failure = OnFailure::warn,
+                     .flags = {.read_only = true, .no_suid = true, .no_dev = true},
+                     .source_type = type,
+                     .origin = "NVIDIA_GDS"});
+  };
+  constexpr const char *kUdev = "/run/udev", *kSettings = "/etc/cufile.json";
+  if (planning.context.roots.devices.exists(kUdev)) add(planning.device_path(kUdev), kUdev, SourceType::directory);
+  if (planning.context.roots.driver.exists(kSettings))
+    add(planning.driver_path(kSettings), kSettings, SourceType::regular);
 }
 
 }  // namespace

@@ -23,19 +23,10 @@ std::string base_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-/// Flags of what the container may read and run, but not change.
-MountFlags file_flags() {
-  MountFlags flags;
-  flags.read_only = flags.no_suid = flags.no_dev = true;
-  return flags;
-}
-
+/// Of what the container may read and run, but not change.
+constexpr MountFlags kFileFlags{.read_only = true, .no_suid = true, .no_dev = true};
 /// A socket cannot be connected to on a read-only mount of an outer container's; nothing there is a program.
-MountFlags socket_flags() {
-  MountFlags flags;
-  flags.no_suid = flags.no_dev = flags.no_exec = true;
-  return flags;
-}
+constexpr MountFlags kSocketFlags{.no_suid = true, .no_dev = true, .no_exec = true};
 
 class FilePlan {
  public:
@@ -45,7 +36,13 @@ class FilePlan {
   void mount(const std::string& source, const std::string& target, SourceType type, const MountFlags& flags,
              OnFailure on_failure) {
     if (!targets_.insert(target).second) return;
-    edits_.mounts.push_back({source, target, type, false, flags, on_failure, kOrigin});
+    add_step(edits_, {.kind = StepKind::host_file,
+                      .source = source,
+                      .target = target,
+                      .on_failure = on_failure,
+                      .flags = flags,
+                      .source_type = type,
+                      .origin = kOrigin});
   }
 
   void add_library(const Library& library) {
@@ -55,7 +52,7 @@ class FilePlan {
     if (!library.subdirectory.empty()) directory += "/" + library.subdirectory;
     const std::string name = base_name(library.path);
     const std::string soname = library.soname.empty() ? name : library.soname;
-    mount(planning_.driver_path(library.path), directory + "/" + name, SourceType::regular, file_flags(),
+    mount(planning_.driver_path(library.path), directory + "/" + name, SourceType::regular, kFileFlags,
           OnFailure::fail);
     if (soname != name) link(directory + "/" + soname, name);
     for (const std::string& other : library.other_links)
@@ -78,7 +75,7 @@ class FilePlan {
   void add_binaries() {
     for (const File& file : planning_.inventory.binaries)
       if (file.capabilities == 0 || (file.capabilities & planning_.request.capabilities) != 0)
-        mount(planning_.driver_path(file.path), file.target, SourceType::regular, file_flags(), OnFailure::fail);
+        mount(planning_.driver_path(file.path), file.target, SourceType::regular, kFileFlags, OnFailure::fail);
   }
 
  private:
@@ -99,14 +96,14 @@ void add_mps(const Planning& planning, FilePlan& files) {
   const std::string named = planning.context.environment.get_or("CUDA_MPS_PIPE_DIRECTORY", "");
   const std::string directory = named.empty() ? kMps : named;
   if (directory.starts_with('/') && planning.context.roots.devices.exists(directory))
-    files.mount(planning.device_path(directory), directory, SourceType::directory, socket_flags(), OnFailure::warn);
+    files.mount(planning.device_path(directory), directory, SourceType::directory, kSocketFlags, OnFailure::warn);
   else if (!named.empty())
     planning.log.warning("CUDA_MPS_PIPE_DIRECTORY=" + printable(directory) + ": no such directory on this node");
 }
 
 void add_sockets(const Planning& planning, FilePlan& files) {
   if (planning.has(kCompute)) add_mps(planning, files);
-  files.add_files(planning.inventory.sockets, SourceType::any, socket_flags(), OnFailure::warn);
+  files.add_files(planning.inventory.sockets, SourceType::any, kSocketFlags, OnFailure::warn);
 }
 
 /// An image's newer CUDA libraries where they fit; one whose libraries are broken starts with the driver's own.
@@ -144,9 +141,9 @@ void plan_files(const Planning& planning, ContainerEdits& edits) {
   for (const Library& library : inventory.libraries) files.add_library(library);
   files.add_links();
   files.add_binaries();
-  files.add_files(inventory.configuration, SourceType::regular, file_flags(), OnFailure::warn);
+  files.add_files(inventory.configuration, SourceType::regular, kFileFlags, OnFailure::warn);
   // The kernel reads firmware from the host's disk; here it is only to be seen, and nothing to fail about.
-  files.add_files(inventory.firmware, SourceType::regular, file_flags(), OnFailure::ignore);
+  files.add_files(inventory.firmware, SourceType::regular, kFileFlags, OnFailure::ignore);
   add_sockets(planning, files);
   add_forward_compatibility(planning, edits);
 }

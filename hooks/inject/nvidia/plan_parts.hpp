@@ -1,9 +1,26 @@
 // Which parts does a plan have? Each adds its edits; plan.cpp calls them in turn.
 #pragma once
 
-#include "hooks/inject/nvidia/plan.hpp"
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "common/spec/site_config.hpp"
+#include "common/sys/root_dir.hpp"
+#include "hooks/inject/edits/edits.hpp"
+#include "hooks/inject/edits/host_roots.hpp"
+#include "hooks/inject/inventory/inventory.hpp"
+#include "hooks/inject/nvidia/selection.hpp"
+#include "hooks/inject/nvidia/variables.hpp"
 
 namespace situla::nvidia {
+
+struct PlanContext {
+  const HostRoots& roots;
+  const RootDir& root;             ///< the container's, /proc and /dev mounted
+  const Environment& environment;  ///< the job's: CUDA_MPS_PIPE_DIRECTORY
+  const DeviceSettings& settings;  ///< hide_gpus, cuda_compat
+  DeviceAccess access;             ///< kernel_access(roots.devices)
+};
 
 constexpr const char* kOrigin = "NVIDIA_VISIBLE_DEVICES";
 

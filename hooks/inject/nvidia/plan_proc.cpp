@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -12,13 +11,12 @@ constexpr const char* kProc = "/proc/driver/nvidia";
 constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
 constexpr const char* kProfiles = "/etc/nvidia/nvidia-application-profiles-rc.d";
 
-CoverEdit cover(const std::string& target) {
-  CoverEdit edit;
-  edit.target = target;
-  edit.mode = 0555;
-  edit.flags.no_suid = edit.flags.no_dev = edit.flags.no_exec = true;
-  edit.origin = kOrigin;
-  return edit;
+MountStep cover(const std::string& target) {
+  return {.kind = StepKind::cover,
+          .target = target,
+          .flags = {.no_suid = true, .no_dev = true, .no_exec = true},
+          .parameters = {{"mode", "0555"}},
+          .origin = kOrigin};
 }
 
 class ProcPlan {
@@ -29,7 +27,7 @@ class ProcPlan {
   /// be made in /proc.
   void add_cover() {
     const bool there = planning_.context.root.exists(kProc);
-    edits_.covers.push_back(cover(there ? kProc : "/proc/driver"));
+    add_step(edits_, cover(there ? kProc : "/proc/driver"));
     for (const char* name : {"params", "version", "registry"}) {
       const std::string path = std::string(kProc) + "/" + name;
       auto content = planning_.context.roots.devices.read_file(path);
@@ -40,17 +38,14 @@ class ProcPlan {
   }
 
   void show(const std::string& path, SourceType type, OnFailure on_failure) {
-    const bool again =
-        std::any_of(edits_.mounts.begin(), edits_.mounts.end(), [&](const MountEdit& m) { return m.target == path; });
-    if (again) return;  // instances of one GPU instance share its file
-    MountEdit mount;
-    mount.source = planning_.device_path(path);
-    mount.target = path;
-    mount.type = type;
-    mount.flags.read_only = mount.flags.no_suid = mount.flags.no_dev = mount.flags.no_exec = true;
-    mount.on_failure = on_failure;
-    mount.origin = kOrigin;
-    edits_.mounts.push_back(std::move(mount));
+    // Instances of one GPU instance share its file: the step is the same.
+    add_step(edits_, {.kind = StepKind::host_file,
+                      .source = planning_.device_path(path),
+                      .target = path,
+                      .on_failure = on_failure,
+                      .flags = {.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true},
+                      .source_type = type,
+                      .origin = kOrigin});
   }
 
  private:
@@ -79,7 +74,7 @@ void hide_other_gpus(const Planning& planning, ContainerEdits& edits) {
 void add_application_profile(const Planning& planning, ContainerEdits& edits) {
   std::vector<uint32_t> minors;
   for (const SelectedGpu& selected : planning.gpus) minors.push_back(selected.gpu->minor);
-  edits.covers.push_back(cover(kProfiles));
+  add_step(edits, cover(kProfiles));
   edits.files.push_back(
       {FileChange::Kind::write, std::string(kProfiles) + "/10-container.conf", application_profile(minors), 0444});
 }

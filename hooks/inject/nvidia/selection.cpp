@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 
 namespace situla::nvidia {
 namespace {
@@ -134,7 +135,7 @@ DeviceAccess kernel_access(const RootDir& devices) {
   return [&devices](const Node& node, NodeUse use) {
     const auto fd = devices.resolve(node.path);
     if (!fd) return false;
-    const std::string path = "/proc/self/fd/" + std::to_string(fd->get());
+    const std::string path = fd_path(fd->get());
     return access(path.c_str(), use == NodeUse::gpu ? R_OK | W_OK : R_OK) == 0;
   };
 }

@@ -8,7 +8,7 @@
 
 #include "common/base/result.hpp"
 #include "common/sys/root_dir.hpp"
-#include "hooks/inject/nvidia/inventory.hpp"
+#include "hooks/inject/inventory/inventory.hpp"
 
 namespace situla::nvidia {
 

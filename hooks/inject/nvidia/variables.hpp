@@ -7,7 +7,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
-#include "hooks/inject/nvidia/inventory.hpp"
+#include "hooks/inject/inventory/inventory.hpp"
 
 namespace situla::nvidia {
 

@@ -3,7 +3,7 @@ stranger's certificate, and a proxy that counts.
 
     servers.py LABSTATE        (LABSTATE: build/lab, with tls/ and images/)
 
-Each listens with TLS on port 443 of its own loopback address (see lab_hosts in lib/common.sh), and fault.test also on [::1]:5443;
+Each listens with TLS on port 443 of its own loopback address (see HOSTS in lib/places.py), and fault.test also on [::1]:5443;
 plain.test is without TLS on port 80, proxy.test on port 3128.
 """
 

@@ -16,8 +16,8 @@
 
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
-#include "common/sys/loop_device.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/loop_device.hpp"
+#include "common/sys/mount/mount_api.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"

@@ -1,7 +1,9 @@
 // Are WWW-Authenticate challenges understood?
-#include "hooks/import/auth.hpp"
+#include "hooks/registry/auth.hpp"
 
 #include <catch2/catch.hpp>
+
+#include "common/base/base64.hpp"
 
 using namespace situla;
 

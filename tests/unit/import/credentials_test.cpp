@@ -1,5 +1,5 @@
 // Is .credentials read as COMPAT.md 3 says, and are passwords kept out of messages?
-#include "hooks/import/credentials.hpp"
+#include "hooks/request/credentials.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/http.hpp"
+#include "hooks/registry/http.hpp"
 
 using namespace situla;
 

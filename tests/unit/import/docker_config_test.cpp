@@ -1,12 +1,12 @@
 // Are the logins of docker, podman and their helpers found as those tools find them?
-#include "hooks/import/docker_config.hpp"
+#include "hooks/request/docker_config.hpp"
 
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/auth.hpp"
+#include "hooks/registry/auth.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/unit/import/memory_log.hpp"
 

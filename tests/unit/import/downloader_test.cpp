@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/blob_downloader.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/blob_downloader.hpp"
+#include "hooks/registry/sha256.hpp"
 #include "tests/unit/import/fake_transport.hpp"
 
 using namespace situla;

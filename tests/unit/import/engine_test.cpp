@@ -12,10 +12,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/engine_settings.hpp"
-#include "hooks/import/engine_source.hpp"
 #include "hooks/import/layer_stream.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
+#include "hooks/request/engine_settings.hpp"
+#include "hooks/sources/engine_source.hpp"
+#include "hooks/sources/open_source.hpp"
 #include "tests/unit/import/memory_log.hpp"
 #include "tests/unit/import/tar.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "hooks/import/http.hpp"
+#include "hooks/registry/http.hpp"
 
 namespace situla::test {
 

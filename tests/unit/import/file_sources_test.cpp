@@ -8,10 +8,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/image_files.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/import/layer_stream.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
+#include "hooks/sources/image_files.hpp"
+#include "hooks/sources/open_source.hpp"
 #include "tests/unit/import/memory_log.hpp"
 #include "tests/unit/import/tar.hpp"
 

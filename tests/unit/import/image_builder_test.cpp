@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;

@@ -13,7 +13,7 @@
 
 #include "common/sys/file.hpp"
 #include "hooks/import/import.hpp"
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;

@@ -1,11 +1,11 @@
 // Which token server may be asked with a login, for which registry?
-#include "hooks/import/login.hpp"
+#include "hooks/registry/login.hpp"
 
 #include <array>
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/origin.hpp"
+#include "hooks/sources/origin.hpp"
 
 using namespace situla;
 

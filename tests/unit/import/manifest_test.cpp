@@ -1,5 +1,5 @@
 // Are manifests, indexes and configurations read, and hostile ones refused?
-#include "hooks/import/manifest.hpp"
+#include "hooks/registry/manifest.hpp"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 // Where is an image looked for under the rules of registries.conf and situla.toml?
-#include "hooks/import/mirrors.hpp"
+#include "hooks/request/mirrors.hpp"
 
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/registries_conf.hpp"
+#include "hooks/request/registries_conf.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;

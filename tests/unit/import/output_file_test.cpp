@@ -1,5 +1,5 @@
 // Does a file appear whole or not at all, and does what a killed writer left go with the next one?
-#include "hooks/import/output_file.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 #include <algorithm>
 #include <filesystem>

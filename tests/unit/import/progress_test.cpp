@@ -8,8 +8,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/unique_fd.hpp"
-#include "hooks/import/progress_renderer.hpp"
-#include "hooks/import/step_bars.hpp"
+#include "hooks/progress/progress_renderer.hpp"
+#include "hooks/progress/step_bars.hpp"
 #include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;

@@ -1,9 +1,9 @@
 // Does the client find an image and log in where it must, and does every failure say what to do?
-#include "hooks/import/registry_client.hpp"
+#include "hooks/registry/registry_client.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "hooks/import/sha256.hpp"
+#include "hooks/registry/sha256.hpp"
 #include "tests/unit/import/fake_transport.hpp"
 
 using namespace situla;

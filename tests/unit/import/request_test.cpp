@@ -1,5 +1,5 @@
 // Does a request survive the pipe, and does a damaged one do no harm?
-#include "hooks/import/request.hpp"
+#include "hooks/request/request.hpp"
 
 #include <catch2/catch.hpp>
 

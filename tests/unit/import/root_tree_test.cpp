@@ -1,5 +1,5 @@
 // Do layers merge as the OCI image-spec and umoci say? Each case is a list of layers and the tree that must come out.
-#include "hooks/import/root_tree.hpp"
+#include "hooks/squashfs/root_tree.hpp"
 
 #include <map>
 

@@ -1,5 +1,5 @@
 // Are the words of mksquashfs understood that sites use?
-#include "hooks/import/squash_options.hpp"
+#include "hooks/squashfs/squash_options.hpp"
 
 #include <catch2/catch.hpp>
 

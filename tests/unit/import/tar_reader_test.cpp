@@ -1,5 +1,5 @@
 // Are entries read with the names, attributes and content that the archive has?
-#include "hooks/import/tar_reader.hpp"
+#include "hooks/sources/tar_reader.hpp"
 
 #include <locale.h>
 

@@ -8,7 +8,7 @@
 
 #include "../../support/temp_dir.hpp"
 
-#include "hooks/inject/host_roots.hpp"
+#include "hooks/inject/edits/host_roots.hpp"
 
 namespace situla::test {
 

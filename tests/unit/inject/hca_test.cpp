@@ -13,6 +13,7 @@
 #include "hooks/inject/hca/uevent.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"
+#include "tests/support/plan_text.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -58,7 +59,7 @@ struct Machine {
   }
 
   static std::string text(const Result<ContainerEdits>& edits) {
-    return edits ? describe(*edits) : "error: " + edits.error().text() + "\n";
+    return edits ? test::without_origins(describe(*edits)) : "error: " + edits.error().text() + "\n";
   }
 
   test::TempDir dir;

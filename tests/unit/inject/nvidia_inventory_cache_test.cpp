@@ -6,7 +6,7 @@
 #include "fake_machine.hpp"
 #include <catch2/catch.hpp>
 
-#include "hooks/inject/nvidia/inventory_cache.hpp"
+#include "hooks/inject/inventory/inventory_cache.hpp"
 
 namespace fs = std::filesystem;
 using namespace situla;

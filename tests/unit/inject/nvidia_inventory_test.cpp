@@ -15,8 +15,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/nvidia/gather.hpp"
-#include "hooks/inject/nvidia/inventory_fields.hpp"
+#include "hooks/inject/inventory/gather.hpp"
+#include "hooks/inject/inventory/inventory_fields.hpp"
 
 namespace fs = std::filesystem;
 using namespace situla;
@@ -147,7 +147,7 @@ class Case {
     machine.write(std::string(parts ? parts->first : rest), parts ? std::string(parts->second) + "\n" : "");
   }
   static void check_round_trip(const Inventory& inventory) {
-    const std::string document = serialize(inventory);
+    const std::string document = serialize({1, {}, inventory});
     const auto again = parse_inventory(document);
     REQUIRE(again);
     CHECK(serialize(*again) == document);
@@ -225,10 +225,10 @@ TEST_CASE("the management library is loaded where it can do no harm") {
 
 TEST_CASE("an answer of the management library is strict") {
   test::TempDir directory;
-  const auto ask = [&](const std::string& script) {
+  const auto ask = [&](const std::string& script, std::chrono::seconds limit = std::chrono::seconds(30)) {
     const std::string program = directory.write("program", "#!/bin/sh\n" + script);
     fs::permissions(program, fs::perms(0755));
-    const auto answer = query_nvml(program, "/lib", std::chrono::seconds(30));
+    const auto answer = query_nvml(program, "/lib", limit);
     return answer ? std::string("an answer") : answer.error().text();
   };
   CHECK(ask("exit 3") == "ask NVIDIA's management library: situla-nvml exited with return code 3");
@@ -237,7 +237,8 @@ TEST_CASE("an answer of the management library is strict") {
   CHECK(ask("echo '{}'") == "read the answer of NVIDIA's management library: error is missing");
   CHECK(ask("echo '{\"error\": \"no\"}'") == "read the answer of NVIDIA's management library: answer is missing");
   CHECK(ask("yes") == "read the answer of NVIDIA's management library: too long");
-  CHECK(ask("exec >&-; sleep 100") == "ask NVIDIA's management library: situla-nvml said nothing");
+  CHECK(ask("exec >&-; sleep 100", std::chrono::seconds(1)) ==
+        "wait for NVIDIA's management library: it does not answer");
 }
 
 TEST_CASE("an inventory that is not one is refused, and it is said where") {
@@ -246,7 +247,7 @@ TEST_CASE("an inventory that is not one is refused, and it is said where") {
   small.gpus.resize(1);
   small.gpus[0].node.path = "/dev/nvidia0";
   small.libraries.push_back({"/usr/lib64/libcuda.so.1.2", "libcuda.so.1", {}, "", kCompute, false});
-  const std::string good = serialize(small);
+  const std::string good = serialize({1, {"key"}, small});
   REQUIRE(parse_inventory(good));
   const auto refused = [&](const std::string& from, const std::string& to) {
     std::string text = good;

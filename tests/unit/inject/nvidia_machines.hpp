@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "hooks/inject/nvidia/inventory.hpp"
+#include "hooks/inject/inventory/inventory.hpp"
 
 namespace situla::nvidia {
 

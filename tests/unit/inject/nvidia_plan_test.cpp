@@ -15,6 +15,7 @@
 #include "hooks/inject/nvidia/plan.hpp"
 #include "hooks/inject/nvidia/plan_parts.hpp"
 #include "tests/support/elf_library.hpp"
+#include "tests/support/plan_text.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace fs = std::filesystem;
@@ -123,7 +124,7 @@ class Case {
 
   /// The edits, and what is in the files; the directory of Debian's libraries goes by the name of its architecture.
   static std::string outcome(const ContainerEdits& edits, const std::string& directory) {
-    std::string text = describe(edits);
+    std::string text = test::without_origins(describe(edits));
     for (const FileChange& file : edits.files) {
       if (file.kind != FileChange::Kind::write) continue;
       text += "in " + file.path + ":\n";

@@ -2,6 +2,7 @@
 #include "common/protocol/messages.hpp"
 
 #include <random>
+#include <variant>
 
 #include <catch2/catch.hpp>
 
@@ -23,11 +24,11 @@ TEST_CASE("every message arrives as it was sent") {
   StepToken token{};
   token[0] = 1;
   token[15] = 255;
-  const Join join = round_trip(Join{token, "/home/alice"});
+  const JoinRequest join = round_trip(JoinRequest{token, "/home/alice"});
   CHECK(join.token == token);
   CHECK(join.directory == "/home/alice");
   const Isolation isolation{.pid = true, .net = false, .ipc = true, .uts = false};
-  const Joined joined = round_trip(Joined{"/srv", isolation});
+  const JoinReply joined = round_trip(JoinReply{"/srv", isolation});
   CHECK(joined.workdir == "/srv");
   CHECK(joined.isolation == isolation);
   CHECK(round_trip(Found{joined, {7, 8, 9}}).container.isolation == isolation);
@@ -46,10 +47,11 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(done.stored);
   CHECK(round_trip(MapsWanted{true}).remap_root);
   round_trip(MapsWritten{});
-  const Ready ready = round_trip(Ready{"/w", "/scratch", "kernel", isolation, true, 12, "0123"});
+  const Ready ready = round_trip(Ready{"/w", "/scratch", "kernel", true, isolation, true, 12, "0123"});
   CHECK(ready.workdir == "/w");
   CHECK(ready.scratch_path == "/scratch");
   CHECK(ready.root == "kernel");
+  CHECK(ready.on_image);
   CHECK(ready.isolation == isolation);
   CHECK(ready.stays);
   CHECK(ready.directory == 12);
@@ -86,13 +88,32 @@ TEST_CASE("truncated, extended and foreign messages are refused") {
   CHECK_FALSE(decode(other_kind));
 }
 
+TEST_CASE("flags and enums have no values beyond their own") {
+  const auto refused = [](const Message& message, size_t field, char value) {
+    constexpr size_t kHead = 5;  // the version and which message it is
+    std::string bytes = encode(message);
+    REQUIRE(decode(bytes));
+    bytes.at(kHead + field) = value;
+    const auto decoded = decode(bytes);
+    return !decoded && decoded.error().kind() == ErrorKind::corrupt;
+  };
+  CHECK(refused(Note{LogLevel::error, ""}, 0, 4));
+  CHECK(refused(Failure{ErrorKind::cancelled, "", ""}, 0, 10));
+  CHECK(refused(MapsWanted{true}, 0, 2));
+  CHECK(refused(JoinReply{"", Isolation{}}, 4, 2));
+  StepRequest request;
+  std::string bytes = encode_step_request(request);
+  constexpr size_t kOrigin = 4 + (7 * 4);  // behind the version and seven numbers
+  bytes.at(kOrigin) = 4;
+  CHECK_FALSE(decode_step_request(bytes));
+}
+
 TEST_CASE("random bytes behind a good header never do harm") {
   std::mt19937 random(4711);
   const std::string header = encode(Finish{}).substr(0, 4);
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = header;
-    bytes.push_back(static_cast<char>(random() % 18));
-    bytes.append(3, '\0');
+    bytes.push_back(static_cast<char>(random() % (std::variant_size_v<Message> + 1)));
     for (unsigned n = random() % 64; n > 0; --n) bytes.push_back(static_cast<char>(random() & 0xffU));
     (void)decode(bytes);
     (void)decode_step_request(bytes);

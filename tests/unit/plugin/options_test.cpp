@@ -2,12 +2,19 @@
 #include "plugin/options.hpp"
 
 #include <map>
+#include <stdexcept>
 
 #include <catch2/catch.hpp>
 
 using namespace situla;
 
 namespace {
+
+const OptionInfo& option(std::string_view name) {
+  for (const OptionInfo& row : option_table())
+    if (row.name == name) return row;
+  throw std::out_of_range(std::string(name));
+}
 
 ContainerOptions::Lookup variables(std::map<std::string, std::string> values) {
   return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
@@ -54,8 +61,8 @@ TEST_CASE("no option means no container") {
 
 TEST_CASE("options without an image are reported and ignored") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::mounts, "/data"));
-  REQUIRE(options.set(OptionId::writable, ""));
+  REQUIRE(options.set(option("container-mounts"), "/data"));
+  REQUIRE(options.set(option("container-writable"), ""));
   const auto spec = options.finish();
   REQUIRE(spec);
   CHECK_FALSE(*spec);
@@ -67,15 +74,15 @@ TEST_CASE("options without an image are reported and ignored") {
 
 TEST_CASE("the same value twice is fine, another is not, mounts and env accumulate") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::image, "ubuntu:22.04"));
-  REQUIRE(options.set(OptionId::image, "ubuntu:22.04"));
-  CHECK(error_of(options.set(OptionId::image, "debian")) == "--container-image: specified multiple times");
-  REQUIRE(options.set(OptionId::workdir, "/a"));
-  CHECK(error_of(options.set(OptionId::workdir, "/b")) == "--container-workdir: specified multiple times");
-  REQUIRE(options.set(OptionId::mounts, "/a"));
-  REQUIRE(options.set(OptionId::mounts, "/b:/c"));
-  REQUIRE(options.set(OptionId::env, "ONE"));
-  REQUIRE(options.set(OptionId::env, "TWO,THREE"));
+  REQUIRE(options.set(option("container-image"), "ubuntu:22.04"));
+  REQUIRE(options.set(option("container-image"), "ubuntu:22.04"));
+  CHECK(error_of(options.set(option("container-image"), "debian")) == "--container-image: specified multiple times");
+  REQUIRE(options.set(option("container-workdir"), "/a"));
+  CHECK(error_of(options.set(option("container-workdir"), "/b")) == "--container-workdir: specified multiple times");
+  REQUIRE(options.set(option("container-mounts"), "/a"));
+  REQUIRE(options.set(option("container-mounts"), "/b:/c"));
+  REQUIRE(options.set(option("container-env"), "ONE"));
+  REQUIRE(options.set(option("container-env"), "TWO,THREE"));
   const ContainerSpec spec = spec_of(options);
   REQUIRE(spec.mounts.size() == 2);
   CHECK(spec.mounts[1].target == "/c");
@@ -83,23 +90,28 @@ TEST_CASE("the same value twice is fine, another is not, mounts and env accumula
 }
 
 TEST_CASE("an option and its opposite are refused") {
-  const auto [first, second] = GENERATE(std::pair(OptionId::mount_home, OptionId::no_mount_home),
-                                        std::pair(OptionId::no_remap_root, OptionId::remap_root),
-                                        std::pair(OptionId::writable, OptionId::readonly));
+  const auto [first, second] = GENERATE(std::pair("container-mount-home", "no-container-mount-home"),
+                                        std::pair("no-container-remap-root", "container-remap-root"),
+                                        std::pair("container-writable", "container-readonly"));
   ContainerOptions options;
-  REQUIRE(options.set(first, ""));
-  const auto result = options.set(second, "");
+  REQUIRE(options.set(option(first), ""));
+  const auto result = options.set(option(second), "");
   REQUIRE_FALSE(result);
   CHECK(result.error().kind() == ErrorKind::usage);
 }
 
+TEST_CASE("opposites are rows of the table, and each other's") {
+  for (const OptionInfo& row : option_table())
+    if (row.opposite != nullptr) CHECK(option(row.opposite).opposite == std::string_view(row.name));
+}
+
 TEST_CASE("tri-state options") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::image, "debian"));
+  REQUIRE(options.set(option("container-image"), "debian"));
   CHECK(spec_of(options).writable == Tristate::unset);
-  REQUIRE(options.set(OptionId::readonly, ""));
-  REQUIRE(options.set(OptionId::remap_root, ""));
-  REQUIRE(options.set(OptionId::no_mount_home, ""));
+  REQUIRE(options.set(option("container-readonly"), ""));
+  REQUIRE(options.set(option("container-remap-root"), ""));
+  REQUIRE(options.set(option("no-container-mount-home"), ""));
   CHECK(spec_of(options).writable == Tristate::no);
   CHECK(spec_of(options).remap_root == Tristate::yes);
   CHECK(spec_of(options).mount_home == Tristate::no);
@@ -108,7 +120,7 @@ TEST_CASE("tri-state options") {
 TEST_CASE("a name has a flag and is fit to be a directory's name") {
   const auto named = [](const std::string& value) {
     ContainerOptions options;
-    REQUIRE(options.set(OptionId::name, value));
+    REQUIRE(options.set(option("container-name"), value));
     return spec_of(options);
   };
   CHECK(named("env-1.2_x@y+z=").name == "env-1.2_x@y+z=");
@@ -122,7 +134,7 @@ TEST_CASE("a name has a flag and is fit to be a directory's name") {
 
   const auto refused = [](const std::string& value) {
     ContainerOptions options;
-    return error_of(options.set(OptionId::name, value));
+    return error_of(options.set(option("container-name"), value));
   };
   CHECK(refused("x:always").find(R"(flag must be "auto", "create", "exec" or "no_exec")") != std::string::npos);
   CHECK(refused("x:exec:create").find("flag must be") != std::string::npos);
@@ -136,22 +148,24 @@ TEST_CASE("a name has a flag and is fit to be a directory's name") {
 
 TEST_CASE("saving, namespaces and the entrypoint") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::image, "debian"));
-  REQUIRE(options.set(OptionId::save, "dir/image.sqsh"));
-  REQUIRE(options.set(OptionId::unshare, "net,uts"));
-  REQUIRE(options.set(OptionId::no_entrypoint, ""));
-  REQUIRE(options.set(OptionId::entrypoint_log, ""));
+  REQUIRE(options.set(option("container-image"), "debian"));
+  REQUIRE(options.set(option("container-save"), "dir/image.sqsh"));
+  REQUIRE(options.set(option("container-unshare"), "net,uts"));
+  REQUIRE(options.set(option("no-container-entrypoint"), ""));
+  REQUIRE(options.set(option("container-entrypoint-log"), ""));
   const ContainerSpec spec = spec_of(options);
   CHECK(spec.save == "dir/image.sqsh");
   CHECK(spec.unshare == Isolation{.pid = false, .net = true, .ipc = false, .uts = true});
   CHECK(spec.entrypoint == Tristate::no);
   CHECK(spec.entrypoint_log);
-  CHECK(error_of(options.set(OptionId::entrypoint, "")).find("--no-container-entrypoint") != std::string::npos);
+  CHECK(error_of(options.set(option("container-entrypoint"), "")).find("--no-container-entrypoint") !=
+        std::string::npos);
 
   ContainerOptions wrong;
-  CHECK(error_of(wrong.set(OptionId::save, "dir/")).find("not the name of a file") != std::string::npos);
-  CHECK(error_of(wrong.set(OptionId::unshare, "net,user")).find("unknown namespace: user") != std::string::npos);
-  CHECK(error_of(wrong.set(OptionId::unshare, "")).find("needs a value") != std::string::npos);
+  CHECK(error_of(wrong.set(option("container-save"), "dir/")).find("not the name of a file") != std::string::npos);
+  CHECK(error_of(wrong.set(option("container-unshare"), "net,user")).find("unknown namespace: user") !=
+        std::string::npos);
+  CHECK(error_of(wrong.set(option("container-unshare"), "")).find("needs a value") != std::string::npos);
 }
 
 TEST_CASE("a name alone is a container, from the environment, too") {
@@ -166,19 +180,19 @@ TEST_CASE("a name alone is a container, from the environment, too") {
 
 TEST_CASE("values are checked where the user types them") {
   ContainerOptions options;
-  CHECK_FALSE(options.set(OptionId::image, ""));
-  CHECK_FALSE(options.set(OptionId::image, "UPPER/Case"));
-  CHECK_FALSE(options.set(OptionId::image, "dockerd://-x"));
-  CHECK_FALSE(options.set(OptionId::image, "oci:"));
-  CHECK_FALSE(options.set(OptionId::image, "http://x"));
-  CHECK_FALSE(options.set(OptionId::mounts, "relative:/x"));
-  CHECK_FALSE(options.set(OptionId::env, "GOOD,2BAD"));
-  CHECK(options.set(OptionId::image, "./image.sqsh"));
+  CHECK_FALSE(options.set(option("container-image"), ""));
+  CHECK_FALSE(options.set(option("container-image"), "UPPER/Case"));
+  CHECK_FALSE(options.set(option("container-image"), "dockerd://-x"));
+  CHECK_FALSE(options.set(option("container-image"), "oci:"));
+  CHECK_FALSE(options.set(option("container-image"), "http://x"));
+  CHECK_FALSE(options.set(option("container-mounts"), "relative:/x"));
+  CHECK_FALSE(options.set(option("container-env"), "GOOD,2BAD"));
+  CHECK(options.set(option("container-image"), "./image.sqsh"));
 }
 
 TEST_CASE("defaults from the environment: SITULA_ before PYXIS_, an option before both, whole option") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::mounts, "/opt"));
+  REQUIRE(options.set(option("container-mounts"), "/opt"));
   REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_IMAGE", "pyxis"},
                                                {"SITULA_CONTAINER_IMAGE", "situla"},
                                                {"PYXIS_CONTAINER_MOUNTS", "/data"},
@@ -198,13 +212,13 @@ TEST_CASE("defaults from the environment: SITULA_ before PYXIS_, an option befor
 
 TEST_CASE("PYXIS_CONTAINER_READONLY=0 means writable, and an option of the pair beats the variable") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::image, "debian"));
+  REQUIRE(options.set(option("container-image"), "debian"));
   SECTION("variable alone") {
     REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_READONLY", "0"}})));
     CHECK(spec_of(options).writable == Tristate::yes);
   }
   SECTION("option wins") {
-    REQUIRE(options.set(OptionId::readonly, ""));
+    REQUIRE(options.set(option("container-readonly"), ""));
     REQUIRE(options.apply_environment(variables({{"PYXIS_CONTAINER_WRITABLE", "1"}})));
     CHECK(spec_of(options).writable == Tristate::no);
   }
@@ -215,7 +229,7 @@ TEST_CASE("a stray variable does not break jobs without a container, but a bad o
   CHECK(
       without.apply_environment(variables({{"PYXIS_CONTAINER_WORKDIR", "/"}, {"PYXIS_CONTAINER_MOUNTS", "bad:bad"}})));
   ContainerOptions with;
-  REQUIRE(with.set(OptionId::image, "debian"));
+  REQUIRE(with.set(option("container-image"), "debian"));
   CHECK_FALSE(with.apply_environment(variables({{"PYXIS_CONTAINER_NAME", "x/y"}})));
 }
 
@@ -224,43 +238,43 @@ TEST_CASE("images in files and engines are images, too") {
        {"oci:dir:tag", "oci-archive:/a.tar", "docker-archive:a.tar:x/y:1", "dir:d", "dockerd://x:1", "podman://x"}) {
     ContainerOptions options;
     INFO(image);
-    REQUIRE(options.set(OptionId::image, image));
+    REQUIRE(options.set(option("container-image"), image));
     CHECK(spec_of(options).image == image);
   }
 }
 
 TEST_CASE("what adds up reaches the node, which hears of the last use only") {
   ContainerOptions client, node;
-  REQUIRE(client.set(OptionId::image, "tiny"));
-  REQUIRE(client.set(OptionId::mounts, "/a:/a"));
-  REQUIRE(client.set(OptionId::mounts, "/b:/b"));
-  REQUIRE(client.set(OptionId::env, "ONE"));
+  REQUIRE(client.set(option("container-image"), "tiny"));
+  REQUIRE(client.set(option("container-mounts"), "/a:/a"));
+  REQUIRE(client.set(option("container-mounts"), "/b:/b"));
+  REQUIRE(client.set(option("container-env"), "ONE"));
   std::map<std::string, std::string> environment;
   for (const auto& [variable, sum] : client.sums()) environment[variable] = sum;
   CHECK(environment == std::map<std::string, std::string>{{"SLURM_SITULA_CONTAINER_MOUNTS", "/a:/a,/b:/b"},
                                                           {"SLURM_SITULA_CONTAINER_ENV", ""}});
 
-  REQUIRE(node.set(OptionId::image, "tiny"));
-  REQUIRE(node.set(OptionId::mounts, "/b:/b"));
+  REQUIRE(node.set(option("container-image"), "tiny"));
+  REQUIRE(node.set(option("container-mounts"), "/b:/b"));
   node.apply_sums(variables(environment));
   CHECK(spec_of(node).mounts.size() == 2);
 
   // A step of that job with another option; one that inherits the job's, as salloc hands it on.
   ContainerOptions other, inheriting;
-  REQUIRE(other.set(OptionId::image, "tiny"));
-  REQUIRE(other.set(OptionId::mounts, "/c:/c"));
+  REQUIRE(other.set(option("container-image"), "tiny"));
+  REQUIRE(other.set(option("container-mounts"), "/c:/c"));
   other.apply_sums(variables(environment));
   CHECK(spec_of(other).mounts.size() == 1);
   environment["_SLURM_SPANK_OPTION_situla_container_mounts"] = "/b:/b";
   inheriting.inherit_sums(variables(environment));
-  REQUIRE(inheriting.set(OptionId::mounts, "/b:/b"));
-  REQUIRE(inheriting.set(OptionId::image, "tiny"));
+  REQUIRE(inheriting.set(option("container-mounts"), "/b:/b"));
+  REQUIRE(inheriting.set(option("container-image"), "tiny"));
   CHECK(spec_of(inheriting).mounts.size() == 2);
 }
 
 TEST_CASE("a script that unsets pyxis's variable of an inherited option does not get the option") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::image, "debian"));
+  REQUIRE(options.set(option("container-image"), "debian"));
   const auto handed_on = options.pyxis_variables();
   REQUIRE(handed_on.size() == 1);
   CHECK(handed_on[0].first == "_SLURM_SPANK_OPTION_pyxis_container_image");
@@ -277,22 +291,23 @@ TEST_CASE("a script that unsets pyxis's variable of an inherited option does not
 
 TEST_CASE("devices add up, and none stands alone") {
   ContainerOptions options;
-  REQUIRE(options.set(OptionId::image, "debian"));
-  REQUIRE(options.set(OptionId::devices, "amd.com/gpu=0,amd.com/gpu=1"));
-  REQUIRE(options.set(OptionId::devices, "amd.com/gpu=1,intel.com/gpu=card0"));
+  REQUIRE(options.set(option("container-image"), "debian"));
+  REQUIRE(options.set(option("container-devices"), "amd.com/gpu=0,amd.com/gpu=1"));
+  REQUIRE(options.set(option("container-devices"), "amd.com/gpu=1,intel.com/gpu=card0"));
   const auto spec = options.finish();
   REQUIRE(spec);
   CHECK((*spec)->devices == std::vector<std::string>{"amd.com/gpu=0", "amd.com/gpu=1", "intel.com/gpu=card0"});
 
   ContainerOptions none;
-  REQUIRE(none.set(OptionId::image, "debian"));
-  REQUIRE(none.set(OptionId::devices, "none"));
+  REQUIRE(none.set(option("container-image"), "debian"));
+  REQUIRE(none.set(option("container-devices"), "none"));
   const auto without = none.finish();
   REQUIRE(without);
   CHECK((*without)->devices == std::vector<std::string>{"none"});
 
   ContainerOptions wrong;
-  CHECK(error_of(wrong.set(OptionId::devices, "gpu")).find("\"gpu\" is no name of a device") != std::string::npos);
-  CHECK(error_of(wrong.set(OptionId::devices, "1nvidia.com/gpu=0")).find("no name") != std::string::npos);
-  CHECK(error_of(wrong.set(OptionId::devices, "a/b=c,")).find("no name") != std::string::npos);
+  CHECK(error_of(wrong.set(option("container-devices"), "gpu")).find("\"gpu\" is no name of a device") !=
+        std::string::npos);
+  CHECK(error_of(wrong.set(option("container-devices"), "1nvidia.com/gpu=0")).find("no name") != std::string::npos);
+  CHECK(error_of(wrong.set(option("container-devices"), "a/b=c,")).find("no name") != std::string::npos);
 }

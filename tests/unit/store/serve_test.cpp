@@ -187,7 +187,7 @@ TEST_CASE("what an importer must not do gives no image") {
              Catch::Contains("out of turn"));
   CHECK_THAT(refused([](Scene& scene) { scene.say(line::Have()); }), Catch::Contains("out of turn"));
   CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), "nonsense"); }),
-             Catch::Contains("not of one release"));
+             Catch::Contains("of another release"));
   CHECK_THAT(refused([](Scene& scene) {
                (void)scene.ask(line::Resolved{kManifest});
                scene.say(line::Resolved{kLayer});

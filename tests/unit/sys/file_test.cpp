@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/identity.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;

@@ -1,4 +1,4 @@
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 
 #include <atomic>
 #include <thread>

@@ -1,5 +1,5 @@
 // What can a process in the sandbox still do? Each attempt is made outside, where it works, and inside.
-#include "common/sys/sandbox.hpp"
+#include "common/sys/process/sandbox.hpp"
 
 #include <array>
 #include <cerrno>

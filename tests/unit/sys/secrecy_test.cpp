@@ -1,4 +1,4 @@
-#include "common/sys/secrecy.hpp"
+#include "common/sys/process/secrecy.hpp"
 
 #include <csignal>
 #include <cstdlib>

@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
+#include "hooks/unpack/read_image.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 #include "hooks/unpack/extract.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -62,23 +62,22 @@ Result<size_t> mount_count();
 /// A device with this number, whatever else is in the way.
 bool is_device(const std::string& path, unsigned major_number, unsigned minor_number);
 
-inline DeviceEdit device(const std::string& source, const std::string& target) {
-  DeviceEdit edit;
-  edit.source = source;
-  edit.target = target;
-  edit.origin = "test";
-  return edit;
+inline MountStep cover_step(const std::string& target) {
+  return {.kind = StepKind::cover, .target = target};
 }
 
-inline MountEdit mount_edit(const std::string& source, const std::string& target,
-                            SourceType type = SourceType::regular) {
-  MountEdit edit;
-  edit.source = source;
-  edit.target = target;
-  edit.type = type;
-  edit.flags = {.read_only = true, .no_suid = true, .no_dev = true};
-  edit.origin = "test";
-  return edit;
+inline MountStep device(const std::string& source, const std::string& target) {
+  return {.kind = StepKind::device, .source = source, .target = target, .origin = "test"};
+}
+
+inline MountStep host_file(const std::string& source, const std::string& target,
+                           SourceType type = SourceType::regular) {
+  return {.kind = StepKind::host_file,
+          .source = source,
+          .target = target,
+          .flags = {.read_only = true, .no_suid = true, .no_dev = true},
+          .source_type = type,
+          .origin = "test"};
 }
 
 inline FileChange link_change(const std::string& path, const std::string& target) {
@@ -95,9 +94,7 @@ ContainerEdits edits_of(const Edits&... edits) {
   ContainerEdits all;
   const auto add = [&](const auto& edit) {
     using Edit = std::decay_t<decltype(edit)>;
-    if constexpr (std::is_same_v<Edit, CoverEdit>) all.covers.push_back(edit);
-    if constexpr (std::is_same_v<Edit, MountEdit>) all.mounts.push_back(edit);
-    if constexpr (std::is_same_v<Edit, DeviceEdit>) all.devices.push_back(edit);
+    if constexpr (std::is_same_v<Edit, MountStep>) add_step(all, edit);
     if constexpr (std::is_same_v<Edit, FileChange>) all.files.push_back(edit);
     if constexpr (std::is_same_v<Edit, ProgramEdit>) all.programs.push_back(edit);
   };

@@ -11,7 +11,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
 #include "tests/userns/inject/apply_support.hpp"
 
 using namespace situla;
@@ -35,7 +35,7 @@ Result<void> mount_with_flags(const std::string& path, const MountFlags& flags) 
 
 TEST_CASE("A device of the host can be opened for reading and writing inside") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
-    DeviceEdit null = device("/dev/null", "/dev/nvidia0");
+    MountStep null = device("/dev/null", "/dev/nvidia0");
     null.number = DeviceNumber{'c', 1, 3};
     TRY(scene.apply(edits_of(null, device("/dev/zero", "/dev/nvidia-caps/nvidia-cap1"))));
     EXPECT(is_device(scene.in_root("/dev/nvidia0"), 1, 3));
@@ -77,7 +77,7 @@ TEST_CASE("A device that is there already is left alone") {
 
 TEST_CASE("What is no device, or another one, is refused with both numbers") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
-    DeviceEdit wrong = device("/dev/null", "/dev/nvidia0");
+    MountStep wrong = device("/dev/null", "/dev/nvidia0");
     wrong.number = DeviceNumber{'c', 195, 0};
     wrong.origin = "NVIDIA_VISIBLE_DEVICES";
     EXPECT(fails_with(scene.apply(edits_of(wrong)),
@@ -121,8 +121,8 @@ TEST_CASE("A device that the user may not open is given, with a warning that say
 TEST_CASE("Files, directories and sockets are mounted with the flags that were asked for") {
   const ApplyTest test;
   test.run([](ApplyScene& scene) -> Result<void> {
-    MountEdit library = mount_edit(scene.host + "/libcuda.so.560.35.03", "/usr/lib64/libcuda.so.560.35.03");
-    MountEdit tree = mount_edit(scene.host + "/library", "/opt/driver", SourceType::directory);
+    MountStep library = host_file(scene.host + "/libcuda.so.560.35.03", "/usr/lib64/libcuda.so.560.35.03");
+    MountStep tree = host_file(scene.host + "/library", "/opt/driver", SourceType::directory);
     tree.recursive = true;
     tree.flags.no_exec = true;
     TRY(scene.apply(edits_of(library, tree)));
@@ -149,7 +149,7 @@ TEST_CASE("A service of the host is reached through its socket") {
     std::string("socket").copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
     EXPECT(bind(server.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     EXPECT(listen(server.get(), 1) == 0);
-    MountEdit edit = mount_edit(scene.host + "/socket", "/run/nvidia-persistenced/socket", SourceType::socket);
+    MountStep edit = host_file(scene.host + "/socket", "/run/nvidia-persistenced/socket", SourceType::socket);
     edit.flags = {.no_suid = true, .no_dev = true, .no_exec = true};
     TRY(scene.apply(edits_of(edit)));
     EXPECT(chdir(scene.in_root("/run/nvidia-persistenced").c_str()) == 0);
@@ -165,13 +165,13 @@ TEST_CASE("A service of the host is reached through its socket") {
 TEST_CASE("A source of another type is refused before anything is made") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
     const std::string file = scene.host + "/firmware.bin";
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(file, "/a/b", SourceType::directory))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(file, "/a/b", SourceType::directory))),
                       {"test: mount " + file + " on /a/b: use ", "has to be a directory and is a regular file"}));
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(file, "/a/b", SourceType::socket))), {"has to be a socket"}));
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(scene.host + "/library", "/a/b"))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(file, "/a/b", SourceType::socket))), {"has to be a socket"}));
+    EXPECT(fails_with(scene.apply(edits_of(host_file(scene.host + "/library", "/a/b"))),
                       {"has to be a regular file and is a directory"}));
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit("/dev/null", "/a/b"))), {"is a character device"}));
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit("firmware.bin", "/a/b"))), {"not an absolute path"}));
+    EXPECT(fails_with(scene.apply(edits_of(host_file("/dev/null", "/a/b"))), {"is a character device"}));
+    EXPECT(fails_with(scene.apply(edits_of(host_file("firmware.bin", "/a/b"))), {"not an absolute path"}));
     EXPECT(access(scene.in_root("/a").c_str(), F_OK) != 0);
     return {};
   });
@@ -181,7 +181,7 @@ TEST_CASE("A device among the mounts of a specification can be opened") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
     EXPECT(symlink("/dev/null", (scene.host + "/by-path").c_str()) == 0);
     const ScopeExit remove([&] { (void)unlink((scene.host + "/by-path").c_str()); });
-    TRY(scene.apply(edits_of(mount_edit(scene.host + "/by-path", "/dev/dri/by-path/pci-0", SourceType::any))));
+    TRY(scene.apply(edits_of(host_file(scene.host + "/by-path", "/dev/dri/by-path/pci-0", SourceType::any))));
     const UniqueFd fd(open(scene.in_root("/dev/dri/by-path/pci-0").c_str(), O_RDWR | O_CLOEXEC));
     EXPECT(fd);
     return {};
@@ -190,18 +190,17 @@ TEST_CASE("A device among the mounts of a specification can be opened") {
 
 TEST_CASE("What may be missing is skipped, with a warning or without") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
-    MountEdit missing = mount_edit(scene.host + "/none", "/opt/none");
+    MountStep missing = host_file(scene.host + "/none", "/opt/none");
     const auto failed = scene.apply(edits_of(missing));
     EXPECT(fails_with(failed, {"test: mount " + scene.host + "/none on /opt/none: open "}));
     EXPECT(failed.error().kind() == ErrorKind::not_found);
     missing.on_failure = OnFailure::warn;
-    DeviceEdit none = device("/dev/situla-none", "/dev/none");
+    MountStep none = device("/dev/situla-none", "/dev/none");
     none.on_failure = OnFailure::warn;
-    CoverEdit cover;
-    cover.target = "/etc/hostname/x";
+    MountStep cover = cover_step("/etc/hostname/x");
     cover.on_failure = OnFailure::warn;
     cover.origin = "test";
-    TRY(scene.apply(edits_of(missing, none, cover, mount_edit(scene.host + "/firmware.bin", "/lib/firmware/a.bin"))));
+    TRY(scene.apply(edits_of(missing, none, cover, host_file(scene.host + "/firmware.bin", "/lib/firmware/a.bin"))));
     EXPECT(scene.log.count(LogLevel::warning, "") == 3);
     EXPECT(access(scene.in_root("/opt").c_str(), F_OK) != 0);
     EXPECT(access(scene.in_root("/lib/firmware/a.bin").c_str(), F_OK) == 0);
@@ -217,11 +216,11 @@ TEST_CASE("A library that nobody could load because of noexec is refused, and th
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
     const std::string library = scene.host + "/libcuda.so.560.35.03";
     TRY(mount_with_flags(library, {.no_exec = true}));
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(library, "/usr/lib/libcuda.so.1"))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(library, "/usr/lib/libcuda.so.1"))),
                       {"the mount at " + library + " has the flag noexec", "hint: "}));
     // Data need not be run.
     TRY(mount_with_flags(scene.host + "/firmware.bin", {.no_exec = true}));
-    return scene.apply(edits_of(mount_edit(scene.host + "/firmware.bin", "/lib/firmware/a.bin")));
+    return scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/lib/firmware/a.bin")));
   });
 }
 
@@ -235,7 +234,7 @@ TEST_CASE("Flags that the source's mount has already are no obstacle, and stay")
     TRY(unshare_namespaces(kUserNs | kMountNs));
     TRY(write_own_id_maps(uid, uid, gid, gid));
     TRY_ASSIGN(const RootDir root, RootDir::open(scene.path));
-    MountEdit edit = mount_edit(file, "/lib/firmware/a.bin");
+    MountStep edit = host_file(file, "/lib/firmware/a.bin");
     edit.flags = {.no_suid = true};
     TRY(apply(edits_of(edit), {root, scene.path}, scene.log));
     TRY_ASSIGN(const std::string flags, mount_options(scene.in_root("/lib/firmware/a.bin")));
@@ -246,7 +245,7 @@ TEST_CASE("Flags that the source's mount has already are no obstacle, and stay")
 
 TEST_CASE("The same file is not mounted on itself") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
-    MountEdit edit = mount_edit(scene.host + "/library", "/data", SourceType::directory);
+    MountStep edit = host_file(scene.host + "/library", "/data", SourceType::directory);
     TRY(scene.apply(edits_of(edit)));
     TRY_ASSIGN(const size_t before, mount_count());
     TRY(scene.apply(edits_of(edit)));
@@ -263,12 +262,11 @@ TEST_CASE("The same file is not mounted on itself") {
 
 TEST_CASE("A cover hides a directory; mounts, devices and files come beneath it, then its flags") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
-    CoverEdit cover;
-    cover.target = "/usr/lib";
-    cover.mode = 0555;
+    MountStep cover = cover_step("/usr/lib");
+    cover.parameters = {{"mode", "0555"}};
     cover.flags = {.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true};
     cover.origin = "test";
-    TRY(scene.apply(edits_of(cover, mount_edit(scene.host + "/firmware.bin", "/usr/lib/below/file"),
+    TRY(scene.apply(edits_of(cover, host_file(scene.host + "/firmware.bin", "/usr/lib/below/file"),
                              device("/dev/null", "/usr/lib/null"), link_change("/usr/lib/link", "../target"),
                              write_change("/usr/lib/params", "ModifyDeviceFiles: 0\n"))));
     const std::string place = scene.in_root("/usr/lib");
@@ -292,8 +290,8 @@ TEST_CASE("A cover hides a directory; mounts, devices and files come beneath it,
 TEST_CASE("Of two edits for one place the later one counts") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
     ContainerEdits edits =
-        edits_of(device("/dev/null", "/dev/gpu"), mount_edit(scene.host + "/library/one", "/opt/file"));
-    append(edits, edits_of(device("/dev/zero", "/dev/gpu"), mount_edit(scene.host + "/library/two", "/opt/file")));
+        edits_of(device("/dev/null", "/dev/gpu"), host_file(scene.host + "/library/one", "/opt/file"));
+    append(edits, edits_of(device("/dev/zero", "/dev/gpu"), host_file(scene.host + "/library/two", "/opt/file")));
     TRY_ASSIGN(const size_t before, mount_count());
     TRY(scene.apply(edits));
     TRY_ASSIGN(const size_t after, mount_count());
@@ -308,10 +306,10 @@ TEST_CASE("Of two edits for one place the later one counts") {
 TEST_CASE("On a read-only root what exists is mounted on, and what lacks is named") {
   ApplyTest().run([](ApplyScene& scene) -> Result<void> {
     TRY(add_mount_flags(scene.root.fd(), {.read_only = true}, false));
-    TRY(scene.apply(edits_of(mount_edit(scene.host + "/firmware.bin", "/etc/hostname"))));
+    TRY(scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/etc/hostname"))));
     TRY_ASSIGN(const std::string text, read_file(scene.in_root("/etc/hostname")));
     EXPECT(text == "firmware");
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(scene.host + "/firmware.bin", "/etc/other"))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/etc/other"))),
                       {"/etc/other", "Read-only file system", "hint: ", "let the container be writable"}));
     return {};
   });
@@ -328,7 +326,7 @@ TEST_CASE("Empty files that another driver's libraries were mounted on are remov
   test.dir.write("root/etc/libcuda.so.550.54.15", "");
   std::filesystem::create_symlink("libcuda.so.550.54.15", test.dir / "root/usr/lib/libcuda.so.1");
   test.run([](ApplyScene& scene) -> Result<void> {
-    TRY(scene.apply(edits_of(mount_edit(scene.host + "/libcuda.so.560.35.03", "/usr/lib/libcuda.so.560.35.03"))));
+    TRY(scene.apply(edits_of(host_file(scene.host + "/libcuda.so.560.35.03", "/usr/lib/libcuda.so.560.35.03"))));
     const auto exists = [&](const std::string& name) {
       struct stat status {};
       return lstat(scene.in_root(name).c_str(), &status) == 0;
@@ -350,7 +348,7 @@ TEST_CASE("A root that an earlier start gave a name of a library is searched for
   test.dir.write("root/usr/lib/libcuda.so.550.54.15", "");
   std::filesystem::create_symlink("libcuda.so.550.54.15", test.dir / "root/usr/lib/libcuda.so.1");
   test.run([](ApplyScene& scene) -> Result<void> {
-    ContainerEdits edits = edits_of(mount_edit(scene.host + "/libcuda.so.560.35.03", "/usr/lib/libcuda.so.560.35.03"),
+    ContainerEdits edits = edits_of(host_file(scene.host + "/libcuda.so.560.35.03", "/usr/lib/libcuda.so.560.35.03"),
                                     link_change("/usr/lib/libcuda.so.1", "libcuda.so.560.35.03"));
     edits.libraries.libraries = {{"libcuda.so.1", "/usr/lib/libcuda.so.1", false}};
     TRY(scene.apply(edits));

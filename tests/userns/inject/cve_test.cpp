@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "hooks/inject/edits/host_file.hpp"
-#include "hooks/inject/edits/place.hpp"
+#include "common/sys/mount/unmount.hpp"
 #include "hooks/inject/ldcache/forward_compat.hpp"
+#include "hooks/mount/place.hpp"
 #include "tests/support/elf_library.hpp"
 #include "tests/userns/inject/race.hpp"
 
@@ -55,10 +55,10 @@ TEST_CASE("CVE-2024-0132: a library of the image that is a link to the host is n
   test.run([](ApplyScene& scene) -> Result<void> {
     const std::string compat = scene.in_root("/usr/local/cuda/compat/libcuda.so.");
     for (const char* name : {"1", "2", "3"})
-      EXPECT(fails_with(scene.apply(edits_of(mount_edit(compat + name, "/usr/lib/libcuda.so.1", SourceType::any))),
+      EXPECT(fails_with(scene.apply(edits_of(host_file(compat + name, "/usr/lib/libcuda.so.1", SourceType::any))),
                         {"No such file"}));
     // Inside there is a directory, which is no library.
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(compat + "4", "/usr/lib/libcuda.so.1"))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(compat + "4", "/usr/lib/libcuda.so.1"))),
                       {"has to be a regular file and is a directory"}));
     return {};
   });
@@ -92,9 +92,9 @@ TEST_CASE("CVE-2024-0133: an image makes no empty files on the host") {
   fs::create_directory_symlink("../../host/canary/directory", test.dir / "root/usr/lib32");
   // run() compares the host's files.
   test.run([](ApplyScene& scene) -> Result<void> {
-    TRY(scene.apply(edits_of(mount_edit(scene.host + "/" + kLibrary, "/usr/lib64/new.so.1"),
-                             mount_edit(scene.host + "/" + kLibrary, "/usr/lib/libnvidia-ml.so.1"),
-                             mount_edit(scene.host + "/library", "/usr/lib32/tree", SourceType::directory),
+    TRY(scene.apply(edits_of(host_file(scene.host + "/" + kLibrary, "/usr/lib64/new.so.1"),
+                             host_file(scene.host + "/" + kLibrary, "/usr/lib/libnvidia-ml.so.1"),
+                             host_file(scene.host + "/library", "/usr/lib32/tree", SourceType::directory),
                              device("/dev/null", "/usr/lib32/null"))));
     EXPECT(is_device(scene.in_root("/usr/lib32/null"), 1, 3) || scene.root.exists("/usr/lib32/null"));
     return {};
@@ -153,7 +153,7 @@ TEST_CASE("CVE-2024-0136: a container gets the devices that were asked for, and 
   test.run([](ApplyScene& scene) -> Result<void> {
     // A source beneath the root is the image's file, whatever it is called.
     EXPECT(!scene.apply(edits_of(device(scene.in_root("/dev/nvidia0"), "/dev/gpu"))));
-    DeviceEdit other = device("/dev/zero", "/dev/gpu");
+    MountStep other = device("/dev/zero", "/dev/gpu");
     other.number = DeviceNumber{'c', 195, 0};
     EXPECT(!scene.apply(edits_of(other)));
     TRY(scene.apply(edits_of(device("/dev/null", "/dev/gpu"))));
@@ -178,13 +178,14 @@ TEST_CASE("CVE-2025-23359: a source that is exchanged after it was looked at is 
   const ApplyTest test;
   test.dir.write("root/usr/lib/libcuda.so.1", "inside");
   test.run([](ApplyScene& scene) -> Result<void> {
-    const EditTarget target{scene.root, scene.path};
+    const ApplyTarget target{scene.root, scene.path};
     const std::string path = scene.in_root("/usr/lib/libcuda.so.1");
-    TRY_ASSIGN(const HostFile file, open_host_file(path, target));
-    TRY(check_source(file, mount_edit(path, "/etc/library")));
+    const MountStep step = host_file(path, "/etc/library");
+    TRY_ASSIGN(const MountSource source, open_source(step, target));
+    TRY(check_source(source, step, scene.log));
     fs::rename(path, path + ".old");
     fs::create_symlink(scene.host + "/canary/data", path);
-    TRY(Place(scene.root, "/etc/library").bind(file, false, {}));
+    TRY(place_bind(source, step, target));
     TRY_ASSIGN(const std::string text, read_file(scene.in_root("/etc/library")));
     EXPECT(text == "inside");
     fs::remove(path);
@@ -244,7 +245,7 @@ TEST_CASE("CVE-2025-31133: what the image puts in a device's place does not beco
   fs::create_symlink(test.dir / "host/canary/data", test.dir / "root/dev/null");
   test.run([](ApplyScene& scene) -> Result<void> {
     // The source is the host's, and has to have the number; the target is resolved inside.
-    DeviceEdit null = device("/dev/null", "/dev/null");
+    MountStep null = device("/dev/null", "/dev/null");
     null.number = DeviceNumber{'c', 1, 3};
     TRY(scene.apply(edits_of(null)));
     TRY_ASSIGN(const UniqueFd inside, scene.root.resolve("/dev/null"));
@@ -260,14 +261,16 @@ TEST_CASE("CVE-2025-52565: a target that is renamed while it is mounted on is no
   test.dir.write("root/usr/lib/console", "");
   test.dir.write("root/usr/spare/console", "");
   CHECK(test.run_once([](ApplyScene& scene) -> Result<void> {
-    TRY_ASSIGN(const HostFile file, open_host_file(scene.host + "/firmware.bin", {scene.root, scene.path}));
+    const ApplyTarget target{scene.root, scene.path};
+    const MountStep step = host_file(scene.host + "/firmware.bin", "/usr/lib/console");
+    TRY_ASSIGN(const MountSource source, open_source(step, target));
     unsigned noticed = 0;
     TRY_ASSIGN(Child swapper, fork_child());
     if (!swapper)
       for (;;) (void)exchange_names(scene.in_root("/usr/lib"), scene.in_root("/usr/spare"));
     for (int round = 0; round < 20000 && noticed == 0; ++round) {
       for (const char* name : {"/usr/lib/console", "/usr/spare/console"}) (void)unmount(scene.in_root(name), true);
-      const auto done = Place(scene.root, "/usr/lib/console").bind(file, false, {.read_only = true});
+      const auto done = place_bind(source, step, target);
       if (!done && done.error().text().find("it is another file now") != std::string::npos) ++noticed;
     }
     EXPECT(noticed == 1);
@@ -280,8 +283,7 @@ TEST_CASE("CVE-2025-52881: what looks like /proc and is not gets no mounts") {
   fs::create_directories(test.dir / "root/fake/driver/nvidia");
   fs::create_directory_symlink("/fake", test.dir / "root/proc");
   test.run([](ApplyScene& scene) -> Result<void> {
-    CoverEdit cover;
-    cover.target = "/proc/driver/nvidia";
+    const MountStep cover = cover_step("/proc/driver/nvidia");
     EXPECT(fails_with(scene.apply(edits_of(cover)), {"/proc is a link in this image"}));
     return {};
   });

@@ -20,7 +20,7 @@ const std::string kLibrary = "libcuda.so.560.35.03";
 
 /// What an injection does to a library directory.
 ContainerEdits injection(const ApplyScene& scene, const std::string& directory) {
-  return edits_of(mount_edit(scene.host + "/" + kLibrary, directory + "/" + kLibrary),
+  return edits_of(host_file(scene.host + "/" + kLibrary, directory + "/" + kLibrary),
                   device("/dev/null", directory + "/device"), link_change(directory + "/libcuda.so.1", kLibrary),
                   write_change(directory + "/written", "text"));
 }
@@ -96,7 +96,7 @@ TEST_CASE("Dangling links are followed inside only, to files and to directories"
   test.run([&](ApplyScene& scene) -> Result<void> {
     TRY(scene.apply(injection(scene, "/usr/lib64")));
     EXPECT(exists(scene.in_root("/none/of/it/" + kLibrary)));
-    TRY(scene.apply(edits_of(mount_edit(scene.host + "/firmware.bin", "/etc/nvidia"))));
+    TRY(scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/etc/nvidia"))));
     TRY_ASSIGN(const std::string text, scene.root.read_file("/etc/nvidia"));
     EXPECT(text == "firmware");
     return {};
@@ -112,21 +112,20 @@ TEST_CASE("Where another type of file is, it is mounted over or refused, and nev
   fs::create_symlink("/dev/null", test.dir / "root/etc/device");
   test.run([&](ApplyScene& scene) -> Result<void> {
     const std::string source = scene.host + "/firmware.bin";
-    TRY(scene.apply(edits_of(mount_edit(source, "/etc/pipe"))));
+    TRY(scene.apply(edits_of(host_file(source, "/etc/pipe"))));
     TRY_ASSIGN(const std::string text, read_file(scene.in_root("/etc/pipe")));
     EXPECT(text == "firmware");
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(source, "/etc/directory"))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(source, "/etc/directory"))),
                       {"mount on /etc/directory: Is a directory", "hint: "}));
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(source, "/etc/file/below"))), {"/etc/file", "Not a directory"}));
-    const MountEdit tree = mount_edit(scene.host + "/library", "/etc/file", SourceType::directory);
+    EXPECT(fails_with(scene.apply(edits_of(host_file(source, "/etc/file/below"))), {"/etc/file", "Not a directory"}));
+    const MountStep tree = host_file(scene.host + "/library", "/etc/file", SourceType::directory);
     EXPECT(fails_with(scene.apply(edits_of(tree)), {"/etc/file", "Not a directory"}));
     EXPECT(fails_with(scene.apply(edits_of(device("/dev/null", "/etc/directory"))), {"Is a directory"}));
     // /dev/null of the container, a file now; the host's stays a device.
-    TRY(scene.apply(edits_of(mount_edit(source, "/etc/device"))));
+    TRY(scene.apply(edits_of(host_file(source, "/etc/device"))));
     TRY_ASSIGN(const std::string inside, scene.root.read_file("/dev/null"));
     EXPECT(inside == "firmware" && is_device("/dev/null", 1, 3));
-    CoverEdit cover;
-    cover.target = "/etc/file";
+    MountStep cover = cover_step("/etc/file");
     EXPECT(fails_with(scene.apply(edits_of(cover)), {"cover /etc/file: ", "Not a directory"}));
     return {};
   });
@@ -136,11 +135,11 @@ TEST_CASE("A cover or directory of the root itself is refused") {
   const ApplyTest test;
   fs::create_directory_symlink("/", test.dir / "root/usr/lib64");
   test.run([&](ApplyScene& scene) -> Result<void> {
-    CoverEdit cover;
+    MountStep cover = cover_step("");
     for (const char* target : {"/", "/usr/lib64", "/usr/.."}) {
       cover.target = target;
       EXPECT(!scene.apply(edits_of(cover)));
-      EXPECT(!scene.apply(edits_of(mount_edit(scene.host + "/library", target, SourceType::directory))));
+      EXPECT(!scene.apply(edits_of(host_file(scene.host + "/library", target, SourceType::directory))));
     }
     EXPECT(exists(scene.in_root("/etc/hostname")));
     return {};
@@ -152,10 +151,9 @@ TEST_CASE("Where /proc or /sys is a link of the image, nothing is put there") {
   fs::create_directory_symlink("/etc", test.dir / "root/proc");
   fs::create_directory_symlink(test.dir / "host/canary", test.dir / "root/sys");
   test.run([&](ApplyScene& scene) -> Result<void> {
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(scene.host + "/firmware.bin", "/proc/driver/nvidia/params"))),
+    EXPECT(fails_with(scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/proc/driver/nvidia/params"))),
                       {"/proc is a link in this image"}));
-    CoverEdit cover;
-    cover.target = "/sys/class/infiniband";
+    MountStep cover = cover_step("/sys/class/infiniband");
     EXPECT(fails_with(scene.apply(edits_of(cover)), {"/sys is a link in this image"}));
     return {};
   });
@@ -185,8 +183,7 @@ TEST_CASE("Nothing is made in a directory of the host that is mounted in the roo
     }
     EXPECT(fs::is_empty(host + "/directory") && std::distance(fs::directory_iterator(host), {}) == 1);
     // What is there can be mounted on.
-    CoverEdit cover;
-    cover.target = "/shared/directory";
+    MountStep cover = cover_step("/shared/directory");
     TRY(scene.apply(edits_of(cover)));
     return scene.apply(injection(scene, "/shared/directory"));
   });
@@ -220,8 +217,8 @@ TEST_CASE("A source beneath the root is looked for inside it") {
   fs::create_symlink(test.dir / "host/canary/data", test.dir / "root/usr/out");
   fs::create_symlink("/usr/inside", test.dir / "root/usr/in");
   test.run([&](ApplyScene& scene) -> Result<void> {
-    EXPECT(fails_with(scene.apply(edits_of(mount_edit(scene.in_root("/usr/out"), "/etc/a"))), {"No such file"}));
-    TRY(scene.apply(edits_of(mount_edit(scene.in_root("/usr/in"), "/etc/a"))));
+    EXPECT(fails_with(scene.apply(edits_of(host_file(scene.in_root("/usr/out"), "/etc/a"))), {"No such file"}));
+    TRY(scene.apply(edits_of(host_file(scene.in_root("/usr/in"), "/etc/a"))));
     TRY_ASSIGN(const std::string text, read_file(scene.in_root("/etc/a")));
     EXPECT(text == "inside");
     return {};

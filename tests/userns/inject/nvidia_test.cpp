@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/inject/nvidia/gather.hpp"
+#include "hooks/inject/inventory/gather.hpp"
 #include "hooks/inject/nvidia/plan.hpp"
 #include "tests/unit/inject/fake_machine.hpp"
 #include "tests/userns/inject/apply_support.hpp"
@@ -32,7 +32,8 @@ Result<void> inject(const FakeMachine& machine, ApplyScene& scene, const std::ve
              plan(request, inventory, PlanContext{roots, scene.root, host, settings, kernel_access(roots.devices)},
                   scene.log));
   // Users make no nodes; the machine has files for them.
-  for (DeviceEdit& device : edits.devices) device.source = "/dev/null";
+  for (MountStep& step : edits.mounts)
+    if (step.kind == StepKind::device) step.source = "/dev/null";
   return scene.apply(edits);
 }
 

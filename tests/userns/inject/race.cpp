@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/sys/file.hpp"
-#include "common/sys/process.hpp"
+#include "common/sys/process/process.hpp"
 
 namespace situla::test {
 namespace {
@@ -45,13 +45,12 @@ void make_swaps(const ApplyScene& scene) {
 }
 
 ContainerEdits all_kinds(const ApplyScene& scene) {
-  CoverEdit cover;
-  cover.target = "/usr/race/below/cover";
+  MountStep cover = cover_step("/usr/race/below/cover");
   cover.on_failure = OnFailure::warn;
-  MountEdit library = mount_edit(scene.host + "/libcuda.so.560.35.03", "/usr/race/libcuda.so.560.35.03");
-  MountEdit from_image = mount_edit(scene.path + "/usr/race/data", "/etc/from-image");
-  MountEdit tree = mount_edit(scene.host + "/library", "/usr/race/below/tree", SourceType::directory);
-  DeviceEdit null = device("/dev/null", "/usr/race/null");
+  MountStep library = host_file(scene.host + "/libcuda.so.560.35.03", "/usr/race/libcuda.so.560.35.03");
+  MountStep from_image = host_file(scene.path + "/usr/race/data", "/etc/from-image");
+  MountStep tree = host_file(scene.host + "/library", "/usr/race/below/tree", SourceType::directory);
+  MountStep null = device("/dev/null", "/usr/race/null");
   library.on_failure = from_image.on_failure = tree.on_failure = null.on_failure = OnFailure::warn;
   return edits_of(cover, library, from_image, tree, null, link_change("/usr/race/libcuda.so.1", "libcuda.so.560.35.03"),
                   write_change("/usr/race/below/written", "text"));

@@ -9,7 +9,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/mount_api.hpp"
+#include "common/sys/mount/mount_api.hpp"
+#include "common/sys/mount/unmount.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"

@@ -1,4 +1,4 @@
-#include "common/sys/namespaces.hpp"
+#include "common/sys/mount/namespaces.hpp"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/seccomp.hpp"
+#include "common/sys/process/seccomp.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/support/temp_dir.hpp"

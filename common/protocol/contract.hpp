@@ -1,0 +1,80 @@
+// On which descriptor numbers do the programs of a step find what they were started with?
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace situla {
+
+/// situla-broker, started by the plugin.
+namespace broker_fd {
+constexpr int kControl = 3;   ///< to slurmstepd
+constexpr int kListener = 4;  ///< where tasks connect
+constexpr int kRequest = 5;   ///< sealed memfd: encode_step_request()
+constexpr int kEnvironment =
+    6;  ///< sealed memfd: the job's environment, Environment::block(); never read by the broker
+}  // namespace broker_fd
+
+/// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request` | `clean
+/// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or named: the builder looks
+/// for the container and asks for an image if it needs one. `situla-importer user` and `site` have the same
+/// descriptors.
+///
+/// Root installs no descriptor of a user's process: to close it may wait for his file system forever. So where a helper
+/// needs a file of another process of the same user, it is given the socket in which that file lies (Parcel); what
+/// comes out as bytes is written into memory files that the broker made; and of namespaces and directories a helper
+/// says its own descriptor's number, under which the broker looks into /proc.
+namespace builder_fd {
+constexpr int kBroker = 3;       ///< SOCK_SEQPACKET to the broker
+constexpr int kSpec = 4;         ///< sealed memfd: ContainerSpec::serialize()
+constexpr int kEnvironment = 5;  ///< sealed memfd: Environment::block(); not for container
+constexpr int kImage = 6;      ///< container, for MODE image-*: the image file or a parcel with it; none: kTask has it
+constexpr int kOutput = 6;     ///< request: a pipe, the store program's input. Importer: the parcel for the image
+constexpr int kTask = 7;       ///< container: the asking task's connection, in which its JoinRequest lies
+constexpr int kForTasks = 8;   ///< container: memfd for what the tasks get of the environment: Environment::block()
+constexpr int kForOthers = 9;  ///< container: the same for tasks of other steps that join
+constexpr int kSaved = 10;     ///< container: the parcel for what --container-save exports; none: nothing is saved
+}  // namespace builder_fd
+
+/// situla-saver, started by the broker as the job user: kBroker, kSpec and kEnvironment as for the builder, and
+namespace saver_fd {
+constexpr int kFiles = 6;  ///< what the builder put into kSaved: ExportSource::directory, and maybe ::image
+constexpr int kImage = 7;  ///< ExportSource::image, if the broker mounted it; none: it does not know of one
+}  // namespace saver_fd
+
+/// Where the environment of a job is kept for the epilog: keep_environment.
+constexpr const char* kJobsDirectory = SITULA_RUNTIME_DIR "/jobs";
+inline std::string job_environment_path(uint32_t job) {
+  return std::string(kJobsDirectory) + "/" + std::to_string(job);
+}
+/// The cgroups of a job in which something may outlive it: the text of NodeCgroups::job().
+inline std::string job_cgroups_path(uint32_t job) {
+  return job_environment_path(job) + ".cgroups";
+}
+
+/// Which directory of the user's a step has on disk, for as long as its broker lives; left by one that was killed.
+inline std::string step_scratch_path(uint32_t job, uint32_t step) {
+  return job_environment_path(job) + "." + std::to_string(step) + ".scratch";
+}
+
+/// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by
+/// root.
+constexpr const char* kStageMount = SITULA_RUNTIME_DIR "/root";
+constexpr const char* kStageImage = "image";      ///< beneath it: where root attaches the image
+constexpr const char* kStageDirectory = "stage";  ///< beneath it: what prepare_container() may use
+
+/// situla-store, started by the broker as the service user.
+namespace store_fd {
+constexpr int kRequest = 0;          ///< a pipe: what the request writer writes
+constexpr int kBroker = 3;           ///< SOCK_SEQPACKET to the broker
+constexpr int kImporter = 4;         ///< SOCK_SEQPACKET to the importer
+constexpr int kImporterProcess = 5;  ///< pidfd of the importer, where the kernel has such
+}  // namespace store_fd
+
+/// situla-importer, started by the broker as the import user.
+namespace importer_fd {
+constexpr int kBroker = 3;  ///< SOCK_SEQPACKET to the broker
+constexpr int kStore = 4;   ///< SOCK_SEQPACKET to the store program
+}  // namespace importer_fd
+
+}  // namespace situla

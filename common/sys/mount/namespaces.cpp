@@ -1,0 +1,185 @@
+#include "common/sys/mount/namespaces.hpp"
+
+#include <array>
+
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/kernel.hpp"
+#include "common/sys/process/process.hpp"
+
+namespace situla {
+namespace {
+
+struct NamespaceKind {
+  NamespaceBits bit;
+  int flag;
+  const char* name;
+};
+constexpr std::array<NamespaceKind, 7> kKinds = {{
+    {kUserNs, CLONE_NEWUSER, "user"},
+    {kMountNs, CLONE_NEWNS, "mount"},
+    {kPidNs, CLONE_NEWPID, "pid"},
+    {kIpcNs, CLONE_NEWIPC, "ipc"},
+    {kUtsNs, CLONE_NEWUTS, "uts"},
+    {kNetNs, CLONE_NEWNET, "net"},
+    {kCgroupNs, CLONE_NEWCGROUP, "cgroup"},
+}};
+
+/// Value of a small file of /proc/sys, empty when it does not exist.
+std::string setting(const char* name) {
+  auto content = read_file(std::string("/proc/sys/") + name, 256);
+  return content ? std::string(trim(*content)) : std::string();
+}
+
+bool in_chroot() {
+  struct stat own {};
+  struct stat first {};
+  // Only root can compare; others get EACCES and no hint.
+  return stat("/", &own) == 0 && stat("/proc/1/root", &first) == 0 &&
+         (own.st_dev != first.st_dev || own.st_ino != first.st_ino);
+}
+
+/// What usually forbids user namespaces: the errno alone (EPERM, ENOSPC, EINVAL) says nothing.
+std::string user_namespace_hint(int errnum) {
+  if (setting("user/max_user_namespaces") == "0")
+    return "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000";
+  if (setting("kernel/unprivileged_userns_clone") == "0")
+    return "ordinary users may not make user namespaces: sysctl -w kernel.unprivileged_userns_clone=1";
+  if (setting("kernel/apparmor_restrict_unprivileged_userns") == "1")
+    return "AppArmor restricts user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or a profile "
+           "with `userns,`";
+  if (errnum == ENOSPC || errnum == EUSERS)
+    return "the limit of user namespaces is reached: see /proc/sys/user/max_user_namespaces and nesting (at most 32)";
+  if (errnum == EINVAL) return "the process has several threads, or the kernel lacks this kind of namespace";
+  if (errnum == EPERM && in_chroot()) return "user namespaces cannot be made inside a chroot";
+  if (errnum == EPERM) return "a seccomp filter or security module forbids it";
+  return {};
+}
+
+Result<void> write_proc_file(int directory, const char* name, const std::string& text) {
+  UniqueFd file(openat(directory, name, O_WRONLY | O_CLOEXEC));
+  if (!file) return fail_errno(errno, std::string("open /proc/<pid>/") + name);
+  // The kernel takes the whole map in one write or nothing.
+  if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return fail_errno(errno, std::string("write \"") + std::string(trim(text)) + "\" to /proc/<pid>/" + name);
+  return {};
+}
+
+std::string map_line(unsigned inside, unsigned outside) {
+  return std::to_string(inside) + " " + std::to_string(outside) + " 1\n";
+}
+
+Result<UniqueFd> open_proc_directory(const std::string& path) {
+  return open_file(path, O_RDONLY | O_DIRECTORY);
+}
+
+}  // namespace
+
+Result<void> unshare_namespaces(unsigned bits) {
+  int flags = 0;
+  std::vector<std::string> names;
+  for (const NamespaceKind& kind : kKinds) {
+    if ((bits & kind.bit) == 0) continue;
+    flags |= kind.flag;
+    names.emplace_back(kind.name);
+  }
+  if (unshare(flags) == 0) return {};
+  Error error = Error::from_errno(errno, "unshare " + join(names, ", ") + " namespaces");
+  if ((bits & kUserNs) != 0)
+    error.with_hint(user_namespace_hint(error.errnum()));
+  else if (error.errnum() == EPERM)
+    error.with_hint("only root, or a process in its own user namespace, can do this");
+  return fail(std::move(error));
+}
+
+Result<void> join_namespace(int fd, std::string_view name) {
+  if (setns(fd, 0) == 0) return {};
+  Error error = Error::from_errno(errno, "join " + std::string(name) + " namespace");
+  if (error.errnum() == EINVAL)
+    error.with_hint("the process has several threads, or lives in this user namespace already");
+  else if (error.errnum() == EPERM)
+    error.with_hint("the namespace belongs to another user");
+  return fail(std::move(error));
+}
+
+Result<void> change_root(int root_fd) {
+  if (fchdir(root_fd) != 0 || chroot(".") != 0) return fail_errno(errno, "change the root directory");
+  return {};
+}
+
+Result<UniqueFd> open_namespace(pid_t pid, const char* name) {
+  const std::string who = pid == 0 ? "self" : std::to_string(pid);
+  return open_file("/proc/" + who + "/ns/" + name, O_RDONLY);
+}
+
+Result<NamespaceId> namespace_id(int fd) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return fail_errno(errno, "identify namespace");
+  return NamespaceId{status.st_dev, status.st_ino};
+}
+
+Result<UniqueFd> owning_user_namespace(int fd) {
+  UniqueFd owner(ioctl(fd, NS_GET_USERNS));
+  if (!owner) return fail_errno(errno, "find the user namespace that owns a namespace");
+  return owner;
+}
+
+Result<uid_t> user_namespace_owner(int fd) {
+  uid_t uid = 0;
+  if (ioctl(fd, NS_GET_OWNER_UID, &uid) != 0) return fail_errno(errno, "find the owner of a user namespace");
+  return uid;
+}
+
+Result<void> write_id_maps(int proc_pid_fd, uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid) {
+  TRY(write_proc_file(proc_pid_fd, "setgroups", "deny"));
+  TRY(write_proc_file(proc_pid_fd, "gid_map", map_line(inside_gid, outside_gid)));
+  return write_proc_file(proc_pid_fd, "uid_map", map_line(inside_uid, outside_uid));
+}
+
+Result<void> write_own_id_maps(uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid) {
+  TRY_ASSIGN(const UniqueFd self, open_proc_directory("/proc/self"));
+  return write_id_maps(self.get(), inside_uid, outside_uid, inside_gid, outside_gid);
+}
+
+Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  // The bare call: other threads of this process may hold locks, and the child does nothing but wait for the end of the
+  // pipe.
+  int pidfd = -1;
+  const auto pid =
+      static_cast<pid_t>(syscall(SYS_clone, static_cast<unsigned long>(CLONE_NEWUSER | SIGCHLD) | kernel::kClonePidfd,
+                                 nullptr, &pidfd, nullptr, 0UL));
+  if (pid == 0) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    (void)close(ends[1]);
+    char byte = 0;
+    (void)!read(ends[0], &byte, 1);
+    _exit(0);
+  }
+  if (pid < 0) {
+    Error error = Error::from_errno(errno, "make user namespace for id mapping");
+    error.with_hint(user_namespace_hint(error.errnum()));
+    return fail(std::move(error));
+  }
+  Child child(pid, UniqueFd(pidfd));
+  TRY_ASSIGN(const UniqueFd directory, open_proc_directory("/proc/" + std::to_string(pid)));
+  TRY_CONTEXT("map id 0 to uid " + std::to_string(uid), write_id_maps(directory.get(), 0, uid, 0, gid));
+  UniqueFd user(openat(directory.get(), "ns/user", O_RDONLY | O_CLOEXEC));
+  if (!user) return fail_errno(errno, "open user namespace of child process");
+  return user;
+}
+
+}  // namespace situla

@@ -1,0 +1,145 @@
+#include "common/sys/process/run_program.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+namespace situla {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookAgain{100};  // for cancelled(), and for ends where there is no pidfd (before Linux 5.3)
+
+/// One stream of the program.
+class Stream {
+ public:
+  /// The program's end.
+  Result<UniqueFd> open() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
+    reader_.reset(ends[0]);
+    UniqueFd writer(ends[1]);
+    if (fcntl(reader_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a pipe");
+    return writer;
+  }
+  [[nodiscard]] int fd() const { return reader_.get(); }
+
+  /// Takes what is there, at most two pipes' worth: a program that never stops writing must not keep us here.
+  void drain(std::string& text) {
+    std::array<char, 8192> buffer{};
+    for (int turn = 0; reader_ && turn < 16; ++turn) {
+      const ssize_t size = read(reader_.get(), buffer.data(), buffer.size());
+      if (size < 0 && errno == EINTR) continue;
+      if (size < 0) return;
+      if (size == 0) return reader_.reset();
+      text.append(buffer.data(), static_cast<size_t>(size));
+    }
+  }
+
+ private:
+  UniqueFd reader_;
+};
+
+bool maps(const SpawnOptions& options, int number) {
+  return std::any_of(options.fds.begin(), options.fds.end(),
+                     [number](const auto& entry) { return entry.second == number; });
+}
+
+class Running {
+ public:
+  Running(const RunLimits& limits, bool has_group) : limits_(limits), has_group_(has_group) {
+    if (limits.time) deadline_ = Clock::now() + *limits.time;
+  }
+
+  Result<void> start(SpawnOptions options) {
+    UniqueFd output, errors;
+    if (!maps(options, STDOUT_FILENO)) {
+      TRY_ASSIGN(output, output_.open());
+      options.fds.emplace_back(output.get(), STDOUT_FILENO);
+    }
+    if (limits_.error_bytes != 0) {
+      TRY_ASSIGN(errors, errors_.open());
+      options.fds.emplace_back(errors.get(), STDERR_FILENO);
+    }
+    TRY_ASSIGN(child_, spawn(options));
+    return {};
+  }
+
+  Result<ProgramRun> wait() {
+    for (;;) {
+      wait_for_something();
+      // Whether it has ended is asked before its last words are read, or some could be missed.
+      TRY_ASSIGN(run_.status, child_.wait_for(milliseconds(0)));
+      drain();
+      if (run_.output.size() > limits_.output_bytes) stop(ProgramRun::End::too_much_output);
+      if (run_.status) return std::move(run_);
+      if (deadline_ && Clock::now() >= *deadline_) {
+        if (stopped_) break;
+        stop(ProgramRun::End::too_late);
+      }
+      if (!stopped_ && limits_.cancelled && limits_.cancelled()) stop(ProgramRun::End::cancelled);
+    }
+    send(SIGKILL);
+    TRY_ASSIGN(run_.status, child_.wait_for(limits_.grace));
+    // One that waits inside a driver, say, does not even die of SIGKILL.
+    if (!run_.status) child_.release();
+    return std::move(run_);
+  }
+
+ private:
+  void wait_for_something() {
+    std::array<pollfd, 3> entries = {
+        {{output_.fd(), POLLIN, 0}, {errors_.fd(), POLLIN, 0}, {child_.pidfd(), POLLIN, 0}}};
+    auto time = limits_.cancelled || child_.pidfd() < 0 ? kLookAgain : milliseconds::max();
+    if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()));
+    constexpr milliseconds kLongest{3600 * 1000};
+    (void)poll(entries.data(), entries.size(), static_cast<int>(std::clamp(time, milliseconds(0), kLongest).count()));
+  }
+
+  void drain() {
+    output_.drain(run_.output);
+    errors_.drain(run_.errors);
+    if (run_.errors.size() > limits_.error_bytes) run_.errors.erase(0, run_.errors.size() - limits_.error_bytes);
+  }
+
+  void stop(ProgramRun::End why) {
+    if (stopped_) return;
+    stopped_ = true;
+    run_.end = why;
+    if (run_.status) return;
+    send(SIGTERM);
+    deadline_ = Clock::now() + limits_.grace;
+  }
+
+  /// spawn() made the program a leader; it is not reaped yet, so the number is still its own.
+  void send(int signal) {
+    if (has_group_)
+      (void)kill(-child_.pid(), signal);
+    else
+      (void)child_.signal(signal);
+  }
+
+  const RunLimits& limits_;
+  bool has_group_;
+  std::optional<Clock::time_point> deadline_;
+  Child child_;
+  Stream output_, errors_;
+  ProgramRun run_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<ProgramRun> run_program(SpawnOptions options, const RunLimits& limits) {
+  Running running(limits, options.new_session);
+  TRY(running.start(std::move(options)));
+  return running.wait();
+}
+
+}  // namespace situla

@@ -1,0 +1,334 @@
+#include "hooks/config/enroot_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iterator>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
+#include "common/sys/process/process.hpp"
+#include "common/sys/socket.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 20U;
+constexpr size_t kMaxOutputBytes = size_t{4} << 20U;
+
+/// enroot's defaults, apart from directories (below) and ENROOT_SQUASH_OPTIONS: the importer picks its own compressor
+/// unless a site asks for one.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kDefaults = {{
+    {"ENROOT_LIBRARY_PATH", "/usr/lib/enroot"},
+    {"ENROOT_GZIP_PROGRAM", "gzip"},
+    {"ENROOT_ZSTD_OPTIONS", "-1"},
+    {"ENROOT_MAX_CONNECTIONS", "10"},
+    {"ENROOT_CONNECT_TIMEOUT", "30"},
+    {"ENROOT_TRANSFER_TIMEOUT", "0"},
+    {"ENROOT_STALL_TIMEOUT", "60"},
+    {"ENROOT_STALL_RATE", "1024"},
+    {"ENROOT_TRANSFER_RETRIES", "0"},
+    {"ENROOT_LOGIN_SHELL", "yes"},
+    {"ENROOT_ALLOW_SUPERUSER", "no"},
+    {"ENROOT_ALLOW_HTTP", "no"},
+    {"ENROOT_ROOTFS_WRITABLE", "no"},
+    {"ENROOT_NATIVE_OVERLAYFS", "no"},
+    {"ENROOT_REMAP_ROOT", "no"},
+    {"ENROOT_UNSHARE_NET", "no"},
+    {"ENROOT_UNSHARE_PID", "no"},
+    {"ENROOT_UNSHARE_IPC", "no"},
+    {"ENROOT_UNSHARE_UTS", "no"},
+    {"ENROOT_MOUNT_HOME", "no"},
+    {"ENROOT_RESTRICT_DEV", "no"},
+    {"ENROOT_BUNDLE_ALL", "no"},
+    {"ENROOT_BUNDLE_CHECKSUM", "no"},
+    {"ENROOT_FORCE_OVERRIDE", "no"},
+}};
+
+constexpr std::array<std::string_view, 10> kFalse = {"n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"};
+
+bool is_false(std::string_view value) {
+  return std::find(kFalse.begin(), kFalse.end(), value) != kFalse.end();
+}
+
+bool only(std::string_view text, std::string_view extra) {
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || extra.find(c) != extra.npos;
+  });
+}
+
+/// The keys that COMPAT.md 4 says are read.
+bool is_configuration_key(std::string_view key) {
+  constexpr std::array<std::string_view, 6> kWhole = {"SSL_CERT_DIR", "SSL_CERT_FILE", "all_proxy",
+                                                      "no_proxy",     "http_proxy",    "https_proxy"};
+  if (std::find(kWhole.begin(), kWhole.end(), key) != kWhole.end()) return true;
+  for (const std::string_view prefix : {"ENROOT_", "MELLANOX_", "NVIDIA_"}) {
+    if (!key.starts_with(prefix) || key.size() == prefix.size()) continue;
+    return only(key, "_") &&
+           (prefix != "ENROOT_" || key.find_first_of("abcdefghijklmnopqrstuvwxyz0123456789") == key.npos);
+  }
+  return false;
+}
+
+/// One "KEY value" line, its value not evaluated yet.
+struct Line {
+  std::string key;
+  std::string raw;
+  std::string where;  ///< "/etc/enroot/enroot.conf:3"
+};
+
+/// nullopt for blank lines, comments, lines without a value, and (with a warning) lines that are none of ours.
+std::optional<Line> parse_line(std::string_view text, std::string where, LogSink& log) {
+  text = trim(text);
+  if (text.empty() || text.front() == '#') return std::nullopt;
+  const std::string_view key = text.substr(0, text.find_first_of(" \t="));
+  if (!is_configuration_key(key)) {
+    log.warning(where + ": ignoring unknown key \"" + printable(key) + "\"");
+    return std::nullopt;
+  }
+  std::string_view value = trim(text.substr(key.size()));
+  if (value.starts_with('=')) value = trim(value.substr(1));
+  if (value.empty()) return std::nullopt;
+  return Line{std::string(key), std::string(value), std::move(where)};
+}
+
+void parse_file(const std::string& path, std::vector<Line>& lines, LogSink& log) {
+  const Result<std::string> content = read_file(path, kMaxFileBytes);
+  if (!content) {
+    if (content.error().kind() != ErrorKind::not_found) log.warning("ignoring " + content.error().message());
+    return;
+  }
+  size_t number = 0;
+  for (const std::string_view text : split(*content, '\n')) {
+    ++number;
+    if (std::optional<Line> line = parse_line(text, path + ":" + std::to_string(number), log))
+      lines.push_back(std::move(*line));
+  }
+}
+
+/// enroot.conf first, then enroot.conf.d/*.conf in the order a shell glob gives.
+std::vector<Line> read_lines(const std::string& sysconf, LogSink& log) {
+  namespace fs = std::filesystem;
+  std::vector<Line> lines;
+  parse_file(sysconf + "/enroot.conf", lines, log);
+  std::vector<std::string> drop_ins;
+  std::error_code error;
+  for (fs::directory_iterator it(sysconf + "/enroot.conf.d", error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(".conf") && !name.starts_with('.')) drop_ins.push_back(it->path().string());
+  }
+  std::sort(drop_ins.begin(), drop_ins.end());
+  for (const std::string& path : drop_ins) parse_file(path, lines, log);
+  return lines;
+}
+
+/// What `eval echo` would print, for text that needs no shell to know: plain words, $NAME and ${NAME}. Starting a shell
+/// costs milliseconds on the way to every container.
+std::optional<std::string> evaluate_plainly(std::string_view raw, const Environment& environment) {
+  constexpr std::string_view kPlain = " \t_/.,:+=@%-";
+  for (size_t i = 0; i < raw.size(); ++i) {
+    if (only(raw.substr(i, 1), kPlain)) continue;
+    if (raw[i] != '$') return std::nullopt;
+    const bool braces = raw.substr(i + 1).starts_with('{');
+    size_t end = i + (braces ? 2 : 1);
+    const size_t begin = end;
+    while (end < raw.size() && only(raw.substr(end, 1), "_")) ++end;
+    if (!is_variable_name(raw.substr(begin, end - begin))) return std::nullopt;
+    if (braces && !raw.substr(end).starts_with('}')) return std::nullopt;
+    if (!only(environment.get_or(raw.substr(begin, end - begin), ""), kPlain)) return std::nullopt;
+    i = braces ? end : end - 1;
+  }
+  const std::string expanded = expand_variables(raw, environment);
+  std::vector<std::string> words;
+  for (const std::string_view word : split_words(expanded)) words.emplace_back(word);
+  // echo takes these for its own options.
+  if (!words.empty() && words.front().size() > 1 && words.front()[0] == '-' &&
+      words.front().find_first_not_of("neE", 1) == std::string::npos)
+    return std::nullopt;
+  return join(words, " ");
+}
+
+/// Values are data on descriptor 3, never part of the program text; each is evaluated once, in a subshell that may fail
+/// alone.
+constexpr std::string_view kEvaluator = R"(
+while IFS= read -r -u 3 -d '' key && IFS= read -r -u 3 -d '' raw; do
+  status=0
+  if [ -z "${!key-}" ]; then
+    value=$(eval "echo ${raw}" </dev/null 3<&-) || status=$?
+    export "${key}=${value}"
+  fi
+  printf '%s\0%s\0' "${status}" "${!key}"
+done
+)";
+
+Result<std::string> run_evaluator(const std::string& input, const Environment& environment) {
+  TRY_ASSIGN(UniqueFd data, sealed_memory("enroot.conf", input));
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+
+  Environment clean = environment;
+  clean.unset("BASH_ENV");
+  clean.unset("ENV");
+  SpawnOptions options;
+  options.program = "/bin/bash";
+  options.arguments = {"bash", "--norc", "--noprofile", "-c", std::string(kEvaluator)};
+  options.environment = clean.strings();
+  options.fds = {{writer.get(), STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}, {data.get(), 3}};
+  TRY_ASSIGN(Child shell, spawn(options));
+  writer.reset();
+  TRY_ASSIGN(std::string output, read_all(reader.get(), kMaxOutputBytes));
+  TRY_ASSIGN(const ExitStatus status, shell.wait());
+  if (!status.success()) return fail(ErrorKind::failure, "the shell " + status.text());
+  return output;
+}
+
+/// One shell for all lines, because a value may use keys set before it.
+Result<void> evaluate_in_shell(const std::vector<Line>& lines, Environment& environment, LogSink& log) {
+  std::string input;
+  for (const Line& line : lines) input += line.key + '\0' + line.raw + '\0';
+  TRY_ASSIGN(const std::string output, run_evaluator(input, environment));
+  std::vector<std::string_view> fields = split(output, '\0');
+  if (fields.size() != lines.size() * 2 + 1) return fail(ErrorKind::corrupt, "the shell answered out of order");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (fields[2 * i] != "0")
+      log.warning(lines[i].where + ": evaluating the value of " + lines[i].key + " exited with return code " +
+                  std::string(fields[2 * i]));
+    environment.set(lines[i].key, fields[2 * i + 1]);
+  }
+  return {};
+}
+
+Result<void> evaluate(const std::vector<Line>& lines, Environment& environment, LogSink& log) {
+  Environment result = environment;
+  for (const Line& line : lines) {
+    if (!result.get_or(line.key, "").empty()) continue;
+    const std::optional<std::string> value = evaluate_plainly(line.raw, result);
+    if (!value) return evaluate_in_shell(lines, environment, log);
+    result.set(line.key, *value);
+  }
+  environment = std::move(result);
+  return {};
+}
+
+std::string home_of_caller() {
+  const auto user = find_user(getuid());
+  return user ? user->home : "/";
+}
+
+/// HOME and the XDG base directories, which configuration files use freely, defined even where the job lacks them.
+Environment with_base_directories(Environment environment) {
+  const auto default_to = [&](std::string_view name, const std::string& value) {
+    if (environment.get_or(name, "").empty()) environment.set(name, value);
+  };
+  default_to("HOME", home_of_caller());
+  const std::string home = environment.get_or("HOME", "/");
+  default_to("XDG_CONFIG_HOME", home + "/.config");
+  default_to("XDG_DATA_HOME", home + "/.local/share");
+  default_to("XDG_CACHE_HOME", home + "/.cache");
+  return environment;
+}
+
+}  // namespace
+
+Result<EnrootConfig> EnrootConfig::load(const Environment& environment, LogSink& log) {
+  EnrootConfig config;
+  config.environment_ = with_base_directories(environment);
+  std::string sysconf = environment.get_or("ENROOT_SYSCONF_PATH", "");
+  if (sysconf.empty()) sysconf = "/etc/enroot";
+  TRY_CONTEXT("evaluating the configuration in " + sysconf,
+              evaluate(read_lines(sysconf, log), config.environment_, log));
+  for (const auto& [name, value] : config.environment_.entries())
+    if (!value.empty() && is_configuration_key(name)) config.values_.insert_or_assign(name, value);
+  return config;
+}
+
+Result<void> EnrootConfig::apply_directives(std::string_view script, const std::string& where, LogSink& log) {
+  size_t number = 0;
+  for (const std::string_view raw : split(script, '\n')) {
+    ++number;
+    if (!raw.starts_with('#')) continue;
+    const std::string_view text = trim(raw.substr(1));
+    if (!text.starts_with("ENROOT_")) continue;
+    const std::optional<Line> line = parse_line(text, where + ":" + std::to_string(number), log);
+    if (!line) continue;
+    environment_.unset(line->key);
+    TRY_CONTEXT(line->where, evaluate({*line}, environment_, log));
+    set(line->key, environment_.get_or(line->key, ""));
+  }
+  return {};
+}
+
+void EnrootConfig::set(std::string_view name, std::string_view value) {
+  environment_.set(name, value);
+  values_.insert_or_assign(std::string(name), std::string(value));
+}
+
+Environment EnrootConfig::exported() const {
+  Environment environment;
+  for (const std::string_view key : known_keys()) environment.set(key, get(key));
+  for (const auto& [name, value] : values_) environment.set(name, value);
+  Environment result;
+  for (const auto& [name, value] : environment.entries())
+    if (!name.starts_with("ENROOT_") || (!value.empty() && !is_false(value))) result.set(name, value);
+  return result;
+}
+
+std::string EnrootConfig::get(std::string_view name) const {
+  if (const auto explicit_value = values_.find(name); explicit_value != values_.end()) return explicit_value->second;
+  for (const auto& [key, value] : kDefaults)
+    if (key == name) return std::string(value);
+  if (name == "ENROOT_SYSCONF_PATH") return "/etc/enroot";
+  if (name == "ENROOT_CONFIG_PATH") return environment_.get_or("XDG_CONFIG_HOME", "") + "/enroot";
+  if (name == "ENROOT_DATA_PATH") return environment_.get_or("XDG_DATA_HOME", "") + "/enroot";
+  if (name == "ENROOT_CACHE_PATH") return environment_.get_or("XDG_CACHE_HOME", "") + "/enroot";
+  if (name == "ENROOT_RUNTIME_PATH") {
+    const std::string base = environment_.get_or("XDG_RUNTIME_DIR", "");
+    return base.empty() ? "/tmp/enroot-" + std::to_string(getuid()) : base + "/enroot";
+  }
+  if (name == "ENROOT_TEMP_PATH") {
+    const std::string base = environment_.get_or("TMPDIR", "");
+    return base.empty() ? "/tmp" : base;
+  }
+  if (name == "ENROOT_MAX_PROCESSORS") return std::to_string(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  return "";
+}
+
+std::vector<std::string_view> EnrootConfig::known_keys() {
+  std::vector<std::string_view> names = {"ENROOT_SYSCONF_PATH",   "ENROOT_CONFIG_PATH",    "ENROOT_DATA_PATH",
+                                         "ENROOT_CACHE_PATH",     "ENROOT_RUNTIME_PATH",   "ENROOT_TEMP_PATH",
+                                         "ENROOT_MAX_PROCESSORS", "ENROOT_SQUASH_OPTIONS", "ENROOT_TOKEN_SERVERS"};
+  for (const auto& [name, value] : kDefaults) names.push_back(name);
+  return names;
+}
+
+bool EnrootConfig::flag(std::string_view name, bool fallback) const {
+  const std::string value = get(name);
+  return value.empty() ? fallback : !is_false(value);
+}
+
+std::string EnrootConfig::sysconf_path() const {
+  return get("ENROOT_SYSCONF_PATH");
+}
+std::string EnrootConfig::config_path() const {
+  return get("ENROOT_CONFIG_PATH");
+}
+std::string EnrootConfig::data_path() const {
+  return get("ENROOT_DATA_PATH");
+}
+std::string EnrootConfig::cache_path() const {
+  return get("ENROOT_CACHE_PATH");
+}
+std::string EnrootConfig::runtime_path() const {
+  return get("ENROOT_RUNTIME_PATH");
+}
+std::string EnrootConfig::temp_path() const {
+  return get("ENROOT_TEMP_PATH");
+}
+
+}  // namespace situla

@@ -1,0 +1,52 @@
+// How do containers come to be under ENROOT_DATA_PATH, and how do they go? Whole, or not at all, whenever a process is
+// killed.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "hooks/config/enroot_config.hpp"
+#include "hooks/containers/named_container.hpp"
+
+namespace situla {
+
+/// Of which kind a new container shall be.
+enum class StorageWish {
+  automatic,  ///< layered where images can be served and the data directory can hold an overlay's upper layer
+  tree,       ///< extracted
+  layered,    ///< or not at all
+};
+
+struct NewContainer {
+  std::string path;      ///< from container_path()
+  bool replace = false;  ///< of that path may be one already
+  StorageWish wish = StorageWish::automatic;
+  int image = -1;              ///< a squashfs file, open for reading
+  bool image_is_ours = false;  ///< it has no other name and no other user: it is kept itself, where that is possible
+};
+
+/// What SITULA_CREATE (tree or layered) in the user's environment and the site's `mount = "extract"` say, in this
+/// order.
+Result<StorageWish> storage_wish(const Environment& environment, LogSink& log);
+
+/// ErrorKind::exists, "File already exists: PATH", unless it may be replaced.
+Result<void> check_new_container(const std::string& path, bool replace);
+/// Whether a new container of this configuration is layered. ErrorKind::unsupported, with the reason, when it has to be
+/// and cannot. Makes ENROOT_DATA_PATH.
+Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink& log);
+/// Layered: the image is copied (shared blocks where the file system has them), so what becomes of the file later does
+/// not matter. ErrorKind::corrupt for what is no image. Before that, what creates and removals left that were killed on
+/// this node is removed.
+Result<void> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log);
+
+/// What creates and removals left that were killed on this node. Without it, the next create or removal does the same.
+void remove_unfinished(const EnrootConfig& config, LogSink& log);
+
+/// Programs that run in it lose their files, as they do with enroot. From the first moment on the name is free.
+/// ErrorKind::not_found when there is none; a link is none.
+Result<void> remove_container(const EnrootConfig& config, std::string_view name, LogSink& log);
+
+}  // namespace situla

@@ -1,0 +1,63 @@
+// What do all nodes of the cluster say? `situla doctor --cluster`: asks each by srun and puts the answers side by side.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "hooks/doctor/doctor.hpp"
+
+namespace situla::doctor {
+
+struct ClusterRequest {
+  std::string partition;  ///< -p; empty: for each node the default partition, or the first it is in
+  std::string nodes;      ///< -w; empty: all
+  std::string account;    ///< -A
+  std::string program;    ///< situla, as the nodes find it
+  std::string registry;   ///< --registry, asked by each node; empty: none
+  std::chrono::seconds limit{30};
+};
+
+/// One node of the answer.
+struct NodeAnswer {
+  enum class Kind {
+    answered,
+    silent,    ///< asked in vain: that is an error
+    not_asked  ///< down, drained, or busy: nothing is known
+  };
+  std::string node;
+  Kind kind = Kind::not_asked;
+  std::string reason;  ///< of a node that did not answer
+  Report report;       ///< of one that did
+  std::string json;    ///< the same, as it came
+};
+
+/// A node as sinfo names it.
+struct ClusterNode {
+  std::string name, partition;
+  std::string obstacle;  ///< why it is not asked: "down", "drained"; empty: usable
+};
+
+/// Lines "NODE|PARTITION|AVAILABILITY|STATE" of sinfo, each node once.
+std::vector<ClusterNode> parse_sinfo(std::string_view text);
+
+/// Inside a job its nodes are asked, as steps of it, otherwise a job of one task is started on each.
+Result<std::vector<NodeAnswer>> ask_cluster(const ClusterRequest& request, const Environment& environment);
+
+/// From Report::json() of any version of Situla; ErrorKind::corrupt.
+Result<Report> parse_report(const std::string& json);
+
+struct ClusterReport {
+  std::vector<NodeAnswer> nodes;
+
+  /// Whether a check fails on a node, or a node was asked in vain.
+  [[nodiscard]] bool failed() const;
+  /// Nodes that agree in one line, then every check that is not in order everywhere or differs between nodes.
+  [[nodiscard]] std::string text(Colours colours = Colours::none) const;
+  [[nodiscard]] std::string json() const;  ///< all reports; situla-doctor(1) has the schema
+};
+
+}  // namespace situla::doctor

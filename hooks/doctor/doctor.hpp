@@ -1,0 +1,23 @@
+// What can this node do, what is missing, and how is that fixed? `situla doctor`.
+#pragma once
+
+#include <string>
+
+#include "common/spec/environment.hpp"
+#include "hooks/doctor/report.hpp"
+
+namespace situla::doctor {
+
+/// What a user has: ENROOT_DATA_PATH and the like.
+struct UserPaths {
+  std::string data, cache, temp, runtime;
+};
+
+/// What slurmd wants to know: the node, what is installed, and Slurm. Milliseconds.
+Report examine(const Places& places, const Environment& environment);
+/// Adds the directories of the caller.
+void examine_user(Report& report, const UserPaths& paths);
+/// Adds what the node has of devices, and what of it containers get: seconds, where a driver is slow to answer.
+void examine_devices(Report& report, const Places& places, const Environment& environment);
+
+}  // namespace situla::doctor

@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "common/base/text.hpp"
+#include "hooks/doctor/device_sections.hpp"
+#include "hooks/inject/hooks.hpp"
+
+namespace situla::doctor {
+namespace {
+
+using Hook = Result<ContainerEdits> (*)(const HookContext&);
+
+/// "12 devices, 60 mounts, 40 libraries"
+std::string summary(const ContainerEdits& edits) {
+  std::vector<std::string> parts;
+  const auto part = [&](size_t count, const char* one, const char* many) {
+    if (count > 0) parts.push_back(std::to_string(count) + " " + (count == 1 ? one : many));
+  };
+  const auto steps = [&](StepKind kind) {
+    return static_cast<size_t>(std::count_if(edits.mounts.begin(), edits.mounts.end(),
+                                             [&](const MountStep& step) { return step.kind == kind; }));
+  };
+  part(steps(StepKind::device), "device", "devices");
+  part(steps(StepKind::host_file), "mount", "mounts");
+  part(edits.files.size(), "file or link", "files and links");
+  part(edits.libraries.libraries.size(), "library", "libraries");
+  part(edits.environment.entries().size(), "variable", "variables");
+  part(edits.programs.size(), "program", "programs");
+  return parts.empty() ? "nothing" : join(parts, ", ");
+}
+
+Check line(const std::string& asked, const Result<ContainerEdits>& edits) {
+  if (edits) return {asked, State::ok, summary(*edits), ""};
+  return {asked, State::warn, printable(edits.error().message()),
+          edits.error().hint().empty() ? "see the lines above" : printable(edits.error().hint())};
+}
+
+}  // namespace
+
+Section injection_section(const DeviceSettings& settings, const Environment& environment) {
+  Section section{"injection", "what containers get (situla inject --dry-run shows all of it)", {}};
+  const Result<RootDir> root = RootDir::open("/");  // a container with the files that this system has
+  if (!root) return section;
+  const UserEntry user;
+  Environment host;
+  host.set("PATH", environment.get_or("PATH", ""));
+  const auto ask = [&](const std::string& question, const Environment& image, Hook hook) {
+    NullLog log;
+    section.lines.push_back(line(question, hook({.root = *root,
+                                                 .host_root = *root,
+                                                 .host = host,
+                                                 .container = image,
+                                                 .user = user,
+                                                 .log = log,
+                                                 .device_settings = settings,
+                                                 .root_path = "/"})));
+  };
+  // Asked by an image, so that a node that has none is no error.
+  const auto ask_by_variable = [&](const std::string& variable, Hook hook) {
+    Environment image;
+    image.set(variable, "all");
+    image.set("NVIDIA_DRIVER_CAPABILITIES", "compute,utility");
+    ask(variable + "=all", image, hook);
+  };
+  ask_by_variable("NVIDIA_VISIBLE_DEVICES", nvidia_hook);
+  section.lines.back().found += " (gpu = \"" + std::string(to_string(settings.gpu)) + "\")";
+  ask_by_variable("MELLANOX_VISIBLE_DEVICES", mellanox_hook);
+  if (!settings.devices.empty()) ask("devices = " + printable(join(settings.devices, ",")), {}, wanted_devices_hook);
+  return section;
+}
+
+}  // namespace situla::doctor

@@ -1,0 +1,141 @@
+#include "hooks/doctor/report.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.hpp"
+
+namespace situla::doctor {
+namespace {
+
+constexpr const char* kColourEnd = "\033[0m";
+
+const char* colour_of(State state) {
+  switch (state) {
+    case State::ok:
+      return "\033[32m";
+    case State::info:
+      return "\033[36m";
+    case State::warn:
+      return "\033[33m";
+    case State::fail:
+      return "\033[1;31m";
+  }
+  return "";
+}
+
+std::string lines_of(const Section& section, Colours colours) {
+  size_t width = 0;
+  for (const Check& check : section.lines) width = std::max(width, check.name.size());
+  std::string text = section.title + "\n";
+  for (const Check& check : section.lines) {
+    text += "  " + paint(check.state, to_string(check.state), 6, colours) + flush_left(check.name, width + 2) +
+            printable(check.found) + "\n";
+    if (!check.fix.empty()) text += std::string(10 + width, ' ') + "fix: " + printable(check.fix) + "\n";
+  }
+  return text;
+}
+
+std::string images_by(const Report& report) {
+  if (report.tier == "kernel") return "images by kernel mount";
+  if (report.tier == "fuse") return "images by FUSE";
+  if (report.tier == "extract") return "images by extraction";
+  return "no containers";
+}
+
+std::string counted(size_t count, const char* one, const char* many) {
+  return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
+}  // namespace
+
+std::string_view to_string(State state) {
+  switch (state) {
+    case State::ok:
+      return "ok";
+    case State::info:
+      return "info";
+    case State::warn:
+      return "warn";
+    case State::fail:
+      return "fail";
+  }
+  return "fail";
+}
+
+std::string paint(State state, std::string_view word, size_t width, Colours colours) {
+  const std::string blanks(width > word.size() ? width - word.size() : 0, ' ');
+  if (colours == Colours::none) return std::string(word) + blanks;
+  return colour_of(state) + std::string(word) + kColourEnd + blanks;
+}
+
+size_t Report::count(State state) const {
+  size_t number = 0;
+  for (const Section& section : sections)
+    number += static_cast<size_t>(std::count_if(section.lines.begin(), section.lines.end(),
+                                                [&](const Check& check) { return check.state == state; }));
+  return number;
+}
+
+const Check* Report::find(std::string_view name) const {
+  for (const Section& section : sections)
+    for (const Check& check : section.lines)
+      if (check.name == name) return &check;
+  return nullptr;
+}
+
+std::string Report::text(Colours colours) const {
+  std::string text;
+  for (const Section& section : sections) text += lines_of(section, colours) + "\n";
+  const State worst = failed() ? State::fail : count(State::warn) > 0 ? State::warn : State::ok;
+  const std::string verdict =
+      worst == State::fail ? counted(count(State::fail), "check fails", "checks fail") + ", " : "";
+  text +=
+      paint(worst, printable(host) + ": " + verdict + counted(count(State::warn), "warning", "warnings"), 0, colours);
+  text += "; " + images_by(*this);
+  if (!complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
+  return text + "\n";
+}
+
+std::string Report::json() const {
+  nlohmann::ordered_json document;
+  document["schema"] = kSchema;
+  document["version"] = version;
+  document["host"] = host;
+  document["time"] = time;
+  document["kernel"] = kernel;
+  document["tier"] = tier;
+  document["reason"] = reason;
+  document["complete"] = complete;
+  document["summary"]["status"] = to_string(failed() ? State::fail : count(State::warn) > 0 ? State::warn : State::ok);
+  for (const State state : {State::ok, State::info, State::warn, State::fail})
+    document["summary"][std::string(to_string(state))] = count(state);
+  document["checks"] = nlohmann::ordered_json::array();
+  for (const Section& section : sections)
+    for (const Check& check : section.lines) {
+      nlohmann::ordered_json line = {
+          {"section", section.name}, {"name", check.name}, {"status", to_string(check.state)},
+          {"found", check.found},    {"fix", check.fix},   {"facts", nlohmann::ordered_json::object()}};
+      for (const auto& [name, value] : check.facts) line["facts"][name] = value;
+      document["checks"].push_back(std::move(line));
+    }
+  // Names of files may hold any bytes; the report has to stay valid JSON.
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string Report::brief() const {
+  std::string text = images_by(*this);
+  if (!reason.empty()) text += " (" + printable(reason) + ")";
+  if (!complete) text += "; only root's doctor can tell for Slurm jobs";
+  if (!gpus.empty()) text += "; " + printable(gpus);
+  text += "\n";
+  for (const Section& section : sections)
+    for (const Check& check : section.lines)
+      if (check.state == State::fail)
+        text += "error: " + check.name + ": " + printable(check.found) +
+                (check.fix.empty() ? "" : "; fix: " + printable(check.fix)) + "\n";
+  return text;
+}
+
+}  // namespace situla::doctor

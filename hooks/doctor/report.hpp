@@ -1,0 +1,78 @@
+// What does `situla doctor` say? Checks in sections, as text, as JSON and as lines of a log.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace situla::doctor {
+
+/// info: nothing to judge, or nothing could be tried.
+enum class State { ok, info, warn, fail };
+std::string_view to_string(State state);
+
+/// One line of the report.
+struct Check {
+  std::string name;  ///< stable, for scripts: "user-namespaces"
+  State state = State::ok;
+  std::string found;  ///< what is there, for people
+  std::string fix;    ///< what to do about it, one line; never empty for warn and fail
+  /// What `found` says, in parts, for scripts: {"uuid", "GPU-..."}.
+  std::vector<std::pair<std::string, std::string>> facts = {};
+};
+
+struct Section {
+  std::string name;   ///< stable, for scripts: "gpus"
+  std::string title;  ///< for people
+  std::vector<Check> lines;
+};
+
+enum class Colours { none, terminal };
+
+struct Report {
+  std::string version;  ///< of Situla
+  std::string host;
+  std::string time;    ///< UTC, "2026-11-22T06:10:00Z"
+  std::string kernel;  ///< "6.18.1"
+  std::vector<Section> sections;
+  std::string tier;      ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"
+  std::string reason;    ///< why no better one: the check that stands in the way, or the setting; empty for "kernel"
+  bool complete = true;  ///< false: the caller was not root, so what needs root was not tried and jobs may do better
+  std::string gpus;      ///< "gpus=8 driver=580.95.05"; empty without NVIDIA's driver
+
+  [[nodiscard]] size_t count(State state) const;
+  [[nodiscard]] bool failed() const { return count(State::fail) > 0; }
+  /// The first check of this name, or null.
+  [[nodiscard]] const Check* find(std::string_view name) const;
+
+  /// Sections with a line per check and fixes beneath them, then a line that sums up.
+  [[nodiscard]] std::string text(Colours colours = Colours::none) const;
+  [[nodiscard]] std::string json() const;  ///< situla-doctor(1) has the schema; kSchema is its version
+  /// What slurmd logs when it starts: how images become root file systems and how many GPUs there are, then a line
+  /// "error: ..." per failed check.
+  [[nodiscard]] std::string brief() const;
+};
+
+/// Changes when a key of json() goes or means something else; not when one is added.
+constexpr int kSchema = 1;
+
+/// The word in the colour of its state, filled up to `width`.
+std::string paint(State state, std::string_view word, size_t width, Colours colours);
+
+/// Where things are looked for; the defaults are where this build was installed.
+struct Places {
+  std::string site_config;
+  std::string libexec;
+  std::string plugin;   ///< spank_situla.so
+  std::string runtime;  ///< /run/situla
+  std::string proc = "/proc";
+  std::string dev = "/dev";
+  std::string sys = "/sys";
+  std::string etc = "/etc";
+  std::string run = "/run";
+  std::string slurm_conf;  ///< slurm.conf; empty: where Slurm would find it
+  static Places installed();
+};
+
+}  // namespace situla::doctor

@@ -1,0 +1,163 @@
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
+#include "hooks/doctor/checks.hpp"
+
+namespace situla::doctor {
+namespace {
+
+constexpr size_t kMostParts = 16;  ///< directories of the store that are looked at
+
+std::string permissions(mode_t mode) {
+  std::array<char, 8> text{};
+  snprintf(text.data(), text.size(), "%04o", mode & 07777U);
+  return text.data();
+}
+
+/// The first directory in the store that the importer could not use, or others could.
+std::string foreign_part(const std::string& store, uid_t owner) {
+  std::vector<std::string> directories = {store};
+  for (size_t i = 0; i < directories.size() && i < kMostParts; ++i) {
+    const auto names = list_directory(directories[i]);
+    for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+      std::string path = (directories[i] + "/").append(name);
+      struct stat status {};
+      if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+      if (status.st_uid != owner || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return path;
+      directories.push_back(std::move(path));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::string> find_program(const std::string& name, const Environment& environment) {
+  const std::string path =
+      environment.get_or("PATH", "") + ":/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+  for (const std::string_view directory : split_nonempty(path, ':')) {
+    std::string candidate = std::string(directory) + "/" + name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return std::nullopt;
+}
+
+Check check_site_config(const Places& places, SiteConfig& config) {
+  const std::string& path = places.site_config;
+  const Result<SiteConfig> loaded = SiteConfig::load(path);
+  if (!loaded)
+    return {"site-configuration", State::fail, loaded.error().message(),
+            loaded.error().hint().empty() ? "correct " + path : loaded.error().hint()};
+  config = *loaded;
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    return {"site-configuration", State::ok, path + " is not there; the defaults hold", ""};
+  // What runs as the job's user reads it, too: devices, mirrors.
+  if ((status.st_mode & S_IROTH) == 0)
+    return {"site-configuration", State::fail,
+            path + " has mode " + permissions(status.st_mode) + ": users cannot read it",
+            "chmod 644 " + shell_quote(path)};
+  return {"site-configuration", State::ok, path, ""};
+}
+
+Check check_configuration_directory(const Places& places) {
+  const std::string path = std::filesystem::path(places.site_config).parent_path().string();
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    return {"configuration-directory", State::ok, path + " is not there; the defaults hold", ""};
+  if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return {"configuration-directory", State::fail, path + " can be written by others than root",
+            "chown root: " + shell_quote(path) + " && chmod go-w " + shell_quote(path)};
+  if ((status.st_mode & S_IXOTH) == 0)
+    return {"configuration-directory", State::fail,
+            path + " has mode " + permissions(status.st_mode) + ": users cannot read what is in it",
+            "chmod 755 " + shell_quote(path)};
+  return {"configuration-directory", State::ok, path, ""};
+}
+
+Check check_service_user(const SiteConfig& config) {
+  const Result<Identity> identity = identity_of_user(config.service_user);
+  if (!identity)
+    return {"service-user", State::fail, "there is no user \"" + config.service_user + "\"",
+            "useradd --system --no-create-home --home-dir /var/lib/situla --shell /usr/sbin/nologin " +
+                config.service_user};
+  return {"service-user", State::ok, config.service_user + " (uid " + std::to_string(identity->uid) + ")", ""};
+}
+
+Check check_import_user(const SiteConfig& config) {
+  const Result<Identity> identity = identity_of_user(config.import_user);
+  if (!identity)
+    return {"import-user", State::fail, "there is no user \"" + config.import_user + "\"",
+            "useradd --system --no-create-home --shell /usr/sbin/nologin " + config.import_user};
+  const Result<Identity> store = identity_of_user(config.service_user);
+  if (store && store->uid == identity->uid)
+    return {"import-user", State::fail, config.import_user + " owns the store: importers could change images",
+            "name another account as import_user in situla.toml"};
+  return {"import-user", State::ok, config.import_user + " (uid " + std::to_string(identity->uid) + ")", ""};
+}
+
+Check check_store(const SiteConfig& config) {
+  const std::string& path = config.store_path;
+  struct stat status {};
+  const std::string make =
+      "install -d -m 0700 -o " + config.service_user + " -g " + config.service_user + " " + shell_quote(path);
+  if (stat(path.c_str(), &status) != 0) return {"store", State::fail, path + " does not exist", make};
+  const Result<Identity> owner = identity_of_user(config.service_user);
+  if (owner && status.st_uid != owner->uid)
+    return {"store", State::fail, path + " does not belong to " + config.service_user, make};
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return {"store", State::fail, path + " can be entered by others than its owner", "chmod 700 " + shell_quote(path)};
+  if (owner)
+    if (const std::string part = foreign_part(path, owner->uid); !part.empty())
+      return {"store", State::fail, part + " does not belong to " + config.service_user + ", or others can write to it",
+              "chown -R " + config.service_user + ": " + shell_quote(part) + " && chmod go-w " + shell_quote(part)};
+  Check check{"store", State::ok, path, ""};
+  add_disk(check, path, Use::store);
+  return check;
+}
+
+Check check_runtime_directory(const Places& places) {
+  struct stat status {};
+  const std::string& path = places.runtime;
+  if (lstat(path.c_str(), &status) != 0)
+    return {"runtime-directory", State::ok, path + " is made by the first job", ""};
+  const std::string fix = "install -d -m 0755 -o root -g root " + shell_quote(path);
+  if (!S_ISDIR(status.st_mode))
+    return {"runtime-directory", State::fail, path + " is no directory", "rm " + shell_quote(path) + " && " + fix};
+  if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return {"runtime-directory", State::fail,
+            path + " can be written by others than root (uid " + std::to_string(status.st_uid) + ", mode " +
+                permissions(status.st_mode) + ")",
+            fix};
+  struct statvfs space {};
+  if (statvfs(path.c_str(), &space) == 0 && (space.f_flag & ST_RDONLY) != 0)
+    return {"runtime-directory", State::fail, path + " is on a file system that is mounted read-only",
+            "remount it writable: jobs keep their mounts there"};
+  return {"runtime-directory", State::ok, path, ""};
+}
+
+Check check_programs(const Places& places) {
+  std::vector<std::string> missing;
+  for (const char* name : {"situla-broker", "situla-builder", "situla-importer"})
+    if (access((places.libexec + "/" + name).c_str(), X_OK) != 0) missing.emplace_back(name);
+  if (missing.empty()) return {"programs", State::ok, places.libexec, ""};
+  return {"programs", State::fail, places.libexec + " lacks " + join(missing, ", "),
+          "install Situla completely: its package again, or cmake --install build/release"};
+}
+
+Check check_shell() {
+  if (access("/bin/bash", X_OK) == 0) return {"bash", State::ok, "/bin/bash", ""};
+  return {"bash", State::warn, "/bin/bash is missing", "site hooks and values with $(...) in enroot.conf need it"};
+}
+
+}  // namespace situla::doctor

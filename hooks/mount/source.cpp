@@ -1,0 +1,143 @@
+#include "hooks/mount/source.hpp"
+
+#include <algorithm>
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/mount_table.hpp"
+
+namespace situla {
+namespace {
+
+std::string describe_type(mode_t mode) {
+  switch (mode & static_cast<mode_t>(S_IFMT)) {
+    case S_IFREG:
+      return "a regular file";
+    case S_IFDIR:
+      return "a directory";
+    case S_IFSOCK:
+      return "a socket";
+    case S_IFCHR:
+      return "a character device";
+    case S_IFBLK:
+      return "a block device";
+    case S_IFIFO:
+      return "a pipe";
+    default:
+      return "of an unknown type";
+  }
+}
+
+Result<void> check_type(const MountSource& source, const MountStep& step) {
+  const mode_t mode = source.status.st_mode;
+  const auto is = [&](bool right, const char* wanted) -> Result<void> {
+    if (right) return {};
+    return fail(ErrorKind::denied,
+                "use " + step.source + ": it has to be " + wanted + " and is " + describe_type(mode));
+  };
+  if (step.kind == StepKind::device) return is(source.is_device(), "a device");
+  switch (step.source_type) {
+    case SourceType::regular:
+      return is(S_ISREG(mode), "a regular file");
+    case SourceType::directory:
+      return is(S_ISDIR(mode), "a directory");
+    case SourceType::socket:
+      return is(S_ISSOCK(mode), "a socket");
+    case SourceType::any:
+      break;
+  }
+  return {};
+}
+
+unsigned long flags_of(int fd) {
+  struct statvfs status {};
+  return fstatvfs(fd, &status) == 0 ? status.f_flag : 0;
+}
+
+/// "the mount at /data", as well as it can be told.
+std::string mount_of(int fd) {
+  const auto id = mount_id(fd);
+  const auto table = mount_table();
+  if (id && table)
+    for (const MountRecord& mount : *table)
+      if (mount.id == *id) return "the mount at " + printable(mount.path);
+  return "its mount";
+}
+
+bool is_library(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name.ends_with(".so") || name.find(".so.") != std::string::npos;
+}
+
+/// As faccessat(2) with AT_EMPTY_PATH, which needs Linux 5.8.
+bool may_open(int fd) {
+  return access(fd_path(fd).c_str(), R_OK | W_OK) == 0;
+}
+
+Result<void> check_library(const MountSource& source, const MountStep& step) {
+  if (!S_ISREG(source.status.st_mode) || step.flags.no_exec || !is_library(step.source) ||
+      (flags_of(source.fd.get()) & ST_NOEXEC) == 0)
+    return {};
+  return fail(Error(ErrorKind::denied, "use library " + step.source + ": " + mount_of(source.fd.get()) +
+                                           " has the flag noexec, so no program could load it")
+                  .with_hint("a user cannot take the flag away; mount that file system without noexec"));
+}
+
+Result<void> check_device(const MountSource& source, const MountStep& step, LogSink& log) {
+  const DeviceNumber found = *device_number(source.status);
+  if (step.number && *step.number != found)
+    return fail(Error(ErrorKind::denied, "use " + step.source + ": it has to be device " + to_text(*step.number) +
+                                             " and is " + to_text(found))
+                    .with_hint("the node is left from another driver, or somebody made it by hand; make it again "
+                               "(nvidia-modprobe -c 0 -u)"));
+  if ((flags_of(source.fd.get()) & ST_NODEV) != 0)
+    return fail(Error(ErrorKind::denied, "use " + step.source + ": " + mount_of(source.fd.get()) +
+                                             " has the flag nodev, so nobody could open the device")
+                    .with_hint("a user cannot take the flag away; take the device from the host's /dev"));
+  if (may_open(source.fd.get())) return {};
+  const int errnum = errno;
+  log.warning(Error::from_errno(errnum, step.origin + ": open " + step.source)
+                  .with_hint(errnum == EPERM ? "the job's device cgroup does not allow it: was it allocated?"
+                                             : "its owner, group and mode do not admit this user; of the job's groups "
+                                               "those count that it had when it was submitted")
+                  .text());
+  return {};
+}
+
+}  // namespace
+
+Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target) {
+  const std::string &path = step.source, &root = target.root_path;
+  const bool inside = root.size() > 1 && (path == root || path.starts_with(root + "/"));
+  auto fd = inside ? target.root.resolve(path == root ? "/" : std::string_view(path).substr(root.size()))
+                   : open_file(path, O_PATH);
+  if (!fd && !inside && !is_for_device(step) && fd.error().errnum() == ENOENT)
+    fd.error().with_hint("the source of a mount must exist on the node; nofail skips a mount that is missing");
+  if (!fd) return fail(std::move(fd).error());
+  MountSource source;
+  source.fd = std::move(*fd);
+  if (fstat(source.fd.get(), &source.status) != 0) return fail_errno(errno, "inspect " + path);
+  return source;
+}
+
+Result<void> check_source(const MountSource& source, const MountStep& step, LogSink& log) {
+  if (!is_for_device(step)) return {};
+  TRY(check_type(source, step));
+  return step.kind == StepKind::device ? check_device(source, step, log) : check_library(source, step);
+}
+
+bool has_flags(int fd, const MountFlags& flags) {
+  const unsigned long set = flags_of(fd);
+  constexpr unsigned long kNoSymfollow = 0x2000;  // ST_NOSYMFOLLOW, which the C library's headers lack
+  const auto holds = [&](bool wanted, unsigned long bit) { return !wanted || (set & bit) != 0; };
+  return holds(flags.read_only, ST_RDONLY) && holds(flags.no_suid, ST_NOSUID) && holds(flags.no_dev, ST_NODEV) &&
+         holds(flags.no_exec, ST_NOEXEC) && holds(flags.no_symfollow, kNoSymfollow) &&
+         holds(flags.no_atime, ST_NOATIME);
+}
+
+}  // namespace situla

@@ -1,0 +1,34 @@
+// Is this file of the host what a step needs? It is opened once, looked at, and only that descriptor is used from then
+// on.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
+#include "hooks/mount/step.hpp"
+#include "hooks/mount/target.hpp"
+
+namespace situla {
+
+struct MountSource {
+  UniqueFd fd;  ///< O_PATH
+  struct stat status {};
+  [[nodiscard]] bool is_directory() const { return S_ISDIR(status.st_mode); }
+  [[nodiscard]] bool is_device() const { return S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode); }
+};
+
+/// A source beneath the container's root is resolved inside it, so that no link of the image names a file of the host.
+/// A missing one is ErrorKind::not_found.
+Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target);
+
+/// Of a host_file the type that it has to have; a library on a mount that forbids to run it is an error, as nothing can
+/// allow it again. Of a device the number, on a mount that allows devices; warns when this process itself may not open
+/// it. Nothing of other steps.
+Result<void> check_source(const MountSource& source, const MountStep& step, LogSink& log);
+
+/// Whether all of the flags are set on the mount of an open file.
+bool has_flags(int fd, const MountFlags& flags);
+
+}  // namespace situla

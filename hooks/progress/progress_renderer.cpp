@@ -1,0 +1,105 @@
+#include "hooks/progress/progress_renderer.hpp"
+
+#include <algorithm>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace situla {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kRedraw{100};
+
+double now() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+ProgressScreen::Window window_of(int terminal) {
+  winsize size{};
+  if (ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+}  // namespace
+
+void LogProgress::end_phase() noexcept {
+  const std::string summary = screen_.summary(now());
+  if (!summary.empty()) log_.info(summary);
+}
+
+void LogProgress::phase(std::string_view text) noexcept {
+  end_phase();
+  screen_.begin(text, now());
+}
+
+void LogProgress::bytes(uint64_t done, uint64_t total) noexcept {
+  screen_.bytes(done, total, now());
+}
+
+void LogProgress::note(std::string_view text) noexcept {
+  log_.info(text);
+}
+
+void LogProgress::finish(std::string_view text) noexcept {
+  end_phase();
+  screen_.begin("", now());
+  if (!text.empty()) log_.info(text);
+}
+
+void TerminalProgress::put(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t size = ::write(terminal_, text.data(), text.size());
+    if (size <= 0) return;
+    text.remove_prefix(static_cast<size_t>(size));
+  }
+}
+
+std::string TerminalProgress::erased() {
+  return frame_.erase(window_of(terminal_).columns);
+}
+
+void TerminalProgress::draw() noexcept {
+  last_ = Clock::now();
+  const ProgressScreen::Window window = window_of(terminal_);
+  put(frame_.draw(screen_.lines(window, now()), window.columns));
+}
+
+void TerminalProgress::end_phase() noexcept {
+  const std::string summary = screen_.summary(now());
+  put(erased() + summary + (summary.empty() ? "" : "\n"));
+}
+
+void TerminalProgress::phase(std::string_view text) noexcept {
+  end_phase();
+  screen_.begin(text, now());
+  draw();
+}
+
+void TerminalProgress::bytes(uint64_t done, uint64_t total) noexcept {
+  screen_.bytes(done, total, now());
+  if (Clock::now() - last_ >= kRedraw) draw();
+}
+
+void TerminalProgress::layer(const LayerProgress& layer) noexcept {
+  screen_.layer(layer);
+}
+
+void TerminalProgress::note(std::string_view text) noexcept {
+  const bool was_drawn = frame_.drawn();
+  put(erased() + std::string(text) + "\n");
+  if (was_drawn) draw();
+}
+
+void TerminalProgress::finish(std::string_view text) noexcept {
+  end_phase();
+  screen_.begin("", now());
+  if (!text.empty()) put(std::string(text) + "\n");
+}
+
+std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
+  if (isatty(fd) == 1) return std::make_unique<TerminalProgress>(fd);
+  return std::make_unique<LogProgress>(log);
+}
+
+}  // namespace situla

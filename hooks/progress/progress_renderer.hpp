@@ -1,0 +1,59 @@
+// How is progress told? Bars on a terminal, one line per phase in a log.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/log.hpp"
+#include "hooks/progress/progress.hpp"
+#include "hooks/progress/progress_screen.hpp"
+
+namespace situla {
+
+/// One info line per phase, with the seconds and bytes of the phase when it ends; notes as they come.
+class LogProgress final : public Progress {
+ public:
+  explicit LogProgress(LogSink& log) : log_(log) {}
+  void phase(std::string_view text) noexcept override;
+  void bytes(uint64_t done, uint64_t total) noexcept override;
+  void note(std::string_view text) noexcept override;
+  void finish(std::string_view text) noexcept override;
+
+ private:
+  void end_phase() noexcept;
+  LogSink& log_;
+  ProgressScreen screen_;
+};
+
+/// Lines that are drawn over themselves at most ten times a second, in the size the window then has. Between two
+/// drawings the cursor stands at the beginning of the line below them and is never hidden: whoever is interrupted, by
+/// whatever signal, leaves the terminal as it has to be. Of every phase one line remains, and notes stay above.
+class TerminalProgress final : public Progress {
+ public:
+  /// terminal: file descriptor of a terminal, not owned.
+  explicit TerminalProgress(int terminal) : terminal_(terminal) {}
+  void phase(std::string_view text) noexcept override;
+  void bytes(uint64_t done, uint64_t total) noexcept override;
+  void layer(const LayerProgress& layer) noexcept override;
+  void note(std::string_view text) noexcept override;
+  void finish(std::string_view text) noexcept override;
+
+ private:
+  void draw() noexcept;
+  std::string erased();
+  void end_phase() noexcept;
+  void put(std::string_view text) noexcept;
+  int terminal_;
+  ProgressScreen screen_;
+  Frame frame_;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+/// Bars when fd is a terminal, else lines in the log.
+std::unique_ptr<Progress> make_progress(int fd, LogSink& log);
+
+}  // namespace situla

@@ -1,0 +1,245 @@
+#include "hooks/registry/manifest.hpp"
+
+#include <algorithm>
+
+#include "common/base/excerpt.hpp"
+#include "common/base/text.hpp"
+#include "hooks/registry/json.hpp"
+
+namespace situla {
+namespace {
+
+using Json = nlohmann::ordered_json;  // labels keep their order
+
+constexpr size_t kMaxPath = 4095;
+constexpr size_t kMaxIndexEntries = 4096;
+constexpr size_t kMaxPlatformsShown = 20;
+constexpr size_t kMaxUrls = 16;  // of one layer: each is asked, and may take its time
+
+Json parse(std::string_view text) {
+  return parse_bounded_json<Json>(text);
+}
+
+const Json* member(const Json& object, std::string_view name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(std::string(name));
+  return found == object.end() ? nullptr : &*found;
+}
+
+std::string text_of(const Json& object, std::string_view name) {
+  const Json* value = member(object, name);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::vector<std::string> texts_of(const Json& object, std::string_view name) {
+  std::vector<std::string> texts;
+  const Json* value = member(object, name);
+  if (value == nullptr || !value->is_array()) return texts;
+  for (const Json& item : *value)
+    if (item.is_string()) texts.push_back(item.get<std::string>());
+  return texts;
+}
+
+Result<Descriptor> parse_descriptor(const Json& json, const std::string& what) {
+  Descriptor descriptor;
+  auto digest = Digest::parse(text_of(json, "digest"));
+  if (!digest) return fail(ErrorKind::corrupt, "manifest: " + what + ": " + digest.error().message());
+  descriptor.digest = *digest;
+  descriptor.media_type = text_of(json, "mediaType");
+  const Json* size = member(json, "size");
+  if (size == nullptr || !size->is_number_integer() || (size->is_number_integer() && size->get<int64_t>() < 0))
+    return fail(ErrorKind::corrupt, "manifest: " + what + ": no size");
+  descriptor.size = size->get<uint64_t>();
+  descriptor.urls = texts_of(json, "urls");
+  if (descriptor.urls.size() > kMaxUrls)
+    return fail(ErrorKind::corrupt, "manifest: " + what + ": has " + std::to_string(descriptor.urls.size()) +
+                                        " URLs, more than " + std::to_string(kMaxUrls));
+  return descriptor;
+}
+
+Result<Index> parse_index(const Json& manifests) {
+  Index index;
+  if (manifests.size() > kMaxIndexEntries)
+    return fail(ErrorKind::corrupt, "index: has " + std::to_string(manifests.size()) + " entries, more than " +
+                                        std::to_string(kMaxIndexEntries));
+  for (const Json& item : manifests) {
+    IndexEntry entry;
+    TRY_ASSIGN(entry.manifest, parse_descriptor(item, "index entry " + std::to_string(index.size() + 1)));
+    const Json* platform = member(item, "platform");
+    if (platform != nullptr) {
+      entry.platform.architecture = text_of(*platform, "architecture");
+      entry.platform.variant = text_of(*platform, "variant");
+      entry.platform.os = text_of(*platform, "os");
+    }
+    if (const Json* annotations = member(item, "annotations"); annotations != nullptr)
+      for (const std::string_view key : {"org.opencontainers.image.ref.name", "io.containerd.image.name"})
+        if (std::string name = text_of(*annotations, key); !name.empty()) entry.names.push_back(std::move(name));
+    index.push_back(std::move(entry));
+  }
+  return index;
+}
+
+Result<Manifest> parse_image_manifest(const Json& json, const Json& layers) {
+  Manifest manifest;
+  uint64_t bytes = 0;
+  const Json* config = member(json, "config");
+  TRY_ASSIGN(manifest.config, parse_descriptor(config != nullptr ? *config : Json(), "configuration"));
+  for (const Json& item : layers) {
+    TRY_ASSIGN(auto layer, parse_descriptor(item, "layer " + std::to_string(manifest.layers.size() + 1)));
+    bytes += layer.size;
+    if (bytes > INT64_MAX) return fail(ErrorKind::corrupt, "manifest: its layers have more bytes than can be counted");
+    manifest.layers.push_back(std::move(layer));
+  }
+  return manifest;
+}
+
+std::string platform_text(const Platform& platform) {
+  std::string text = platform.os + "/" + platform.architecture;
+  if (!platform.variant.empty()) text += "/" + platform.variant;
+  return excerpt(text);
+}
+
+/// N of the variant "vN"; 0 for any other word. Without one it is what containerd takes it for.
+unsigned variant_level(const Platform& platform) {
+  std::string_view variant = platform.variant;
+  if (variant.empty()) variant = platform.architecture == "arm64" ? "v8" : platform.architecture == "arm" ? "v7" : "v1";
+  if (!variant.starts_with('v')) return 0;
+  return static_cast<unsigned>(std::min<uint64_t>(parse_unsigned(variant.substr(1)).value_or(0), 99));
+}
+
+/// How well an image for `offered` does where `wanted` was asked for, which has the same architecture: the same variant
+/// is best, then the highest below it, which every such processor runs, then what nobody knows, then the lowest above.
+unsigned suitability(const Platform& offered, const Platform& wanted) {
+  const unsigned level = variant_level(offered);
+  const unsigned most = variant_level(wanted);
+  if (offered.variant == wanted.variant || (level == most && level > 0)) return 400;
+  if (level == 0) return 200;
+  return level < most ? 300 + level : 100 - level;
+}
+
+/// Texts become paths, files of lines, environment and arguments: a NUL byte would end them early, unseen.
+Result<void> check_texts(const ImageConfig& config) {
+  const auto bad = [](std::string_view text) { return text.find('\0') != std::string_view::npos; };
+  const auto any = [&](const std::vector<std::string>& texts) { return std::any_of(texts.begin(), texts.end(), bad); };
+  const auto label = [&](const auto& pair) { return bad(pair.first) || bad(pair.second); };
+  const char* where = bad(config.architecture)                                         ? "architecture"
+                      : bad(config.os)                                                 ? "os"
+                      : bad(config.variant)                                            ? "variant"
+                      : bad(config.created)                                            ? "created"
+                      : any(config.environment)                                        ? "Env"
+                      : any(config.entrypoint)                                         ? "Entrypoint"
+                      : any(config.command)                                            ? "Cmd"
+                      : bad(config.workdir)                                            ? "WorkingDir"
+                      : bad(config.user)                                               ? "User"
+                      : any(config.volumes)                                            ? "Volumes"
+                      : std::any_of(config.labels.begin(), config.labels.end(), label) ? "Labels"
+                                                                                       : nullptr;
+  if (where != nullptr)
+    return fail(ErrorKind::corrupt, std::string("image configuration: ") + where + " has a NUL byte");
+  if (config.workdir.size() > kMaxPath)
+    return fail(ErrorKind::corrupt, "image configuration: WorkingDir has " + std::to_string(config.workdir.size()) +
+                                        " bytes, more than " + std::to_string(kMaxPath));
+  return {};
+}
+
+}  // namespace
+
+bool needs_newer_processor(const Platform& image, const Platform& platform) {
+  return image.architecture == platform.architecture && variant_level(image) > variant_level(platform) &&
+         variant_level(platform) > 0;
+}
+
+bool is_schema1(std::string_view content_type) {
+  return content_type.starts_with("application/vnd.docker.distribution.manifest.v1");
+}
+
+Error schema1_error() {
+  return Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
+      .with_hint(
+          "such images are from before 2017: push it again with a current tool, or convert it: skopeo copy "
+          "--format v2s2 docker://OLD docker://NEW");
+}
+
+const std::string_view kManifestTypes =
+    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+
+Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std::string_view content_type) {
+  const Json json = parse(text);
+  if (!json.is_object())
+    return fail(
+        Error(ErrorKind::corrupt, "manifest: " + why_no_json(text) + " (Content-Type " + excerpt(content_type) + ")")
+            .with_hint("is this a container registry, or a web page in front of it?"));
+  if (const Json* manifests = member(json, "manifests"); manifests != nullptr && manifests->is_array()) {
+    TRY_ASSIGN(Index index, parse_index(*manifests));
+    return index;
+  }
+  if (const Json* layers = member(json, "layers"); layers != nullptr && layers->is_array()) {
+    TRY_ASSIGN(Manifest manifest, parse_image_manifest(json, *layers));
+    return manifest;
+  }
+  if (member(json, "fsLayers") != nullptr) return fail(schema1_error());
+  std::string type = text_of(json, "mediaType");
+  if (type.empty()) type = content_type;
+  return fail(
+      Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + excerpt(type) + ")")
+          .with_hint("a Helm chart, a signature or another artifact may have this name; push the image again if not"));
+}
+
+Result<Descriptor> choose_platform(const Index& index, const Platform& platform) {
+  const IndexEntry* best = nullptr;
+  std::string known;
+  size_t shown = 0;
+  for (const IndexEntry& entry : index) {
+    if (entry.platform.os == "unknown") continue;  // attestations of buildkit
+    if (shown++ < kMaxPlatformsShown) known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
+    if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
+    if (best == nullptr || suitability(entry.platform, platform) > suitability(best->platform, platform)) best = &entry;
+  }
+  if (best != nullptr) return best->manifest;
+  return fail(Error(ErrorKind::not_found, "the image does not exist for " + platform_text(platform))
+                  .with_hint(known.empty() ? "its index is empty" : "it exists for " + known));
+}
+
+Result<ImageConfig> parse_image_config(std::string_view text) {
+  const Json json = parse(text);
+  if (!json.is_object()) return fail(ErrorKind::corrupt, "image configuration: " + why_no_json(text));
+  ImageConfig config;
+  config.architecture = text_of(json, "architecture");
+  config.os = text_of(json, "os");
+  config.variant = text_of(json, "variant");
+  config.created = text_of(json, "created");
+  const Json* inner = member(json, "config");
+  if (inner == nullptr) {
+    TRY(check_texts(config));
+    return config;
+  }
+  config.environment = texts_of(*inner, "Env");
+  config.entrypoint = texts_of(*inner, "Entrypoint");
+  config.command = texts_of(*inner, "Cmd");
+  config.workdir = text_of(*inner, "WorkingDir");
+  config.user = text_of(*inner, "User");
+  if (const Json* volumes = member(*inner, "Volumes"); volumes != nullptr && volumes->is_object())
+    for (const auto& [path, value] : volumes->items()) config.volumes.push_back(path);
+  std::sort(config.volumes.begin(), config.volumes.end());
+  if (const Json* labels = member(*inner, "Labels"); labels != nullptr && labels->is_object())
+    for (const auto& [name, value] : labels->items())
+      if (value.is_string()) config.labels.emplace_back(name, value.get<std::string>());
+  TRY(check_texts(config));
+  return config;
+}
+
+RegistryError parse_registry_error(std::string_view text) {
+  const Json json = parse(text);
+  const Json* errors = member(json, "errors");
+  if (errors == nullptr || !errors->is_array() || errors->empty()) return {};
+  return {text_of(errors->front(), "code"), excerpt(text_of(errors->front(), "message"))};
+}
+
+std::string parse_token(std::string_view text) {
+  const Json json = parse(text);
+  const std::string token = text_of(json, "token");
+  return token.empty() ? text_of(json, "access_token") : token;
+}
+
+}  // namespace situla

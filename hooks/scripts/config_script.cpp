@@ -1,0 +1,153 @@
+#include "hooks/scripts/config_script.hpp"
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr int kLineFd = 98;         // of the shell; low numbers are the script's
+constexpr int kSyntaxStatus = 125;  // of the shell, when the file is no bash
+constexpr size_t kMaxScript = size_t{4} << 20U;
+
+/// Reads one function name a line and answers each call with a line. The functions do not see the descriptor that this
+/// goes through. They run in this very shell, so that what one sets the next one has.
+constexpr std::string_view kDriver = R"(
+set -euo pipefail
+shopt -s lastpipe
+situla_script=$1 situla_mounts=$2 situla_rc=$3
+shift 3
+"${BASH}" -n "${situla_script}" 98<&- || exit 125
+source "${ENROOT_LIBRARY_PATH}/common.sh"
+source "${situla_script}" 98<&- >&2
+printf 'ready\n' >&98
+while IFS= read -r -u 98 situla_call; do
+  if declare -F "${situla_call}" >/dev/null; then
+    case ${situla_call} in
+      environ) environ >>"${ENROOT_ENVIRON}" 98<&- ;;
+      hooks) hooks >&2 98<&- ;;
+      mounts) mounts >"${situla_mounts}" 98<&- ;;
+      rc)
+        situla_text=$(declare -f rc)
+        situla_text=${situla_text#*$'\n'}
+        situla_text=${situla_text#*$'\n'}
+        printf '%s\n' "${situla_text%$'\n'*}" >"${situla_rc}"
+        ;;
+    esac
+  fi
+  printf 'done\n' >&98
+done
+)";
+
+Result<std::string> absolute(const std::string& path) {
+  std::array<char, PATH_MAX> resolved{};
+  struct stat status {};
+  if (realpath(path.c_str(), resolved.data()) == nullptr || stat(resolved.data(), &status) != 0 ||
+      S_ISDIR(status.st_mode))
+    return fail(ErrorKind::not_found, "No such file or directory: " + path);
+  return std::string(resolved.data());
+}
+
+Result<std::optional<std::string>> read_if_there(const std::string& path) {
+  auto text = read_file(path, kMaxScript);
+  if (text) return std::optional<std::string>(std::move(*text));
+  if (text.error().kind() == ErrorKind::not_found) return std::optional<std::string>();
+  return fail(std::move(text).error());
+}
+
+}  // namespace
+
+Result<EnrootConfig> with_directives(const EnrootConfig& config, const std::string& path, LogSink& log) {
+  EnrootConfig result = config;
+  if (path.empty()) return result;
+  TRY_ASSIGN(const std::string file, absolute(path));
+  TRY_ASSIGN(const std::string text, read_file(file, kMaxScript));
+  TRY(result.apply_directives(text, path, log));
+  return result;
+}
+
+Result<ConfigScript> ConfigScript::start(const std::string& path, const std::vector<std::string>& command,
+                                         ScriptHost& host, const Environment& container) {
+  ConfigScript script(path, host);
+  TRY_ASSIGN(const std::string file, absolute(path));
+  TRY(host.offer(container));
+  TRY_ASSIGN(script.output_, host.output_file());
+  // A stream, because a shell reads byte by byte; a socket, because writing to it when the shell is gone is an error
+  // only.
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail_errno(errno, "create a socket for the configuration script");
+  script.line_.reset(ends[0]);
+  const UniqueFd theirs(ends[1]);
+  std::vector<std::string> arguments = {"bash", "--norc", "--noprofile",       "-c",           std::string(kDriver),
+                                        path,   file,     host.file("mounts"), host.file("rc")};
+  arguments.insert(arguments.end(), command.begin(), command.end());
+  TRY_ASSIGN(SpawnOptions options, host.command("/bin/bash", std::move(arguments), script.output_.get()));
+  options.fds.emplace_back(theirs.get(), kLineFd);
+  TRY_ASSIGN(script.shell_, spawn_guarded(options, true));
+  return script;
+}
+
+Error ConfigScript::ended() {
+  const auto status = shell_.wait();
+  if (!status) return status.error();
+  host_->report(output_, LogLevel::warning);
+  if (status->signal == 0 && status->code == kSyntaxStatus)
+    return Error(ErrorKind::usage, "Invalid argument: " + path_).with_hint("bash -n " + shell_quote(path_));
+  if (status->success()) return {ErrorKind::failure, path_ + " ended too soon: a configuration script must not exit"};
+  return script_failed(path_, *status);
+}
+
+/// One line from the shell, or its end; what it may have left running keeps the socket open.
+Result<void> ConfigScript::await_answer() {
+  for (char byte = 0; byte != '\n';) {
+    std::array<pollfd, 2> entries = {{{line_.get(), POLLIN, 0}, {shell_.pidfd(), POLLIN, 0}}};
+    if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR)
+      return fail_errno(errno, "wait for the configuration script");
+    if ((entries[0].revents & POLLIN) != 0 && recv(line_.get(), &byte, 1, MSG_DONTWAIT) == 1) continue;
+    if (entries[0].revents != 0 || entries[1].revents != 0) return fail(ended());
+  }
+  return {};
+}
+
+Result<void> ConfigScript::call(const std::string& function) {
+  const std::string line = function + "\n";
+  // An error shows when the answer is missing.
+  (void)send(line_.get(), line.data(), line.size(), MSG_NOSIGNAL);
+  return await_answer();
+}
+
+Result<void> ConfigScript::environ(Environment& container) {
+  TRY(await_answer());  // "ready"
+  TRY(host_->offer(container));
+  TRY(call("environ"));
+  return host_->take(container);
+}
+
+Result<void> ConfigScript::hooks(Environment& container) {
+  TRY(host_->offer(container));
+  TRY(call("hooks"));
+  return host_->take(container);
+}
+
+Result<std::string> ConfigScript::mounts() {
+  TRY(call("mounts"));
+  TRY_ASSIGN(const auto text, read_if_there(host_->file("mounts")));
+  return text.value_or("");
+}
+
+Result<std::optional<std::string>> ConfigScript::rc() {
+  TRY(call("rc"));
+  host_->report(output_, LogLevel::info);
+  return read_if_there(host_->file("rc"));
+}
+
+}  // namespace situla

@@ -1,0 +1,35 @@
+// Which hooks run for this container, built in or scripts, and in which order? COMPAT.md 6.3.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "hooks/config/enroot_config.hpp"
+#include "hooks/inject/hooks.hpp"
+#include "hooks/scripts/known_scripts.hpp"
+
+namespace situla {
+
+struct HookStep {
+  std::optional<BuiltInHook> built_in;
+  std::string script;  ///< path, when it is not built in
+};
+
+enum class HookUse {
+  command,  ///< a container of the user's: `start`
+  step,     ///< of a Slurm step, whose tasks join it
+  devices   ///< none that starts: only the hooks that bring devices
+};
+
+/// hooks.d of the site, then of the user: executable *.sh files in the order of their names. enroot's own scripts,
+/// unchanged, become the built-in hooks; each of those runs once. A site's hooks.d with standard scripts in it is one
+/// that enroot's package made: what is not there, or not executable, was taken away on purpose and does not run.
+/// Without any of them the standard hooks run as if they were there, but for those whose name is a link to /dev/null.
+/// What --container-devices asks for comes last, and PMIx in a step, whatever hooks.d holds.
+Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse use,
+                                            std::span<const KnownScript> known = released_scripts());
+
+}  // namespace situla

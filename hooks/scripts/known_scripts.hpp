@@ -1,0 +1,43 @@
+// Is this script in hooks.d one that enroot itself ships, unchanged? Then the built-in hook does the same, faster.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hooks/inject/hooks.hpp"
+
+namespace situla {
+
+struct KnownScript {
+  std::string_view name;  ///< of the file
+  BuiltInHook hook;
+  uint64_t fingerprint;  ///< of a released file's content
+};
+
+/// Every release of enroot's scripts that we could get hold of. Left out, so that they run as scripts, are the oldest
+/// (2018 to 2020) that do something else than the built-in hook: 99-nvidia.sh, where the image's variables beat the
+/// job's, and 99-mellanox.sh, as long as it mounted the host's verbs libraries without being asked to.
+std::span<const KnownScript> released_scripts();
+
+/// FNV-1a (64 bits) of the lines that do something: comments, blank lines and blanks at the end differ between packages
+/// (years, licences) and cannot change what these scripts do, none of which has them in a here-document. It is no
+/// cryptographic digest and need not be: who can forge a script's content can as well leave the script away.
+uint64_t fingerprint(std::string_view content);
+
+/// The built-in hook that does what the script of this file name and content does; nullopt for everything else, also
+/// for a changed copy.
+std::optional<BuiltInHook> built_in_for(std::string_view name, std::string_view content,
+                                        std::span<const KnownScript> known = released_scripts());
+
+/// Names that enroot's packages install in hooks.d by themselves ("10-shadow.sh"): they say that the directory is
+/// enroot's.
+bool is_standard_script(std::string_view name);
+
+/// The hooks that run on a node without hooks.d, each with the name its script would have there; sorted by it.
+const std::vector<std::pair<std::string_view, BuiltInHook>>& standard_hooks();
+
+}  // namespace situla

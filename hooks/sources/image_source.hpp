@@ -1,0 +1,41 @@
+// Where does an image come from? One interface for registries, for files in OCI and Docker formats, and for engines.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
+#include "hooks/progress/progress.hpp"
+#include "hooks/registry/blob.hpp"
+#include "hooks/request/request.hpp"
+#include "hooks/sources/origin.hpp"
+
+namespace situla {
+
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+  /// The manifest for a platform.
+  virtual Result<ResolvedImage> resolve(const Platform& platform) = 0;
+  /// The configuration's bytes, verified against its digest.
+  virtual Result<std::string> fetch_config(const Descriptor& config) = 0;
+  /// Whoever reads checks sizes and digests. One stream at a time; the source must outlive it.
+  virtual Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) = 0;
+
+  /// For each blob, whether this user may read it: asked of the source without fetching them. False where it is not
+  /// sure.
+  virtual std::vector<bool> readable(const std::vector<Blob>& blobs) { return std::vector<bool>(blobs.size(), false); }
+
+  /// Where it comes from, as the store knows it; empty for what is in no registry.
+  [[nodiscard]] virtual Origin origin() const { return {}; }
+  /// What the user asked for, without secrets, for messages: "registry.test/debian:12", "oci:/data/layout:1".
+  [[nodiscard]] virtual std::string text() const = 0;
+  /// The same with the manifest's digest, where it can be named so: for records and the provenance in /etc/rc.
+  [[nodiscard]] virtual std::string uri(const Digest& digest) const = 0;
+};
+
+}  // namespace situla

@@ -1,0 +1,174 @@
+#include "hooks/squashfs/output_file.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/sys/fd_path.hpp"
+#include "common/sys/file.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::string_view kPartPrefix = ".situla-";
+constexpr std::string_view kPartSuffix = ".part";
+constexpr size_t kPartDigits = 16;  // of random_name()
+constexpr int kToLock = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+
+bool is_part(std::string_view name) {
+  if (name.size() != kPartPrefix.size() + kPartDigits + kPartSuffix.size()) return false;
+  return name.starts_with(kPartPrefix) && name.ends_with(kPartSuffix) &&
+         name.substr(kPartPrefix.size(), kPartDigits).find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+std::string part_name() {
+  return random_name(kPartPrefix) + std::string(kPartSuffix);
+}
+
+/// A living writer holds a lock.
+void remove_if_dead(int directory, const char* name) {
+  struct stat status {};
+  if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) return;
+  UniqueFd part(openat(directory, name, O_RDONLY | kToLock));
+  int locked = part ? flock(part.get(), LOCK_EX | LOCK_NB) : -1;
+  if (part && locked != 0 && errno == EBADF) {  // NFS wants that the file can be written
+    part = UniqueFd(openat(directory, name, O_RDWR | kToLock));
+    locked = part ? flock(part.get(), LOCK_EX | LOCK_NB) : -1;
+  }
+  if (locked == 0) unlinkat(directory, name, 0);
+}
+
+void remove_dead_parts(int directory) {
+  const UniqueFd again(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!again) return;
+  DIR* stream = fdopendir(dup(again.get()));
+  if (stream == nullptr) return;
+  while (const dirent* entry = readdir(stream))
+    if (is_part(entry->d_name)) remove_if_dead(directory, entry->d_name);
+  closedir(stream);
+}
+
+/// Whether the file has its lock and its name: another's remove_dead_parts() may have come between the two.
+bool keeps_name(int fd) {
+  struct stat status {};
+  (void)flock(fd, LOCK_EX);  // without one (some FUSE), others cannot have it either
+  return fstat(fd, &status) == 0 && status.st_nlink > 0;
+}
+
+/// ENOSPC and its like get their hint at the place that knows the size; here only the name is known.
+Result<UniqueFd> open_part(int directory, const std::string& where, std::string& part) {
+  const int nameless = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (nameless >= 0) return UniqueFd(nameless);
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT) return fail_errno(errno, "create a file in " + where);
+  constexpr int kAttempts = 16;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    part = part_name();
+    UniqueFd named(openat(directory, part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!named) {
+      const int reason = errno;
+      part.clear();
+      return fail_errno(reason, "create a file in " + where);
+    }
+    if (keeps_name(named.get())) return named;
+  }
+  part.clear();
+  return fail(ErrorKind::failure, "create a file in " + where + ": others remove it");
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+Result<OutputFile> OutputFile::create(const std::string& path) {
+  const auto [parent, name] = split_path(path);
+  if (name.empty() || name == "." || name == "..") return fail(ErrorKind::usage, "'" + path + "' is not a file name");
+  TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
+  remove_dead_parts(directory.get());
+  std::string part;
+  TRY_ASSIGN(UniqueFd fd, open_part(directory.get(), parent, part));
+  return OutputFile(path, std::move(directory), std::move(fd), std::move(part));
+}
+
+OutputFile::~OutputFile() {
+  if (directory_ && !part_.empty()) unlinkat(directory_.get(), part_.c_str(), 0);
+}
+
+/// A name that exists makes it fail.
+int OutputFile::link(const std::string& name) const {
+  if (!part_.empty()) return linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
+  // Through /proc, because linkat(AT_EMPTY_PATH) needs CAP_DAC_READ_SEARCH.
+  const std::string self = fd_path(fd_.get());
+  return linkat(AT_FDCWD, self.c_str(), directory_.get(), name.c_str(), AT_SYMLINK_FOLLOW);
+}
+
+Result<void> OutputFile::seal() {
+  const std::string self = fd_path(fd_.get());
+  UniqueFd reader(open(self.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reader) return fail_errno(errno, "open " + path_ + " for reading");
+  // A lock is the open file's, and remove_dead_parts() must never find a part without one.
+  flock(fd_.get(), LOCK_SH | LOCK_NB);
+  flock(reader.get(), LOCK_SH | LOCK_NB);
+  fd_ = std::move(reader);
+  return {};
+}
+
+Result<void> OutputFile::publish_as(const std::string& path, unsigned mode) {
+  path_ = path;
+  return publish(mode);
+}
+
+Result<void> OutputFile::replace_as(const std::string& path, unsigned mode) {
+  path_ = path;
+  return replace(mode);
+}
+
+Result<void> OutputFile::replace(unsigned mode) {
+  constexpr int kAttempts = 3;
+  if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (link(split_path(path_).second) == 0) return {};
+    if (errno != EEXIST) break;
+    unlinkat(directory_.get(), split_path(path_).second.c_str(), 0);
+  }
+  return fail_errno(errno, "name the finished file " + path_);
+}
+
+Result<void> OutputFile::publish(unsigned mode) {
+  if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
+  if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
+  if (link(split_path(path_).second) != 0) {
+    const int errnum = errno;
+    if (errnum == EEXIST) return fail(ErrorKind::exists, "File already exists: " + path_);
+    return fail_errno(errnum, "name the finished file " + path_);
+  }
+  if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);
+  return {};
+}
+
+Result<void> OutputFile::publish_over(unsigned mode) {
+  if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
+  if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
+  if (part_.empty()) {
+    flock(fd_.get(), LOCK_EX | LOCK_NB);  // before it has a name by which others would take it for a dead one's
+    const std::string part = part_name();
+    if (link(part) != 0) return fail_errno(errno, "name the finished file " + path_);
+    part_ = part;
+  }
+  if (renameat(directory_.get(), part_.c_str(), directory_.get(), split_path(path_).second.c_str()) != 0)
+    return fail_errno(errno, "name the finished file " + path_);
+  part_.clear();
+  if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);
+  return {};
+}
+
+}  // namespace situla

@@ -1,0 +1,39 @@
+// How shall the squashfs file be written? The words of mksquashfs that matter, as sites have them in
+// ENROOT_SQUASH_OPTIONS.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+
+namespace situla {
+
+struct SquashOptions {
+  enum class Compressor { gzip, lzo, lz4, xz, zstd };
+  Compressor compressor = Compressor::zstd;
+  std::optional<uint32_t> level = 1;  ///< nullopt: the compressor's own default
+  bool lz4_hc = false;
+  uint32_t block_bytes = 131072;
+  bool store_inodes = false;         ///< -noI: do not compress
+  bool store_data = false;           ///< -noD
+  bool store_fragments = false;      ///< -noF
+  bool store_xattrs = false;         ///< -noX
+  bool fragments = true;             ///< -no-fragments: no packing of small files
+  bool deduplicate = true;           ///< -no-duplicates
+  uint32_t workers = 0;              ///< compressing threads at most; 0: one for each processor this process may use
+  std::optional<uint32_t> all_time;  ///< modification time of everything, seconds (SOURCE_DATE_EPOCH)
+  uint32_t made_time = 0;            ///< of the file system and of what no layer has, seconds
+
+  /// Parses mksquashfs words; options that do not concern us are ignored with a warning. ErrorKind::usage for a bad
+  /// value.
+  static Result<SquashOptions> parse(std::string_view words, LogSink& log);
+};
+
+/// Whether libsquashfs was built with it (Debian's has no LZO).
+bool can_write(SquashOptions::Compressor compressor);
+
+}  // namespace situla

@@ -1,0 +1,149 @@
+#include "plugin/broker/after_job.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <fcntl.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process/cgroup.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/children.hpp"
+#include "plugin/broker/node/running.hpp"
+#include "plugin/broker/operation.hpp"
+
+namespace situla {
+namespace {
+
+/// A file of root's own, unless an earlier step of the job has left it.
+Result<void> keep(const std::string& path, std::string_view bytes) {
+  TRY(make_directories(kJobsDirectory, 0700));
+  auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!file && file.error().errnum() == EEXIST) return {};
+  if (!file) return fail(std::move(file).error());
+  return write_all(file->get(), bytes);
+}
+
+void warn_unless(const Result<void>& kept, RootOperation operation) {
+  if (!kept) syslog(LOG_WARNING, "%s: %s", phrase(operation).data(), kept.error().message().c_str());
+}
+
+std::optional<uint32_t> parse_id(const std::string& text) {
+  const auto number = parse_unsigned(text);
+  return number && *number <= UINT32_MAX ? std::optional(static_cast<uint32_t>(*number)) : std::nullopt;
+}
+
+/// RootOperation::keep_scratch: what a killed broker could not have removed is removed by its user.
+void remove_scratch(const Launcher& launcher, const std::string& path) {
+  const auto noted = read_file(path);
+  const auto parts = noted ? cut(*noted, '\n') : std::nullopt;
+  const auto uid = parts ? parse_id(std::string(parts->first)) : std::nullopt;
+  const auto account = uid ? account_of(*uid) : fail(ErrorKind::corrupt, "");
+  if (!account) return;
+  if (auto cleaner = start_cleaner(launcher, account->identity, std::string(parts->second)))
+    (void)cleaner->wait_for(kEndLimit);
+  (void)unlink(path.c_str());
+}
+
+/// Of all steps of a job that has ended.
+void remove_scratches(const Launcher& launcher, uint32_t job) {
+  for (const std::string& name : list_directory(kJobsDirectory).value_or(std::vector<std::string>()))
+    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch"))
+      remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name);
+}
+
+/// Its user removes the job's containers.
+Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t user) {
+  const std::string path = job_environment_path(job);
+  // Nobody else has a name in that directory.
+  const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
+  TRY_ASSIGN(Child cleaner, start_job_cleaner(launcher, user, job, environment ? environment->get() : -1));
+  TRY_ASSIGN(const ExitStatus status, cleaner.wait());
+  (void)unlink(path.c_str());
+  if (status.success()) return {};
+  return fail(ErrorKind::failure, "the cleaner " + status.text());
+}
+
+/// What a named container's builder, its hooks and what serves its files have left in the job's cgroups, which no step
+/// ends: with the job ends every process of it, or a user would keep its GPUs, processors and memory.
+void end_processes_of(uint32_t job) {
+  constexpr std::chrono::seconds kLimit{10};
+  constexpr std::chrono::milliseconds kPause{20};
+  const std::string path = job_cgroups_path(job);
+  const auto cgroups = read_file(path);
+  if (!cgroups) return;
+  const std::string name = "job_" + std::to_string(job);
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  bool gone = false;
+  while (!gone && std::chrono::steady_clock::now() < end) {
+    gone = kill_cgroups(*cgroups, name);
+    gone = remove_empty_cgroups(*cgroups, name) && gone;
+    if (!gone) std::this_thread::sleep_for(kPause);
+  }
+  if (!gone) syslog(LOG_ERR, "job %u: processes or cgroups of it are still there after SIGKILL", job);
+  (void)unlink(path.c_str());
+}
+
+}  // namespace
+
+void keep_environment(const Step& step) {
+  constexpr size_t kMaxBytes = size_t{4} << 20U;  // in /run, and so in memory
+  const auto bytes = read_sealed_memory(step.environment.get(), kMaxBytes);
+  warn_unless(bytes ? keep(job_environment_path(step.request.job_id), *bytes) : fail(bytes.error()),
+              RootOperation::keep_environment);
+}
+
+void keep_cgroups(const Step& step) {
+  const auto cgroups = step.launcher.cgroups.job();
+  if (!cgroups || !step.launcher.cgroups.used()) return;
+  warn_unless(keep(job_cgroups_path(step.request.job_id), cgroups->text()), RootOperation::end_job);
+}
+
+void keep_scratch(const Step& step, const std::string& path) {
+  if (path.empty()) return;
+  warn_unless(
+      keep(step_scratch_path(step.request.job_id, step.request.step_id), std::to_string(step.user.uid) + "\n" + path),
+      RootOperation::keep_scratch);
+}
+
+void forget_scratch(const Step& step) {
+  (void)unlink(step_scratch_path(step.request.job_id, step.request.step_id).c_str());
+}
+
+int sweep_step(const std::string& job_text, const std::string& step_text, const std::string& user_text) {
+  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (!config) return 1;
+  if (const auto mounts = ImageMounts::open(SITULA_RUNTIME_DIR)) mounts->drop_idle(config->image_mount_idle);
+  const auto launcher = Launcher::open(NodeCgroups::enter_after_jobs(parse_id(user_text).value_or(0)));
+  if (!launcher) return 1;
+  const auto job = parse_id(job_text), step = parse_id(step_text);
+  if (job && step) {
+    forget_running(SITULA_RUNTIME_DIR, *job, *step);
+    remove_scratch(*launcher, step_scratch_path(*job, *step));
+  }
+  auto sweeper = start_store_sweeper(*launcher, *config);
+  return sweeper && sweeper->wait() ? 0 : 1;
+}
+
+int end_job(const std::string& job_text, const std::string& user_text, bool remove_containers) {
+  openlog("situla-broker", LOG_PID, LOG_DAEMON);
+  const auto job = parse_id(job_text), user = parse_id(user_text);
+  if (!job || !user) return 2;
+  const auto clean = [&]() -> Result<void> {
+    TRY_ASSIGN(const Launcher launcher, Launcher::open(NodeCgroups::enter_after_jobs(*user)));
+    remove_scratches(launcher, *job);
+    return remove_containers ? remove_containers_of(launcher, *job, *user) : Result<void>();
+  };
+  const auto removed = clean();
+  if (!removed) syslog(LOG_ERR, "removing the containers of job %u: %s", *job, removed.error().message().c_str());
+  end_processes_of(*job);
+  forget_running(SITULA_RUNTIME_DIR, *job);  // one of its brokers may have been killed
+  return removed ? 0 : 1;
+}
+
+}  // namespace situla

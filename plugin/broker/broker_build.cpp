@@ -1,0 +1,258 @@
+// The second half of Broker: how the image and the container come to be, in the order in which it happens.
+#include <fcntl.h>
+#include <syslog.h>
+
+#include "common/sys/file.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/after_job.hpp"
+#include "plugin/broker/broker.hpp"
+#include "plugin/broker/children.hpp"
+#include "plugin/broker/container.hpp"
+#include "plugin/broker/operation.hpp"
+
+namespace situla {
+
+// The image.
+
+void Broker::begin_if_possible() {
+  auto* waiting = std::get_if<phase::Waiting>(&phase_);
+  const Client* first = waiting != nullptr && !done_ ? clients_.first_waiting() : nullptr;
+  if (first == nullptr) return;
+  const auto begin = [&]() -> Result<void> {
+    TRY(step_prepared());
+    if (!place_) {
+      TRY_ASSIGN(place_, TaskPlace::of(*step_, first->proc.get(), first->directory));
+    }
+    const StepRequest& request = step_->request;
+    const bool import_first = request.origin == ImageOrigin::user && !request.named && !waiting->image;
+    return import_first ? begin_import() : begin_build(*first, std::move(waiting->image));
+  };
+  if (const auto begun = begin(); !begun) fail_step(begun.error());
+}
+
+/// What only the user may read waits until a task has asked, because relative paths begin in its directory.
+Result<void> Broker::begin_import() {
+  const StepRequest& request = step_->request;
+  // COMPAT.md 1, "Messages that people grep": the first only for a single task.
+  if (request.all_tasks <= 1) clients_.note({LogLevel::info, "importing docker image: " + request.image});
+  report_.begin("import");
+  const bool as_user = request.origin == ImageOrigin::user;
+  release_owed_ = as_user && !request.importer.empty();
+  auto import = as_user ? ImageImport::as_user(*step_, *place_) : ImageImport::into_store(*step_);
+  if (!import)
+    return fail(std::move(import).error().with_context(
+        phrase(as_user ? RootOperation::start_as_user : RootOperation::start_importer)));
+  phase::Importing importing{std::move(*import), std::chrono::steady_clock::now() + step_->config.import_timeout};
+  if (auto* building = std::get_if<phase::Building>(&phase_)) importing.build = std::move(building->build);
+  enter(std::move(importing));
+  return step_->launcher.cgroups.step_prepared() ? write_request(std::get<phase::Importing>(phase_)) : Result<void>();
+}
+
+/// The importer has its input from here on, and what reads and writes it lives in the job.
+Result<void> Broker::write_request(phase::Importing& importing) {
+  TRY_CONTEXT(phrase(RootOperation::start_as_user), importing.import.write_request(*step_));
+  return {};
+}
+
+void Broker::on_imported(Result<std::optional<Imported>> imported) {
+  if (!imported) return fail_step(imported.error());
+  if (!*imported) return;
+  if (const auto used = use_image(std::move(**imported)); !used) fail_step(used.error());
+}
+
+Result<void> Broker::use_image(Imported imported) {
+  auto& importing = std::get<phase::Importing>(phase_);
+  const bool from_store = !imported.store_name.empty();
+  importing.import.hang_up();
+  report_.end();
+  if (imported.digest != Digest{}) report_.set_digest(imported.digest.text());
+  if (from_store)
+    report_.set_source(imported.stored ? "store" : "registry");
+  else
+    report_.set_source(step_->request.importer.empty() ? "user" : "importer");
+  clients_.note({LogLevel::info, "imported docker image: " + step_->request.image});
+  if (importing.build) {
+    // Its container gets a copy.
+    report_.begin("prepare");
+    TRY(tell(importing.build->builder.socket(), ImageReady{}, {imported.file.get()}));
+    phase::Building building{std::move(*importing.build),
+                             std::chrono::steady_clock::now() + step_->config.build_timeout};
+    ending_import_ = std::move(importing.import);
+    enter(std::move(building));
+    return {};
+  }
+  TRY_ASSIGN(StepImage image,
+             make_image(*step_, imported.file.get(), imported.store_name, std::move(importing.mapping)));
+  if (!image.mount) image.file = std::move(imported.file);
+  ending_import_ = std::move(importing.import);
+  enter(phase::Waiting{std::move(image)});
+  return {};
+}
+
+// The container.
+
+Result<void> Broker::begin_build(const Client& client, std::optional<StepImage> imported) {
+  const StepRequest& request = step_->request;
+  Build build;
+  if (request.named) {
+    build.image.mode = "named";
+    report_.set_source("container");
+    if (request.job_scope) keep_environment(*step_);
+    keep_cgroups(*step_);
+  } else if (imported) {
+    build.image = std::move(*imported);
+  } else {
+    report_.set_source("file");
+    TRY_ASSIGN(build.image, make_image(*step_, client.socket.get(), "", UniqueFd()));
+  }
+  report_.begin("prepare");
+  TRY_ASSIGN(build.for_tasks, memory_file("situla-environment"));
+  TRY_ASSIGN(build.for_others, memory_file("situla-environment"));
+  BuilderFiles files{client.socket.get(), build.for_tasks.get(), build.for_others.get()};
+  Parcel saved;
+  if (request.save) {
+    TRY_ASSIGN(saved, make_parcel());
+    files.saved = saved.in.get();
+  }
+  TRY_ASSIGN(build.builder.helper, start_builder(*step_, *place_, files, build.image));
+  build.saved = std::move(saved.out);
+  enter(phase::Building{std::move(build), std::chrono::steady_clock::now() + step_->config.build_timeout});
+  return {};
+}
+
+Builder& Broker::builder() {
+  if (auto* ready = std::get_if<phase::Ready>(&phase_)) return ready->builder;
+  if (auto* importing = std::get_if<phase::Importing>(&phase_)) return importing->build.value().builder;
+  return std::get<phase::Building>(phase_).build.builder;
+}
+
+void Broker::on_builder() {
+  const bool ready = std::holds_alternative<phase::Ready>(phase_);
+  const auto message = hear(builder().socket());
+  const bool ended = message && !*message;
+  if (ended && !ready) return fail_step(ended_early("the container's builder", builder().helper.process));
+  const auto handled = !message ? fail(message.error()) : ended ? Result<void>() : on_builder_message(**message);
+  if (!handled && !ready) return fail_step(handled.error());
+  // Not needed any more; or killed although it was to stay: then its scratch is removed at the end. And the tasks have
+  // their container, and maybe those of other steps: nothing that it says now may end them.
+  if (ended || !handled) builder().helper.socket.reset();
+}
+
+Result<void> Broker::on_builder_message(const Message& message) {
+  if (const auto* failure = std::get_if<Failure>(&message)) return fail(error_of(*failure));
+  if (const auto* note = std::get_if<Note>(&message)) {
+    clients_.note(*note);
+    return {};
+  }
+  if (const auto* place = std::get_if<ScratchPlace>(&message)) {
+    builder().scratch_path = place->path;
+    return {};
+  }
+  auto* building = std::get_if<phase::Building>(&phase_);
+  if (building == nullptr) return {};
+  Build& build = building->build;
+  if (const auto* wanted = std::get_if<MapsWanted>(&message)) return write_maps(build, *wanted);
+  if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(build, *ready);
+  if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(build, *running);
+  if (const auto* found = std::get_if<Found>(&message)) return join_found(build, *found);
+  const bool has_image = step_->request.origin == ImageOrigin::registry || step_->request.origin == ImageOrigin::user;
+  if (std::holds_alternative<ImageWanted>(message) && has_image) return begin_import();
+  return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
+}
+
+Result<void> Broker::write_maps(Build& build, const MapsWanted& wanted) {
+  const pid_t pid = build.builder.helper.process.pid();
+  const Identity& user = step_->user;
+  TRY_ASSIGN(build.user_namespace, open_user_namespace(pid, user.uid));
+  TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(pid), O_PATH | O_DIRECTORY));
+  const bool root = wanted.remap_root;
+  TRY_CONTEXT(phrase(RootOperation::write_id_maps),
+              write_id_maps(proc.get(), root ? 0 : user.uid, user.uid, root ? 0 : user.gid, user.gid));
+  return tell(build.builder.socket(), MapsWritten{});
+}
+
+Result<void> Broker::accept_container(Build& build, const Ready& message) {
+  Builder& made_by = build.builder;
+  made_by.scratch_path = message.scratch_path;
+  made_by.stays = message.stays;
+  keep_scratch(*step_, made_by.scratch_path);
+  const pid_t pid = made_by.helper.process.pid();
+  auto namespaces = open_container_namespaces(pid, message.isolation, step_->user.uid);
+  if (!namespaces) return fail(std::move(namespaces).error().with_context(phrase(RootOperation::hand_out_namespaces)));
+  TRY(seal_memory(build.for_tasks.get()));
+  TRY(seal_memory(build.for_others.get()));
+  auto key = RunningKey::of_step(step_->user.uid, step_->request.job_id, step_->request.step_id);
+  UniqueFd directory;
+  if (message.directory != 0) {
+    TRY_ASSIGN(directory, look_at_descriptor(pid, message.directory));
+    TRY_ASSIGN(key, RunningKey::of_container(step_->user.uid, message.identity, directory.get()));
+  }
+  report_.set_root(message.root);
+  if (!message.on_image) build.image.saved.reset();
+  phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks)},
+                     std::move(build.for_others)};
+  ready.user_namespace = std::move(build.user_namespace);
+  publish(ready, key, std::move(directory));
+  set_ready(build, std::move(ready));
+  return {};
+}
+
+// A container that runs already.
+
+Result<void> Broker::join_running(Build& build, const RunningWanted& wanted) {
+  auto key = RunningKey::of_step(step_->user.uid, wanted.job, wanted.step);
+  build.wanted = Wanted{std::nullopt, UniqueFd(), wanted.ignored};
+  if (wanted.directory != 0) {
+    TRY_ASSIGN(build.wanted.directory, look_at_descriptor(build.builder.helper.process.pid(), wanted.directory));
+    TRY_ASSIGN(key, RunningKey::of_container(step_->user.uid, wanted.identity, build.wanted.directory.get()));
+    build.wanted.name = key;
+  }
+  auto container = find_running(SITULA_RUNTIME_DIR, key, build.wanted.directory);
+  return container ? use_running(build, std::move(*container)) : tell(build.builder.socket(), NotRunning{});
+}
+
+/// What the user's own process offers is checked as what it builds is.
+Result<void> Broker::join_found(Build& build, const Found& found) {
+  auto namespaces = open_found_namespaces(build.builder.helper.process.pid(), found.container.isolation,
+                                          found.namespaces, step_->user.uid);
+  if (!namespaces) return tell(build.builder.socket(), NotRunning{});
+  TRY(seal_memory(build.for_others.get()));
+  return use_running(build, {std::move(*namespaces), found.container.workdir, std::move(build.for_others)});
+}
+
+Result<void> Broker::use_running(Build& build, StepContainer container) {
+  TRY_ASSIGN(UniqueFd for_others, duplicate_fd(container.environment.get(), "the container's environment"));
+  build.builder.helper.socket.reset();  // nothing is to be built: it ends
+  clients_.note({LogLevel::info, "reusing existing container namespaces"});
+  if (!build.wanted.ignored.empty()) clients_.note({LogLevel::warning, build.wanted.ignored});
+  report_.set_source("running");
+  report_.set_root("joined");
+  phase::Ready ready{std::move(container), std::move(for_others)};
+  // It goes on to run when the step that made it has ended. One without a name belongs to its step.
+  if (build.wanted.name) publish(ready, *build.wanted.name, std::move(build.wanted.directory));
+  set_ready(build, std::move(ready));
+  return {};
+}
+
+/// Without it other steps start the container anew instead of joining it.
+void Broker::publish(phase::Ready& ready, const RunningKey& key, UniqueFd directory) const {
+  auto published = RunningContainer::publish(SITULA_RUNTIME_DIR, key, std::move(directory), step_->request.job_id,
+                                             step_->request.step_id);
+  if (published)
+    ready.published.emplace(std::move(*published));
+  else
+    syslog(LOG_WARNING, "other steps cannot join: %s", published.error().message().c_str());
+}
+
+void Broker::set_ready(Build& build, phase::Ready ready) {
+  report_.end();
+  ready.builder = std::move(build.builder);
+  ready.image = std::move(build.image.in_use);  // the mount itself is the container's own now
+  if (step_->request.save) ready.save.emplace(std::move(build.saved), std::move(build.image.saved), control_.get());
+  if (ready.builder.helper.socket && !ready.builder.stays) (void)tell(ready.builder.socket(), Finish{});
+  enter(std::move(ready));
+  clients_.for_each_waiting([this](Client& client) { grant(client); });
+}
+
+}  // namespace situla

@@ -1,0 +1,234 @@
+#include "plugin/broker/image_import.hpp"
+
+#include <array>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/protocol/contract.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process/cgroup.hpp"
+#include "common/sys/socket.hpp"
+#include "plugin/broker/children.hpp"
+#include "plugin/broker/operation.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::chrono::seconds kReleaseLimit{5};
+constexpr std::chrono::seconds kUnwindLimit{1};  // for a cancelled import to remove what it made
+constexpr int kMaxComplaints = 256;              // messages
+
+/// Where the cluster's program may put the user's files, as pyxis has it below its runtime_path. Only a directory made
+/// here is given away.
+Result<void> make_site_directory(const std::string& runtime, const Identity& user) {
+  TRY(make_directories(runtime, 0755));
+  TRY_ASSIGN(const UniqueFd parent, open_file(runtime, O_RDONLY | O_DIRECTORY));
+  const std::string name = std::to_string(user.uid);
+  if (mkdirat(parent.get(), name.c_str(), 0700) != 0)
+    return errno == EEXIST ? Result<void>() : fail_errno(errno, "make directory " + runtime + "/" + name);
+  TRY_ASSIGN(const UniqueFd made, open_file_at(parent.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  struct stat info {};
+  if (fstat(made.get(), &info) != 0 || info.st_uid != geteuid())
+    return fail(ErrorKind::denied, runtime + "/" + name + " was replaced while it was made");
+  if (fchown(made.get(), user.uid, user.gid) != 0) return fail_errno(errno, "give away " + runtime + "/" + name);
+  return {};
+}
+
+/// It names a directory below <runtime>/images.
+bool is_store_name(const std::string& text) {
+  return !text.empty() && text.size() < 200 && text.front() != '.' &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
+}
+
+std::string site_runtime(const StepRequest& step) {
+  return step.importer_runtime.empty() ? SITULA_RUNTIME_DIR "/importer" : step.importer_runtime;
+}
+
+/// Arguments of situla-importer.
+std::vector<std::string> site_words(const char* operation, const StepRequest& step) {
+  return {
+      "site", operation, step.importer, site_runtime(step), std::to_string(step.job_id), std::to_string(step.step_id)};
+}
+
+/// Notes reach the user; a failure is an error.
+Result<void> pass_on(const Message& message, Clients& tasks) {
+  if (const auto* note = std::get_if<Note>(&message)) tasks.note(*note);
+  if (const auto* failure = std::get_if<Failure>(&message)) return fail(error_of(*failure));
+  return {};
+}
+
+bool ends_itself(Helper& helper) {
+  if (!helper.process) return false;
+  const auto status = helper.process.wait_for(kUnwindLimit);
+  return status && *status && (*status)->signal == 0;
+}
+
+}  // namespace
+
+Result<ImageImport> ImageImport::into_store(const Step& step) {
+  const SiteConfig& config = step.config;
+  const Launcher& launcher = step.launcher;
+  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  auto import_user = identity_of_user(config.import_user);
+  if (!import_user)
+    return fail(Error(import_user.error().kind(), import_user.error().message())
+                    .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
+                               ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
+                               "/situla.toml"));
+  if (import_user->uid == service.uid)
+    return fail(Error(ErrorKind::usage, "import_user and service_user are one account")
+                    .with_hint("what reads foreign bytes must have no right to the store: see situla.toml(5)"));
+  TRY_ASSIGN(const auto between, socket_pair());
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
+  const UniqueFd reader(ends[0]);
+  ImageImport import;
+  import.request_ = UniqueFd(ends[1]);
+  Launch importer{Program::importer, {}, launcher.cgroups.broker(), std::move(*import_user), Rights::service};
+  importer.fds = {{between.first.get(), importer_fd::kStore}};
+  TRY_ASSIGN(import.importer_, launch_helper(launcher.programs, std::move(importer), importer_fd::kBroker));
+  Launch store{Program::store,
+               {"--store", config.store_path, "--uid", std::to_string(step.user.uid), "--job", step.name()},
+               launcher.cgroups.broker(),
+               service,
+               Rights::service};
+  store.fds = {{reader.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
+  if (const int process = import.importer_.process.pidfd(); process >= 0)
+    store.fds.emplace_back(process, store_fd::kImporterProcess);
+  TRY_ASSIGN(import.store_, launch_helper(launcher.programs, std::move(store), store_fd::kBroker));
+  return import;
+}
+
+Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& place) {
+  const bool site = !step.request.importer.empty();
+  if (site) TRY(make_site_directory(site_runtime(step.request), step.user));
+  TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
+  Launch what =
+      in_task_place(step, place, Program::importer,
+                    site ? site_words("get", step.request) : std::vector<std::string>{"user"}, std::move(cgroup));
+  TRY_ASSIGN(Parcel parcel, make_parcel());
+  what.fds.emplace_back(parcel.in.get(), builder_fd::kOutput);
+  ImageImport import;
+  TRY_ASSIGN(import.importer_, launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker));
+  import.parcel_ = std::move(parcel.out);
+  return import;
+}
+
+Result<void> ImageImport::write_request(const Step& step) {
+  if (!request_) return {};
+  TRY_ASSIGN(const CgroupPlace place, step.launcher.cgroups.step());
+  TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(importer_.process.pid(), place.text()));
+  Launch writer{Program::builder, {"request"}, place, step.user};
+  writer.fds = {{step.spec.get(), builder_fd::kSpec},
+                {step.environment.get(), builder_fd::kEnvironment},
+                {request_.get(), builder_fd::kOutput}};
+  TRY_ASSIGN(request_writer_, launch_helper(step.launcher.programs, std::move(writer), builder_fd::kBroker));
+  request_.reset();
+  return {};
+}
+
+Result<void> ImageImport::on_request_writer(Clients& tasks) {
+  TRY_ASSIGN(const auto message, hear(request_writer_.socket.get()));
+  if (message) return pass_on(*message, tasks);
+  const auto status = request_writer_.process.wait_for(kEndLimit);
+  request_writer_.socket.reset();
+  if (status && *status && (*status)->success()) return {};
+  return fail(ErrorKind::failure,
+              "collecting the credentials " + (status && *status ? (*status)->text() : std::string("hangs")));
+}
+
+Result<std::optional<Imported>> ImageImport::on_importer(Clients& tasks) {
+  TRY_ASSIGN(const auto message, hear(importer_.socket.get()));
+  if (!message) {
+    if (!store_.socket) return fail(ended_early("the importer", importer_.process));
+    importer_.socket.reset();  // the store program says what became of it
+    return std::optional<Imported>();
+  }
+  TRY(pass_on(*message, tasks));
+  if (const auto* drawing = std::get_if<Draw>(&*message)) tasks.draw(*drawing);
+  if (std::holds_alternative<Note>(*message) || std::holds_alternative<Draw>(*message))
+    return std::optional<Imported>();
+  const auto* done = std::get_if<ImportDone>(&*message);
+  // Of an import into the store only the store program may say that.
+  if (done == nullptr || store_.process) return fail(ErrorKind::corrupt, "the importer sent a message out of turn");
+  return std::optional(Imported{done->digest, std::move(parcel_), "", false});
+}
+
+Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients& tasks) {
+  TRY_ASSIGN(auto heard, hear_store(store_.socket.get()));
+  if (!heard) {
+    // What the importer said last is why.
+    for (pollfd last{importer_.socket.get(), POLLIN, 0}; importer_.socket && poll(&last, 1, 0) == 1;)
+      TRY(on_importer(tasks));
+    // An importer whose store program was killed ends by itself, and without a word.
+    const auto importer = importer_.process.wait_for(std::chrono::milliseconds(1000));
+    if (importer && *importer && (*importer)->signal != 0)
+      return fail(Error(ErrorKind::failure, "the importer " + (*importer)->text())
+                      .with_hint("the node's system log may say more"));
+    return fail(ended_early("the store program", store_.process));
+  }
+  TRY(pass_on(heard->message, tasks));
+  if (std::holds_alternative<Note>(heard->message)) return std::optional<Imported>();
+  const auto* done = std::get_if<ImportDone>(&heard->message);
+  if (done == nullptr) return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
+  if (heard->fds.size() != 1 || !is_store_name(done->store_name))
+    return fail(ErrorKind::corrupt, "the store program sent no image, or named one that cannot be");
+  TRY_CONTEXT(phrase(RootOperation::accept_store_image),
+              check_store_image(heard->fds[0].get(), step.config.service_user));
+  return std::optional(Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored});
+}
+
+void ImageImport::hang_up() {
+  importer_.socket.reset();
+  store_.socket.reset();
+}
+
+int ImageImport::ending() const {
+  return (importer_.process ? importer_ : store_).process.pidfd();
+}
+
+bool ImageImport::on_ended(const Step& step) {
+  if (importer_.process && store_.process) {
+    (void)importer_.process.wait();
+    return false;
+  }
+  end(step);
+  return true;
+}
+
+void ImageImport::end(const Step& step) {
+  hang_up();
+  request_writer_ = Helper{};
+  (void)ends_itself(importer_);  // what it wrote to has no name
+  // One that ended before anybody told it to, and was reaped for it, has left what it held.
+  const bool unwound = step.request.origin == ImageOrigin::user || ends_itself(store_);
+  if (unwound) return;
+  if (auto sweeper = start_store_sweeper(step.launcher, step.config)) (void)sweeper->wait_for(kEndLimit);
+}
+
+Result<void> release_site_image(const Step& step, const TaskPlace& place) {
+  Launch what = in_task_place(step, place, Program::importer, site_words("release", step.request),
+                              step.launcher.cgroups.cleanup());
+  what.own_pid_namespace = true;
+  TRY_ASSIGN(Helper helper, launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker));
+  TRY_ASSIGN(const auto status, helper.process.wait_for(kReleaseLimit));
+  const std::string program = step.request.importer + " release: ";
+  if (!status)
+    return fail(ErrorKind::failure,
+                program + "took longer than " + std::to_string(kReleaseLimit.count()) + " s and was killed");
+  if (status->success()) return {};
+  // What it complained about comes first; the last message says how it ended.
+  Error error(ErrorKind::failure, program + status->text());
+  for (int count = 0; count < kMaxComplaints; ++count) {
+    const auto message = hear(helper.socket.get());
+    if (!message || !*message) break;
+    if (const auto* failure = std::get_if<Failure>(&**message)) error = error_of(*failure);
+  }
+  return fail(std::move(error));
+}
+
+}  // namespace situla

@@ -1,0 +1,67 @@
+// How does the broker get an image? It starts those who fetch it, and listens to them until one hands it over.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/result.hpp"
+#include "common/protocol/messages.hpp"
+#include "plugin/broker/clients.hpp"
+#include "plugin/broker/launcher.hpp"
+#include "plugin/broker/step.hpp"
+
+namespace situla {
+
+struct Imported {
+  Digest digest;           ///< of the manifest; none that we know of what a cluster's own program gets
+  UniqueFd file;           ///< of the store; or a parcel of the user's, with the file in it
+  std::string store_name;  ///< empty: it is the user's
+  bool stored = false;     ///< the image was in the store already
+};
+
+/// Into the node's store: the process of the job user that writes the request (reference, credentials, proxies) into a
+/// pipe which this side never reads; the store program, as the service user, which reads it and hands over the image;
+/// and the importer, as a third account, which the store program tells what to fetch. Only the store program may say
+/// which image was imported. An import as the user is an importer alone.
+class ImageImport {
+ public:
+  /// Before Slurm has made the step's cgroups the importer starts in Situla's own, where it waits without having read a
+  /// byte of anybody's. The store program stays there.
+  static Result<ImageImport> into_store(const Step& step);
+  /// What only the job user may read is imported as that user, in the asking task's place; by the cluster's own program
+  /// (hooks/importer/site_program.hpp) if there is one.
+  static Result<ImageImport> as_user(const Step& step, const TaskPlace& place);
+
+  /// When the step's cgroups are there: the importer moves into them, and the user's process starts in them. Once.
+  Result<void> write_request(const Step& step);
+
+  /// Descriptors that are readable when there is something for on_request_writer(), on_importer() and on_store(); or
+  /// -1.
+  [[nodiscard]] int request_writer() const { return request_writer_.socket.get(); }
+  [[nodiscard]] int importer() const { return importer_.socket.get(); }
+  [[nodiscard]] int store() const { return store_.socket.get(); }
+  /// What they say to the user goes to `tasks`. What is returned has been checked: RootOperation::accept_store_image.
+  Result<void> on_request_writer(Clients& tasks);
+  Result<std::optional<Imported>> on_importer(Clients& tasks);
+  Result<std::optional<Imported>> on_store(const Step& step, Clients& tasks);
+
+  /// They are not listened to any more: who still runs ends by himself.
+  void hang_up();
+  /// After hang_up(): readable when one of them has ended; -1: none is there.
+  [[nodiscard]] int ending() const;
+  /// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs. True: all have ended.
+  bool on_ended(const Step& step);
+  /// Cancels what still runs: it unwinds by itself, or is killed and swept up after.
+  void end(const Step& step);
+
+ private:
+  Helper importer_, request_writer_, store_;
+  UniqueFd request_;  ///< the store program's input, until there is who writes it
+  UniqueFd parcel_;   ///< where an importer that runs as the user puts the image
+};
+
+/// `PROGRAM release` of the cluster's own program, once for each step on the node. Ends when the program has, or is
+/// ended; an error is the program's.
+Result<void> release_site_image(const Step& step, const TaskPlace& place);
+
+}  // namespace situla

@@ -1,0 +1,331 @@
+#include "plugin/broker/node/cgroup_place.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process/cgroup.hpp"
+
+namespace situla {
+namespace {
+
+constexpr const char* kOwn = "/situla";
+constexpr const char* kBroker = "/broker";
+constexpr const char* kCleanup = "/cleanup";
+/// Of a step in version 2: Slurm's own, and ours beside the tasks.
+constexpr const char* kSlurmLeaf = "/slurm";
+constexpr const char* kUserLeaf = "/user/situla";
+/// What Slurm can constrain in version 1, and what limits us.
+constexpr std::array<std::string_view, 7> kControllers = {"memory",  "pids", "cpuset", "devices",
+                                                          "freezer", "cpu",  "cpuacct"};
+/// For all steps of one user on the node together: far above what they need, far below what would hurt the node.
+constexpr std::array<std::pair<const char*, const char*>, 3> kLimits = {
+    {{"memory.limit_in_bytes", "2147483648"}, {"memory.max", "2147483648"}, {"pids.max", "1024"}}};
+constexpr time_t kIdleSeconds = 3600;
+/// Slurm's numbers of steps that have names.
+constexpr uint32_t kBatchStep = 0xfffffffb;
+constexpr uint32_t kInteractiveStep = 0xfffffffa;
+/// Where what runs after a job finds Situla's own: a file of root.
+constexpr const char* kOwnRecord = SITULA_RUNTIME_DIR "/cgroups";
+
+struct Line {
+  std::string_view head;  ///< "5:freezer:"
+  std::string_view controllers;
+  std::string_view path;
+  [[nodiscard]] bool v2() const { return head.starts_with("0::"); }
+};
+
+std::vector<Line> lines_of(std::string_view cgroups) {
+  std::vector<Line> lines;
+  for (const std::string_view text : split_nonempty(cgroups, '\n')) {
+    const auto id = cut(text, ':');
+    const auto rest = id ? cut(id->second, ':') : std::nullopt;
+    if (rest) lines.push_back({text.substr(0, text.size() - rest->second.size()), rest->first, rest->second});
+  }
+  return lines;
+}
+
+/// Up to and with the component `name` of a path ("/job_7"); nullopt: it has none.
+std::optional<std::string_view> cut_after(std::string_view path, const std::string& name) {
+  for (size_t at = path.find(name); at != std::string_view::npos; at = path.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if (end == path.size() || path[end] == '/') return path.substr(0, end);
+  }
+  return std::nullopt;
+}
+
+std::string job_component(uint32_t job) {
+  return "/job_" + std::to_string(job);
+}
+
+std::string step_component(uint32_t step) {
+  if (step == kBatchStep) return "/step_batch";
+  if (step == kInteractiveStep) return "/step_interactive";
+  return "/step_" + std::to_string(step);
+}
+
+bool mentions(const std::vector<Line>& lines, const std::string& job) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const Line& line) { return cut_after(line.path, job).has_value(); });
+}
+
+bool exists(const Line& line, const std::string& path) {
+  const auto directory = cgroup_directory(std::string(line.head) + path);
+  return directory && access(directory->c_str(), F_OK) == 0;
+}
+
+Result<void> write_control(const std::string& file, std::string_view value) {
+  TRY_ASSIGN(const UniqueFd fd, open_file(file, O_WRONLY));
+  return write_all(fd.get(), value);
+}
+
+/// A version 1 cpuset takes no process before it has processors and memory.
+Result<void> inherit_cpuset(const std::string& directory) {
+  const std::string parent = directory.substr(0, directory.rfind('/'));
+  for (const char* name : {"/cpuset.cpus", "/cpuset.mems"}) {
+    const auto own = read_file(directory + name);
+    if (!own || own->find_first_not_of(" \n") != std::string::npos) continue;
+    TRY_ASSIGN(const std::string theirs, read_file(parent + name));
+    TRY(write_control(directory + name, theirs));
+  }
+  return {};
+}
+
+/// True: it is new.
+Result<bool> make_cgroup(const std::string& directory) {
+  const bool made = mkdir(directory.c_str(), 0755) == 0;
+  if (!made && errno != EEXIST) return fail_errno(errno, "make cgroup " + directory);
+  TRY(inherit_cpuset(directory));
+  return made;
+}
+
+void set_limits(const std::string& directory) {
+  for (const auto& [name, value] : kLimits) {
+    const std::string file = directory + "/" + name;
+    if (access(file.c_str(), F_OK) != 0) continue;
+    if (const auto set = write_control(file, value); !set) syslog(LOG_WARNING, "%s", set.error().message().c_str());
+  }
+}
+
+/// One user's part of Situla's own in one hierarchy. The path of `line` ends in kOwn; `leaf`: "/broker/1000".
+Result<void> make_share_in(const Line& line, const std::string& leaf) {
+  const auto own = cgroup_directory(std::string(line.head) + std::string(line.path));
+  if (!own) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
+  const std::string directory = *own + leaf;
+  // It is there, as a rule. Its time says when it was used last: remove_idle_shares().
+  if (utimensat(AT_FDCWD, directory.c_str(), nullptr, 0) == 0) return {};
+  const std::string all_users = directory.substr(0, directory.rfind('/'));
+  TRY(make_cgroup(*own));
+  TRY(make_cgroup(all_users));
+  // As far as Slurm was given them; it does not hand on the number of processes by itself.
+  if (line.v2())
+    for (const std::string& parent : {own->substr(0, own->rfind('/')), *own, all_users})
+      for (const char* controller : {"+memory", "+pids"})
+        (void)write_control(parent + "/cgroup.subtree_control", controller);
+  TRY_ASSIGN(const bool made, make_cgroup(directory));
+  if (made) set_limits(directory);
+  return {};
+}
+
+Result<void> make_share(std::string_view own, const std::string& leaf) {
+  for (const Line& line : lines_of(own))
+    if (line.path.ends_with(kOwn)) TRY(make_share_in(line, leaf));
+  return {};
+}
+
+/// Of users who have not been here for a while.
+void remove_idle_below(const std::string& all_users) {
+  const auto names = list_directory(all_users);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const std::string directory = all_users + "/" + name;
+    struct stat info {};
+    if (!parse_unsigned(name) || stat(directory.c_str(), &info) != 0 || time(nullptr) - info.st_mtime < kIdleSeconds)
+      continue;
+    (void)rmdir(directory.c_str());  // refused while a process lives in it
+  }
+}
+
+/// With what the user's helpers have left in it: Slurm does not know of this cgroup.
+void remove_leaf(const std::string& line) {
+  constexpr int kTries = 20;
+  const auto directory = cgroup_directory(line);
+  if (!directory) return;
+  (void)write_control(*directory + "/cgroup.kill", "1");
+  for (int tries = 0; rmdir(directory->c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
+}
+
+std::string with_leaf(const std::string& own, const std::string& leaf) {
+  std::string text;
+  for (const std::string_view line : split_nonempty(own, '\n'))
+    text += std::string(line) + (line.ends_with(kOwn) ? leaf : "") + "\n";
+  return text;
+}
+
+/// Only leaves may hold processes in version 2, and only those that Slurm made for tasks do. One of our own beside them
+/// has the step's limits.
+Result<void> make_leaf(const Line& line, const std::string& path) {
+  const auto directory = cgroup_directory(std::string(line.head) + path);
+  if (!directory) return fail(ErrorKind::not_found, "make cgroup " + path + ": not mounted here");
+  TRY(make_cgroup(*directory));
+  return {};
+}
+
+}  // namespace
+
+Result<NodeCgroups> NodeCgroups::enter(uint32_t job, uint32_t step, uid_t user) {
+  TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
+  NodeCgroups cgroups(job, step, user, std::move(inherited));
+  TRY(cgroups.make_own(cgroups.inherited_));
+  return cgroups;
+}
+
+Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
+  TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
+  NodeCgroups cgroups(0, 0, user, std::move(inherited));
+  // Beside a slurmstepd whose broker was killed.
+  for (const Line& line : lines_of(cgroups.inherited_))
+    if (line.v2() && line.path.ends_with(kSlurmLeaf))
+      remove_leaf(std::string(line.head) + std::string(line.path.substr(0, line.path.rfind('/'))) + kUserLeaf);
+  auto own = read_file(kOwnRecord);
+  if (!own) return cgroups;
+  cgroups.own_ = std::move(*own);
+  TRY(cgroups.enter_own());
+  return cgroups;
+}
+
+Result<void> NodeCgroups::make_own(std::string_view text) {
+  const auto lines = lines_of(text);
+  const std::string job = job_component(job_);
+  if (!mentions(lines, job)) return {};
+  std::string own;
+  for (const Line& line : lines) {
+    std::string path(line.path);
+    const auto names = split_nonempty(line.controllers, ',');
+    const bool limiting = std::any_of(names.begin(), names.end(), [](std::string_view name) {
+      return std::find(kControllers.begin(), kControllers.end(), name) != kControllers.end();
+    });
+    const auto in_job = cut_after(line.path, job);
+    if (line.v2() && in_job)
+      path = std::string(in_job->substr(0, in_job->size() - job.size())) + kOwn;
+    else if (limiting)
+      path = cgroup_top(std::string(line.head) + path).value_or(path) + kOwn;
+    own += std::string(line.head) + path + "\n";
+  }
+  own_ = std::move(own);
+  TRY(enter_own());
+  if (const auto record = read_file(kOwnRecord); record && *record == own_) return {};
+  TRY(make_directories(SITULA_RUNTIME_DIR, 0755));
+  return write_file_atomically(kOwnRecord, own_, 0600);
+}
+
+Result<void> NodeCgroups::enter_own() const {
+  constexpr int kAttempts = 3;  // another broker may find it idle just now
+  for (int attempt = 1;; ++attempt) {
+    TRY(make_share(own_, kBroker + share()));
+    auto moved = move_to_cgroups(getpid(), broker().text());
+    if (moved || moved.error().errnum() != ENOENT || attempt == kAttempts) return moved;
+  }
+}
+
+void NodeCgroups::remove_idle_shares() const {
+  for (const Line& line : lines_of(own_)) {
+    const auto own = line.path.ends_with(kOwn) ? cgroup_directory(std::string(line.head) + std::string(line.path))
+                                               : std::optional<std::string>();
+    if (!own) continue;
+    for (const char* part : {kBroker, kCleanup}) remove_idle_below(*own + part);
+  }
+}
+
+CgroupPlace NodeCgroups::broker() const {
+  return CgroupPlace(own_.empty() ? inherited_ : with_leaf(own_, kBroker + share()));
+}
+
+CgroupPlace NodeCgroups::cleanup() const {
+  if (own_.empty()) return CgroupPlace(inherited_);
+  if (const auto made = make_share(own_, kCleanup + share()); !made)
+    syslog(LOG_ERR, "%s", made.error().message().c_str());
+  return CgroupPlace(with_leaf(own_, kCleanup + share()));
+}
+
+/// In version 1 slurmstepd lives in some of the step's cgroups, in the job's freezer, and for accounting nowhere;
+/// their paths below the hierarchies are the same. In version 2 it has a leaf of its own, for which other limits hold
+/// than for the tasks.
+Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
+  if (prepared_) return {};
+  TRY_ASSIGN(const std::string text, cgroups_of(slurmstepd));
+  const auto lines = lines_of(text);
+  const std::string job = job_component(job_);
+  if (own_.empty()) TRY(make_own(text));
+  std::string below;  // of version 1, with the job
+  for (const Line& line : lines)
+    if (const auto in_job = cut_after(line.path, job); in_job && !line.v2()) {
+      const std::string top = cgroup_top(std::string(line.head) + std::string(*in_job)).value_or("");
+      below = in_job->substr(top.size());
+    }
+  std::string step_text, job_text;
+  for (const Line& line : lines) {
+    std::string in_step(line.path);
+    std::string in_job(line.path);
+    if (const auto part = cut_after(line.path, job); part && line.v2()) {
+      in_job = std::string(*part) + kOwn;
+      in_step = std::string(*part) + step_component(step_) + kUserLeaf;
+      TRY(make_leaf(line, in_step));
+    } else if (!below.empty() && !line.v2()) {
+      const std::string top = cgroup_top(std::string(line.head) + in_job).value_or("");
+      if (exists(line, top + below)) {
+        in_step = in_job = top + below;
+        if (exists(line, in_job + step_component(step_))) in_step += step_component(step_);
+      }
+    }
+    step_text += std::string(line.head) + in_step + "\n";
+    job_text += std::string(line.head) + in_job + "\n";
+  }
+  step_text_ = std::move(step_text);
+  job_text_ = std::move(job_text);
+  prepared_ = true;
+  return {};
+}
+
+Result<CgroupPlace> NodeCgroups::step() const {
+  if (!prepared_) return fail(ErrorKind::failure, "Slurm has not made the step's cgroups yet");
+  return CgroupPlace(step_text_);
+}
+
+Result<CgroupPlace> NodeCgroups::job() const {
+  if (!prepared_) return fail(ErrorKind::failure, "Slurm has not made the step's cgroups yet");
+  for (const Line& line : lines_of(job_text_))
+    if (line.v2() && line.path.ends_with(kOwn)) TRY(make_leaf(line, std::string(line.path)));
+  return CgroupPlace(job_text_);
+}
+
+Result<void> NodeCgroups::check_task(std::string_view cgroups) const {
+  const std::string job = job_component(job_);
+  const auto lines = lines_of(cgroups);
+  for (const Line& ours : lines_of(step_text_)) {
+    if (!cut_after(ours.path, job)) continue;
+    const bool inside = std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
+      return line.head == ours.head && cut_after(line.path, job).has_value();
+    });
+    if (!inside)
+      return fail(ErrorKind::denied, "the asking process does not live in the cgroup of job " + std::to_string(job_));
+  }
+  return {};
+}
+
+void NodeCgroups::leave_step() const {
+  for (const Line& line : lines_of(step_text_))
+    if (line.v2() && line.path.ends_with(kUserLeaf)) remove_leaf(std::string(line.head) + std::string(line.path));
+}
+
+}  // namespace situla

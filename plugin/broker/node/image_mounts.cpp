@@ -1,0 +1,118 @@
+#include "plugin/broker/node/image_mounts.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/sys/directory.hpp"
+#include "common/sys/identity.hpp"
+#include "common/sys/mount/loop_device.hpp"
+#include "common/sys/mount/unmount.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::chrono::seconds kLockWait{30};
+constexpr int64_t kSquashfsMagic = 0x73717368;  // linux/magic.h, SQUASHFS_MAGIC
+constexpr MountFlags kImageFlags{.read_only = true, .no_suid = true, .no_dev = true};
+
+bool is_squashfs(int fd) {
+  const auto type = filesystem_type(fd);
+  return type && *type == kSquashfsMagic;
+}
+
+/// The lock file's time of last use.
+void touch(int lock_fd) {
+  (void)futimens(lock_fd, nullptr);
+}
+
+/// A sweep removed the lock file before we got the lock: it guards nothing any more.
+bool is_removed(int lock_fd) {
+  struct stat info {};
+  return fstat(lock_fd, &info) != 0 || info.st_nlink == 0;
+}
+
+}  // namespace
+
+Result<void> check_store_image(int fd, const std::string& service_user) {
+  constexpr mode_t kMode = 0400;
+  TRY_ASSIGN(const Identity owner, identity_of_user(service_user));
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return fail_errno(errno, "stat the image of the store");
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0) return fail_errno(errno, "look at the descriptor of the image");
+  if (S_ISREG(info.st_mode) && info.st_uid == owner.uid && (info.st_mode & 07777U) == kMode && info.st_nlink == 1 &&
+      (flags & (O_ACCMODE | O_PATH)) == O_RDONLY)
+    return {};
+  return fail(Error(ErrorKind::denied, "the image of the store is not a file of one name that only " + service_user +
+                                           " can read and nobody can write")
+                  .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
+}
+
+Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
+  const std::string label = "situla:" + std::to_string(share.uid);
+  if (share.most != 0)
+    if (const size_t count = LoopDevice::count(label); count >= share.most)
+      return fail(Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
+                                                std::to_string(share.most) + " may be")
+                      .with_hint("they go with the last process that uses them, in jobs or outside; mounts_per_user in "
+                                 "situla.toml is the limit"));
+  TRY_ASSIGN(const LoopDevice device, LoopDevice::attach(image_fd, label));
+  return new_mount("squashfs", device.path(), {}, kImageFlags);
+}
+
+Result<ImageMounts> ImageMounts::open(const std::string& runtime) {
+  TRY(make_directories(runtime, 0755));
+  TRY(make_directories(runtime + "/images", 0700));
+  return ImageMounts(runtime + "/images");
+}
+
+Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd, MountShare share) const {
+  const std::string path = directory_ + "/" + name;
+  const std::string lock_path = path + ".lock";
+  // Again and again: between giving up the exclusive lock and getting the shared one, a sweep of another broker may
+  // unmount.
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    TRY(make_directories(path, 0700));
+    {
+      TRY_ASSIGN(FileLock shared, FileLock::acquire(lock_path, FileLock::Kind::shared, kLockWait));
+      if (is_removed(shared.fd())) continue;
+      TRY_ASSIGN(UniqueFd mount, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+      if (is_squashfs(mount.get())) {
+        touch(shared.fd());
+        return ImageInUse{std::move(shared), std::move(mount)};
+      }
+    }
+    TRY_ASSIGN(const FileLock exclusive, FileLock::acquire(lock_path, FileLock::Kind::exclusive, kLockWait));
+    if (is_removed(exclusive.fd())) continue;
+    TRY_ASSIGN(const UniqueFd target, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+    if (!is_squashfs(target.get())) {
+      TRY_ASSIGN(const DetachedMount mount, mount_image_file(image_fd, share));
+      TRY(mount.attach(target.get()));
+    }
+    touch(exclusive.fd());
+  }
+  return fail(ErrorKind::failure, "mount of image " + name + " disappears as fast as it is made");
+}
+
+void ImageMounts::drop_idle(std::chrono::seconds idle) const {
+  const auto names = list_directory(directory_);
+  if (!names) return;
+  for (const std::string& file : *names) {
+    if (!file.ends_with(".lock")) continue;
+    const std::string lock_path = directory_ + "/" + file;
+    const std::string path = lock_path.substr(0, lock_path.size() - 5);
+    struct stat info {};
+    if (stat(lock_path.c_str(), &info) != 0 || time(nullptr) - info.st_mtime < idle.count()) continue;
+    // Held by a broker whose step uses the image: not idle, whatever its age.
+    const auto lock = FileLock::acquire(lock_path, FileLock::Kind::exclusive, std::chrono::milliseconds(0));
+    if (!lock) continue;
+    const auto mount = open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    if (mount && is_squashfs(mount->get()) && !unmount(path, true)) continue;
+    // Whoever waits for the lock finds its file removed and begins anew.
+    (void)rmdir(path.c_str());
+    (void)unlink(lock_path.c_str());
+  }
+}
+
+}  // namespace situla

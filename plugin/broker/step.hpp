@@ -1,0 +1,43 @@
+// What does the broker hold of its step from the first moment to the last?
+#pragma once
+
+#include <string>
+
+#include "common/base/result.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/spec/site_config.hpp"
+#include "common/sys/identity.hpp"
+#include "plugin/broker/launcher.hpp"
+#include "plugin/broker/node/image_mounts.hpp"
+
+namespace situla {
+
+struct Step {
+  /// `control`: the socket to slurmstepd.
+  static Result<Step> open(StepRequest request, UniqueFd environment, int control);
+
+  StepRequest request;
+  Identity user;
+  SiteConfig config;
+  Launcher launcher;
+  ImageMounts mounts;
+  UniqueFd slurmstepd;         ///< its /proc directory
+  UniqueFd spec, environment;  ///< sealed memory files for helpers; of the job's environment nothing is read here
+
+  /// "123.0"
+  [[nodiscard]] std::string name() const {
+    return std::to_string(request.job_id) + "." + std::to_string(request.step_id);
+  }
+};
+
+/// Where the task is that asked first: taken while it lives, for helpers that may come later.
+struct TaskPlace {
+  UniqueFd mounts;        ///< its mount namespace
+  std::string cgroups;    ///< cgroups_of(); inside of the job's
+  std::string directory;  ///< its working directory; entered as the user
+
+  /// `proc`: its open /proc directory. An error for a process outside of the job.
+  static Result<TaskPlace> of(const Step& step, int proc, std::string directory);
+};
+
+}  // namespace situla

@@ -1,0 +1,157 @@
+#include "plugin/option_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "common/base/text.hpp"
+#include "common/spec/device_name.hpp"
+#include "common/spec/environment.hpp"
+#include "common/spec/image_reference.hpp"
+
+namespace situla {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, NameFlag>, 5> kNameFlags = {{{"", NameFlag::automatic},
+                                                                              {"auto", NameFlag::automatic},
+                                                                              {"create", NameFlag::create},
+                                                                              {"exec", NameFlag::exec},
+                                                                              {"no_exec", NameFlag::no_exec}}};
+constexpr std::array<std::pair<std::string_view, bool Isolation::*>, 4> kNamespaces = {
+    {{"net", &Isolation::net}, {"ipc", &Isolation::ipc}, {"uts", &Isolation::uts}, {"pid", &Isolation::pid}}};
+
+/// NAME[:FLAG]. The name becomes a directory "pyxis_<jobid>_NAME" on the node, of at most 255 bytes.
+Result<void> set_name(std::string_view value, ContainerSpec& spec) {
+  constexpr size_t kLongest = 230;
+  constexpr std::string_view kRefused = "/:\"'\\";
+  const size_t colon = value.find(':');
+  const std::string name(value.substr(0, colon));
+  const std::string_view flag = colon == std::string_view::npos ? "" : value.substr(colon + 1);
+  const auto* row = std::find_if(kNameFlags.begin(), kNameFlags.end(), [&](const auto& r) { return r.first == flag; });
+  if (row == kNameFlags.end())
+    return fail(ErrorKind::usage,
+                R"(flag must be "auto", "create", "exec" or "no_exec", not ")" + printable(flag) + '"');
+  if (name.empty()) return fail(ErrorKind::usage, "the name is empty");
+  if (name.size() > kLongest)
+    return fail(ErrorKind::usage, "the name is longer than " + std::to_string(kLongest) + " characters");
+  for (const char c : name)
+    if (c <= ' ' || c > '~' || kRefused.find(c) != std::string_view::npos)
+      return fail(Error(ErrorKind::usage, "'" + printable(name) + "' cannot be the name of a container")
+                      .with_hint("it becomes a directory's name: letters, digits and . _ - + @ = are fine"));
+  spec.name = name;
+  spec.name_flag = row->second;
+  return {};
+}
+
+Result<void> set_namespaces(std::string_view value, ContainerSpec& spec) {
+  for (const std::string_view name : split_nonempty(value, ',')) {
+    const auto* row =
+        std::find_if(kNamespaces.begin(), kNamespaces.end(), [&](const auto& r) { return r.first == name; });
+    if (row == kNamespaces.end())
+      return fail(Error(ErrorKind::usage, "unknown namespace: " + printable(name)).with_hint("net, ipc, uts and pid"));
+    spec.unshare.*(row->second) = true;
+  }
+  return {};
+}
+
+Result<void> set_image(std::string_view value, ContainerSpec& spec) {
+  TRY(check_image(value));
+  spec.image = value;
+  return {};
+}
+
+Result<void> set_mounts(std::string_view value, ContainerSpec& spec) {
+  TRY_ASSIGN(spec.mounts, parse_mount_options(value));
+  return {};
+}
+
+Result<void> set_workdir(std::string_view value, ContainerSpec& spec) {
+  spec.workdir = value;
+  return {};
+}
+
+Result<void> set_save(std::string_view value, ContainerSpec& spec) {
+  if (value.ends_with('/')) return fail(ErrorKind::usage, printable(value) + " is not the name of a file");
+  spec.save = value;
+  return {};
+}
+
+Result<void> set_kept_variables(std::string_view value, ContainerSpec& spec) {
+  for (const std::string_view name : split_nonempty(value, ',')) {
+    if (!is_variable_name(name))
+      return fail(ErrorKind::usage, "'" + printable(name) + "' is not the name of an environment variable");
+    spec.keep_env.emplace_back(name);
+  }
+  return {};
+}
+
+Result<void> set_devices(std::string_view value, ContainerSpec& spec) {
+  TRY_ASSIGN(spec.devices, parse_device_names(value));
+  return {};
+}
+
+Result<void> set_entrypoint_log(std::string_view, ContainerSpec& spec) {
+  spec.entrypoint_log = true;
+  return {};
+}
+
+template <Tristate ContainerSpec::*Member, Tristate Value>
+Result<void> set(std::string_view, ContainerSpec& spec) {
+  spec.*Member = Value;
+  return {};
+}
+
+// COMPAT.md section 1.
+constexpr std::array kTable = {
+    OptionInfo{
+        "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH|KIND:WHERE",
+        "[situla] image to run the tasks in: from a registry; a squashfs file on the node if it begins with . or /; "
+        "dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR",
+        set_image, "IMAGE"},
+    OptionInfo{"container-mounts", "SRC[:DST[:FLAGS]][,SRC:DST...]",
+               "[situla] bind mounts; SRC may be tmpfs or umount; FLAGS are joined by +, for example ro+rslave",
+               set_mounts, "MOUNTS", nullptr, "SLURM_SITULA_CONTAINER_MOUNTS"},
+    OptionInfo{"container-workdir", "PATH", "[situla] working directory inside the container (default: the image's)",
+               set_workdir, "WORKDIR"},
+    OptionInfo{"container-name", "NAME[:auto|create|exec|no_exec]",
+               "[situla] name of a container to make, reuse or join", set_name, "NAME"},
+    OptionInfo{"container-save", "PATH", "[situla] save the container to a squashfs file when the step ends", set_save,
+               "SAVE"},
+    OptionInfo{"container-mount-home", nullptr,
+               "[situla] mount the home directory into the container (default: enroot configuration)",
+               set<&ContainerSpec::mount_home, Tristate::yes>, "MOUNT_HOME", "no-container-mount-home"},
+    OptionInfo{"no-container-mount-home", nullptr, "[situla] do not mount the home directory",
+               set<&ContainerSpec::mount_home, Tristate::no>, nullptr, "container-mount-home"},
+    OptionInfo{"container-remap-root", nullptr, "[situla] be root inside the container (default: enroot configuration)",
+               set<&ContainerSpec::remap_root, Tristate::yes>, "REMAP_ROOT", "no-container-remap-root"},
+    OptionInfo{"no-container-remap-root", nullptr, "[situla] do not become root inside the container",
+               set<&ContainerSpec::remap_root, Tristate::no>, nullptr, "container-remap-root"},
+    OptionInfo{"container-entrypoint", nullptr, "[situla] run the entrypoint of the image",
+               set<&ContainerSpec::entrypoint, Tristate::yes>, "ENTRYPOINT", "no-container-entrypoint"},
+    OptionInfo{"no-container-entrypoint", nullptr,
+               "[situla] do not run the entrypoint of the image (default: plugstack.conf)",
+               set<&ContainerSpec::entrypoint, Tristate::no>, nullptr, "container-entrypoint"},
+    OptionInfo{"container-entrypoint-log", nullptr, "[situla] print what the entrypoint prints", set_entrypoint_log,
+               "ENTRYPOINT_LOG"},
+    OptionInfo{"container-writable", nullptr,
+               "[situla] let the tasks write to the container's root file system; changes end with the step",
+               set<&ContainerSpec::writable, Tristate::yes>, "WRITABLE", "container-readonly"},
+    OptionInfo{"container-readonly", nullptr, "[situla] keep the container's root file system read-only",
+               set<&ContainerSpec::writable, Tristate::no>, "READONLY", "container-writable"},
+    OptionInfo{"container-env", "NAME[,NAME...]", "[situla] variables that keep their value from outside the container",
+               set_kept_variables, "ENV", nullptr, "SLURM_SITULA_CONTAINER_ENV"},
+    OptionInfo{"container-unshare", "NS[,NS...]", "[situla] namespaces of its own: net, ipc, uts, pid", set_namespaces,
+               "UNSHARE"},
+    OptionInfo{"container-devices", "VENDOR/CLASS=NAME[,...]|none",
+               "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
+               "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters",
+               set_devices, "DEVICES", nullptr, "SLURM_SITULA_CONTAINER_DEVICES"},
+};
+
+}  // namespace
+
+std::span<const OptionInfo> option_table() {
+  return kTable;
+}
+
+}  // namespace situla

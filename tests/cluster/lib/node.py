@@ -1,0 +1,77 @@
+"""First process of one node: a machine of its own (processes, mounts, host name, IPC), which runs slurmd and reaps orphans.
+
+    node.py DIR NUMBER      (run by slurm.py in new namespaces)
+"""
+import os
+import subprocess
+import sys
+
+import daemons
+import kernel
+import root
+from options import Options, cgroup_of
+from places import read, write
+
+CGROUPS = "/sys/fs/cgroup"
+
+
+def join_cgroups(instance: str, number: str) -> None:
+    """Moves this process below a cgroup of the instance, in every hierarchy."""
+    for controller in os.scandir(CGROUPS):
+        if controller.is_symlink() or not os.path.exists(f"{controller.path}/cgroup.procs"):
+            continue
+        parent = f"{controller.path}/{instance}"
+        group = f"{parent}/node{number}"
+        os.makedirs(group, exist_ok=True)
+        # A new cpuset is empty and takes no process until it has been told what it may use.
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if os.path.exists(f"{group}/{name}"):
+                for directory in (parent, group):
+                    write(f"{directory}/{name}", read(f"{controller.path}/{name}"))
+        write(f"{group}/cgroup.procs", str(os.getpid()))
+
+
+def mount_cgroups() -> None:
+    """In a new cgroup namespace: the hierarchies again, so that what was joined is their root."""
+    kernel.detach(CGROUPS)
+    kernel.mount("tmpfs", CGROUPS, "mode=755")
+    for line in read("/proc/self/cgroup").splitlines():
+        controllers = line.split(":")[1]
+        target = f"{CGROUPS}/{controllers.removeprefix('name=') or 'unified'}"
+        os.mkdir(target)
+        if not controllers:
+            kernel.mount("cgroup2", target)
+        else:
+            kernel.mount("cgroup", target, f"none,{controllers}" if controllers.startswith("name=") else controllers)
+
+
+def own_machine(directory: str, number: str, options: Options) -> None:
+    kernel.make_private("/")
+    kernel.set_host_name(f"node{number}")
+    root.mount_own()
+    if options.nvidia:
+        subprocess.run(["cp", "-a", "/shared/nvidia/dev/.", "/dev/"], check=True)
+    for path, mode in (("/var/lib/situla", 0o755), ("/var/spool/slurmd", 0o755), ("/var/tmp", 0o1777)):
+        kernel.tmpfs(path, mode)
+    root.find_repository()
+    if options.proctrack == "cgroup":
+        join_cgroups(cgroup_of(directory), number)
+        kernel.unshare(kernel.CLONE_NEWCGROUP)
+        mount_cgroups()
+    os.mkdir("/run/munge")
+    kernel.bind("/var/spool/munge.run", "/run/munge")
+    if options.disk:
+        os.makedirs(f"{directory}/disk/node{number}", exist_ok=True)
+        kernel.bind(f"{directory}/disk/node{number}", "/var/lib/situla")
+    subprocess.run(["chown", "situla:situla", "/var/lib/situla"], check=True)
+    os.chmod("/var/lib/situla", 0o700)
+
+
+def main() -> None:
+    directory, number = sys.argv[1:]
+    own_machine(directory, number, Options.load(directory))
+    subprocess.Popen(["slurmd", "-D", "-N", f"node{number}"], stdin=subprocess.DEVNULL)  # pylint: disable=consider-using-with
+    daemons.reap_for_ever()
+
+
+main()
