@@ -25,6 +25,21 @@ as() {
   runuser -u "$user" -- env HOME="/home/$user" USER="$user" LOGNAME="$user" "$@"
 }
 
+# running_job NAME: the number of the only job of that name that runs. Those of the test before may still be completing.
+running_job() {
+  local number
+  for _ in {1..100}; do
+    number=$(squeue -h -t running -n "$1" -o %i)
+    if [[ $number =~ ^[0-9]+$ ]]; then
+      echo "$number"
+      return
+    fi
+    sleep 0.1
+  done
+  squeue >&2
+  return 1
+}
+
 # What is on the node now. Node-wide image mounts are a cache and go by age; suites that count set image_mount_idle = 0.
 # The store's and the runtime's own folders are made once and stay.
 left() {

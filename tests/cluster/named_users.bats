@@ -37,7 +37,7 @@ step_daemon() { pgrep -f "^slurmstepd: \[$1\.0\]"; }
   wait_until 20 asleep 61
   as_alice srun --chdir=/ -J joined --container-name=shared:exec sleep 62 3>&- &
   wait_until 20 asleep 62
-  first=$(squeue -h -n made -o %i) second=$(squeue -h -n joined -o %i)
+  first=$(running_job made) second=$(running_job joined)
   kill -9 $(step_daemon "$first")
   wait_until 5 ended 61
   asleep 62

@@ -23,15 +23,15 @@ teardown() {
 nobody_keeps() { ! pgrep -u alice situla-keeper >/dev/null; }
 
 # until_end NAME: a program that runs until $work/end-NAME is there.
-until_end() { echo "echo up >/work/$1; while [ ! -e /work/end-$1 ]; do sleep 0.1; done; cat /mark /bin/busybox >/dev/null && echo fine"; }
+until_end() { echo "echo \$SLURM_JOB_ID >/work/$1; while [ ! -e /work/end-$1 ]; do sleep 0.1; done; cat /mark /bin/busybox >/dev/null && echo fine"; }
 
 # job NAME COMMAND...: in the background; its number in $job.
 job() {
   as_alice srun -J "$@" >"$1.out" 2>&1 3>&- &
   wait_until 20 test -s "$1" || { cat "$1.out"; return 1; }
-  job=$(squeue -h -t running -n "$1" -o %i) # not one of the test before, which may still be completing
+  job=$(<"$1")
 }
-starts() { job "$1" enroot start --rw -m "$work:/work" pyxis_x sh -c "$(until_end "$1")"; }
+starts() { job "$1" enroot start --rw -e SLURM_JOB_ID -m "$work:/work" pyxis_x sh -c "$(until_end "$1")"; }
 runs() { job "$1" --container-writable --container-name=x:no_exec --container-mounts="$work:/work" sh -c "$(until_end "$1")"; }
 
 warning() { echo "the files of container \"$1\" are kept by step $2 and go when that step ends"; }
@@ -76,7 +76,11 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   local first=$job
   runs second
   # The oldest: that of the second step looks for it, and ends.
-  grep -qE "/job_$first(/situla)?\$" "/proc/$(pgrep -o -u alice situla-keeper)/cgroup"
+  pgrep -a -u alice situla-keeper
+  local keeper
+  keeper=$(pgrep -o -u alice situla-keeper)
+  cat "/proc/$keeper/cgroup"
+  grep -qE "/job_$first(/situla)?\$" "/proc/$keeper/cgroup" || { ps -eo pid,ppid,user,lstart,cgroup,args; false; }
   [ "$(grep -Fc "the files of container \"x\" are kept by job $first and go when that job ends" second.out)" -eq 1 ]
   as_alice scancel "$first"
   wait_until 20 nobody_keeps

@@ -15,7 +15,7 @@ asleep() { pgrep -u alice -f "^[^ ]*sleep $second\$"; }
 unnamed() {
   as_alice srun --chdir=/ -J unnamed --container-image=registry.test/tiny "$@" sh -c "echo kept >/tmp/mark; exec sleep $second" 3>&- &
   wait_until 20 asleep
-  step=$(squeue -h -n unnamed -o %i).0
+  step=$(running_job unnamed).0
 }
 
 # before: 'a container with name "2.0" does not exist, and --container-image is not set'
