@@ -346,7 +346,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
       [[ "$output" != *[Jj]'ob '[0-9]* ]]
     done
   done
-  [ -z "$(squeue -h)" ]
+  [ -z "$(squeue -h -t pending,configuring,running)" ]
   run_and_show srun --container-name=a --container-name=b --container-image=$tiny true
   [ "$status" -ne 0 ]
   [[ "$output" == *'--container-name: specified multiple times'* ]]
