@@ -28,6 +28,14 @@ class MemoryLog final : public LogSink {
     return found;
   }
 
+  /// Those of this level and graver ones, a line each.
+  [[nodiscard]] std::string text(LogLevel least = LogLevel::debug) const {
+    std::string lines;
+    for (const Message& message : messages)
+      if (message.level >= least) lines += message.text + "\n";
+    return lines;
+  }
+
   std::vector<Message> messages;
 };
 

@@ -12,6 +12,7 @@
 #include "common/sys/file.hpp"
 #include "hooks/inject/hooks.hpp"
 #include "hooks/run/login.hpp"
+#include "tests/support/memory_log.hpp"
 
 namespace fs = std::filesystem;
 using namespace situla;
@@ -39,7 +40,6 @@ struct Scene {
   ContainerEdits run(Result<ContainerEdits> (*hook)(const HookContext&)) const {
     const RootDir root = *RootDir::open(base + "/root");
     const RootDir host_root = *RootDir::open(base + "/host");
-    Log log(warnings);
     auto edits = hook(
         HookContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
     if (!edits) FAIL(edits.error().text());
@@ -51,16 +51,8 @@ struct Scene {
     return nullptr;
   }
 
-  struct Log final : LogSink {
-    explicit Log(std::string& to) : text(to) {}
-    void write(LogLevel level, std::string_view message) noexcept override {
-      if (level == LogLevel::warning) text += std::string(message) + "\n";
-    }
-    std::string& text;
-  };
-
   std::string base;
-  mutable std::string warnings;
+  mutable test::MemoryLog log;
   Environment host, container;
   UserEntry user{"me", "Me,,,", "/home/me", "/bin/bash", "us", 1000, 100};
   bool remap_root = false, mount_home = false, restrict_devices = false, own_ipc = false;
@@ -121,7 +113,7 @@ TEST_CASE("shadow: a skeleton whose links make it endless, or with too much in i
   ContainerEdits edits = scene.run(shadow_hook);
   CHECK(Scene::change(edits, "/home/me/file") != nullptr);
   CHECK(edits.files.size() == 2 + 1 + 1 + 2);
-  CHECK(scene.warnings.empty());
+  CHECK(scene.log.text(LogLevel::warning).empty());
   for (const char* name : {"a", "b"}) fs::remove(scene.base + "/root/etc/skel/" + name);
   // One file under many names: each name is a copy.
   for (int i = 0; i < 100; ++i) fs::create_symlink("file", scene.base + "/root/etc/skel/n" + std::to_string(i));
@@ -130,12 +122,12 @@ TEST_CASE("shadow: a skeleton whose links make it endless, or with too much in i
   for (const FileChange& file : edits.files) bytes += file.content.size();
   CHECK(bytes > size_t{7} << 20U);
   CHECK(bytes < (size_t{8} << 20U) + 10000);
-  CHECK_THAT(scene.warnings, Catch::Contains("/etc/skel, which has more than 1000 entries or 8"));
+  CHECK_THAT(scene.log.text(LogLevel::warning), Catch::Contains("/etc/skel, which has more than 1000 entries or 8"));
   CHECK(remove_tree(scene.base + "/root/etc/skel"));
-  scene.warnings.clear();
+  scene.log.messages.clear();
   for (int i = 0; i < 1001; ++i) scene.put("/root/etc/skel/n" + std::to_string(i), "");
   CHECK(scene.run(shadow_hook).files.size() == 2 + 1 + 1000);
-  CHECK_THAT(scene.warnings, Catch::Contains("1000 entries"));
+  CHECK_THAT(scene.log.text(LogLevel::warning), Catch::Contains("1000 entries"));
   // As an image may have it in login.defs(5).
   scene.put("/root/etc/login.defs", "SKEL /\n");
   CHECK(scene.run(shadow_hook).files.size() <= 2 + 1 + 1000);

@@ -17,6 +17,7 @@
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/process.hpp"
 #include "hooks/scripts/config_script.hpp"
+#include "tests/support/memory_log.hpp"
 
 namespace fs = std::filesystem;
 
@@ -24,14 +25,6 @@ namespace situla::test {
 namespace {
 
 constexpr const char* kBusybox = "/usr/bin/busybox";
-
-class TextLog final : public LogSink {
- public:
-  void write(LogLevel level, std::string_view message) noexcept override {
-    if (level != LogLevel::debug) text += std::string(message) + "\n";
-  }
-  std::string text;
-};
 
 void put_record(int fd, const std::string& key, const std::string& value) {
   const std::string bytes = key + '\n' + std::to_string(value.size()) + '\n' + value;
@@ -132,10 +125,10 @@ namespace {
 /// In the child: namespaces as the broker and builder make them, then everything is told to the pipe.
 void prepare_and_report(Scene& scene, int report, const std::vector<std::string>& commands,
                         const std::function<std::string()>& inside) {
-  TextLog log;
+  MemoryLog log;
   set_mount_api(scene.api);
   const auto report_error = [&](const Error& error) {
-    put_record(report, "log", log.text);
+    put_record(report, "log", log.text(LogLevel::info));
     put_record(report, "error", error.text());
   };
   ContainerRequest wanted;
@@ -171,7 +164,7 @@ void prepare_and_report(Scene& scene, int report, const std::vector<std::string>
   if (!container) return report_error(container.error());
   if (inside) put_record(report, "inside", inside());
   for (const std::string& command : commands) put_record(report, command, run_inside(command, *container));
-  put_record(report, "log", log.text);
+  put_record(report, "log", log.text(LogLevel::info));
   put_record(report, "workdir", container->workdir);
   put_record(report, "environment", container->environment.block());
   put_record(report, "scratch", container->root.scratch.path());

@@ -7,8 +7,8 @@
 #include <catch2/catch.hpp>
 
 #include "hooks/registry/auth.hpp"
+#include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/unit/import/memory_log.hpp"
 
 using namespace situla;
 
@@ -66,7 +66,7 @@ TEST_CASE_METHOD(Fixture, "identity tokens, old entries, entries that a helper l
   CHECK(login(R"({"auths":{"r.test":{"auth":"am9lOg==","identitytoken":"T"}}})", "r.test") == "token T");
   CHECK(login(R"({"auths":{"r.test":{"username":"u","password":"p"}}})", "r.test") == "u:p");
   CHECK(login(R"({"auths":{"r.test":{}}})", "r.test").empty());
-  CHECK(log.text.empty());
+  CHECK(log.text().empty());
 }
 
 TEST_CASE_METHOD(Fixture, "helpers: the host's own, then the store, then auths; only for this registry") {
@@ -78,9 +78,9 @@ TEST_CASE_METHOD(Fixture, "helpers: the host's own, then the store, then auths; 
   CHECK(login(R"({"credHelpers":{"o.test":"other"},"credsStore":"token")" + auths, "r.test") == "token s3cret");
   CHECK(asked == std::vector<std::string>{"token r.test"});
   CHECK(login(R"({"credsStore":"none")" + auths, "r.test") == "file:p");
-  CHECK(log.text.empty());
+  CHECK(log.text().empty());
   CHECK(login(R"({"credsStore":"broken")" + auths, "r.test") == "file:p");
-  CHECK(log.text.find("docker-credential-broken gives no login for r.test") != std::string::npos);
+  CHECK(log.text().find("docker-credential-broken gives no login for r.test") != std::string::npos);
   asked.clear();
   CHECK_FALSE(login(R"({"credsStore":"all"})", "registry-1.docker.io").empty());
   CHECK(asked == std::vector<std::string>{"all https://index.docker.io/v1/"});
@@ -91,9 +91,9 @@ TEST_CASE_METHOD(Fixture, "damaged files warn and show nothing") {
                            R"({"auths":{"r.test":{"auth":"secret"}}})", R"({"auths":[],"credHelpers":3})",
                            R"({"auths":{"r.test":"secret"},"credHelpers":{"r.test":["secret"]},"credsStore":{}})"})
     CHECK(login(json, "r.test").empty());
-  CHECK(log.text.find("not a JSON object") != std::string::npos);
-  CHECK(log.text.find("damaged") != std::string::npos);
-  CHECK(log.text.find("secret") == std::string::npos);
+  CHECK(log.text().find("not a JSON object") != std::string::npos);
+  CHECK(log.text().find("damaged") != std::string::npos);
+  CHECK(log.text().find("secret") == std::string::npos);
 }
 
 TEST_CASE("a helper is a program in PATH that is asked on its standard input and has limited time") {
@@ -146,8 +146,8 @@ TEST_CASE("files and their order") {
   CHECK(set.find_registry("a.test", "")->login == "first");
   CHECK(set.find_registry("b.test", "")->login == "second");
   CHECK(set.find("a.test", "") == nullptr);
-  CHECK(log.text.empty());
+  CHECK(log.text().empty());
   environment.set("REGISTRY_AUTH_FILE", "/nonexistent/auth.json");
   collect_docker_credentials({{"c.test", "x"}}, environment, set, log);
-  CHECK(log.text.find("/nonexistent/auth.json") != std::string::npos);
+  CHECK(log.text().find("/nonexistent/auth.json") != std::string::npos);
 }

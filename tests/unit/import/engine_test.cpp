@@ -17,7 +17,7 @@
 #include "hooks/request/engine_settings.hpp"
 #include "hooks/sources/engine_source.hpp"
 #include "hooks/sources/open_source.hpp"
-#include "tests/unit/import/memory_log.hpp"
+#include "tests/support/memory_log.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;

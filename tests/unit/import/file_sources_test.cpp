@@ -13,7 +13,7 @@
 #include "hooks/registry/sha256.hpp"
 #include "hooks/sources/image_files.hpp"
 #include "hooks/sources/open_source.hpp"
-#include "tests/unit/import/memory_log.hpp"
+#include "tests/support/memory_log.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;

@@ -10,7 +10,7 @@
 #include "common/base/unique_fd.hpp"
 #include "hooks/progress/progress_renderer.hpp"
 #include "hooks/progress/step_bars.hpp"
-#include "tests/unit/import/memory_log.hpp"
+#include "tests/support/memory_log.hpp"
 
 using namespace situla;
 
@@ -96,7 +96,7 @@ TEST_CASE("one line per phase in a log") {
   progress.bytes(10, 10);
   progress.note("a note");
   progress.finish("done");
-  CHECK(log.text == "resolving x: 0.0 s\na note\nimporting 2 layers: 0.0 s, 10 B\ndone\n");
+  CHECK(log.text() == "resolving x: 0.0 s\na note\nimporting 2 layers: 0.0 s, 10 B\ndone\n");
 }
 
 TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and its cursor is always below") {
@@ -126,7 +126,7 @@ TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and
   CHECK_THAT(end, Catch::StartsWith("\x1b[3A\r\x1b[J"
                                     "importing 1 layer: 0.1 s, 1.0 MiB\r\n") &&
                       Catch::EndsWith("done\r\n"));
-  CHECK(log.text.empty());
+  CHECK(log.text().empty());
 }
 
 TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves nothing") {

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/import/memory_log.hpp"
+#include "tests/support/memory_log.hpp"
 
 using namespace situla;
 
@@ -74,7 +74,7 @@ TEST_CASE("settings and the hint about a file of that name") {
   CHECK(request->settings.https_proxy == "http://proxy:1");
   CHECK(request->settings.source_date_epoch == 123U);
   CHECK(request->settings.max_connections == 10);
-  CHECK(log.text.find("ENROOT_MAX_CONNECTIONS=many") != std::string::npos);
+  CHECK(log.text().find("ENROOT_MAX_CONNECTIONS=many") != std::string::npos);
   CHECK_FALSE(make_import_request("Bad", *config, environment, {}, log));
   CHECK_FALSE(make_import_request("x", *config, environment, {}, log, "vax"));
 }

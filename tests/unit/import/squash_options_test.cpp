@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/import/memory_log.hpp"
+#include "tests/support/memory_log.hpp"
 
 using namespace situla;
 
@@ -20,9 +20,9 @@ TEST_CASE("ENROOT_SQUASH_OPTIONS") {
   CHECK(zstd.workers == 4);
   CHECK(SquashOptions::parse("-comp lzo", log).value().level == std::nullopt);
   CHECK(SquashOptions::parse("-comp zstd", log).value().level == 1U);
-  CHECK(log.text.empty());
+  CHECK(log.text().empty());
   CHECK(SquashOptions::parse("-all-root -mem 1G -frobnicate", log));
-  CHECK(log.text == "ENROOT_SQUASH_OPTIONS: ignoring -frobnicate\n");
+  CHECK(log.text() == "ENROOT_SQUASH_OPTIONS: ignoring -frobnicate\n");
   for (const char* words :
        {"-comp brotli", "-b 3000", "-b", "-Xcompression-level 99", "-comp lzo -Xcompression-level 10"}) {
     INFO(words);

@@ -15,6 +15,7 @@
 #include "hooks/inject/nvidia/plan.hpp"
 #include "hooks/inject/nvidia/plan_parts.hpp"
 #include "tests/support/elf_library.hpp"
+#include "tests/support/memory_log.hpp"
 #include "tests/support/plan_text.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -26,13 +27,12 @@ namespace {
 
 constexpr const char* kSeparator = "---\n";
 
-class TextLog final : public LogSink {
- public:
-  void write(LogLevel level, std::string_view message) noexcept override {
-    text += (level == LogLevel::warning ? "warning: " : "info: ") + std::string(message) + "\n";
-  }
+std::string told(const test::MemoryLog& log) {
   std::string text;
-};
+  for (const auto& [level, message] : log.messages)
+    text += (level == LogLevel::warning ? "warning: " : "info: ") + message + "\n";
+  return text;
+}
 
 /// A directory with the files that a case speaks of: beneath it the host's root and the image's.
 class Files {
@@ -78,12 +78,12 @@ class Case {
     DeviceAccess access = [this](const Node& node, NodeUse) {
       return std::find(denied_.begin(), denied_.end(), node.path) == denied_.end();
     };
-    TextLog log;
+    test::MemoryLog log;
     auto edits = parse_request(host_, container_).and_then([&](const DriverRequest& request) {
       return plan(request, machine(machine_), PlanContext{roots, root, host_, settings_, access}, log);
     });
-    if (!edits) return log.text + "error: " + edits.error().text() + "\n";
-    return log.text + outcome(*edits, library_places(root).directory);
+    if (!edits) return told(log) + "error: " + edits.error().text() + "\n";
+    return told(log) + outcome(*edits, library_places(root).directory);
   }
 
  private:
