@@ -18,7 +18,7 @@
 #include "hooks/registry/sha256.hpp"
 #include "hooks/squashfs/output_file.hpp"
 #include "hooks/unpack/bundle_trailer.hpp"
-#include "hooks/unpack/squashfs_reader.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla {
 namespace {
@@ -55,19 +55,20 @@ Result<void> add_files(const std::string& source, const std::string& name, Bundl
   return {};
 }
 
-Result<uint64_t> unpacked_bytes(SquashfsReader& reader) {
+Result<uint64_t> unpacked_bytes(ImageAccess& image) {
   uint64_t bytes = 0;
   uint64_t directories = 0;
-  TRY_ASSIGN(ImageNode top, reader.root());
-  std::vector<ImageNode> open{std::move(top)};
+  TRY_ASSIGN(const StoredInode top, image.top());
+  std::vector<StoredInode> open{top};
   while (!open.empty()) {
-    const ImageNode directory = std::move(open.back());
+    const StoredInode directory = open.back();
     open.pop_back();
-    if (++directories > reader.info().inodes) return fail(ErrorKind::corrupt, "a directory with two names");
-    TRY_ASSIGN(std::vector<ImageEntry> entries, reader.list(directory));
-    for (ImageEntry& entry : entries) {
-      bytes += entry.node.size;
-      if (entry.node.kind == NodeKind::directory) open.push_back(std::move(entry.node));
+    if (++directories > image.info().inodes) return fail(ErrorKind::corrupt, "a directory with two names");
+    TRY_ASSIGN(const std::shared_ptr<const Listing> names, image.list(directory));
+    for (const StoredName& name : *names) {
+      TRY_ASSIGN(const StoredInode inode, image.inode(name.inode));
+      if (S_ISREG(inode.mode)) bytes += inode.size;
+      if (S_ISDIR(inode.mode)) open.push_back(inode);
     }
   }
   return bytes;
@@ -162,11 +163,11 @@ class BundleWriter {
   uint64_t program_bytes_ = 0;
 };
 
-Result<BundleFiles> collect_files(const BundleRequest& request, const EnrootConfig& config, SquashfsReader& reader) {
+Result<BundleFiles> collect_files(const BundleRequest& request, const EnrootConfig& config, ImageAccess& image) {
   BundleFiles files;
   files.description = request.description;
-  TRY_ASSIGN(const uint64_t unpacked, unpacked_bytes(reader));
-  files.information = "Compression: " + reader.info().compressor +
+  TRY_ASSIGN(const uint64_t unpacked, unpacked_bytes(image));
+  files.information = "Compression: " + image.info().compressor +
                       "\nDescription: " + (request.description.empty() ? "none" : request.description) +
                       "\nRuntime version: " + SITULA_VERSION + "\nTarget directory: " + request.target +
                       "\nUncompressed size: " + std::to_string((unpacked + 1023) / 1024) + " KB\n";
@@ -188,18 +189,17 @@ Result<void> make_bundle(const BundleRequest& request, const EnrootConfig& confi
   if (!request.replace && lstat(request.output.c_str(), &status) == 0)
     return fail(Error(ErrorKind::exists, "File already exists: " + request.output).with_hint("--force replaces it"));
   TRY_ASSIGN(const UniqueFd image, open_file(request.image, O_RDONLY));
-  auto reader = SquashfsReader::open(image.get());
-  if (!reader)
-    return fail(ErrorKind::corrupt, "Invalid image format: " + request.image + ": " + reader.error().message());
-  TRY_ASSIGN(const BundleFiles files, collect_files(request, config, *reader));
+  auto opened = ImageAccess::open(image.get());
+  if (!opened)
+    return fail(ErrorKind::corrupt, "Invalid image format: " + request.image + ": " + opened.error().message());
+  TRY_ASSIGN(const BundleFiles files, collect_files(request, config, *opened));
   auto program = open_program();
   if (!program) return fail(std::move(program).error().with_hint("it is installed with situla"));
   TRY_ASSIGN(OutputFile output, OutputFile::create(request.output));
   log.info("Generating bundle...");
-  TRY(BundleWriter(request, output.fd()).write(program->get(), image.get(), reader->info(), files));
-  const mode_t mask = umask(0);
-  umask(mask);
-  return request.replace ? output.publish_over(0777U & ~mask) : output.publish(0777U & ~mask);
+  TRY(BundleWriter(request, output.fd()).write(program->get(), image.get(), opened->info(), files));
+  const unsigned mode = less_umask(0777);
+  return request.replace ? output.publish_over(mode) : output.publish(mode);
 }
 
 }  // namespace situla

@@ -1,9 +1,7 @@
 #include "hooks/export/export.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <memory>
-#include <optional>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,10 +30,10 @@ class Export {
     TRY_ASSIGN(const auto writer, SquashfsWriter::create(fd, options_.path, squash_));
     ExportTree tree(*writer, log_);
     progress_.phase("reading " + source_.name);
-    std::optional<SquashfsReader> reader;
+    std::optional<ImageAccess> image;
     if (source_.image) {
-      TRY_ASSIGN(reader, SquashfsReader::open(source_.image.get()));
-      TRY(tree.add_image(*reader, donor_ ? ExportTree::Content::referred : ExportTree::Content::compressed));
+      TRY_ASSIGN(image, ImageAccess::open(source_.image.get()));
+      TRY(tree.add_image(*image, donor_ ? ExportTree::Content::referred : ExportTree::Content::compressed));
     }
     TRY_ASSIGN(UniqueFd top, duplicate_fd(source_.directory.get(), source_.name));
     const RootDir root = RootDir::from_fd(std::move(top));
@@ -43,34 +41,27 @@ class Export {
     tree.finish();
 
     ExportContent content(tree, *writer, progress_);
-    ExportedImage image;
+    ExportedImage exported;
     if (donor_) {
       progress_.phase("keeping what did not change");
-      TRY_ASSIGN(image.kept_bytes, content.keep(*donor_));
-    } else if (reader) {
+      TRY_ASSIGN(exported.kept_bytes, content.keep(*donor_));
+    } else if (image) {
       progress_.phase("compressing the image");
-      TRY(content.compress_image(*reader));
+      TRY(content.compress_image(*image));
     }
     progress_.phase(source_.image ? "compressing what changed" : "compressing");
     TRY(content.compress_directory(root));
-    image.compressed_bytes = content.compressed_bytes();
-    TRY_ASSIGN(image.image_bytes, writer->finish(tree.names()));
-    return image;
+    exported.compressed_bytes = content.compressed_bytes();
+    TRY_ASSIGN(exported.image_bytes, writer->finish(tree.names()));
+    return exported;
   }
 
  private:
   /// Without the user's word everything is done to keep the image's blocks. With it they are kept if they fit.
   Result<void> choose_options() {
     const bool asked = !trim(options_.squash_options).empty();
-    TRY_ASSIGN(squash_, SquashOptions::parse(options_.squash_options, log_));
-    if (!can_write(squash_.compressor)) {
-      log_.warning("ENROOT_SQUASH_OPTIONS: this libsquashfs cannot write the compressor asked for: using zstd level 1");
-      squash_.compressor = SquashOptions::Compressor::zstd;
-      squash_.level = 1;
-    }
+    TRY_ASSIGN(squash_, options_to_write(options_.squash_options, options_.all_time, log_));
     if (options_.workers != 0 && squash_.workers == 0) squash_.workers = options_.workers;
-    squash_.all_time = options_.all_time;
-    squash_.made_time = options_.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
     if (source_.image) TRY(choose_donor(asked));
     return {};
   }
@@ -148,9 +139,8 @@ Result<ExportedImage> export_container(const ExportSource& source, const ExportO
   TRY_ASSIGN(OutputFile output, OutputFile::create(options.path));
   TRY_ASSIGN(const ExportedImage image, Export(source, options, progress, log).write(output.fd()));
   progress.phase("syncing " + options.path);
-  const mode_t mask = umask(0);
-  umask(mask);
-  TRY(options.replace ? output.publish_over(0666U & ~mask) : output.publish(0666U & ~mask));
+  const unsigned mode = less_umask(0666);
+  TRY(options.replace ? output.publish_over(mode) : output.publish(mode));
   progress.finish("exported container " + source.name + " to " + options.path + ", " + format_size(image.image_bytes));
   return image;
 }

@@ -119,34 +119,33 @@ Result<void> ExportContent::append(std::string_view bytes) {
   return {};
 }
 
-Result<void> ExportContent::compress_image(SquashfsReader& reader) {
+Result<void> ExportContent::compress_image(ImageAccess& image) {
   start_compressing(true);
   const RootTree& names = tree_.names();
-  TRY_ASSIGN(ImageNode top, reader.root());
-  std::vector<std::pair<ImageNode, uint32_t>> open;
-  open.emplace_back(std::move(top), RootTree::kRoot);
+  TRY_ASSIGN(const StoredInode top, image.top());
+  std::vector<std::pair<StoredInode, uint32_t>> open{{top, RootTree::kRoot}};
   while (!open.empty()) {
-    const auto [directory, node] = std::move(open.back());
+    const auto [directory, node] = open.back();
     open.pop_back();
     std::map<std::string_view, uint32_t> children;
     for (const uint32_t child : names.children(node)) children.emplace(names.name(child), child);
-    TRY_ASSIGN(std::vector<ImageEntry> entries, reader.list(directory));
-    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-    for (ImageEntry& entry : entries) {
-      const auto child = children.find(entry.name);
+    TRY_ASSIGN(const std::shared_ptr<const Listing> listing, image.list(directory));
+    for (const StoredName& name : *listing) {
+      const auto child = children.find(name.name);
       if (child == children.end()) continue;
+      TRY_ASSIGN(const StoredInode stored, image.inode(name.inode));
       const uint32_t inode = names.node(child->second).inode;
-      if (entry.node.kind == NodeKind::directory && names.is_directory(child->second))
-        open.emplace_back(std::move(entry.node), child->second);
-      else if (entry.node.kind == NodeKind::file && tree_.of_image(inode) && pending(inode))
-        TRY_CONTEXT("read " + printable(entry.name) + " of the image",
-                    compress_image_file(reader, entry.node, tree_.entry(inode)));
+      if (S_ISDIR(stored.mode) && names.is_directory(child->second))
+        open.emplace_back(stored, child->second);
+      else if (S_ISREG(stored.mode) && tree_.of_image(inode) && pending(inode))
+        TRY_CONTEXT("read " + printable(name.name) + " of the image",
+                    compress_image_file(image, stored, tree_.entry(inode)));
     }
   }
   return {};
 }
 
-Result<void> ExportContent::compress_image_file(SquashfsReader& reader, const ImageNode& image, LayerEntry& entry) {
+Result<void> ExportContent::compress_image_file(ImageAccess& image, const StoredInode& file, LayerEntry& entry) {
   static const std::string zeros(kBuffer, '\0');
   uint64_t at = 0;
   const auto fill = [&](uint64_t end) -> Result<void> {
@@ -154,14 +153,14 @@ Result<void> ExportContent::compress_image_file(SquashfsReader& reader, const Im
       TRY(append(std::string_view(zeros).substr(0, std::min<uint64_t>(end - at, kBuffer))));
     return {};
   };
-  TRY_ASSIGN(entry.data, writer_.begin_file(image.size));
+  TRY_ASSIGN(entry.data, writer_.begin_file(file.size));
   const auto take = [&](uint64_t offset, std::string_view bytes) -> Result<void> {
     TRY(fill(offset));
     at += bytes.size();
     return append(bytes);
   };
-  TRY(reader.read(image, take));
-  TRY(fill(image.size));
+  TRY(image.read(file, 0, file.size, take));
+  TRY(fill(file.size));
   return writer_.end_file();
 }
 

@@ -11,7 +11,7 @@
 #include "hooks/progress/progress.hpp"
 #include "hooks/squashfs/donor.hpp"
 #include "hooks/squashfs/writer.hpp"
-#include "hooks/unpack/squashfs_reader.hpp"
+#include "hooks/unpack/image_access.hpp"
 
 namespace situla {
 
@@ -26,7 +26,7 @@ class ExportContent {
   /// that were taken.
   Result<uint64_t> keep(const SquashfsDonor& donor);
   /// Of an image that has no blocks for this writer.
-  Result<void> compress_image(SquashfsReader& reader);
+  Result<void> compress_image(ImageAccess& image);
   Result<void> compress_directory(const RootDir& root);
   [[nodiscard]] uint64_t compressed_bytes() const { return compressed_; }
 
@@ -43,7 +43,7 @@ class ExportContent {
   Result<void> compress_names(const RootDir& root, const std::string& path, uint32_t node,
                               std::vector<std::pair<std::string, uint32_t>>& open);
   Result<void> compress_file(int directory, const std::string& name, const std::string& path, uint32_t node);
-  Result<void> compress_image_file(SquashfsReader& reader, const ImageNode& image, LayerEntry& entry);
+  Result<void> compress_image_file(ImageAccess& image, const StoredInode& file, LayerEntry& entry);
   [[nodiscard]] bool pending(uint32_t inode);
   Result<void> append(std::string_view bytes);
 

@@ -57,21 +57,6 @@ std::optional<EntryKind> kind_of(mode_t mode) {
   return std::nullopt;
 }
 
-std::optional<EntryKind> kind_of(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::directory:
-      return EntryKind::directory;
-    case NodeKind::file:
-      return EntryKind::file;
-    case NodeKind::link:
-      return EntryKind::symlink;
-    case NodeKind::fifo:
-      return EntryKind::fifo;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// How enroot knows a mount point that it made: nothing is in it, and nobody may do anything with it.
 bool is_mount_point(const struct stat& status) {
   if ((status.st_mode & kPermissions) != 0) return false;
@@ -89,66 +74,67 @@ Result<uint32_t> ExportTree::add_inode(const LayerEntry& entry) {
   return table_.add_made(entry);
 }
 
-Result<void> ExportTree::add_image(SquashfsReader& reader, Content content) {
+Result<void> ExportTree::add_image(ImageAccess& image, Content content) {
   image_begin_ = static_cast<uint32_t>(table_.size());
-  TRY_ASSIGN(ImageNode top, reader.root());
-  TRY_ASSIGN(const uint32_t inode, image_inode(reader, top, "", content));
+  TRY_ASSIGN(const StoredInode top, image.top());
+  TRY_ASSIGN(const uint32_t inode, image_inode(image, top, "", content));
   tree_.put_root(inode);
-  open_image_.push_back({std::move(top), RootTree::kRoot, ""});
+  open_image_.push_back({top, RootTree::kRoot, ""});
   while (!open_image_.empty()) {
     const ImageDirectory directory = std::move(open_image_.back());
     open_image_.pop_back();
-    TRY_CONTEXT("read /" + printable(directory.path) + " of the image", list_image(reader, directory, content));
+    TRY_CONTEXT("read /" + printable(directory.path) + " of the image", list_image(image, directory, content));
   }
   image_links_.clear();
   seen_directories_.clear();
   return {};
 }
 
-Result<void> ExportTree::list_image(SquashfsReader& reader, const ImageDirectory& directory, Content content) {
-  if (!seen_directories_.insert(directory.image.number).second)
+Result<void> ExportTree::list_image(ImageAccess& image, const ImageDirectory& directory, Content content) {
+  if (!seen_directories_.insert(directory.inode.number).second)
     return fail(ErrorKind::corrupt, "a directory with two names");
-  TRY_ASSIGN(std::vector<ImageEntry> entries, reader.list(directory.image));
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (ImageEntry& entry : entries) {
-    const std::string path = child_path(directory.path, entry.name);
-    if (!kind_of(entry.node.kind)) {
+  TRY_ASSIGN(const std::shared_ptr<const Listing> names, image.list(directory.inode));
+  for (const StoredName& name : *names) {
+    const std::string path = child_path(directory.path, name.name);
+    TRY_ASSIGN(const StoredInode stored, image.inode(name.inode));
+    if (!kind_of(stored.mode)) {
       note(LogLevel::info, "devices and sockets are left out", path);
       continue;
     }
-    if (entry.node.kind == NodeKind::file && entry.node.size == 0 && entry.node.mode == 0) continue;
-    if (tree_.child(directory.node, entry.name) != kNone) return fail(ErrorKind::corrupt, "a name that is there twice");
-    TRY_ASSIGN(const uint32_t inode, image_inode(reader, entry.node, path, content));
-    TRY_ASSIGN(const uint32_t node, tree_.put(directory.node, entry.name, inode));
-    if (entry.node.kind == NodeKind::directory) open_image_.push_back({std::move(entry.node), node, path});
+    if (S_ISREG(stored.mode) && stored.size == 0 && (stored.mode & kPermissions) == 0) continue;
+    if (tree_.child(directory.node, name.name) != kNone) return fail(ErrorKind::corrupt, "a name that is there twice");
+    TRY_ASSIGN(const uint32_t inode, image_inode(image, stored, path, content));
+    TRY_ASSIGN(const uint32_t node, tree_.put(directory.node, name.name, inode));
+    if (S_ISDIR(stored.mode)) open_image_.push_back({stored, node, path});
   }
   return {};
 }
 
-Result<uint32_t> ExportTree::image_inode(SquashfsReader& reader, const ImageNode& image, const std::string& path,
+Result<uint32_t> ExportTree::image_inode(ImageAccess& image, const StoredInode& stored, const std::string& path,
                                          Content content) {
-  const bool shared = image.links > 1 && image.kind != NodeKind::directory;
-  if (const auto known = image_links_.find(image.number); shared && known != image_links_.end()) return known->second;
+  const bool shared = stored.links > 1 && !S_ISDIR(stored.mode);
+  if (const auto known = image_links_.find(stored.number); shared && known != image_links_.end()) return known->second;
   LayerEntry entry;
-  entry.kind = *kind_of(image.kind);
-  entry.mode = static_cast<uint16_t>(image.mode);
-  entry.mtime = image.modification_time;
-  entry.size = image.size;
+  entry.kind = *kind_of(stored.mode);
+  entry.mode = static_cast<uint16_t>(stored.mode & kPermissions);
+  entry.mtime = stored.modification_time;
+  if (entry.kind == EntryKind::file) entry.size = stored.size;
   if (entry.kind == EntryKind::symlink) {
-    TRY_ASSIGN(entry.data, table_.add_text(image.target));
+    TRY_ASSIGN(const std::string target, image.link_target(stored));
+    TRY_ASSIGN(entry.data, table_.add_text(target));
   }
-  TRY_ASSIGN(Attributes attributes, reader.attributes(image));
+  TRY_ASSIGN(Attributes attributes, image.attributes(stored));
   std::erase_if(attributes, [](const auto& attribute) { return !belongs_in_image(attribute.first); });
   if (!attributes.empty()) {
     TRY_ASSIGN(entry.xattrs, writer_.add_xattrs(attributes));
   }
   if (entry.kind == EntryKind::file && entry.size > 0 && content == Content::referred) {
-    TRY_ASSIGN(const StoredFile stored, SquashfsReader::stored(image));
-    TRY_ASSIGN(entry.data, writer_.refer(stored));
+    TRY_ASSIGN(const StoredFile place, image.stored(stored));
+    TRY_ASSIGN(entry.data, writer_.refer(place));
   }
   auto inode = add_inode(entry);
   if (!inode) return fail(std::move(inode).error().with_context("/" + printable(path)));
-  if (shared) image_links_.emplace(image.number, *inode);
+  if (shared) image_links_.emplace(stored.number, *inode);
   return inode;
 }
 
@@ -285,16 +271,7 @@ void ExportTree::finish() {
 }
 
 std::vector<uint32_t> ExportTree::inodes() const {
-  std::vector<bool> used(table_.size(), false);
-  std::vector<uint32_t> open{RootTree::kRoot};
-  while (!open.empty()) {
-    const uint32_t node = open.back();
-    open.pop_back();
-    used[tree_.node(node).inode] = true;
-    if (!tree_.is_directory(node)) continue;
-    const std::vector<uint32_t> children = tree_.children(node);
-    open.insert(open.end(), children.begin(), children.end());
-  }
+  const std::vector<bool> used = tree_.used();
   std::vector<uint32_t> inodes;
   for (uint32_t inode = 0; inode < used.size(); ++inode)
     if (used[inode]) inodes.push_back(inode);

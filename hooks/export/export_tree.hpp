@@ -17,7 +17,7 @@
 #include "hooks/squashfs/layer_table.hpp"
 #include "hooks/squashfs/root_tree.hpp"
 #include "hooks/squashfs/writer.hpp"
-#include "hooks/unpack/squashfs_reader.hpp"
+#include "hooks/unpack/image_access.hpp"
 
 namespace situla {
 
@@ -38,7 +38,7 @@ class ExportTree {
   ExportTree(const ExportTree&) = delete;
   ExportTree& operator=(const ExportTree&) = delete;
 
-  Result<void> add_image(SquashfsReader& reader, Content content);
+  Result<void> add_image(ImageAccess& image, Content content);
   /// Whiteouts and opaque directories of an overlay's upper layer (mounted with userxattr, without redirect_dir and
   /// metacopy: kernel documentation, filesystems/overlayfs.rst) hide what the image has.
   Result<void> add_directory(const RootDir& root, Directory kind);
@@ -57,7 +57,7 @@ class ExportTree {
 
  private:
   struct ImageDirectory {
-    ImageNode image;
+    StoredInode inode;
     uint32_t node = 0;
     std::string path;
   };
@@ -73,9 +73,8 @@ class ExportTree {
     bool opaque = false, whiteout = false;
   };
 
-  Result<void> list_image(SquashfsReader& reader, const ImageDirectory& directory, Content content);
-  Result<uint32_t> image_inode(SquashfsReader& reader, const ImageNode& image, const std::string& path,
-                               Content content);
+  Result<void> list_image(ImageAccess& image, const ImageDirectory& directory, Content content);
+  Result<uint32_t> image_inode(ImageAccess& image, const StoredInode& stored, const std::string& path, Content content);
   Result<void> list_directory(const RootDir& root, const std::string& path, uint32_t node, bool overlay);
   Result<void> add_name(const OpenDirectory& directory, const std::string& name);
   Result<void> add_subdirectory(const OpenDirectory& directory, const std::string& name, const Found& found);

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
@@ -36,7 +35,7 @@ Result<UniqueFd> open_fuse() {
 
 /// What the server is made of.
 struct Service {
-  std::shared_ptr<SharedImage> image;
+  ImageAccess image;
   int image_fd = -1;
   UniqueFd device;
   uid_t uid = 0;
@@ -113,15 +112,6 @@ MountParameters fuse_parameters(int device, uid_t uid, gid_t gid) {
           {"allow_other", ""}};
 }
 
-/// So that an image whose root is damaged is an error here, where it can be said.
-Result<void> check_image(const std::shared_ptr<SharedImage>& image) {
-  TRY_ASSIGN(ImageAccess access, ImageAccess::create(image));
-  TRY_ASSIGN(const StoredInode root, access.inode(access.root()));
-  if (!S_ISDIR(root.mode)) return fail(ErrorKind::corrupt, "read image: its root is not a directory");
-  TRY(access.list(access.root(), root));
-  return {};
-}
-
 }  // namespace
 
 Result<void> fuse_available() {
@@ -130,9 +120,11 @@ Result<void> fuse_available() {
 }
 
 Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid_t uid, gid_t gid, LogSink& log) {
-  Service service{nullptr, image_fd, UniqueFd(), uid, gid};
-  TRY_ASSIGN(service.image, ImageAccess::open(image_fd));
-  TRY(check_image(service.image));
+  TRY_ASSIGN(ImageAccess image, ImageAccess::open(image_fd));
+  // So that an image whose root is damaged is an error here, where it can be said.
+  TRY_ASSIGN(const StoredInode top, image.top());
+  TRY(image.list(top));
+  Service service{std::move(image), image_fd, UniqueFd(), uid, gid};
   TRY_ASSIGN(const UniqueFd target, open_file(mountpoint, O_PATH | O_DIRECTORY));
   TRY_ASSIGN(service.device, open_fuse());
   TRY_ASSIGN(auto sockets, socket_pair());

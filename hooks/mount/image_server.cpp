@@ -5,18 +5,16 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <linux/fuse.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/base/text.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla {
 namespace {
@@ -53,12 +51,6 @@ constexpr InodeRef ref_of(uint64_t node, InodeRef root) {
 
 int errno_of(const Error& error) {
   return error.errnum() != 0 ? error.errnum() : EIO;
-}
-
-Listing::const_iterator find_name(const Listing& names, std::string_view name) {
-  const auto found = std::lower_bound(names.begin(), names.end(), name,
-                                      [](const StoredName& a, std::string_view b) { return a.name < b; });
-  return found != names.end() && found->name == name ? found : names.end();
 }
 
 /// What the kernel said at the beginning.
@@ -187,7 +179,7 @@ class Worker {
     attr.uid = uid_;
     attr.gid = gid_;
     attr.rdev = inode.device;
-    attr.blksize = image_.block_bytes();
+    attr.blksize = image_.info().block_size;
     return attr;
   }
 
@@ -203,16 +195,16 @@ class Worker {
   Result<std::shared_ptr<const Listing>> listing() {
     TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
     if (!S_ISDIR(inode.mode)) return fail_errno(ENOTDIR, "list");
-    return image_.list(ref_, inode);
+    return image_.list(inode);
   }
 
   Result<void> look_up() {
     const std::string_view name = body_.substr(0, body_.find('\0'));
     TRY_ASSIGN(const std::shared_ptr<const Listing> names, listing());
-    const auto found = find_name(*names, name);
+    const StoredName* found = find_name(*names, name);
     fuse_entry_out out{};
     out.entry_valid = kForever;  // of what is not there: it never will be
-    if (found != names->end()) {
+    if (found != nullptr) {
       TRY_ASSIGN(out, entry(found->inode));
     }
     answer_with(out);
@@ -241,11 +233,11 @@ class Worker {
     TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
     if (!S_ISREG(inode.mode)) return fail_errno(EISDIR, "read");
     const size_t most = std::min<size_t>(in.size, size_t{kMaxPages} * 4096);
-    TRY_ASSIGN(const std::vector<Extent> extents, image_.read(ref_, inode, in.offset, most));
+    TRY_ASSIGN(const std::vector<Extent> extents, image_.read(inode, in.offset, most));
     std::vector<std::string_view> parts;
     parts.reserve(extents.size());
     for (const Extent& extent : extents) {
-      if (extent.bytes == nullptr && zeros_.size() < extent.size) zeros_.assign(image_.block_bytes(), '\0');
+      if (extent.bytes == nullptr && zeros_.size() < extent.size) zeros_.assign(image_.info().block_size, '\0');
       parts.emplace_back(extent.bytes != nullptr ? extent.bytes : zeros_.data(), extent.size);
     }
     answer(parts);
@@ -305,9 +297,9 @@ class Worker {
 
   void statistics() {
     fuse_statfs_out out{};
-    out.st.bsize = out.st.frsize = image_.block_bytes();
-    out.st.blocks = (image_.image_bytes() + out.st.bsize - 1) / out.st.bsize;
-    out.st.files = image_.inode_count();
+    out.st.bsize = out.st.frsize = image_.info().block_size;
+    out.st.blocks = (image_.info().bytes_used + out.st.bsize - 1) / out.st.bsize;
+    out.st.files = image_.info().inodes;
     out.st.namelen = 255;
     answer_with(out);
   }
@@ -360,71 +352,36 @@ class Worker {
 };
 
 /// What nearly every command needs first. Paths that an image lacks cost nothing.
-constexpr std::array<std::string_view, 7> kNeededFirst = {
+constexpr std::array<const char*, 7> kNeededFirst = {
     "bin/sh",          "lib64/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/libc.so.6",
     "lib64/libc.so.6", "lib/ld-linux-aarch64.so.1",  "lib/aarch64-linux-gnu/libc.so.6",
     "etc/profile"};
 constexpr uint64_t kMostReadAhead = uint64_t{4} << 20U;  ///< bytes of one file
-constexpr int kMostLinks = 10;
-
-/// Links are followed inside the image. Errors are of no interest: whoever really asks is told.
-std::optional<InodeRef> find_path(ImageAccess& image, std::string_view path) {
-  std::vector<InodeRef> stack = {image.root()};
-  std::vector<std::string> left;  // last component first
-  const auto push = [&left](std::string_view text) {
-    const auto parts = split_nonempty(text, '/');
-    left.insert(left.end(), parts.rbegin(), parts.rend());
-  };
-  push(path);
-  for (int links = 0; !left.empty();) {
-    const std::string name = std::move(left.back());
-    left.pop_back();
-    if (name == ".." && stack.size() > 1) stack.pop_back();
-    if (name == "." || name == "..") continue;
-    const auto directory = image.inode(stack.back());
-    if (!directory || !S_ISDIR(directory->mode)) return std::nullopt;
-    const auto names = image.list(stack.back(), *directory);
-    if (!names) return std::nullopt;
-    const auto found = find_name(**names, name);
-    if (found == (*names)->end()) return std::nullopt;
-    const auto inode = image.inode(found->inode);
-    if (!inode) return std::nullopt;
-    if (!S_ISLNK(inode->mode)) {
-      stack.push_back(found->inode);
-      continue;
-    }
-    const auto target = image.link_target(*inode);
-    if (!target || ++links > kMostLinks) return std::nullopt;
-    if (target->starts_with('/')) stack.resize(1);
-    push(*target);
-  }
-  return stack.back();
-}
 
 /// While the caller is still mounting: the blocks that its command is going to wait for.
 void read_ahead(ImageAccess image) {
-  for (const std::string_view path : kNeededFirst) {
-    const auto ref = find_path(image, path);
-    const auto inode = ref ? image.inode(*ref) : Result<StoredInode>(fail_errno(ENOENT, "read ahead"));
+  const uint64_t block_bytes = image.info().block_size;
+  for (const char* path : kNeededFirst) {
+    const auto inode = find_in_image(image, path);  // errors are of no interest: whoever really asks is told
     if (!inode || !S_ISREG(inode->mode)) continue;
-    for (uint64_t at = 0; at < std::min(inode->size, kMostReadAhead); at += image.block_bytes())
-      if (!image.read(*ref, *inode, at, image.block_bytes())) break;
+    for (uint64_t at = 0; at < std::min(inode->size, kMostReadAhead); at += block_bytes)
+      if (!image.read(*inode, at, block_bytes)) break;
   }
 }
 
 }  // namespace
 
-Result<void> serve_requests(const std::shared_ptr<SharedImage>& image, int device, uid_t uid, gid_t gid) {
+Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid) {
   Session session;
   std::vector<Worker> workers;
   const unsigned count = std::clamp(std::thread::hardware_concurrency(), 2U, kMostThreads);
   for (unsigned i = 0; i < count; ++i) {
-    TRY_ASSIGN(ImageAccess access, ImageAccess::create(image));
+    TRY_ASSIGN(ImageAccess access, image.another());
     workers.emplace_back(std::move(access), session, device, uid, gid);
   }
   // One that is busy with a large block must not keep the others' questions waiting.
   std::vector<std::thread> threads;
-  TRY_ASSIGN(ImageAccess ahead, ImageAccess::create(image));
+  TRY_ASSIGN(ImageAccess ahead, image.another());
   for (unsigned i = 1; i < count; ++i) threads.emplace_back([&worker = workers[i]] { (void)worker.run(); });
   threads.emplace_back([&ahead] { read_ahead(std::move(ahead)); });
   Result<void> done = workers[0].run();

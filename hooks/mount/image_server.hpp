@@ -1,8 +1,6 @@
 // How does a process answer the kernel's questions about an image? It speaks FUSE, and nothing else.
 #pragma once
 
-#include <memory>
-
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
@@ -14,6 +12,6 @@ namespace situla {
 /// uid/gid, ids of the user namespace in which the mount was made. Answers are complete and never change, so the kernel
 /// is told to keep them: each name, inode and page is asked for once, as long as its memory lasts. Returns when the
 /// mount is gone; an error when the device cannot be read.
-Result<void> serve_requests(const std::shared_ptr<SharedImage>& image, int device, uid_t uid, gid_t gid);
+Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid);
 
 }  // namespace situla

@@ -1,8 +1,6 @@
 // The adapter of libzstd and of libsquashfs' other decompressors.
 #include "hooks/unpack/block_decompressor.hpp"
 
-#include <string>
-
 #include <zstd.h>
 
 #include <sqfs/compressor.h>
@@ -33,6 +31,11 @@ BlockDecompressor::BlockDecompressor(BlockDecompressor&&) noexcept = default;
 BlockDecompressor& BlockDecompressor::operator=(BlockDecompressor&&) noexcept = default;
 BlockDecompressor::~BlockDecompressor() = default;
 
+std::string BlockDecompressor::name(uint16_t compressor) {
+  const char* name = sqfs_compressor_name_from_id(static_cast<SQFS_COMPRESSOR>(compressor));
+  return name != nullptr ? name : "number " + std::to_string(compressor);
+}
+
 Result<BlockDecompressor> BlockDecompressor::create(uint16_t compressor, uint32_t block_bytes) {
   auto state = std::make_unique<State>();
   state->compressor = compressor;
@@ -42,13 +45,17 @@ Result<BlockDecompressor> BlockDecompressor::create(uint16_t compressor, uint32_
     if (!state->zstd) return fail_errno(ENOMEM, "read image");
     return BlockDecompressor(std::move(state));
   }
+  if (compressor < SQFS_COMP_MIN || compressor > SQFS_COMP_MAX)
+    return fail(ErrorKind::unsupported, "read superblock: compressed with method " + std::to_string(compressor) +
+                                            ", which this build cannot read");
   sqfs_compressor_config_t config{};
   sqfs_compressor_t* created = nullptr;
   if (sqfs_compressor_config_init(&config, static_cast<SQFS_COMPRESSOR>(compressor), block_bytes,
                                   SQFS_COMP_FLAG_UNCOMPRESS) != 0 ||
       sqfs_compressor_create(&config, &created) != 0)
-    return fail(ErrorKind::unsupported,
-                "read image: compressed with method " + std::to_string(compressor) + ", which this build cannot read");
+    return fail(Error(ErrorKind::unsupported,
+                      "read image: compressed with " + name(compressor) + ", which this build cannot read")
+                    .with_hint("convert it: unsquashfs, then mksquashfs -comp zstd"));
   state->other.reset(created);
   return BlockDecompressor(std::move(state));
 }

@@ -1,10 +1,18 @@
 // How does a squashfs file become a directory?
 #pragma once
 
+#include <cstddef>
+
+#include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "hooks/unpack/extract_options.hpp"
 
 namespace situla {
+
+struct ExtractOptions {
+  LogSink* log = nullptr;    ///< what could not be kept (device nodes, attributes); one message per kind. Not owned.
+  bool keep_set_id = false;  ///< the tree belongs to the caller, so a set-id file would lend out the caller's rights
+  size_t threads = 0;        ///< 0: one per processor; more than 16 are of no use
+};
 
 /// Extracts into an empty directory. Everything belongs to the caller; modes, modification times, hard links, holes,
 /// user.* attributes and, where the kernel allows it, security.capability are kept; devices and sockets are left out.

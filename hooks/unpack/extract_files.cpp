@@ -4,7 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -55,9 +54,9 @@ void ExtractNotes::add(const std::string& what, const std::string& path) {
   if (said_.insert(what).second) log_->info(what + ", for example " + printable(path));
 }
 
-Result<void> extract_attributes(SquashfsReader& reader, int fd, const std::string& path, const ImageNode& node,
+Result<void> extract_attributes(ImageAccess& image, int fd, const std::string& path, const StoredInode& node,
                                 ExtractNotes& notes) {
-  TRY_ASSIGN(const std::vector<ImageAttribute> all, reader.attributes(node));
+  TRY_ASSIGN(const auto all, image.attributes(node));
   for (const auto& [key, value] : all) {
     const bool wanted = key.starts_with("user.") || key == "security.capability";
     if (wanted && fsetxattr(fd, key.c_str(), value.data(), value.size(), 0) == 0) continue;
@@ -70,16 +69,16 @@ Result<void> extract_attributes(SquashfsReader& reader, int fd, const std::strin
   return {};
 }
 
-Result<void> finish_extracted(int fd, const ImageNode& node, bool keep_set_id) {
-  if (fchmod(fd, keep_set_id ? node.mode : node.mode & 01777U) != 0) return fail_errno(errno, "set mode");
+Result<void> finish_extracted(int fd, const StoredInode& node, bool keep_set_id) {
+  if (fchmod(fd, node.mode & (keep_set_id ? 07777U : 01777U)) != 0) return fail_errno(errno, "set mode");
   const timespec time{static_cast<time_t>(node.modification_time), 0};
   const timespec times[2] = {time, time};
   if (futimens(fd, times) != 0) return fail_errno(errno, "set time");
   return {};
 }
 
-FileWriters::FileWriters(int image_fd, SquashfsReader& reader, const ExtractOptions& options, ExtractNotes& notes)
-    : image_fd_(image_fd), reader_(reader), options_(options), notes_(notes) {
+FileWriters::FileWriters(ImageAccess& image, const ExtractOptions& options, ExtractNotes& notes)
+    : image_(image), options_(options), notes_(notes) {
   threads_before_ = thread_count();
   const size_t wanted = std::min(options.threads != 0 ? options.threads : processors(), kMaxThreads);
   if (wanted < 2) return;
@@ -94,7 +93,7 @@ FileWriters::~FileWriters() {
   stop(true);
 }
 
-Result<void> FileWriters::add(UniqueFd fd, std::string path, ImageNode node) {
+Result<void> FileWriters::add(UniqueFd fd, std::string path, StoredInode node) {
   if (batch_is_full(node)) TRY(hand_over());
   auto file = std::make_shared<File>();
   file->fd = std::move(fd);
@@ -112,7 +111,7 @@ Result<void> FileWriters::finish() {
   return error();
 }
 
-bool FileWriters::batch_is_full(const ImageNode& next) const {
+bool FileWriters::batch_is_full(const StoredInode& next) const {
   if (batch_.empty()) return false;
   const bool large = batch_files_ >= kBatchFiles || batch_bytes_ >= kBatchBytes;
   // However many share a fragment: each of them holds a descriptor.
@@ -120,25 +119,24 @@ bool FileWriters::batch_is_full(const ImageNode& next) const {
          batch_bytes_ >= kPartBytes || next.size >= kPartBytes;
 }
 
-/// Large files are shared by all threads.
+/// Large files are shared by all threads. An empty one is one part, too.
 void FileWriters::split(const std::shared_ptr<File>& file) {
-  const size_t blocks = file->node.blocks;
-  const size_t step =
-      std::max<size_t>({kPartBytes / std::max(reader_.info().block_size, 1U), (blocks + kMaxParts - 1) / kMaxParts, 1});
-  file->parts_left = std::max<size_t>((blocks + step - 1) / step, 1);
-  size_t first = 0;
+  const uint64_t size = file->node.size;
+  const uint64_t step = std::max(kPartBytes, (size / kMaxParts / kPartBytes + 1) * kPartBytes);
+  file->parts_left = std::max<size_t>(size / step + (size % step != 0 ? 1 : 0), 1);
+  uint64_t begin = 0;
   do {
-    const size_t end = std::min(first + step, blocks);
-    batch_.push_back({file, first, end});
-    first = end;
-  } while (first < blocks);
+    const uint64_t end = begin + std::min(step, size - begin);
+    batch_.push_back({file, begin, end});
+    begin = end;
+  } while (begin < size);
 }
 
 Result<void> FileWriters::hand_over() {
   Batch batch = std::exchange(batch_, {});
   const size_t files = std::exchange(batch_files_, 0);
   batch_bytes_ = 0;
-  if (threads_.empty()) return write_batch(reader_, batch);
+  if (threads_.empty()) return write_batch(image_, batch);
   {
     std::unique_lock guard(mutex_);
     less_.wait(guard, [&] { return error_ || files_open_ == 0 || files_open_ + files <= kMaxWaiting; });
@@ -156,8 +154,8 @@ Result<void> FileWriters::hand_over() {
 }
 
 void FileWriters::work() {
-  auto reader = SquashfsReader::open(image_fd_);
-  if (!reader) return fail_with(reader.error());
+  auto image = image_.another();
+  if (!image) return fail_with(image.error());
   for (;;) {
     Batch batch;
     {
@@ -167,26 +165,30 @@ void FileWriters::work() {
       batch = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    if (auto done = write_batch(*reader, batch); !done) return fail_with(std::move(done).error());
+    if (auto done = write_batch(*image, batch); !done) return fail_with(std::move(done).error());
   }
 }
 
-Result<void> FileWriters::write_batch(SquashfsReader& reader, const Batch& batch) {
+Result<void> FileWriters::write_batch(ImageAccess& image, const Batch& batch) {
   for (const Part& part : batch) {
-    auto done = write_part(reader, part);
+    auto done = write_part(image, part);
     if (!done) return fail(std::move(done).error().with_context("extract " + printable(part.file->path)));
   }
   return {};
 }
 
-Result<void> FileWriters::write_part(SquashfsReader& reader, const Part& part) {
+Result<void> FileWriters::write_part(ImageAccess& image, const Part& part) {
   File& file = *part.file;
-  TRY(write_blocks(reader, part));
+  TRY(image.read(file.node, part.begin, part.end, [&file](uint64_t offset, std::string_view bytes) -> Result<void> {
+    const uint64_t end = offset + bytes.size();
+    for (uint64_t known = file.end; known < end && !file.end.compare_exchange_weak(known, end);) continue;
+    return write_at(file.fd.get(), offset, bytes);
+  }));
   if (--file.parts_left > 0) return {};
   // A hole at the end, or nothing but holes. A size beyond what a file can have is EFBIG or EINVAL here.
   if (file.end != file.node.size && ftruncate(file.fd.get(), static_cast<off_t>(file.node.size)) != 0)
     return fail_errno(errno, "set size");
-  TRY(extract_attributes(reader, file.fd.get(), file.path, file.node, notes_));
+  TRY(extract_attributes(image, file.fd.get(), file.path, file.node, notes_));
   TRY(finish_extracted(file.fd.get(), file.node, options_.keep_set_id));
   file.fd.reset();
   if (threads_.empty()) return {};
@@ -196,17 +198,6 @@ Result<void> FileWriters::write_part(SquashfsReader& reader, const Part& part) {
   }
   less_.notify_one();
   return {};
-}
-
-Result<void> FileWriters::write_blocks(SquashfsReader& reader, const Part& part) {
-  File& file = *part.file;
-  const auto take = [&file](uint64_t offset, std::string_view bytes) -> Result<void> {
-    const uint64_t end = offset + bytes.size();
-    for (uint64_t known = file.end; known < end && !file.end.compare_exchange_weak(known, end);) continue;
-    return write_at(file.fd.get(), offset, bytes);
-  };
-  TRY(reader.read_blocks(file.node, part.first, part.end, take));
-  return part.end == file.node.blocks ? reader.read_tail(file.node, take) : Result<void>{};
 }
 
 void FileWriters::fail_with(Error error) {

@@ -17,8 +17,8 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "hooks/unpack/extract_options.hpp"
-#include "hooks/unpack/squashfs_reader.hpp"
+#include "hooks/unpack/extract.hpp"
+#include "hooks/unpack/image_access.hpp"
 
 namespace situla {
 
@@ -35,22 +35,22 @@ class ExtractNotes {
 };
 
 /// Attributes of a file or directory, as far as they can be kept.
-Result<void> extract_attributes(SquashfsReader& reader, int fd, const std::string& path, const ImageNode& node,
+Result<void> extract_attributes(ImageAccess& image, int fd, const std::string& path, const StoredInode& node,
                                 ExtractNotes& notes);
 /// Mode and time, which come last.
-Result<void> finish_extracted(int fd, const ImageNode& node, bool keep_set_id);
+Result<void> finish_extracted(int fd, const StoredInode& node, bool keep_set_id);
 
 class FileWriters {
  public:
-  /// reader: used by add() and finish() where there is one thread only.
-  FileWriters(int image_fd, SquashfsReader& reader, const ExtractOptions& options, ExtractNotes& notes);
+  /// image: used by add() and finish() where there is one thread only.
+  FileWriters(ImageAccess& image, const ExtractOptions& options, ExtractNotes& notes);
   FileWriters(const FileWriters&) = delete;
   FileWriters& operator=(const FileWriters&) = delete;
   ~FileWriters();
 
   /// Fills a file that was just created. Returns soon: at most kMaxWaiting files are open and unfinished. The error may
   /// be that of another file.
-  Result<void> add(UniqueFd fd, std::string path, ImageNode node);
+  Result<void> add(UniqueFd fd, std::string path, StoredInode node);
   /// Everything is written, and the threads are gone.
   Result<void> finish();
 
@@ -59,30 +59,28 @@ class FileWriters {
   struct File {
     UniqueFd fd;
     std::string path;
-    ImageNode node;
+    StoredInode node;
     std::atomic<size_t> parts_left{1};
     std::atomic<uint64_t> end{0};  ///< behind the last byte that was written
   };
-  /// Blocks of one file; with the last one goes its fragment.
+  /// Bytes of one file, from one offset to another.
   struct Part {
     std::shared_ptr<File> file;
-    size_t first = 0, end = 0;
+    uint64_t begin = 0, end = 0;
   };
   using Batch = std::vector<Part>;
 
   void split(const std::shared_ptr<File>& file);
-  [[nodiscard]] bool batch_is_full(const ImageNode& next) const;
+  [[nodiscard]] bool batch_is_full(const StoredInode& next) const;
   Result<void> hand_over();
   void work();
-  Result<void> write_batch(SquashfsReader& reader, const Batch& batch);
-  Result<void> write_part(SquashfsReader& reader, const Part& part);
-  Result<void> write_blocks(SquashfsReader& reader, const Part& part);
+  Result<void> write_batch(ImageAccess& image, const Batch& batch);
+  Result<void> write_part(ImageAccess& image, const Part& part);
   void fail_with(Error error);
   Result<void> error();
   void stop(bool at_once);
 
-  const int image_fd_;
-  SquashfsReader& reader_;
+  ImageAccess& image_;
   const ExtractOptions& options_;
   ExtractNotes& notes_;
 

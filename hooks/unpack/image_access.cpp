@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
 #include "hooks/unpack/block_cache.hpp"
 #include "hooks/unpack/bundle_trailer.hpp"
 #include "hooks/unpack/squashfs_layout.hpp"
@@ -22,9 +23,14 @@ constexpr uint64_t kMostBlocks = uint64_t{1} << 24U;
 constexpr uint64_t kMostNames = uint64_t{1} << 24U;
 constexpr size_t kMaxTarget = 65535;
 constexpr size_t kMaxValue = 65536;
+constexpr uint64_t kReadAtOnce = uint64_t{1} << 20U;
 
 Error damaged(std::string_view what) {
   return {ErrorKind::corrupt, "read image: " + std::string(what)};
+}
+
+Error no_image(const std::string& why) {
+  return {ErrorKind::corrupt, "read superblock: " + why};
 }
 
 Result<size_t> read_at(int fd, uint64_t offset, char* out, size_t size) {
@@ -41,6 +47,12 @@ Result<size_t> read_at(int fd, uint64_t offset, char* out, size_t size) {
 
 }  // namespace
 
+const StoredName* find_name(const Listing& names, std::string_view name) {
+  const auto found = std::lower_bound(names.begin(), names.end(), name,
+                                      [](const StoredName& a, std::string_view b) { return a.name < b; });
+  return found != names.end() && found->name == name ? &*found : nullptr;
+}
+
 struct ImageAccess::Block {
   std::unique_ptr<char[]> bytes;
   size_t size = 0;
@@ -53,14 +65,10 @@ struct ImageAccess::Blocks {
   std::vector<uint32_t> words;  ///< stored size, bit 24 set when not compressed; 0 is a hole
 };
 
-class SharedImage {
- public:
-  using Block = ImageAccess::Block;
-  using Blocks = ImageAccess::Blocks;
-
+/// What threads share: the file, its superblock, and what has been decompressed.
+struct ImageAccess::Shared {
   int fd = -1;
-  uint64_t offset = 0;  ///< of the image in the file; not 0 in a bundle (hooks/bundle)
-  uint64_t file_bytes = 0;
+  ImageInfo info;
   squashfs::Superblock super{};
   squashfs::AttributeTable attributes{};
   BlockCache<Block> blocks{kCacheBytes};
@@ -71,56 +79,61 @@ class SharedImage {
     fd = image_fd;
     struct stat status {};
     if (fstat(fd, &status) != 0) return fail_errno(errno, "inspect image");
-    file_bytes = static_cast<uint64_t>(status.st_size);
+    if (S_ISDIR(status.st_mode)) return fail_errno(EISDIR, "read superblock");
+    const off_t end = S_ISBLK(status.st_mode) ? lseek(fd, 0, SEEK_END) : status.st_size;
+    auto file_bytes = static_cast<uint64_t>(std::max<off_t>(end, 0));
     if (const auto bundle = BundleTrailer::read(fd, file_bytes)) {
-      offset = bundle->image_offset;
+      info.offset = bundle->image_offset;
       file_bytes = bundle->image_bytes;
     }
-    TRY_ASSIGN(const size_t got, read_at(fd, offset, reinterpret_cast<char*>(&super), sizeof super));
-    if (got != sizeof super || super.magic != squashfs::kMagic || super.major != 4)
-      return fail(damaged("not a squashfs 4.0 file"));
+    TRY_ASSIGN(const size_t got, read_at(fd, info.offset, reinterpret_cast<char*>(&super), sizeof super));
+    if (got != sizeof super || super.magic != squashfs::kMagic) return fail(no_image("not a squashfs file"));
+    if (super.major != 4 || super.minor != 0) return fail(no_image("not squashfs version 4.0"));
     if (super.bytes_used > file_bytes)
-      return fail(
-          damaged("truncated: " + std::to_string(file_bytes) + " of " + std::to_string(super.bytes_used) + " bytes"));
+      return fail(no_image("the image is truncated: " + std::to_string(file_bytes) + " of " +
+                           std::to_string(super.bytes_used) + " bytes"));
     if (super.block_bytes < 4096 || super.block_bytes > 1U << 20U || (super.block_bytes & (super.block_bytes - 1)) != 0)
-      return fail(damaged("impossible block size"));
+      return fail(no_image("impossible block size"));
+    info.compressor = BlockDecompressor::name(super.compressor);
+    info.block_size = super.block_bytes;
+    info.inodes = super.inode_count;
+    info.bytes_used = super.bytes_used;
+    info.modification_time = super.modification_time;
     if (super.attribute_table == squashfs::kNoTable) return {};
-    TRY_ASSIGN(const size_t table,
-               read_at(fd, offset + super.attribute_table, reinterpret_cast<char*>(&attributes), sizeof attributes));
+    TRY_ASSIGN(const size_t table, read_at(fd, info.offset + super.attribute_table,
+                                           reinterpret_cast<char*>(&attributes), sizeof attributes));
     if (table != sizeof attributes) return fail(damaged("the table of attributes is not there"));
     return {};
   }
 };
 
-ImageAccess::ImageAccess(std::shared_ptr<SharedImage> image, BlockDecompressor decompressor)
+ImageAccess::ImageAccess(std::shared_ptr<Shared> image, BlockDecompressor decompressor)
     : image_(std::move(image)), decompressor_(std::move(decompressor)) {}
 ImageAccess::ImageAccess(ImageAccess&&) noexcept = default;
 ImageAccess& ImageAccess::operator=(ImageAccess&&) noexcept = default;
 ImageAccess::~ImageAccess() = default;
 
-Result<std::shared_ptr<SharedImage>> ImageAccess::open(int image_fd) {
-  auto image = std::make_shared<SharedImage>();
+Result<ImageAccess> ImageAccess::open(int image_fd) {
+  auto image = std::make_shared<Shared>();
   TRY(image->load(image_fd));
-  return image;
+  return create(std::move(image));
 }
 
-Result<ImageAccess> ImageAccess::create(std::shared_ptr<SharedImage> image) {
+Result<ImageAccess> ImageAccess::create(std::shared_ptr<Shared> image) {
   TRY_ASSIGN(BlockDecompressor decompressor,
              BlockDecompressor::create(image->super.compressor, image->super.block_bytes));
   return ImageAccess(std::move(image), std::move(decompressor));
 }
 
+Result<ImageAccess> ImageAccess::another() const {
+  return create(image_);
+}
+
+const ImageInfo& ImageAccess::info() const {
+  return image_->info;
+}
 InodeRef ImageAccess::root() const {
   return image_->super.root;
-}
-uint32_t ImageAccess::block_bytes() const {
-  return image_->super.block_bytes;
-}
-uint32_t ImageAccess::inode_count() const {
-  return image_->super.inode_count;
-}
-uint64_t ImageAccess::image_bytes() const {
-  return image_->super.bytes_used;
 }
 bool ImageAccess::has_attributes() const {
   return image_->super.attribute_table != squashfs::kNoTable && image_->attributes.count > 0;
@@ -131,7 +144,7 @@ Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::metadata_block(ui
   return image_->blocks.get(at, [&]() -> Result<Loaded> {
     if (at >= image_->super.bytes_used) return fail(damaged("metadata outside of the file"));
     std::array<char, sizeof(uint16_t) + squashfs::kMetadataBytes> raw{};
-    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->offset + at, raw.data(), raw.size()));
+    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->info.offset + at, raw.data(), raw.size()));
     uint16_t header = 0;
     if (got >= sizeof header) std::memcpy(&header, raw.data(), sizeof header);
     const size_t stored = header & ~squashfs::kMetadataStored;
@@ -160,7 +173,7 @@ Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::data_block(uint64
       return fail(damaged("a block outside of the file"));
     auto block = std::make_shared<Block>();
     auto raw = std::make_unique_for_overwrite<char[]>(stored);
-    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->offset + at, raw.get(), stored));
+    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->info.offset + at, raw.get(), stored));
     if (got != stored) return fail(damaged("the file has become shorter"));
     if ((word & squashfs::kDataStored) != 0) {
       block->bytes = std::move(raw);
@@ -211,6 +224,7 @@ Result<void> ImageAccess::read_file(MetadataPosition& at, StoredInode& inode) {
   TRY_ASSIGN(const Fields fields, read_fields<Fields>(at));
   inode.start = fields.start;
   inode.size = fields.size;
+  if constexpr (requires { fields.sparse; }) inode.sparse = fields.sparse;
   inode.fragment = fields.fragment;
   inode.fragment_offset = fields.fragment_offset;
   if constexpr (requires { fields.attributes; }) {
@@ -254,6 +268,7 @@ Result<StoredInode> ImageAccess::inode(InodeRef ref) {
   const unsigned type = is_long ? header.type - 7U : header.type;
   if (type == 0 || type > 7) return fail(damaged("an inode of unknown type"));
   StoredInode inode;
+  inode.ref = ref;
   inode.modification_time = header.modification_time;
   inode.number = header.number;
   inode.mode = kTypes[type] | (header.mode & 07777U);
@@ -272,6 +287,12 @@ Result<StoredInode> ImageAccess::inode(InodeRef ref) {
   return inode;
 }
 
+Result<StoredInode> ImageAccess::top() {
+  TRY_ASSIGN(const StoredInode root, inode(image_->super.root));
+  if (!S_ISDIR(root.mode)) return fail(ErrorKind::corrupt, "read root directory: it is not a directory");
+  return root;
+}
+
 Result<std::string> ImageAccess::link_target(const StoredInode& link) {
   std::string target(std::min<uint64_t>(link.size, kMaxTarget), '\0');
   MetadataPosition at = link.rest;
@@ -280,9 +301,9 @@ Result<std::string> ImageAccess::link_target(const StoredInode& link) {
   return target;
 }
 
-Result<std::shared_ptr<const Listing>> ImageAccess::list(InodeRef ref, const StoredInode& directory) {
+Result<std::shared_ptr<const Listing>> ImageAccess::list(const StoredInode& directory) {
   using Loaded = std::pair<std::shared_ptr<const Listing>, size_t>;
-  return image_->listings.get(ref, [&]() -> Result<Loaded> {
+  return image_->listings.get(directory.ref, [&]() -> Result<Loaded> {
     auto names = std::make_shared<Listing>();
     // "." and "..", which are not stored, count for three bytes.
     uint64_t left = directory.size > 3 ? directory.size - 3 : 0;
@@ -304,7 +325,8 @@ Result<std::shared_ptr<const Listing>> ImageAccess::list(InodeRef ref, const Sto
         left -= sizeof entry + name.size();
         if (name == "." || name == ".." || name.size() > size_t{NAME_MAX} || name.find('/') != std::string::npos ||
             name.find('\0') != std::string::npos)
-          return fail(damaged("an impossible name"));
+          return fail(ErrorKind::corrupt,
+                      "read directory: impossible name \"" + printable(name.substr(0, size_t{NAME_MAX})) + "\"");
         bytes += sizeof(StoredName) + name.size();
         names->push_back({std::move(name), uint64_t{header.block} << 16U | entry.offset,
                           header.number + static_cast<uint32_t>(entry.number), entry.type});
@@ -315,9 +337,9 @@ Result<std::shared_ptr<const Listing>> ImageAccess::list(InodeRef ref, const Sto
   });
 }
 
-Result<std::shared_ptr<const ImageAccess::Blocks>> ImageAccess::blocks_of(InodeRef ref, const StoredInode& file) {
+Result<std::shared_ptr<const ImageAccess::Blocks>> ImageAccess::blocks_of(const StoredInode& file) {
   using Loaded = std::pair<std::shared_ptr<const Blocks>, size_t>;
-  return image_->files.get(ref, [&]() -> Result<Loaded> {
+  return image_->files.get(file.ref, [&]() -> Result<Loaded> {
     const uint64_t block_bytes = image_->super.block_bytes;
     const bool ends_in_fragment = file.fragment != StoredInode::kNone;
     const uint64_t count = file.size / block_bytes + (!ends_in_fragment && file.size % block_bytes != 0 ? 1 : 0);
@@ -354,7 +376,7 @@ Result<Extent> ImageAccess::block_extent(const Blocks& blocks, const StoredInode
 Result<MetadataPosition> ImageAccess::table_entry(uint64_t table, uint64_t index, size_t entry_bytes) {
   const uint64_t per_block = squashfs::kMetadataBytes / entry_bytes;
   uint64_t block = 0;
-  TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->offset + table + index / per_block * sizeof block,
+  TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->info.offset + table + index / per_block * sizeof block,
                                        reinterpret_cast<char*>(&block), sizeof block));
   if (got != sizeof block) return fail(damaged("a table is not there"));
   return MetadataPosition{block, static_cast<uint32_t>(index % per_block * entry_bytes)};
@@ -373,21 +395,22 @@ Result<Extent> ImageAccess::fragment_extent(const StoredInode& file, size_t size
   return Extent{block, bytes, size};
 }
 
-Result<std::vector<Extent>> ImageAccess::read(InodeRef ref, const StoredInode& file, uint64_t offset, size_t size) {
+Result<std::vector<Extent>> ImageAccess::read(const StoredInode& file, uint64_t offset, size_t size) {
   std::vector<Extent> extents;
   if (offset >= file.size) return extents;
   uint64_t left = std::min<uint64_t>(size, file.size - offset);
   const uint64_t block_bytes = image_->super.block_bytes;
-  TRY_ASSIGN(const std::shared_ptr<const Blocks> blocks, blocks_of(ref, file));
+  TRY_ASSIGN(const std::shared_ptr<const Blocks> blocks, blocks_of(file));
   while (left > 0) {
     const uint64_t index = offset / block_bytes;
     const uint64_t skip = offset % block_bytes;
-    Extent extent;
-    if (index < blocks->words.size()) {
-      TRY_ASSIGN(extent, block_extent(*blocks, file, index));
-    } else {
-      TRY_ASSIGN(extent, fragment_extent(file, static_cast<size_t>(file.size % block_bytes)));
-    }
+    const bool in_block = index < blocks->words.size();
+    auto found = in_block ? block_extent(*blocks, file, index)
+                          : fragment_extent(file, static_cast<size_t>(file.size % block_bytes));
+    if (!found)
+      return fail(std::move(found).error().with_context(in_block ? "read data block " + std::to_string(index)
+                                                                 : "read fragment"));
+    Extent& extent = *found;
     if (extent.size <= skip) return fail(damaged("a file is shorter than it says"));
     if (extent.bytes != nullptr) extent.bytes += skip;
     extent.size = static_cast<size_t>(std::min<uint64_t>(extent.size - skip, left));
@@ -396,6 +419,30 @@ Result<std::vector<Extent>> ImageAccess::read(InodeRef ref, const StoredInode& f
     extents.push_back(std::move(extent));
   }
   return extents;
+}
+
+Result<void> ImageAccess::read(const StoredInode& file, uint64_t begin, uint64_t end, const Take& take) {
+  for (uint64_t at = begin; at < end;) {
+    TRY_ASSIGN(const std::vector<Extent> extents, read(file, at, std::min<uint64_t>(end - at, kReadAtOnce)));
+    if (extents.empty()) return fail(damaged("a file is shorter than it says"));
+    for (const Extent& extent : extents) {
+      if (extent.bytes != nullptr) TRY(take(at, {extent.bytes, extent.size}));
+      at += extent.size;
+    }
+  }
+  return {};
+}
+
+Result<StoredFile> ImageAccess::stored(const StoredInode& file) {
+  TRY_ASSIGN(const std::shared_ptr<const Blocks> blocks, blocks_of(file));
+  return StoredFile{file.start, file.size, file.sparse, file.fragment, file.fragment_offset, {}, {}, blocks->words};
+}
+
+Result<std::optional<uint32_t>> ImageAccess::only_owner() {
+  if (image_->super.id_count != 1) return std::nullopt;
+  TRY_ASSIGN(MetadataPosition at, table_entry(image_->super.id_table, 0, sizeof(uint32_t)));
+  TRY_ASSIGN(const uint32_t owner, read_fields<uint32_t>(at));
+  return owner;
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> ImageAccess::attributes(const StoredInode& inode) {

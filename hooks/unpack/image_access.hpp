@@ -1,15 +1,20 @@
-// How are single inodes, names and blocks of a squashfs file read, in any order and by many threads? For serving it.
+// What is in a squashfs file? Inodes, names, data and attributes, in any order and by many threads, checked as they are
+// read.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "hooks/squashfs/stored_file.hpp"
 #include "hooks/unpack/block_decompressor.hpp"
+#include "hooks/unpack/image_info.hpp"
 
 namespace situla {
 
@@ -25,9 +30,10 @@ struct MetadataPosition {
 /// One inode, as squashfs 4.0 stores it.
 struct StoredInode {
   static constexpr uint32_t kNone = 0xFFFFFFFFU;
-  uint32_t mode = 0;  ///< type and permissions as in st_mode
-  uint32_t modification_time = 0;
-  uint32_t number = 0;
+  InodeRef ref = 0;
+  uint32_t mode = 0;               ///< type and permissions as in st_mode
+  uint32_t modification_time = 0;  ///< seconds since 1970
+  uint32_t number = 0;             ///< the same number is the same file (hard links)
   uint32_t links = 1;
   uint32_t device = 0;          ///< as squashfs encodes it
   uint64_t size = 0;            ///< regular files and symbolic links, bytes; directories: of the listing
@@ -35,7 +41,8 @@ struct StoredInode {
   MetadataPosition rest;        ///< files: sizes of the blocks; links: the target
   MetadataPosition listing;     ///< directories
   uint64_t start = 0;           ///< files: the first block, bytes from the start of the file
-  uint32_t fragment = kNone, fragment_offset = 0;
+  uint64_t sparse = 0;          ///< files: bytes in blocks that are not stored
+  uint32_t fragment = kNone, fragment_offset = 0;  ///< files: the block that the tail shares with those of others
 };
 
 struct StoredName {
@@ -47,6 +54,8 @@ struct StoredName {
 
 /// Sorted by name.
 using Listing = std::vector<StoredName>;
+/// Null: it has no such name.
+const StoredName* find_name(const Listing& names, std::string_view name);
 
 /// A part of a file's content. Without an owner it is a hole.
 struct Extent {
@@ -55,39 +64,46 @@ struct Extent {
   size_t size = 0;
 };
 
-/// What threads share: the file, its superblock, and what has been decompressed.
-class SharedImage;
-
 /// One thread's access. Every number in the image is checked before it is used; nothing of it decides how much memory
 /// is taken beyond the caches' limits, apart from one listing and one file's list of blocks, which take as much as in
 /// the file.
 class ImageAccess {
  public:
-  /// The descriptor is used as long as there are readers; not owned.
-  static Result<std::shared_ptr<SharedImage>> open(int image_fd);
-  static Result<ImageAccess> create(std::shared_ptr<SharedImage> image);
+  /// The descriptor is used as long as there are readers; not owned. ErrorKind::corrupt when the file is no squashfs
+  /// 4.0, ErrorKind::unsupported when this build lacks its compressor.
+  static Result<ImageAccess> open(int image_fd);
+  /// For one more thread: they share what has been decompressed.
+  [[nodiscard]] Result<ImageAccess> another() const;
   ImageAccess(ImageAccess&&) noexcept;
   ImageAccess& operator=(ImageAccess&&) noexcept;
   ~ImageAccess();
 
+  /// What the superblock says.
+  [[nodiscard]] const ImageInfo& info() const;
   [[nodiscard]] InodeRef root() const;
-  [[nodiscard]] uint32_t block_bytes() const;
-  [[nodiscard]] uint32_t inode_count() const;
-  [[nodiscard]] uint64_t image_bytes() const;
   [[nodiscard]] bool has_attributes() const;
   Result<StoredInode> inode(InodeRef ref);
+  /// The inode of the root, which is a directory.
+  Result<StoredInode> top();
   Result<std::string> link_target(const StoredInode& link);
-  /// `ref` is the directory's own.
-  Result<std::shared_ptr<const Listing>> list(InodeRef ref, const StoredInode& directory);
+  Result<std::shared_ptr<const Listing>> list(const StoredInode& directory);
   /// Content from offset on, at most `size` bytes, less at the end of the file.
-  Result<std::vector<Extent>> read(InodeRef ref, const StoredInode& file, uint64_t offset, size_t size);
+  Result<std::vector<Extent>> read(const StoredInode& file, uint64_t offset, size_t size);
+  using Take = std::function<Result<void>(uint64_t, std::string_view)>;
+  /// Calls take(offset, bytes) for the content between two offsets, in order, without holes. An error of take ends it.
+  Result<void> read(const StoredInode& file, uint64_t begin, uint64_t end, const Take& take);
+  /// Where the content of a file lies, for those who copy its blocks as they are. Not checked.
+  Result<StoredFile> stored(const StoredInode& file);
   Result<std::vector<std::pair<std::string, std::string>>> attributes(const StoredInode& inode);
+  /// Every file's owner and group, when one number serves for all of them.
+  Result<std::optional<uint32_t>> only_owner();
 
  private:
   struct Block;
   struct Blocks;
-  friend class SharedImage;
-  ImageAccess(std::shared_ptr<SharedImage> image, BlockDecompressor decompressor);
+  struct Shared;
+  ImageAccess(std::shared_ptr<Shared> image, BlockDecompressor decompressor);
+  static Result<ImageAccess> create(std::shared_ptr<Shared> image);
   Result<std::shared_ptr<const Block>> metadata_block(uint64_t at);
   Result<std::shared_ptr<const Block>> data_block(uint64_t at, uint32_t word);
   Result<void> read_metadata(MetadataPosition& at, void* out, size_t size);
@@ -100,12 +116,12 @@ class ImageAccess {
   template <typename Fields>
   Result<void> read_special(MetadataPosition& at, bool is_long, StoredInode& inode);
   Result<void> read_link(MetadataPosition& at, bool is_long, StoredInode& inode);
-  Result<std::shared_ptr<const Blocks>> blocks_of(InodeRef ref, const StoredInode& file);
+  Result<std::shared_ptr<const Blocks>> blocks_of(const StoredInode& file);
   Result<Extent> block_extent(const Blocks& blocks, const StoredInode& file, uint64_t index);
   Result<Extent> fragment_extent(const StoredInode& file, size_t size);
   Result<MetadataPosition> table_entry(uint64_t table, uint64_t index, size_t entry_bytes);
 
-  std::shared_ptr<SharedImage> image_;
+  std::shared_ptr<Shared> image_;
   BlockDecompressor decompressor_;
 };
 

@@ -4,13 +4,15 @@
 #include <string>
 
 #include "common/base/result.hpp"
-#include "hooks/unpack/image_info.hpp"
+#include "hooks/unpack/image_access.hpp"
 
 namespace situla {
 
-/// ErrorKind::corrupt when the file is no squashfs 4.0, ErrorKind::unsupported when this build lacks its compressor.
-/// image_fd: any seekable descriptor open for reading; its offset is not used.
+/// Errors as of ImageAccess::open(). image_fd: any seekable descriptor open for reading; its offset is not used.
 Result<ImageInfo> read_image_info(int image_fd);
+
+/// A path inside the image, links followed as in a root file system.
+Result<StoredInode> find_in_image(ImageAccess& image, const std::string& path);
 
 /// Content of one regular file of the image, links followed inside it, at most limit bytes (ErrorKind::corrupt beyond).
 Result<std::string> read_image_file(int image_fd, const std::string& path, size_t limit = size_t{1} << 20U);

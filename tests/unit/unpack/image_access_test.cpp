@@ -49,17 +49,16 @@ void make_tree(const test::TempDir& dir) {
 
 class Reader {
  public:
-  explicit Reader(const std::string& path) : file(open_file(path, O_RDONLY).value()) {
-    shared = ImageAccess::open(file.get()).value();
-  }
+  explicit Reader(const std::string& path)
+      : file(open_file(path, O_RDONLY).value()), image(ImageAccess::open(file.get()).value()) {}
   UniqueFd file;
-  std::shared_ptr<SharedImage> shared;
+  ImageAccess image;
 };
 
-Result<std::string> content(ImageAccess& image, InodeRef ref, const StoredInode& inode, size_t step) {
+Result<std::string> content(ImageAccess& image, const StoredInode& inode, size_t step) {
   std::string bytes;
   while (bytes.size() < inode.size) {
-    TRY_ASSIGN(const std::vector<Extent> extents, image.read(ref, inode, bytes.size(), step));
+    TRY_ASSIGN(const std::vector<Extent> extents, image.read(inode, bytes.size(), step));
     const size_t before = bytes.size();
     for (const Extent& extent : extents)
       bytes += extent.bytes != nullptr ? std::string(extent.bytes, extent.size) : std::string(extent.size, '\0');
@@ -77,11 +76,11 @@ void compare(ImageAccess& image, InodeRef ref, const fs::path& path, size_t step
   CHECK(inode.modification_time == status.st_mtime);
   if (S_ISREG(inode.mode)) {
     CHECK(inode.links == status.st_nlink);
-    CHECK(content(image, ref, inode, step).value() == test::slurp(path));
+    CHECK(content(image, inode, step).value() == test::slurp(path));
   }
   if (S_ISLNK(inode.mode)) CHECK(image.link_target(inode).value() == fs::read_symlink(path));
   if (!S_ISDIR(inode.mode)) return;
-  const auto names = image.list(ref, inode).value();
+  const auto names = image.list(inode).value();
   std::set<std::string> expected, got;
   for (const auto& entry : fs::directory_iterator(path)) expected.insert(entry.path().filename());
   for (const StoredName& name : *names) got.insert(name.name);
@@ -99,10 +98,10 @@ size_t walk(ImageAccess& image, InodeRef ref, int depth, size_t& left) {
   const auto inode = image.inode(ref);
   if (!inode) return 1;
   size_t errors = image.attributes(*inode) ? 0 : 1;
-  if (S_ISREG(inode->mode) && inode->size < (1U << 26U)) errors += content(image, ref, *inode, 1U << 20U) ? 0 : 1;
+  if (S_ISREG(inode->mode) && inode->size < (1U << 26U)) errors += content(image, *inode, 1U << 20U) ? 0 : 1;
   if (S_ISLNK(inode->mode)) errors += image.link_target(*inode) ? 0 : 1;
   if (!S_ISDIR(inode->mode)) return errors;
-  const auto names = image.list(ref, *inode);
+  const auto names = image.list(*inode);
   if (!names) return errors + 1;
   for (const StoredName& name : **names) {
     CHECK(name.name.find('/') == std::string::npos);
@@ -124,9 +123,8 @@ TEST_CASE("Random access shows what was packed, with every compressor and block 
     const std::string image_path = dir / "image";
     shell("rm -f " + image_path + " && mksquashfs " + (dir / "tree") + " " + image_path + " -quiet -no-progress " +
           options + " >/dev/null");
-    const Reader reader(image_path);
-    ImageAccess image = ImageAccess::create(reader.shared).value();
-    compare(image, image.root(), dir / "tree", options.find("4096") != std::string::npos ? 5000 : 200000);
+    Reader reader(image_path);
+    compare(reader.image, reader.image.root(), dir / "tree", options.find("4096") != std::string::npos ? 5000 : 200000);
   }
 }
 
@@ -134,10 +132,10 @@ TEST_CASE("Extended attributes, and several threads at once") {
   const test::TempDir dir;
   make_tree(dir);
   shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -comp zstd >/dev/null");
-  const Reader reader(dir / "image");
-  ImageAccess image = ImageAccess::create(reader.shared).value();
+  Reader reader(dir / "image");
+  ImageAccess& image = reader.image;
   REQUIRE(image.has_attributes());
-  const auto names = image.list(image.root(), image.inode(image.root()).value()).value();
+  const auto names = image.list(image.top().value()).value();
   for (const StoredName& name : *names) {
     const auto attributes = image.attributes(image.inode(name.inode).value()).value();
     const bool expected = name.name == "small" || name.name == "linked" || name.name == "large";
@@ -149,7 +147,7 @@ TEST_CASE("Extended attributes, and several threads at once") {
   std::array<size_t, 4> errors{};
   for (size_t i = 0; i < errors.size(); ++i)
     threads.emplace_back([&, i] {
-      ImageAccess own = ImageAccess::create(reader.shared).value();
+      ImageAccess own = image.another().value();
       size_t left = 100000;
       errors[i] = walk(own, own.root(), 0, left);
     });
@@ -175,12 +173,7 @@ TEST_CASE("Damaged images give errors, never a crash or an endless walk") {
     }
     const std::string path = dir.write("bad", bad);
     const UniqueFd file = open_file(path, O_RDONLY).value();
-    const auto shared = ImageAccess::open(file.get());
-    if (!shared) {
-      ++refused;
-      continue;
-    }
-    auto image = ImageAccess::create(*shared);
+    auto image = ImageAccess::open(file.get());
     if (!image) {
       ++refused;
       continue;

@@ -153,7 +153,7 @@ TEST_CASE("What cannot be served says why and leaves no mount") {
       return {};
     });
   };
-  CHECK(attempt(garbage) == "read image: not a squashfs 4.0 file");
+  CHECK(attempt(garbage) == "read superblock: not a squashfs file");
   CHECK(attempt(dir / "short").find("truncated") != std::string::npos);
 }
 
