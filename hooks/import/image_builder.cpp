@@ -1,10 +1,10 @@
 #include "hooks/import/image_builder.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
+#include "hooks/import/enroot_files.hpp"
 
 namespace situla {
 namespace {
@@ -321,16 +321,7 @@ Result<void> ImageBuilder::forget_duplicates() {
 }
 
 uint64_t ImageBuilder::count_dead(const RootTree& tree) const {
-  std::vector<bool> used(table_.size(), false);
-  std::vector<uint32_t> open{RootTree::kRoot};
-  while (!open.empty()) {
-    const uint32_t node = open.back();
-    open.pop_back();
-    used[tree.node(node).inode] = true;
-    if (!tree.is_directory(node)) continue;
-    const std::vector<uint32_t> children = tree.children(node);
-    open.insert(open.end(), children.begin(), children.end());
-  }
+  const std::vector<bool> used = tree.used();
   uint64_t dead = 0;
   for (uint32_t i = 0; i < table_.size(); ++i) {
     const LayerEntry& entry = table_.entry(i);

@@ -6,12 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/base/result.hpp"
 #include "hooks/import/block_seal.hpp"
-#include "hooks/import/enroot_files.hpp"
 #include "hooks/import/hidden_paths.hpp"
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/import/layer_stream.hpp"

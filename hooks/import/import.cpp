@@ -1,6 +1,5 @@
 #include "hooks/import/import.hpp"
 
-#include <ctime>
 #include <filesystem>
 
 #include <fcntl.h>
@@ -12,7 +11,6 @@
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/import/session.hpp"
 #include "hooks/squashfs/output_file.hpp"
-#include "hooks/squashfs/writer.hpp"
 
 namespace situla {
 namespace {
@@ -21,15 +19,7 @@ constexpr const char* kLayerCache = "situla-layers";
 
 /// The user's ENROOT_SQUASH_OPTIONS and SOURCE_DATE_EPOCH.
 Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
-  TRY_ASSIGN(SquashOptions options, SquashOptions::parse(request.settings.squash_options, log));
-  if (!can_write(options.compressor)) {
-    log.warning("ENROOT_SQUASH_OPTIONS: this libsquashfs cannot write the compressor asked for: using zstd level 1");
-    options.compressor = SquashOptions::Compressor::zstd;
-    options.level = 1;
-  }
-  options.all_time = request.settings.source_date_epoch;
-  options.made_time = options.all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
-  return options;
+  return options_to_write(request.settings.squash_options, request.settings.source_date_epoch, log);
 }
 
 }  // namespace
@@ -49,13 +39,11 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
   TRY_ASSIGN(const auto session, std::move(opened));
   const bool reuses = !layer_cache.empty() && !options.all_time;
   DirectoryLayerCache cache(layer_cache, kLayerCache, options);
-  const ImportSession::Reuse reuse{reuses ? &cache : nullptr, ImportSession::Owner::user};
-  TRY_ASSIGN(const BuiltImage built, session->write(output.fd(), path, options, progress, reuse, trace));
+  TRY_ASSIGN(const BuiltImage built,
+             session->write(output.fd(), path, options, progress, reuses ? &cache : nullptr, trace));
   progress.phase("syncing " + path);
   const TraceSpan sync(trace, "sync");
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (auto published = output.publish(0666U & ~mask); !published)
+  if (auto published = output.publish(less_umask(0666)); !published)
     return fail(session->explain(std::move(published).error()));
   if (reuses) {
     session->remember(cache, output.fd(), std::filesystem::absolute(path), log);
@@ -80,9 +68,8 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   TRY_ASSIGN(const OutputFile output, OutputFile::create(where));
   TRY_ASSIGN(const auto session, ImportSession::open(request, progress));
   DirectoryLayerCache cache(layer_cache, kLayerCache, options);
-  const ImportSession::Reuse reuse{layer_cache.empty() || options.all_time ? nullptr : &cache,
-                                   ImportSession::Owner::user};
-  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress, reuse));
+  TRY(session->write(output.fd(), "a temporary file in " + directory, options, progress,
+                     layer_cache.empty() || options.all_time ? nullptr : &cache));
   UnnamedImage image;
   image.digest = session->digest();
   // A descriptor that cannot write: whoever serves the image only reads it.

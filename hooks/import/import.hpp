@@ -17,10 +17,8 @@ namespace situla {
 
 struct ImportedImage {
   Digest digest;                ///< of the manifest
-  std::string variant;          ///< of the store file, empty by default
   std::string path;             ///< the squashfs file
   std::string source;           ///< "docker://registry/repository:tag@sha256:..."
-  bool reused = false;          ///< the store had it: no layer was fetched
   uint64_t fetched_bytes = 0;   ///< compressed layers that an earlier import did not have
   uint64_t unpacked_bytes = 0;  ///< tar streams
   uint64_t image_bytes = 0;     ///< size of the squashfs file

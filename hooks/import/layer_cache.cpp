@@ -24,22 +24,7 @@ Result<PrivateDirectory> own_directory(const std::string& place, const std::stri
 }  // namespace
 
 std::string block_kind(const SquashOptions& options) {
-  const auto name = [&] {
-    switch (options.compressor) {
-      case SquashOptions::Compressor::gzip:
-        return "gzip";
-      case SquashOptions::Compressor::lzo:
-        return "lzo";
-      case SquashOptions::Compressor::lz4:
-        return "lz4";
-      case SquashOptions::Compressor::xz:
-        return "xz";
-      case SquashOptions::Compressor::zstd:
-        break;
-    }
-    return "zstd";
-  }();
-  return std::string(name) + "-" + std::to_string(options.block_bytes);
+  return std::string(name_of(options.compressor)) + "-" + std::to_string(options.block_bytes);
 }
 
 std::shared_ptr<const SquashfsDonor> Donors::get(const LayerIndexHead& head,
@@ -79,16 +64,9 @@ std::optional<KnownLayer> DirectoryLayerCache::find(const Digest& layer) {
   return KnownLayer{std::move(*index), std::move(donor)};
 }
 
-Result<void> DirectoryLayerCache::put(LayerIndexHead head, const WriteEntries& write_entries) {
+Result<void> DirectoryLayerCache::put(const LayerIndexHead& head, const WriteEntries& write_entries) {
   if (!directory_) return fail(directory_.error());
-  if (const auto other = find(head.layer)) {
-    const LayerIndexHead& known = other->index.head();
-    if (known.stored_bytes > head.stored_bytes) return {};
-    for (const std::string& repository : known.repositories)
-      if (known.registry == head.registry &&
-          std::find(head.repositories.begin(), head.repositories.end(), repository) == head.repositories.end())
-        head.repositories.push_back(repository);
-  }
+  if (const auto other = find(head.layer); other && other->index.head().stored_bytes > head.stored_bytes) return {};
   TRY_ASSIGN(OutputFile file, OutputFile::create(path_of(head.layer)));
   LayerIndexWriter writer(head, [&](std::string_view bytes) { return write_all(file.fd(), bytes); });
   TRY(write_entries(writer));

@@ -37,7 +37,7 @@ class LayerCache {
   [[nodiscard]] virtual std::optional<KnownLayer> find(const Digest& layer) = 0;
   /// Replaces what is known of head.layer, unless another file holds more of it. head.donor: the name under which the
   /// cache finds the file again; it need not have that name yet.
-  virtual Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) = 0;
+  virtual Result<void> put(const LayerIndexHead& head, const WriteEntries& write_entries) = 0;
 };
 
 /// The indexes of one user below a directory: those that were not used for longest go when there are too many.
@@ -76,7 +76,7 @@ class DirectoryLayerCache final : public LayerCache {
   DirectoryLayerCache(const std::string& place, const std::string& name, const SquashOptions& options);
 
   [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer) override;
-  Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) override;
+  Result<void> put(const LayerIndexHead& head, const WriteEntries& write_entries) override;
 
   /// trim_indexes() of the directory.
   void trim() const;

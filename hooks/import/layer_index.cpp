@@ -1,17 +1,16 @@
 #include "hooks/import/layer_index.hpp"
 
-#include <algorithm>
-#include <array>
 #include <unordered_map>
 
 #include <sys/stat.h>
 
+#include "common/base/wire.hpp"
 #include "common/sys/file.hpp"
 
 namespace situla {
 namespace {
 
-constexpr std::string_view kMagic = "situla layer index 2\n";
+constexpr WireForm kHead{.what = "layer index", .version = 0x534c4903, .most_bytes = 8192};
 constexpr size_t kDigestBytes = 64;  // hexadecimal
 constexpr size_t kEntriesAtOnce = 4096;
 
@@ -65,23 +64,12 @@ bool has_target(EntryKind kind) {
 Result<FileIdentity> FileIdentity::of(int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return fail_errno(errno, "stat");
-  return FileIdentity{status.st_ino, static_cast<uint64_t>(status.st_size), status.st_mtim.tv_sec,
-                      status.st_mtim.tv_nsec};
+  return FileIdentity{status.st_ino, static_cast<uint64_t>(status.st_size),
+                      static_cast<uint64_t>(status.st_mtim.tv_sec), static_cast<uint64_t>(status.st_mtim.tv_nsec)};
 }
 
 LayerIndexWriter::LayerIndexWriter(const LayerIndexHead& head, Sink sink) : sink_(std::move(sink)) {
-  out_.text(kMagic);
-  out_.text(head.layer.text());
-  out_.text(head.donor);
-  out_.u64(head.seen.inode);
-  out_.u64(head.seen.size);
-  out_.u64(static_cast<uint64_t>(head.seen.seconds));
-  out_.u64(static_cast<uint64_t>(head.seen.nanoseconds));
-  out_.text(std::string_view(reinterpret_cast<const char*>(head.key.data()), head.key.size()));
-  out_.text(head.registry);
-  out_.u32(static_cast<uint32_t>(head.repositories.size()));
-  for (const std::string& repository : head.repositories) out_.text(repository);
-  out_.u64(head.stored_bytes);
+  out_.text(to_wire(head, kHead));
 }
 
 Result<void> LayerIndexWriter::flush() {
@@ -140,21 +128,9 @@ Result<LayerIndex> LayerIndex::parse(std::string bytes) {
   const std::string_view content = std::string_view(index.bytes_).substr(0, index.entries_end_);
   if (digest_of(content).hex() != std::string_view(index.bytes_).substr(index.entries_end_)) return fail(damaged);
   Decoder in(content);
-  if (in.text() != kMagic) return fail(damaged);
-  TRY_ASSIGN(index.head_.layer, Digest::parse(in.text()));
-  index.head_.donor = in.text();
-  index.head_.seen.inode = in.u64();
-  index.head_.seen.size = in.u64();
-  index.head_.seen.seconds = static_cast<int64_t>(in.u64());
-  index.head_.seen.nanoseconds = static_cast<int64_t>(in.u64());
-  const std::string_view key = in.text();
-  if (key.size() != index.head_.key.size()) return fail(damaged);
-  std::copy(key.begin(), key.end(), index.head_.key.begin());
-  index.head_.registry = in.text();
-  const uint32_t repositories = in.u32();
-  for (uint32_t i = 0; i < repositories && in.ok(); ++i) index.head_.repositories.emplace_back(in.text());
-  index.head_.stored_bytes = in.u64();
-  if (!in.ok()) return fail(damaged);
+  auto head = from_wire<LayerIndexHead>(in.text(), kHead);
+  if (!head) return fail(damaged);
+  index.head_ = std::move(*head);
   index.entries_begin_ = index.entries_end_ - in.left();
   return index;
 }

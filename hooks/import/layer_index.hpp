@@ -5,15 +5,14 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
-#include <utility>
-#include <vector>
 
 #include "common/base/codec.hpp"
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
 #include "hooks/registry/sha256.hpp"
-#include "hooks/squashfs/donor.hpp"
+#include "hooks/squashfs/stored_file.hpp"
 #include "hooks/squashfs/tar_entry.hpp"
 
 namespace situla {
@@ -22,9 +21,10 @@ namespace situla {
 /// not. What is taken from it is checked.
 struct FileIdentity {
   uint64_t inode = 0, size = 0;
-  int64_t seconds = 0, nanoseconds = 0;  ///< of its modification
+  uint64_t seconds = 0, nanoseconds = 0;  ///< of its modification
 
   static Result<FileIdentity> of(int fd);
+  static auto fields(auto& file) { return std::tie(file.inode, file.size, file.seconds, file.nanoseconds); }
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
@@ -33,10 +33,10 @@ struct LayerIndexHead {
   Digest layer;
   std::string donor;  ///< name of the squashfs file
   FileIdentity seen;
-  SealKey key{};                          ///< of the squashfs file; a secret
-  std::string registry;                   ///< where the layer came from: "registry.test"; empty: not from one
-  std::vector<std::string> repositories;  ///< in it, through which somebody was let in to the layer
-  uint64_t stored_bytes = 0;              ///< of files whose content the donor holds
+  SealKey key{};              ///< of the squashfs file; a secret
+  uint64_t stored_bytes = 0;  ///< of files whose content the donor holds
+
+  static auto fields(auto& head) { return std::tie(head.layer, head.donor, head.seen, head.key, head.stored_bytes); }
 };
 
 /// One entry: what the tar reader said, and the place of a file's content if the donor holds it.

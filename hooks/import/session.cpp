@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
-#include "common/sys/file.hpp"
 #include "hooks/sources/open_source.hpp"
 
 namespace situla {
@@ -78,11 +76,6 @@ uint64_t ImportSession::layer_bytes() const {
   return bytes;
 }
 
-bool ImportSession::may_read_layers() {
-  const std::vector<bool> readable = source_->readable(blobs());
-  return std::find(readable.begin(), readable.end(), false) == readable.end();
-}
-
 std::vector<Blob> ImportSession::blobs() const {
   const std::vector<Descriptor>& layers = resolved_.manifest.layers;
   std::vector<Blob> blobs;
@@ -108,32 +101,16 @@ Result<ImageConfig> ImportSession::fetch_config() {
   return parsed;
 }
 
-std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::vector<Blob>& blobs, Reuse reuse) {
+std::vector<std::optional<KnownLayer>> ImportSession::known_layers(const std::vector<Blob>& blobs, LayerCache* cache) {
   std::vector<std::optional<KnownLayer>> known(blobs.size());
-  if (reuse.cache == nullptr) return known;
-  const Origin origin = source_->origin();
+  if (cache == nullptr) return known;
   size_t index_bytes = 0;
-  std::vector<size_t> asked;
-  std::vector<Blob> asked_blobs;
   for (size_t i = 0; i < blobs.size(); ++i) {
-    known[i] = reuse.cache->find(blobs[i].digest);
+    known[i] = cache->find(blobs[i].digest);
     if (known[i]) index_bytes += known[i]->index.size();
     // All of them are in memory until the image is built.
     if (index_bytes > LayerIndex::kMostInMemory) known[i].reset();
-    if (!known[i] || reuse.owner == Owner::user) continue;
-    const LayerIndexHead& head = known[i]->index.head();
-    if (head.registry != origin.registry || origin.registry.empty()) {
-      known[i].reset();
-    } else if (std::find(head.repositories.begin(), head.repositories.end(), origin.repository) ==
-               head.repositories.end()) {
-      asked.push_back(i);
-      asked_blobs.push_back(blobs[i]);
-    }
   }
-  if (asked.empty()) return known;
-  const std::vector<bool> readable = source_->readable(asked_blobs);
-  for (size_t i = 0; i < asked.size(); ++i)
-    if (!readable[i]) known[asked[i]].reset();
   return known;
 }
 
@@ -151,7 +128,7 @@ Result<BuiltImage> ImportSession::build(int fd, const std::string& where, const 
 }
 
 Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const SquashOptions& wanted,
-                                        Progress& progress, Reuse reuse, Trace* trace) {
+                                        Progress& progress, LayerCache* cache, Trace* trace) {
   {
     const TraceSpan span(trace, "fetch configuration");
     TRY_ASSIGN(config_, fetch_config());
@@ -164,7 +141,7 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
     progress.note("The image is for " + excerpt(config_.architecture + "/" + config_.variant) + ", which not every " +
                   platform_.architecture + " processor can run");
   const std::vector<Blob> blobs = this->blobs();
-  auto known = known_layers(blobs, reuse);
+  auto known = known_layers(blobs, cache);
   const bool reuses = std::any_of(known.begin(), known.end(), [](const auto& layer) { return layer.has_value(); });
   progress.phase(what_is_imported(blobs, known));
   SquashOptions options = wanted;
@@ -193,12 +170,10 @@ void ImportSession::remember(LayerCache& cache, int fd, const std::string& name,
     TRY_ASSIGN(head.key, new_seal_key());
     FileSealer sealer(head.key, fd);
     head.donor = name;
-    head.registry = source_->origin().registry;
     const std::vector<Descriptor>& layers = resolved_.manifest.layers;
     for (size_t i = 0; i < layers.size(); ++i) {
       head.layer = layers[i].digest;
       head.stored_bytes = builder_->stored_bytes(i);
-      head.repositories = {source_->origin().repository};
       TRY(cache.put(head, [&](LayerIndexWriter& index) { return builder_->describe_layer(i, sealer, index); }));
     }
     return {};

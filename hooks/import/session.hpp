@@ -28,25 +28,15 @@ class ImportSession {
   [[nodiscard]] const Digest& digest() const { return resolved_.digest; }
   /// "docker://registry/repository:tag@sha256:..."
   [[nodiscard]] std::string uri() const { return source_->uri(resolved_.digest); }
-  [[nodiscard]] Origin origin() const { return source_->origin(); }
   /// The manifest's platform, from the configuration; only after write().
   [[nodiscard]] const std::string& architecture() const { return config_.architecture; }
   [[nodiscard]] uint64_t layer_bytes() const;
-  /// Whether the registry gives every layer to this user; none is fetched.
-  [[nodiscard]] bool may_read_layers();
-
   /// The image configuration.
   Result<ImageConfig> fetch_config();
-  /// Whose layers are in a LayerCache. In a shared one, a layer is only for those whom its own registry lets read it:
-  /// because they were let in to a repository from which somebody fetched it, or because it says so when asked.
-  enum class Owner { user, everybody };
-  struct Reuse {
-    LayerCache* cache = nullptr;  ///< null: every layer is fetched
-    Owner owner = Owner::user;
-  };
   /// Fetches what the cache has not, and writes the squashfs file into fd (not synced). `where` names it in errors.
+  /// cache: of this user's imports only; null: every layer is fetched.
   Result<BuiltImage> write(int fd, const std::string& where, const SquashOptions& options, Progress& progress,
-                           Reuse reuse, Trace* trace = nullptr);
+                           LayerCache* cache, Trace* trace = nullptr);
   /// After write(): the layers are in the file `fd`, which the cache will know by `name`. What cannot be kept is not.
   void remember(LayerCache& cache, int fd, const std::string& name, LogSink& log) const;
   /// Puts "failed to import docker image: REFERENCE" in front of an error, and the request's hint behind it.
@@ -56,7 +46,7 @@ class ImportSession {
   ImportSession(const ImportRequest& request, Platform platform, std::unique_ptr<ImageSource> source,
                 std::function<bool()> cancelled);
   [[nodiscard]] std::vector<Blob> blobs() const;
-  std::vector<std::optional<KnownLayer>> known_layers(const std::vector<Blob>& blobs, Reuse reuse);
+  static std::vector<std::optional<KnownLayer>> known_layers(const std::vector<Blob>& blobs, LayerCache* cache);
   Result<BuiltImage> build(int fd, const std::string& where, const SquashOptions& options, Progress& progress,
                            std::vector<std::optional<KnownLayer>> known, Trace* trace);
   Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<Blob>& blobs, Trace* trace);

@@ -42,7 +42,7 @@ std::optional<KnownLayer> StoreLayerCache::find(const Digest& layer) {
   return KnownLayer{std::move(*index), std::move(donor)};
 }
 
-Result<void> StoreLayerCache::put(LayerIndexHead head, const WriteEntries& write_entries) {
+Result<void> StoreLayerCache::put(const LayerIndexHead& head, const WriteEntries& write_entries) {
   TRY_ASSIGN(const auto answer, store_.ask(line::PutLayer{head.layer, block_kind(options_)}));
   if (!std::holds_alternative<line::WriteIndex>(answer.message) || answer.fds.size() != 1) return {};
   const int file = answer.fds[0].get();

@@ -1,9 +1,7 @@
 // How does the importer speak with the store program?
 #pragma once
 
-#include <memory>
 #include <optional>
-#include <string>
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
@@ -38,7 +36,7 @@ class StoreLayerCache final : public LayerCache {
       : store_(store), options_(options), donors_(options) {}
 
   [[nodiscard]] std::optional<KnownLayer> find(const Digest& layer) override;
-  Result<void> put(LayerIndexHead head, const WriteEntries& write_entries) override;
+  Result<void> put(const LayerIndexHead& head, const WriteEntries& write_entries) override;
 
  private:
   const StoreClient& store_;

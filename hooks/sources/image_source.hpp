@@ -12,7 +12,6 @@
 #include "hooks/progress/progress.hpp"
 #include "hooks/registry/blob.hpp"
 #include "hooks/request/request.hpp"
-#include "hooks/sources/origin.hpp"
 
 namespace situla {
 
@@ -26,12 +25,6 @@ class ImageSource {
   /// Whoever reads checks sizes and digests. One stream at a time; the source must outlive it.
   virtual Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) = 0;
 
-  /// For each blob, whether this user may read it: asked of the source without fetching them. False where it is not
-  /// sure.
-  virtual std::vector<bool> readable(const std::vector<Blob>& blobs) { return std::vector<bool>(blobs.size(), false); }
-
-  /// Where it comes from, as the store knows it; empty for what is in no registry.
-  [[nodiscard]] virtual Origin origin() const { return {}; }
   /// What the user asked for, without secrets, for messages: "registry.test/debian:12", "oci:/data/layout:1".
   [[nodiscard]] virtual std::string text() const = 0;
   /// The same with the manifest's digest, where it can be named so: for records and the provenance in /etc/rc.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/registry/blob_access.hpp"
 #include "hooks/registry/blob_downloader.hpp"
 #include "hooks/registry/http.hpp"
 #include "hooks/registry/registry_client.hpp"
@@ -35,11 +34,9 @@ RegistryClient::Options client_options(const ImportRequest& request, const Regis
 /// The image as the user named it, from one of several places. Where `clients_` starts is where the manifest came from.
 class RegistrySource final : public ImageSource {
  public:
-  RegistrySource(const ImportRequest& request, ImageReference reference, Origin origin,
-                 const std::vector<RegistryEndpoint>& endpoints, std::unique_ptr<HttpTransport> transport,
-                 Progress& progress)
+  RegistrySource(const ImportRequest& request, ImageReference reference, const std::vector<RegistryEndpoint>& endpoints,
+                 std::unique_ptr<HttpTransport> transport, Progress& progress)
       : settings_(request.settings),
-        origin_(std::move(origin)),
         reference_(std::move(reference)),
         progress_(progress),
         transport_(std::move(transport)) {
@@ -69,10 +66,6 @@ class RegistrySource final : public ImageSource {
                       [downloader] { downloader->stop(); }};
   }
 
-  std::vector<bool> readable(const std::vector<Blob>& blobs) override {
-    return probe_blobs(*transport_, *clients_.front(), blobs, [this] { return progress_.cancelled(); });
-  }
-  [[nodiscard]] Origin origin() const override { return origin_; }
   [[nodiscard]] std::string text() const override { return reference_.text(); }
   [[nodiscard]] std::string uri(const Digest& digest) const override {
     ImageReference exact = reference_;
@@ -104,7 +97,6 @@ class RegistrySource final : public ImageSource {
   }
 
   const ImportSettings& settings_;
-  Origin origin_;
   ImageReference reference_;
   Progress& progress_;
   std::unique_ptr<HttpTransport> transport_;
@@ -118,10 +110,8 @@ Result<std::unique_ptr<ImageSource>> open_registry_source(const ImportRequest& r
   auto endpoints = endpoints_of(reference, request.rules);
   if (!endpoints)
     return fail(std::move(endpoints).error().with_context("failed to import docker image: " + reference.text()));
-  TRY_ASSIGN(Origin origin, origin_of(request));
   TRY_ASSIGN(auto transport, make_curl_transport(request.settings));
-  return std::make_unique<RegistrySource>(request, std::move(reference), std::move(origin), *endpoints,
-                                          std::move(transport), progress);
+  return std::make_unique<RegistrySource>(request, std::move(reference), *endpoints, std::move(transport), progress);
 }
 
 }  // namespace situla

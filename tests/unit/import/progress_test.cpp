@@ -9,7 +9,6 @@
 
 #include "common/base/unique_fd.hpp"
 #include "hooks/progress/progress_renderer.hpp"
-#include "hooks/progress/step_bars.hpp"
 #include "tests/support/memory_log.hpp"
 
 using namespace situla;
