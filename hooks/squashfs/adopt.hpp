@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include <sqfs/compressor.h>
 #include <sqfs/frag_table.h>

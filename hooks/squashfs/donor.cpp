@@ -1,7 +1,8 @@
 // Part of the adapter of libsquashfs: includes sqfs/*.h.
 #include "hooks/squashfs/donor.hpp"
 
-#include <array>
+#include <algorithm>
+#include <ctime>
 
 #include <sys/stat.h>
 
@@ -14,13 +15,26 @@
 
 namespace situla {
 
-namespace {
+bool can_write(SquashOptions::Compressor compressor) {
+  sqfs_compressor_config_t config;
+  sqfs_compressor_t* created = nullptr;
+  if (sqfs_compressor_config_init(&config, compressor_id(compressor), 131072, 0) != 0) return false;
+  if (sqfs_compressor_create(&config, &created) != 0) return false;
+  sqfs_destroy(created);
+  return true;
+}
 
-constexpr std::array kDonorCompressors = {SquashOptions::Compressor::gzip, SquashOptions::Compressor::lzo,
-                                          SquashOptions::Compressor::lz4, SquashOptions::Compressor::xz,
-                                          SquashOptions::Compressor::zstd};
-
-}  // namespace
+Result<SquashOptions> options_to_write(std::string_view words, std::optional<uint32_t> all_time, LogSink& log) {
+  TRY_ASSIGN(SquashOptions options, SquashOptions::parse(words, log));
+  if (!can_write(options.compressor)) {
+    log.warning("ENROOT_SQUASH_OPTIONS: this libsquashfs cannot write the compressor asked for: using zstd level 1");
+    options.compressor = SquashOptions::Compressor::zstd;
+    options.level = 1;
+  }
+  options.all_time = all_time;
+  options.made_time = all_time.value_or(static_cast<uint32_t>(std::time(nullptr)));
+  return options;
+}
 
 Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const std::string& where) {
   std::unique_ptr<SquashfsDonor> donor(new SquashfsDonor(std::move(fd), where));
@@ -63,14 +77,13 @@ bool SquashfsDonor::fits(const SquashOptions& options) const {
 }
 
 std::optional<SquashOptions> SquashfsDonor::fitting(SquashOptions options) const {
-  for (const SquashOptions::Compressor compressor : kDonorCompressors) {
-    if (compressor_ != static_cast<uint32_t>(compressor_id(compressor))) continue;
-    if (compressor != options.compressor) options.level.reset();
-    options.compressor = compressor;
-    options.block_bytes = block_bytes_;
-    if (fits(options) && can_write(compressor)) return options;
-  }
-  return std::nullopt;
+  const auto* known = std::find(kCompressorIds.begin(), kCompressorIds.end(), compressor_);
+  if (known == kCompressorIds.end()) return std::nullopt;
+  const auto compressor = static_cast<SquashOptions::Compressor>(known - kCompressorIds.begin());
+  if (compressor != options.compressor) options.level.reset();
+  options.compressor = compressor;
+  options.block_bytes = block_bytes_;
+  return fits(options) && can_write(compressor) ? std::optional(options) : std::nullopt;
 }
 
 Result<StoredFragment> SquashfsDonor::fragment(uint32_t index) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -29,20 +30,11 @@ struct Destroy {
 template <typename T>
 using Owned = std::unique_ptr<T, Destroy<T>>;
 
+/// In the order of SquashOptions::Compressor.
+constexpr std::array<SQFS_COMPRESSOR, SquashOptions::kCompressors> kCompressorIds = {
+    SQFS_COMP_GZIP, SQFS_COMP_LZO, SQFS_COMP_LZ4, SQFS_COMP_XZ, SQFS_COMP_ZSTD};
 inline SQFS_COMPRESSOR compressor_id(SquashOptions::Compressor compressor) {
-  switch (compressor) {
-    case SquashOptions::Compressor::gzip:
-      return SQFS_COMP_GZIP;
-    case SquashOptions::Compressor::lzo:
-      return SQFS_COMP_LZO;
-    case SquashOptions::Compressor::lz4:
-      return SQFS_COMP_LZ4;
-    case SquashOptions::Compressor::xz:
-      return SQFS_COMP_XZ;
-    case SquashOptions::Compressor::zstd:
-      break;
-  }
-  return SQFS_COMP_ZSTD;
+  return kCompressorIds.at(static_cast<size_t>(compressor));
 }
 
 /// libsquashfs takes contents for equal by a checksum of 32 bits that anybody can meet, and then compares with all that

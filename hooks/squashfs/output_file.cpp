@@ -83,6 +83,12 @@ Result<UniqueFd> open_part(int directory, const std::string& where, std::string&
 
 }  // namespace
 
+unsigned less_umask(unsigned mode) {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return mode & ~mask;
+}
+
 std::pair<std::string, std::string> split_path(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return {".", path};

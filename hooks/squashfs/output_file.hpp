@@ -45,6 +45,8 @@ class OutputFile {
   std::string part_;  ///< temporary name in directory_, or empty
 };
 
+/// The mode of a new file as open(2) would give it.
+unsigned less_umask(unsigned mode);
 /// Directory and last component of a path; "x" is {".", "x"}.
 std::pair<std::string, std::string> split_path(const std::string& path);
 

@@ -180,38 +180,6 @@ Result<uint32_t> RootTree::walk(std::string_view path, Missing missing) {
   return here;
 }
 
-uint32_t RootTree::walk_existing(std::string_view path, bool follow_last) const {
-  Route route;
-  route.prepend(path);
-  uint32_t here = kRoot;
-  unsigned links = 0;
-  while (!route.done()) {
-    const std::string_view component = route.next();
-    if (component == ".") continue;
-    if (component == "..") {
-      here = nodes_[here].parent;
-      continue;
-    }
-    const uint32_t next = lookup(here, component);
-    if (next == kNone) return kNone;
-    const LayerEntry& entry = table_.entry(nodes_[next].inode);
-    if (entry.kind == EntryKind::symlink && (follow_last || !route.done())) {
-      if (++links > kMaxLinks) return kNone;
-      const std::string_view target = table_.text(entry.data);
-      if (target.starts_with('/')) here = kRoot;
-      route.prepend(target);
-      continue;
-    }
-    if (entry.kind != EntryKind::directory && !route.done()) return kNone;
-    here = next;
-  }
-  return here;
-}
-
-uint32_t RootTree::find(std::string_view path, bool follow_last) const {
-  return walk_existing(path, follow_last);
-}
-
 /// Gives a name an inode: a directory upon a directory keeps the children, everything else replaces.
 Result<uint32_t> RootTree::set_child(uint32_t directory, TextArena::Ref name, uint32_t inode) {
   const uint32_t old = lookup(directory, table_.text(name));
@@ -370,22 +338,29 @@ std::vector<uint32_t> RootTree::children(uint32_t directory) const {
   return live;
 }
 
-std::vector<uint32_t> RootTree::files_without_data() const {
-  std::vector<uint32_t> missing;
+std::vector<bool> RootTree::used() const {
+  std::vector<bool> used(table_.size(), false);
+  used[nodes_[kRoot].inode] = true;
   std::vector<uint32_t> open{kRoot};
   while (!open.empty()) {
     const uint32_t here = open.back();
     open.pop_back();
     for (uint32_t child = nodes_[here].first_child; child != kNone; child = nodes_[child].next_sibling) {
       if (nodes_[child].inode == kNone) continue;
-      const LayerEntry& entry = table_.entry(nodes_[child].inode);
-      if (entry.kind == EntryKind::directory) open.push_back(child);
-      if (entry.kind == EntryKind::file && entry.size > 0 && entry.data == kNone)
-        missing.push_back(nodes_[child].inode);
+      used[nodes_[child].inode] = true;
+      if (is_directory(child)) open.push_back(child);
     }
   }
-  std::sort(missing.begin(), missing.end());
-  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  return used;
+}
+
+std::vector<uint32_t> RootTree::files_without_data() const {
+  const std::vector<bool> used = this->used();
+  std::vector<uint32_t> missing;
+  for (uint32_t inode = 0; inode < used.size(); ++inode) {
+    const LayerEntry& entry = table_.entry(inode);
+    if (used[inode] && entry.kind == EntryKind::file && entry.size > 0 && entry.data == kNone) missing.push_back(inode);
+  }
   return missing;
 }
 

@@ -33,9 +33,6 @@ class RootTree {
 
   /// Applies a layer of the table upon what is there. Lower layers first. `cancelled`, if any, is asked now and then.
   Result<void> apply(size_t layer, const std::function<bool()>& cancelled = nullptr);
-  /// The node at a path of the finished tree, symlinks in it followed (also the last one if asked); kNone if there is
-  /// none.
-  [[nodiscard]] uint32_t find(std::string_view path, bool follow_last) const;
   /// Puts an inode at a path, making directories (mode 0755) on the way, following links; replaces what is there.
   Result<void> place(std::string_view path, uint32_t inode);
   /// Makes a directory and its parents unless they exist.
@@ -62,8 +59,8 @@ class RootTree {
   /// Live children, sorted by the bytes of their names.
   [[nodiscard]] std::vector<uint32_t> children(uint32_t directory) const;
   [[nodiscard]] std::string_view name(uint32_t index) const { return table_.text(nodes_[index].name); }
-  [[nodiscard]] size_t node_bound() const { return nodes_.size(); }
-
+  /// Which inodes of the table live names lead to.
+  [[nodiscard]] std::vector<bool> used() const;
   /// Entries of visible regular files whose content was not written, in order.
   [[nodiscard]] std::vector<uint32_t> files_without_data() const;
 
@@ -85,7 +82,6 @@ class RootTree {
   Result<uint32_t> walk(std::string_view path, Missing missing);
   /// A path, or the target of a link, has so many names to be looked up.
   Result<void> count_steps(std::string_view path, size_t names);
-  [[nodiscard]] uint32_t walk_existing(std::string_view path, bool follow_last) const;
   void insert_slot(uint32_t index);
   void grow();
   [[nodiscard]] size_t slot_of(uint32_t parent, std::string_view name) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 #include <vector>
 
 #include "common/base/text.hpp"
@@ -17,7 +16,8 @@ struct Range {
   Compressor compressor;
   uint32_t lowest, highest;
 };
-constexpr std::array<Range, 5> kCompressors = {{
+/// In the order of the enum.
+constexpr std::array<Range, SquashOptions::kCompressors> kCompressors = {{
     {"gzip", Compressor::gzip, 1, 9},
     {"lzo", Compressor::lzo, 1, 9},
     {"lz4", Compressor::lz4, 1, 12},
@@ -48,13 +48,11 @@ class Parser {
 
   Result<SquashOptions> run() {
     while (next_ < words_.size()) TRY(option(words_[next_++]));
-    for (const Range& range : kCompressors) {
-      if (range.compressor != options_.compressor || !given_level_) continue;
-      if (*given_level_ < range.lowest || *given_level_ > range.highest)
-        return fail(bad("-Xcompression-level", std::to_string(*given_level_))
-                        .with_hint(std::string(range.name) + " has the levels " + std::to_string(range.lowest) +
-                                   " to " + std::to_string(range.highest)));
-    }
+    const Range& range = kCompressors.at(static_cast<size_t>(options_.compressor));
+    if (given_level_ && (*given_level_ < range.lowest || *given_level_ > range.highest))
+      return fail(bad("-Xcompression-level", std::to_string(*given_level_))
+                      .with_hint(std::string(range.name) + " has the levels " + std::to_string(range.lowest) + " to " +
+                                 std::to_string(range.highest)));
     if (given_level_)
       options_.level = given_level_;
     else if (options_.compressor != Compressor::zstd || given_compressor_)
@@ -135,6 +133,10 @@ class Parser {
 };
 
 }  // namespace
+
+std::string_view name_of(SquashOptions::Compressor compressor) {
+  return kCompressors.at(static_cast<size_t>(compressor)).name;
+}
 
 Result<SquashOptions> SquashOptions::parse(std::string_view words, LogSink& log) {
   return Parser(words, log).run();

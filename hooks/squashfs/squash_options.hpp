@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "common/base/log.hpp"
@@ -14,6 +13,7 @@ namespace situla {
 
 struct SquashOptions {
   enum class Compressor { gzip, lzo, lz4, xz, zstd };
+  static constexpr size_t kCompressors = 5;
   Compressor compressor = Compressor::zstd;
   std::optional<uint32_t> level = 1;  ///< nullopt: the compressor's own default
   bool lz4_hc = false;
@@ -33,7 +33,11 @@ struct SquashOptions {
   static Result<SquashOptions> parse(std::string_view words, LogSink& log);
 };
 
+/// "zstd"
+std::string_view name_of(SquashOptions::Compressor compressor);
 /// Whether libsquashfs was built with it (Debian's has no LZO).
 bool can_write(SquashOptions::Compressor compressor);
+/// SquashOptions::parse(), with times, and with zstd level 1 in the place of a compressor that cannot be written.
+Result<SquashOptions> options_to_write(std::string_view words, std::optional<uint32_t> all_time, LogSink& log);
 
 }  // namespace situla

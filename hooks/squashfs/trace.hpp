@@ -8,10 +8,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
-
-#include "common/base/result.hpp"
 
 namespace situla {
 

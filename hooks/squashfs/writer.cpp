@@ -181,15 +181,13 @@ Result<void> SquashfsWriter::State::start_processor() {
 }
 
 void SquashfsWriter::State::keep(const sqfs_inode_generic_t& inode) {
-  FileData data;
-  sqfs_inode_get_file_size(&inode, &data.size);
-  sqfs_inode_get_file_block_start(&inode, &data.start);
-  sqfs_inode_get_frag_location(&inode, &data.fragment, &data.fragment_offset);
-  if (inode.base.type == SQFS_INODE_EXT_FILE) data.sparse = inode.data.file_ext.sparse;
-  data.first_block = static_cast<uint32_t>(block_sizes.size());
-  data.blocks = inode.payload_bytes_used / static_cast<uint32_t>(sizeof(sqfs_u32));
-  for (uint32_t i = 0; i < data.blocks; ++i) block_sizes.push_back(inode.extra[i]);
-  files.add(data);
+  StoredFile stored;
+  sqfs_inode_get_file_size(&inode, &stored.size);
+  sqfs_inode_get_file_block_start(&inode, &stored.start);
+  sqfs_inode_get_frag_location(&inode, &stored.fragment, &stored.fragment_offset);
+  if (inode.base.type == SQFS_INODE_EXT_FILE) stored.sparse = inode.data.file_ext.sparse;
+  stored.blocks.assign(inode.extra, inode.extra + inode.payload_bytes_used / sizeof(sqfs_u32));
+  keep(stored, stored.start, stored.fragment);
 }
 
 uint32_t SquashfsWriter::State::keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment) {
