@@ -13,9 +13,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/codec.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/registry/sha256.hpp"
 
 namespace situla {
 namespace {
@@ -32,18 +34,26 @@ constexpr std::chrono::seconds kWriterLimit{2};
 constexpr const char* kHint =
     "the store belongs to the service user: see store_path in /etc/situla/situla.toml, and 'situla doctor'";
 
-nlohmann::json to_json(const StoreRecord& record) {
+std::string to_text(const ImageKey& key, const StoreRecord& record, uint64_t image_bytes) {
   nlohmann::json json = {{"version", 2},
-                         {"digest", record.digest.text()},
-                         {"variant", record.variant},
+                         {"digest", key.digest.text()},
+                         {"variant", key.variant},
                          {"source", record.source},
                          {"architecture", record.architecture},
-                         {"image_bytes", record.image_bytes},
+                         {"image_bytes", image_bytes},
                          {"fetched_bytes", record.fetched_bytes},
                          {"imported", record.imported}};
-  if (record.only) json["only"] = *record.only;
   if (record.uid) json["uid"] = *record.uid;
-  return json;
+  if (key.only) json["only"] = *key.only;
+  return json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<uid_t> read_uid(const std::string& record_path) {
+  const auto text = read_file(record_path, kMaxRecordBytes);
+  const auto json = nlohmann::json::parse(text.value_or(""), nullptr, false);
+  if (!json.is_object() || json.value("version", nlohmann::json()) != 2) return std::nullopt;
+  const auto uid = json.find("uid");
+  return uid != json.end() && uid->is_number_unsigned() ? std::optional(uid->get<uid_t>()) : std::nullopt;
 }
 
 bool is_hex(std::string_view text) {
@@ -93,29 +103,15 @@ Result<void> prepare(const std::string& directory) {
   return {};
 }
 
-Result<StoreRecord> read_record_file(const std::string& path) {
-  TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("version", 0) != 2)
-    return fail(ErrorKind::corrupt, path + ": not a record of this version");
-  try {
-    StoreRecord record;
-    TRY_ASSIGN(record.digest, Digest::parse(json.at("digest").get<std::string>()));
-    record.variant = json.at("variant").get<std::string>();
-    record.source = json.at("source").get<std::string>();
-    record.architecture = json.at("architecture").get<std::string>();
-    if (json.contains("only")) record.only = json.at("only").get<uid_t>();
-    if (json.contains("uid")) record.uid = json.at("uid").get<uid_t>();
-    record.image_bytes = json.at("image_bytes").get<uint64_t>();
-    record.fetched_bytes = json.at("fetched_bytes").get<uint64_t>();
-    record.imported = json.at("imported").get<int64_t>();
-    return record;
-  } catch (const nlohmann::json::exception&) {
-    return fail(ErrorKind::corrupt, path + ": a field is missing or of another type");
-  }
-}
-
 }  // namespace
+
+std::string origin_key(const Origin& origin) {
+  Encoder out;  // with lengths: no two origins run together into one text
+  out.text("situla origin 1");
+  out.text(origin.registry);
+  out.text(origin.repository);
+  return digest_of(out.take()).hex().substr(0, kOriginDigits);
+}
 
 std::string ImageKey::name() const {
   std::string name = digest.hex() + "." + origin;
@@ -162,18 +158,15 @@ Result<OutputFile> ImageStore::create() const {
 
 Result<bool> ImageStore::publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const {
   if (find(key)) return false;
-  TRY(write_file_atomically(record_path(key),
-                            to_json(record).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n",
+  struct stat status {};
+  if (fstat(file.fd(), &status) != 0) return fail_errno(errno, "stat the new image");
+  TRY(write_file_atomically(record_path(key), to_text(key, record, static_cast<uint64_t>(status.st_size)),
                             kRecordMode));
   auto published = file.publish_as(image_path(key), kImageMode);
   if (published) return true;
   if (published.error().kind() == ErrorKind::exists) return false;
   unlink(record_path(key).c_str());
   return fail(std::move(published).error());
-}
-
-Result<StoreRecord> ImageStore::read_record(const ImageKey& key) const {
-  return read_record_file(record_path(key));
 }
 
 std::vector<StoredImage> ImageStore::list() const {
@@ -187,8 +180,7 @@ std::vector<StoredImage> ImageStore::list() const {
     if (!is_name(image.name) || stat((directory + file).c_str(), &status) != 0) continue;
     image.bytes = static_cast<uint64_t>(status.st_size);
     const std::string record = directory + image.name + ".json";
-    if (stat(record.c_str(), &status) == 0)
-      if (const auto read = read_record_file(record)) image.uid = read->uid;
+    if (stat(record.c_str(), &status) == 0) image.uid = read_uid(record);
     image.used = status.st_mtim;
     images.push_back(std::move(image));
   }

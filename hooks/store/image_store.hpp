@@ -13,9 +13,14 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
+#include "hooks/sources/origin.hpp"
 #include "hooks/squashfs/output_file.hpp"
 
 namespace situla {
+
+/// How an origin is written in the name of a file: 32 hexadecimal digits. What is imported by one origin is never given
+/// to somebody who asks by another one.
+std::string origin_key(const Origin& origin);
 
 /// What an image of the store is known by.
 struct ImageKey {
@@ -29,16 +34,12 @@ struct ImageKey {
   [[nodiscard]] std::string name() const;
 };
 
-/// One image of the store, from its JSON record.
+/// What is written about an image beside its name.
 struct StoreRecord {
-  Digest digest;
-  std::string variant;
   std::string source;  ///< "registry.test/debian"; with what proves the registry's name, where that is not the node
   std::string architecture;
-  std::optional<uid_t> only;  ///< as in ImageKey
   /// For whom it was imported, whose share of the store it takes. None: an older release did not write it.
   std::optional<uid_t> uid;
-  uint64_t image_bytes = 0;
   uint64_t fetched_bytes = 0;
   int64_t imported = 0;  ///< seconds since the epoch
 };
@@ -85,7 +86,6 @@ class ImageStore {
   /// Checks the sealed file, writes the record, and gives the file its name: no image is without a record. False:
   /// another import was faster, and its file stays.
   Result<bool> publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const;
-  [[nodiscard]] Result<StoreRecord> read_record(const ImageKey& key) const;
   /// When the image was asked for last: who cleans the store goes by it (packaging/guides/admin.md).
   void touch(const ImageKey& key) const;
 

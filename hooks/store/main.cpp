@@ -1,6 +1,106 @@
-// situla-store: started by situla-broker, as the service user.
-#include "hooks/store/store_program.hpp"
+// situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
+// [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
+// --sweep`.
+#include <csignal>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process/secrecy.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/request/registries_conf.hpp"
+#include "hooks/store/limits.hpp"
+#include "hooks/store/serve.hpp"
+
+namespace situla {
+namespace {
+
+class BrokerNotes final : public LogSink {
+ public:
+  void write(LogLevel level, std::string_view text) noexcept override {
+    (void)send_packet(store_fd::kBroker, encode(Note{level, std::string(text)}));
+  }
+};
+
+struct Arguments {
+  StoreJob job;
+  bool sweep = false;
+};
+
+Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
+  Arguments arguments;
+  for (size_t i = 1; i < words.size(); i += words[i] == "--sweep" ? 1 : 2) {
+    if (words[i] == "--sweep") {
+      arguments.sweep = true;
+      continue;
+    }
+    if (i + 1 == words.size()) return fail(ErrorKind::usage, "store: " + printable(words[i]) + " needs a value");
+    const std::string& value = words[i + 1];
+    if (words[i] == "--store") {
+      arguments.job.store = value;
+    } else if (words[i] == "--variant") {
+      arguments.job.variant = value;
+    } else if (words[i] == "--job") {
+      arguments.job.job = value;
+    } else if (words[i] == "--uid") {
+      const auto uid = parse_unsigned(value);
+      if (!uid || *uid >= UINT32_MAX) return fail(ErrorKind::usage, "store: --uid needs a number");
+      arguments.job.uid = static_cast<uid_t>(*uid);
+    } else {
+      return fail(ErrorKind::usage, "store: unknown option " + printable(words[i]));
+    }
+  }
+  if (!arguments.job.store.starts_with('/')) return fail(ErrorKind::usage, "store: --store needs an absolute path");
+  if (!arguments.job.variant.empty() && arguments.job.variant != "lz4")
+    return fail(Error(ErrorKind::usage, "unknown image variant '" + printable(arguments.job.variant) + "'")
+                    .with_hint("there is 'lz4', and none"));
+  return arguments;
+}
+
+Result<ServedImage> serve(const StoreJob& job, LogSink& log) {
+  TRY_ASSIGN(const SiteConfig config, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
+  TRY_ASSIGN(const std::string bytes, read_all(store_fd::kRequest, ImportRequest::kMaxBytes));
+  if (bytes.empty()) return fail(ErrorKind::cancelled, "");  // whoever was to write it has said why
+  TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
+  // The administrator's and nobody else's: what a mirror answers counts as the registry's own answer (mirrors.hpp).
+  TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
+  const bool has_process = fcntl(store_fd::kImporterProcess, F_GETFD) >= 0;
+  return serve_import(job, request, config,
+                      {store_fd::kBroker, store_fd::kImporter, has_process ? store_fd::kImporterProcess : -1}, log);
+}
+
+int run(const std::vector<std::string>& words) {
+  const KeepSecrets secrets;
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  umask(077);
+  const auto arguments = parse_arguments(words);
+  if (arguments && arguments->sweep) {
+    sweep_dead_leases(arguments->job.store + "/leases");
+    sweep_free_slots(arguments->job.store + "/slots");
+    return 0;
+  }
+  BrokerNotes log;
+  auto image = arguments ? serve(arguments->job, log) : fail(arguments.error());
+  if (image) {
+    ImportDone done;
+    done.digest = image->key.digest;
+    done.store_name = image->key.name();
+    done.stored = image->stored;
+    return send_packet(store_fd::kBroker, encode(done), {image->file.get()}) ? 0 : 1;
+  }
+  const Error& error = image.error();
+  if (!error.message().empty())
+    (void)send_packet(store_fd::kBroker, encode(Failure{error.kind(), error.message(), error.hint()}));
+  return 1;
+}
+
+}  // namespace
+}  // namespace situla
 
 int main(int argc, char** argv) {
-  return situla::run_store({argv, argv + argc});
+  return situla::run({argv, argv + argc});
 }

@@ -14,7 +14,6 @@
 namespace situla::store_line {
 
 constexpr size_t kMaxBytes = 4096;  ///< of one message
-constexpr size_t kMaxKind = 64;
 
 // store -> importer
 

@@ -15,7 +15,6 @@
 #include "hooks/store/layer_shelf.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/messages.hpp"
-#include "hooks/store/origin_key.hpp"
 #include "hooks/store/room.hpp"
 
 namespace situla {
@@ -185,13 +184,9 @@ class Serving {
     TRY(make_room());
     log_.debug("syncing the image");
     StoreRecord record;
-    record.digest = key_.digest;
-    record.variant = key_.variant;
     record.source = origin_.registry + "/" + origin_.repository;
     record.architecture = printable(std::string_view(built.architecture).substr(0, 64));
-    record.only = key_.only;
     record.uid = job_.uid;
-    record.image_bytes = written();
     record.fetched_bytes = built.fetched_bytes;
     record.imported = std::time(nullptr);
     TRY_ASSIGN(const bool first, store_.publish(*image_, key_, record));

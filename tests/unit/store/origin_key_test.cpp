@@ -1,9 +1,9 @@
 // Have different origins different names?
-#include "hooks/store/origin_key.hpp"
-
 #include <set>
 
 #include <catch2/catch.hpp>
+
+#include "hooks/store/image_store.hpp"
 
 using namespace situla;
 

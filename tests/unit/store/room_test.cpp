@@ -25,7 +25,6 @@ ImageKey publish(const ImageStore& store, std::optional<uid_t> uid, char digit, 
   auto file = store.create();
   REQUIRE((file && write_all(file->fd(), std::string(kBytes, 'x')) && file->seal()));
   StoreRecord record;
-  record.digest = key.digest;
   record.uid = uid;
   REQUIRE(*store.publish(*file, key, record));
   const std::array<timespec, 2> times{{{0, UTIME_OMIT}, {1'000'000'000 - age, 0}}};
