@@ -1,12 +1,9 @@
-#include "hooks/builder/container.hpp"
-
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <optional>
 #include <thread>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,8 +18,8 @@
 #include "common/sys/private_directory.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_line.hpp"
-#include "hooks/builder/broker_log.hpp"
 #include "hooks/builder/input.hpp"
+#include "hooks/builder/modes.hpp"
 #include "hooks/builder/named.hpp"
 #include "hooks/builder/shared_environment.hpp"
 #include "hooks/containers/container_store.hpp"

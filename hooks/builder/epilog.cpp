@@ -1,5 +1,3 @@
-#include "hooks/builder/epilog.hpp"
-
 #include <cstdio>
 
 #include <fcntl.h>
@@ -7,6 +5,7 @@
 #include "common/base/log.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/builder/modes.hpp"
 #include "hooks/containers/container_store.hpp"
 #include "hooks/run/container_environment.hpp"
 

@@ -2,13 +2,10 @@
 #include <csignal>
 #include <string_view>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "common/sys/process/process.hpp"
-#include "hooks/builder/container.hpp"
-#include "hooks/builder/epilog.hpp"
-#include "hooks/builder/request.hpp"
+#include "hooks/builder/modes.hpp"
 
 namespace {
 

@@ -1,7 +1,5 @@
 #include "hooks/builder/named.hpp"
 
-#include <algorithm>
-
 #include <fcntl.h>
 
 #include "common/base/text.hpp"

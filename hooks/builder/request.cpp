@@ -1,14 +1,12 @@
-#include "hooks/builder/request.hpp"
+#include "hooks/request/request.hpp"
 
 #include "common/protocol/contract.hpp"
-#include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/secrecy.hpp"
-#include "common/sys/socket.hpp"
-#include "hooks/builder/broker_log.hpp"
+#include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/input.hpp"
+#include "hooks/builder/modes.hpp"
 #include "hooks/request/registries_conf.hpp"
-#include "hooks/request/request.hpp"
 
 namespace situla {
 namespace {

@@ -50,11 +50,7 @@ Result<void> check_trace_file(const std::string& path) {
 
 /// A file is replaced when all of it is there; a terminal, a pipe or the like is written to.
 Result<void> write_trace(const std::string& path, const std::string& text) {
-  if (!is_something_else_than_a_file(path)) {
-    const mode_t mask = umask(0);
-    umask(mask);
-    return write_file_atomically(path, text, 0666U & ~mask);
-  }
+  if (!is_something_else_than_a_file(path)) return write_file_atomically(path, text, less_umask(0666));
   TRY_ASSIGN(const UniqueFd stream, open_file(path, O_WRONLY));
   TRY_CONTEXT("write " + path, write_all(stream.get(), text));
   return {};

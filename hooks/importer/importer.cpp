@@ -1,5 +1,3 @@
-#include "hooks/importer/importer.hpp"
-
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -23,9 +21,10 @@
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/import/session.hpp"
+#include "hooks/importer/modes.hpp"
 #include "hooks/importer/store_client.hpp"
 #include "hooks/progress/progress.hpp"
-#include "hooks/progress/step_bars.hpp"
+#include "hooks/progress/progress_renderer.hpp"
 #include "hooks/request/registries_conf.hpp"
 #include "hooks/request/request.hpp"
 
@@ -173,8 +172,7 @@ Result<void> write_image(ImportSession& session, const StoreClient& store, const
   TRY_ASSIGN(const SquashOptions options, options_of(variant));
   StoreLayerCache cache(store, options);
   const int file = place.fds[0].get();
-  // The store has layers of this user only.
-  const auto written = session.write(file, wanted->where, options, reporter, {&cache, ImportSession::Owner::user});
+  const auto written = session.write(file, wanted->where, options, reporter, &cache);
   if (!written) return fail(name_size_limit(written.error()));
   const BuiltImage& built = *written;
   session.remember(cache, file, wanted->where, reporter);

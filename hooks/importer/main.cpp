@@ -4,9 +4,7 @@
 
 #include "common/protocol/contract.hpp"
 #include "common/sys/process/process.hpp"
-#include "hooks/importer/importer.hpp"
-#include "hooks/importer/site_program.hpp"
-#include "hooks/importer/user_import.hpp"
+#include "hooks/importer/modes.hpp"
 
 int main(int argc, char** argv) {
   situla::take_program_name();

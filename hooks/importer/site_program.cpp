@@ -1,5 +1,3 @@
-#include "hooks/importer/site_program.hpp"
-
 #include <array>
 #include <climits>
 #include <csignal>
@@ -16,8 +14,9 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process/run_program.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/builder/broker_log.hpp"
+#include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/input.hpp"
+#include "hooks/importer/modes.hpp"
 
 namespace situla {
 namespace {

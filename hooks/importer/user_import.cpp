@@ -1,18 +1,16 @@
-#include "hooks/importer/user_import.hpp"
-
 #include <csignal>
 
-#include <poll.h>
 #include <sys/stat.h>
 
 #include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/builder/broker_log.hpp"
+#include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/input.hpp"
 #include "hooks/import/import.hpp"
-#include "hooks/progress/step_bars.hpp"
+#include "hooks/importer/modes.hpp"
+#include "hooks/progress/progress_renderer.hpp"
 #include "hooks/request/registries_conf.hpp"
 #include "hooks/request/request.hpp"
 
@@ -39,11 +37,7 @@ class BrokerProgress final : public Progress {
     log_.write(LogLevel::info, text);
   }
   void finish(std::string_view) noexcept override { draw(bars_.finish(StepBars::Clock::now())); }
-  /// The broker closes its end when nobody waits any more; a moment later it kills.
-  [[nodiscard]] bool cancelled() const noexcept override {
-    pollfd broker{builder_fd::kBroker, 0, 0};
-    return poll(&broker, 1, 0) > 0 && (broker.revents & POLLHUP) != 0;
-  }
+  [[nodiscard]] bool cancelled() const noexcept override { return broker_has_closed(); }
 
  private:
   static void draw(const std::string& bytes) noexcept {

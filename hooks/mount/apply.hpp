@@ -6,7 +6,6 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "hooks/mount/plan.hpp"
-#include "hooks/mount/target.hpp"
 
 namespace situla {
 

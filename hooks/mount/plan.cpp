@@ -1,7 +1,5 @@
 #include "hooks/mount/plan.hpp"
 
-#include <algorithm>
-
 #include "common/base/text.hpp"
 
 namespace situla {

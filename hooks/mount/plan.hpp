@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "common/sys/root_dir.hpp"
 #include "hooks/mount/step.hpp"
 
 namespace situla {
@@ -26,6 +27,13 @@ class MountPlan {
  private:
   std::string working_directory_;
   std::vector<MountStep> steps_;
+};
+
+/// Where a plan is applied.
+struct ApplyTarget {
+  const RootDir& root;    ///< the container's root, a mount of this mount namespace, in which the caller is root
+  std::string root_path;  ///< where it is: ENROOT_ROOTFS. Sources beneath it are resolved inside the root
+  std::string working_directory = "/";  ///< relative sources are meant from here
 };
 
 /// Absolute form of a path inside the container without ".", empty components and "..". ErrorKind::usage (errno EXDEV)

@@ -1,7 +1,5 @@
 #include "hooks/mount/source.hpp"
 
-#include <algorithm>
-
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

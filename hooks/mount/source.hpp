@@ -7,8 +7,7 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "hooks/mount/step.hpp"
-#include "hooks/mount/target.hpp"
+#include "hooks/mount/plan.hpp"
 
 namespace situla {
 

@@ -36,7 +36,8 @@ class Progress {
   [[nodiscard]] virtual bool cancelled() const noexcept { return false; }
 };
 
-class NullProgress final : public Progress {
+/// Tells nobody.
+class NullProgress : public Progress {
  public:
   void phase(std::string_view) noexcept override {}
   void bytes(uint64_t, uint64_t) noexcept override {}

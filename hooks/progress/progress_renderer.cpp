@@ -10,9 +10,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kRedraw{100};
+constexpr std::chrono::milliseconds kQuiet{700};  // an import that is over by then needs no bar of a step
+constexpr std::chrono::milliseconds kRedrawBars{200};
+
+double seconds_of(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
 
 double now() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+  return seconds_of(Clock::now());
 }
 
 ProgressScreen::Window window_of(int terminal) {
@@ -100,6 +106,25 @@ void TerminalProgress::finish(std::string_view text) noexcept {
 std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
   if (isatty(fd) == 1) return std::make_unique<TerminalProgress>(fd);
   return std::make_unique<LogProgress>(log);
+}
+
+void StepBars::phase(std::string_view text, Clock::time_point now) {
+  screen_.begin(text, seconds_of(now));
+  next_ = now + kQuiet;
+}
+
+std::string StepBars::bytes(uint64_t done, uint64_t total, Clock::time_point now) {
+  screen_.bytes(done, total, seconds_of(now));
+  if (window_.columns == 0 || now < next_) return {};
+  next_ = now + kRedrawBars;
+  return frame_.draw(screen_.lines(window_, seconds_of(now)), window_.columns);
+}
+
+std::string StepBars::finish(Clock::time_point now) {
+  if (!frame_.drawn()) return {};
+  std::string text = erase() + screen_.summary(seconds_of(now)) + "\n";
+  screen_.begin("", seconds_of(now));
+  return text;
 }
 
 }  // namespace situla

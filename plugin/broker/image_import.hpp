@@ -29,7 +29,7 @@ class ImageImport {
   /// byte of anybody's. The store program stays there.
   static Result<ImageImport> into_store(const Step& step);
   /// What only the job user may read is imported as that user, in the asking task's place; by the cluster's own program
-  /// (hooks/importer/site_program.hpp) if there is one.
+  /// (hooks/importer/site_program.cpp) if there is one.
   static Result<ImageImport> as_user(const Step& step, const TaskPlace& place);
 
   /// When the step's cgroups are there: the importer moves into them, and the user's process starts in them. Once.
