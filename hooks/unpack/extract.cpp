@@ -26,7 +26,7 @@ class Extractor {
         root_(std::move(root)),
         options_(options),
         notes_(options.log),
-        writers_(image, options, notes_) {}
+        writers_(image, options.threads, options.keep_set_id, notes_) {}
 
   Result<void> run() {
     TRY_ASSIGN(const StoredInode top, image_.top());

@@ -77,10 +77,10 @@ Result<void> finish_extracted(int fd, const StoredInode& node, bool keep_set_id)
   return {};
 }
 
-FileWriters::FileWriters(ImageAccess& image, const ExtractOptions& options, ExtractNotes& notes)
-    : image_(image), options_(options), notes_(notes) {
+FileWriters::FileWriters(ImageAccess& image, size_t threads, bool keep_set_id, ExtractNotes& notes)
+    : image_(image), keep_set_id_(keep_set_id), notes_(notes) {
   threads_before_ = thread_count();
-  const size_t wanted = std::min(options.threads != 0 ? options.threads : processors(), kMaxThreads);
+  const size_t wanted = std::min(threads != 0 ? threads : processors(), kMaxThreads);
   if (wanted < 2) return;
   try {
     while (threads_.size() < wanted) threads_.emplace_back([this] { work(); });
@@ -189,7 +189,7 @@ Result<void> FileWriters::write_part(ImageAccess& image, const Part& part) {
   if (file.end != file.node.size && ftruncate(file.fd.get(), static_cast<off_t>(file.node.size)) != 0)
     return fail_errno(errno, "set size");
   TRY(extract_attributes(image, file.fd.get(), file.path, file.node, notes_));
-  TRY(finish_extracted(file.fd.get(), file.node, options_.keep_set_id));
+  TRY(finish_extracted(file.fd.get(), file.node, keep_set_id_));
   file.fd.reset();
   if (threads_.empty()) return {};
   {

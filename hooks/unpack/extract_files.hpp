@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "hooks/unpack/extract.hpp"
 #include "hooks/unpack/image_access.hpp"
 
 namespace situla {
@@ -42,8 +42,8 @@ Result<void> finish_extracted(int fd, const StoredInode& node, bool keep_set_id)
 
 class FileWriters {
  public:
-  /// image: used by add() and finish() where there is one thread only.
-  FileWriters(ImageAccess& image, const ExtractOptions& options, ExtractNotes& notes);
+  /// image: used by add() and finish() where there is one thread only. threads: 0: one per processor.
+  FileWriters(ImageAccess& image, size_t threads, bool keep_set_id, ExtractNotes& notes);
   FileWriters(const FileWriters&) = delete;
   FileWriters& operator=(const FileWriters&) = delete;
   ~FileWriters();
@@ -81,7 +81,7 @@ class FileWriters {
   void stop(bool at_once);
 
   ImageAccess& image_;
-  const ExtractOptions& options_;
+  const bool keep_set_id_;
   ExtractNotes& notes_;
 
   Batch batch_;  ///< being collected
