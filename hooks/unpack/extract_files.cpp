@@ -93,12 +93,12 @@ FileWriters::~FileWriters() {
   stop(true);
 }
 
-Result<void> FileWriters::add(UniqueFd fd, std::string path, StoredInode node) {
+Result<void> FileWriters::add(UniqueFd fd, std::string path, const StoredInode& node) {
   if (batch_is_full(node)) TRY(hand_over());
   auto file = std::make_shared<File>();
   file->fd = std::move(fd);
   file->path = std::move(path);
-  file->node = std::move(node);
+  file->node = node;
   ++batch_files_;
   batch_bytes_ += file->node.size;
   split(file);

@@ -50,7 +50,7 @@ class FileWriters {
 
   /// Fills a file that was just created. Returns soon: at most kMaxWaiting files are open and unfinished. The error may
   /// be that of another file.
-  Result<void> add(UniqueFd fd, std::string path, StoredInode node);
+  Result<void> add(UniqueFd fd, std::string path, const StoredInode& node);
   /// Everything is written, and the threads are gone.
   Result<void> finish();
 
