@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <tuple>
 
@@ -12,10 +11,9 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/protocol/namespace_fds.hpp"
+#include "common/protocol/messages.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount/image_file.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/process/seccomp.hpp"
@@ -34,11 +32,6 @@ struct ReceivedContainer {
   std::string environment;
 };
 
-std::string working_directory() {
-  const std::unique_ptr<char, decltype(&free)> name(getcwd(nullptr, 0), &free);
-  return name ? name.get() : "/";
-}
-
 Result<void> ask(int socket, const StepSession& session, const ContainerSpec& spec, const Environment& job) {
   TRY_ASSIGN(const UniqueFd environment, sealed_memory("situla-environment", job.block()));
   std::vector<int> fds = {environment.get()};
@@ -47,18 +40,12 @@ Result<void> ask(int socket, const StepSession& session, const ContainerSpec& sp
     TRY_ASSIGN(image, open_image_file(spec.image));
     fds.push_back(image.get());
   }
-  return send_packet(socket, encode(JoinRequest{session.token(), working_directory()}), fds);
+  return send_packet(socket, encode(JoinRequest{session.token(), current_directory()}), fds);
 }
 
 Error lost_broker() {
   return Error(ErrorKind::failure, "lost the container's broker while preparing the container")
       .with_hint("it was killed or crashed; the node's system log may say more");
-}
-
-Error silent_broker() {
-  return Error(ErrorKind::failure,
-               "the container's broker has given no sign of life for " + std::to_string(kSilence.count()) + " s")
-      .with_hint("it hangs or was stopped; the node's system log may say more");
 }
 
 Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> fds) {
@@ -70,7 +57,10 @@ Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> f
 
 Result<ReceivedContainer> await_container(int socket, LogSink& log) {
   while (true) {
-    if (!wait_for_packet(socket, kSilence)) return fail(silent_broker());
+    if (!wait_for_packet(socket, kSilence))
+      return fail(Error(ErrorKind::failure, "the container's broker has given no sign of life for " +
+                                                std::to_string(kSilence.count()) + " s")
+                      .with_hint("it hangs or was stopped; the node's system log may say more"));
     auto packet = receive_packet(socket, kMaxMessageBytes);
     if (!packet) return fail(packet.error().errnum() == ECONNRESET ? lost_broker() : std::move(packet).error());
     if (!*packet) return fail(lost_broker());

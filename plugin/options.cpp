@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/text.hpp"
+
 namespace situla {
 namespace {
 
@@ -27,12 +29,6 @@ Result<void> check_value(const OptionInfo& option, std::string_view value) {
   if (value.find('\0') != std::string_view::npos) return fail(ErrorKind::usage, "value holds a NUL byte");
   ContainerSpec unused;
   return option.apply(value, unused);
-}
-
-std::optional<bool> parse_boolean(std::string_view value) {
-  if (value == "1" || value == "true" || value == "yes" || value == "y") return true;
-  if (value == "0" || value == "false" || value == "no" || value == "n") return false;
-  return std::nullopt;
 }
 
 }  // namespace

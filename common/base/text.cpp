@@ -130,6 +130,12 @@ std::optional<uint64_t> parse_unsigned(std::string_view text) {
   return value;
 }
 
+std::optional<bool> parse_boolean(std::string_view text) {
+  if (text == "1" || text == "true" || text == "yes" || text == "y") return true;
+  if (text == "0" || text == "false" || text == "no" || text == "n") return false;
+  return std::nullopt;
+}
+
 Result<uint64_t> parse_size(std::string_view text) {
   static constexpr std::string_view kUnits = "kmgt";
   const std::string lower = to_lower(trim(text));
@@ -164,6 +170,21 @@ std::string format_size(uint64_t bytes) {
   return buffer.data();
 }
 
+std::string unescape_octal(std::string_view field) {
+  const auto octal = [](char c) { return c >= '0' && c <= '7'; };
+  std::string text;
+  for (size_t i = 0; i < field.size(); ++i) {
+    if (field[i] == '\\' && i + 3 < field.size() && field[i + 1] <= '3' && octal(field[i + 1]) && octal(field[i + 2]) &&
+        octal(field[i + 3])) {
+      text += static_cast<char>((field[i + 1] - '0') * 64 + (field[i + 2] - '0') * 8 + (field[i + 3] - '0'));
+      i += 3;
+    } else {
+      text += field[i];
+    }
+  }
+  return text;
+}
+
 std::string shell_quote(std::string_view text) {
   static constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_-+=:,./";
   if (!text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos) return std::string(text);
@@ -195,6 +216,11 @@ std::string printable(std::string_view text) {
     text.remove_prefix(length);
   }
   return shown;
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr size_t kMost = 300;
+  return text.size() <= kMost ? printable(text) : printable(text.substr(0, kMost)) + "...";
 }
 
 std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known) {

@@ -31,15 +31,21 @@ std::string flush_right(std::string_view text, size_t width);
 
 /// A whole decimal number without sign, blanks or leftovers.
 std::optional<uint64_t> parse_unsigned(std::string_view text);
+/// 1, true, yes, y, or 0, false, no, n.
+std::optional<bool> parse_boolean(std::string_view text);
 /// "64M", "2GiB", "512k", "1048576" -> bytes; binary units.
 Result<uint64_t> parse_size(std::string_view text);
 /// 1536 -> "1.5 KiB".
 std::string format_size(uint64_t bytes);
 
+/// \040 and the like, as fstab(5) and /proc/PID/mountinfo write blanks: three octal digits are a byte.
+std::string unescape_octal(std::string_view field);
 /// The text in single quotes where a POSIX shell needs them; safe to paste.
 std::string shell_quote(std::string_view text);
 /// Control characters and invalid UTF-8 as \xNN, so that foreign text cannot write to a terminal or forge a log line.
 std::string printable(std::string_view text);
+/// printable() of the first 300 bytes, with "..." where there are more. For all that a registry or an image says.
+std::string excerpt(std::string_view text);
 
 /// The word that was most likely meant, for "did you mean"; nullopt when none is near. Case does not count.
 std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known);

@@ -1,7 +1,10 @@
 // Who closes this file descriptor? Its UniqueFd.
 #pragma once
 
+#include <cerrno>
 #include <utility>
+
+#include <unistd.h>
 
 namespace situla {
 
@@ -23,7 +26,14 @@ class UniqueFd {
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
   /// Gives the descriptor up to the caller, who now has to close it.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) noexcept;
+  void reset(int fd = -1) noexcept {
+    if (fd_ >= 0) {
+      const int saved = errno;
+      ::close(fd_);
+      errno = saved;
+    }
+    fd_ = fd;
+  }
 
  private:
   int fd_ = -1;

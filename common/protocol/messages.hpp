@@ -13,6 +13,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
 #include "common/spec/container_spec.hpp"
 #include "common/spec/digest.hpp"
 
@@ -92,6 +93,19 @@ struct JoinReply {
   Isolation isolation;
 
   static auto fields(auto& reply) { return std::tie(reply.workdir, reply.isolation); }
+};
+
+/// The descriptors of a container's namespaces. All tasks join them; the last close frees them.
+struct NamespaceFds {
+  UniqueFd user, mount, cgroup;
+  Isolation isolation;
+  std::vector<UniqueFd> others;  ///< those of `isolation`, in the order ipc, uts, net, pid
+
+  /// As they are sent with a JoinReply.
+  [[nodiscard]] std::vector<int> numbers() const;
+  /// From the descriptors that came with a JoinReply: taken out of the front of `fds`. corrupt when there are not
+  /// enough.
+  static Result<NamespaceFds> take(const Isolation& isolation, std::vector<UniqueFd>& fds);
 };
 
 // any -> broker -> task

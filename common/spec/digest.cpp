@@ -1,18 +1,12 @@
 #include "common/spec/digest.hpp"
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {
 namespace {
 
 constexpr std::string_view kAlgorithmPrefix = "sha256:";
-
-int nibble(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
+constexpr std::string_view kDigits = "0123456789abcdef";
 
 }  // namespace
 
@@ -21,9 +15,9 @@ Result<Digest> Digest::parse_hex(std::string_view hex) {
     return fail(ErrorKind::usage, "digest '" + excerpt(hex) + "' does not have 64 hexadecimal digits");
   std::array<uint8_t, kBytes> bytes{};
   for (size_t i = 0; i < kBytes; ++i) {
-    const int high = nibble(hex[2 * i]);
-    const int low = nibble(hex[2 * i + 1]);
-    if (high < 0 || low < 0)
+    const size_t high = kDigits.find(hex[2 * i]);
+    const size_t low = kDigits.find(hex[2 * i + 1]);
+    if (high == std::string_view::npos || low == std::string_view::npos)
       return fail(ErrorKind::usage, "digest '" + excerpt(hex) + "' is not in lower-case hexadecimal");
     bytes.at(i) = static_cast<uint8_t>(high * 16 + low);
   }

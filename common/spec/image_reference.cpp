@@ -265,38 +265,17 @@ std::string EngineReference::default_file_name() const {
 }
 
 Result<void> check_image(std::string_view text) {
-  switch (image_kind(text)) {
-    case ImageKind::path:
-      return {};
-    case ImageKind::registry:
-      TRY(ImageReference::parse(text));
-      return {};
-    case ImageKind::docker_daemon:
-    case ImageKind::podman:
-      TRY(EngineReference::parse(text));
-      return {};
-    case ImageKind::oci_layout:
-    case ImageKind::oci_archive:
-    case ImageKind::docker_archive:
-    case ImageKind::directory:
-      TRY(FileReference::parse(text));
-      return {};
-  }
+  if (image_kind(text) == ImageKind::path) return {};
+  TRY(default_file_name(text));  // parses it
   return {};
 }
 
 Result<std::string> default_file_name(std::string_view text) {
+  constexpr auto kName = [](const auto& reference) { return reference.default_file_name(); };
   const ImageKind kind = image_kind(text);
-  if (is_file_kind(kind)) {
-    TRY_ASSIGN(const FileReference reference, FileReference::parse(text));
-    return reference.default_file_name();
-  }
-  if (kind == ImageKind::docker_daemon || kind == ImageKind::podman) {
-    TRY_ASSIGN(const EngineReference reference, EngineReference::parse(text));
-    return reference.default_file_name();
-  }
-  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(text));
-  return reference.default_file_name();
+  if (is_file_kind(kind)) return FileReference::parse(text).map(kName);
+  if (kind == ImageKind::docker_daemon || kind == ImageKind::podman) return EngineReference::parse(text).map(kName);
+  return ImageReference::parse(text).map(kName);
 }
 
 }  // namespace situla

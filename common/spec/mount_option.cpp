@@ -17,25 +17,12 @@ bool is_path(std::string_view text) {
   return !text.empty() && std::string_view("/.$").find(text[0]) != std::string_view::npos;
 }
 
-Result<MountOption::Kind> kind_of_source(std::string_view entry, std::string_view source) {
-  if (is_path(source)) return MountOption::Kind::bind;
-  if (source == "tmpfs") return MountOption::Kind::tmpfs;
-  if (source == "umount") return MountOption::Kind::umount;
+/// With the flags that it has by itself, and no target yet.
+Result<MountOption> option_of_source(std::string_view entry, std::string_view source) {
+  if (is_path(source)) return MountOption{MountOption::Kind::bind, std::string(source), "", {"x-create=auto", "rbind"}};
+  if (source == "tmpfs") return MountOption{MountOption::Kind::tmpfs, "", "", {"x-create=dir"}};
+  if (source == "umount") return MountOption{MountOption::Kind::umount, "", "", {"x-detach"}};
   return fail(invalid_mount(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\""));
-}
-
-std::vector<std::string> default_flags(MountOption::Kind kind) {
-  switch (kind) {
-    case MountOption::Kind::bind:
-      return {"x-create=auto", "rbind"};
-    case MountOption::Kind::tmpfs:
-      return {"x-create=dir"};
-    case MountOption::Kind::umount:
-      return {"x-detach"};
-    case MountOption::Kind::script:
-      break;
-  }
-  return {};
 }
 
 Result<MountOption> parse_entry(std::string_view entry) {
@@ -50,51 +37,14 @@ Result<MountOption> parse_entry(std::string_view entry) {
   }
   if (source.empty()) return fail(invalid_mount(entry, "the source is empty"));
   if (target.empty()) return fail(invalid_mount(entry, "the target is empty"));
-
-  MountOption option;
-  TRY_ASSIGN(option.kind, kind_of_source(entry, source));
+  TRY_ASSIGN(MountOption option, option_of_source(entry, source));
   if (!is_path(target)) return fail(invalid_mount(entry, "the target must be a relative path or an absolute path"));
-  if (option.kind == MountOption::Kind::bind) option.source = source;
   option.target = target;
-  option.flags = default_flags(option.kind);
   for (const std::string_view flag : split_nonempty(flags, '+')) option.flags.emplace_back(flag);
   return option;
 }
 
-/// getmntent(3): blanks, newlines and backslashes in a field are written as octal escapes.
-std::string escape_field(std::string_view field) {
-  std::string escaped;
-  for (const char c : field) {
-    switch (c) {
-      case ' ':
-        escaped += "\\040";
-        break;
-      case '\t':
-        escaped += "\\011";
-        break;
-      case '\n':
-        escaped += "\\012";
-        break;
-      case '\\':
-        escaped += "\\134";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 }  // namespace
-
-std::string MountOption::fstab_line() const {
-  const std::string_view shown_source = kind == Kind::bind    ? std::string_view(source)
-                                        : kind == Kind::tmpfs ? "tmpfs"
-                                                              : "none";
-  const std::string_view type = kind == Kind::tmpfs ? "tmpfs" : "none";
-  return escape_field(shown_source) + " " + escape_field(target) + " " + std::string(type) + " " +
-         escape_field(join(flags, ","));
-}
 
 Result<std::vector<MountOption>> parse_mount_options(std::string_view value) {
   std::vector<MountOption> options;

@@ -21,9 +21,6 @@ struct MountOption {
 
   static auto fields(auto& option) { return std::tie(option.kind, option.source, option.target, option.flags); }
   friend bool operator==(const MountOption&, const MountOption&) = default;
-
-  /// One line of enroot's fstab dialect: "SRC DST none opts" with blanks escaped as \040.
-  [[nodiscard]] std::string fstab_line() const;
 };
 
 /// Parses a whole option value, entries separated by commas, '+' in FLAGS meaning ','. Exact duplicates are dropped.

@@ -11,49 +11,31 @@ namespace {
 // Each setter returns what the key wants when the value is not it, or "" when it was taken.
 using Setter = std::string (*)(std::string_view value, PluginConfig& config);
 
-std::string read_boolean(std::string_view value, bool& into) {
-  const bool yes = value == "1" || value == "true" || value == "yes" || value == "y";
-  const bool no = value == "0" || value == "false" || value == "no" || value == "n";
-  if (!yes && !no) return "1, true, yes, y, or 0, false, no, n";
-  into = yes;
+template <bool PluginConfig::*Field>
+std::string boolean(std::string_view value, PluginConfig& config) {
+  const auto flag = parse_boolean(value);
+  if (!flag) return "1, true, yes, y, or 0, false, no, n";
+  config.*Field = *flag;
   return "";
 }
 
-std::string set_scope(std::string_view value, PluginConfig& config) {
+template <std::string PluginConfig::*Field>
+std::string path(std::string_view value, PluginConfig& config) {
+  if (!value.starts_with('/')) return "an absolute path";
+  config.*Field = value;
+  return "";
+}
+
+std::string scope(std::string_view value, PluginConfig& config) {
   if (value != "global" && value != "job") return "global or job";
   config.scope = value == "job" ? ContainerScope::job : ContainerScope::global;
   return "";
 }
 
-/// Whether the program is there is seen on the node when it is used: login nodes read this file, too. It runs as the
-/// job's user, so who owns it is the site's affair.
-std::string set_importer(std::string_view value, PluginConfig& config) {
-  if (!value.starts_with('/')) return "an absolute path";
-  config.importer = value;
-  return "";
-}
-
-/// Only for what `importer` keeps there: our own runtime directory is fixed when Situla is built.
-std::string set_runtime_path(std::string_view value, PluginConfig& config) {
-  if (!value.starts_with('/')) return "an absolute path";
-  config.runtime_path = value;
-  return "";
-}
-
 /// Accepted without effect: it chooses between two ways to extract an image, and images are mounted here.
-std::string ignore_enroot_load(std::string_view value, PluginConfig&) {
-  bool ignored = false;
-  return read_boolean(value, ignored);
-}
-
-std::string set_entrypoint(std::string_view value, PluginConfig& config) {
-  return read_boolean(value, config.execute_entrypoint);
-}
-std::string set_sbatch(std::string_view value, PluginConfig& config) {
-  return read_boolean(value, config.sbatch_support);
-}
-std::string set_squashfuse(std::string_view value, PluginConfig& config) {
-  return read_boolean(value, config.use_squashfuse);
+std::string ignored_boolean(std::string_view value, PluginConfig&) {
+  PluginConfig unused;
+  return boolean<&PluginConfig::use_squashfuse>(value, unused);
 }
 
 struct Key {
@@ -61,10 +43,16 @@ struct Key {
   Setter set;
 };
 constexpr std::array kKeys = {
-    Key{"runtime_path", set_runtime_path},      Key{"execute_entrypoint", set_entrypoint},
-    Key{"container_scope", set_scope},          Key{"sbatch_support", set_sbatch},
-    Key{"use_enroot_load", ignore_enroot_load}, Key{"importer", set_importer},
-    Key{"use_squashfuse", set_squashfuse},
+    // Only for what `importer` keeps there: our own runtime directory is fixed when Situla is built.
+    Key{"runtime_path", path<&PluginConfig::runtime_path>},
+    Key{"execute_entrypoint", boolean<&PluginConfig::execute_entrypoint>},
+    Key{"container_scope", scope},
+    Key{"sbatch_support", boolean<&PluginConfig::sbatch_support>},
+    Key{"use_enroot_load", ignored_boolean},
+    // Whether the program is there is seen on the node when it is used: login nodes read this file, too. It runs as
+    // the job's user, so who owns it is the site's affair.
+    Key{"importer", path<&PluginConfig::importer>},
+    Key{"use_squashfuse", boolean<&PluginConfig::use_squashfuse>},
 };
 
 Error unknown_key(std::string_view name) {

@@ -41,18 +41,16 @@ class Table {
     }
     return {};
   }
-  [[nodiscard]] Result<bool> boolean(std::string_view name) const {
+  /// An empty one when it is not there.
+  template <typename T>
+  [[nodiscard]] Result<T> value(std::string_view name, std::string_view wanted) const {
     const toml::node* node = table_.get(name);
-    if (node == nullptr) return false;
-    if (!node->is_boolean()) return fail(wrong(name, "true or false"));
-    return node->as_boolean()->get();
+    if (node == nullptr) return T();
+    if (const auto found = node->value_exact<T>()) return *found;
+    return fail(wrong(name, wanted));
   }
-  [[nodiscard]] Result<std::string> text(std::string_view name) const {
-    const toml::node* node = table_.get(name);
-    if (node == nullptr) return std::string();
-    if (!node->is_string()) return fail(wrong(name, "a string"));
-    return node->as_string()->get();
-  }
+  [[nodiscard]] Result<bool> boolean(std::string_view name) const { return value<bool>(name, "true or false"); }
+  [[nodiscard]] Result<std::string> text(std::string_view name) const { return value<std::string>(name, "a string"); }
   /// A prefix or location; empty when it is not there.
   [[nodiscard]] Result<std::string> place(std::string_view name, bool wildcard) const {
     auto written = text(name);

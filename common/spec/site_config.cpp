@@ -4,21 +4,22 @@
 #include <array>
 #include <functional>
 #include <span>
+#include <type_traits>
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/base/unique_fd.hpp"
 #include "common/spec/device_name.hpp"
 #include "common/spec/registry_tables.hpp"
+#include "common/sys/file.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20U;
 
+// In the order of the values.
 constexpr std::array<std::pair<std::string_view, MountKind>, 4> kMountNames = {{{"auto", MountKind::automatic},
                                                                                 {"kernel", MountKind::kernel},
                                                                                 {"fuse", MountKind::fuse},
@@ -30,167 +31,143 @@ constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
      {"nvidia-container-cli", GpuMode::nvidia_container_cli},
      {"off", GpuMode::off}}};
 
+/// What a key sets, wherever it lies in the settings.
+template <typename T>
+T& in(SiteConfig& config, T SiteConfig::*field) {
+  return config.*field;
+}
+template <typename T>
+T& in(SiteConfig& config, T DeviceSettings::*field) {
+  return config.device_settings.*field;
+}
+template <typename T>
+T& in(SiteConfig& config, T ImportBudget::*field) {
+  return config.import_budget.*field;
+}
+
 // Each setter returns what the key wants when the value is not it, or "" when it was taken.
 using Setter = std::function<std::string(const toml::node&, SiteConfig&)>;
 
-Setter boolean(bool SiteConfig::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    if (!value.is_boolean()) return "true or false";
-    config.*field = value.as_boolean()->get();
+/// `read` makes something of the value that the field can be, or nullopt.
+template <typename Field, typename Read>
+Setter setter(Field field, std::string wanted, Read read) {
+  return [=](const toml::node& value, SiteConfig& config) -> std::string {
+    auto found = read(value);
+    if (!found) return wanted;
+    auto& target = in(config, field);
+    target = static_cast<std::remove_reference_t<decltype(target)>>(*std::move(found));
     return "";
   };
+}
+
+std::string text_of(const toml::node& value) {
+  return value.value_exact<std::string>().value_or("");
+}
+
+/// "64MiB", or a number.
+std::optional<uint64_t> bytes_of(const toml::node& value) {
+  if (const auto text = value.value_exact<std::string>())
+    if (const Result<uint64_t> bytes = parse_size(*text)) return *bytes;
+  const auto number = value.value_exact<int64_t>();
+  return number && *number >= 0 ? std::optional(static_cast<uint64_t>(*number)) : std::nullopt;
+}
+
+template <typename Field>
+Setter boolean(Field field) {
+  return setter(field, "true or false", [](const toml::node& value) { return value.value_exact<bool>(); });
+}
+
+template <typename Field>
+Setter number(Field field, int64_t least, int64_t most, std::string wanted) {
+  return setter(field, std::move(wanted), [=](const toml::node& value) {
+    const auto number = value.value_exact<int64_t>();
+    return number && *number >= least && *number <= most ? number : std::nullopt;
+  });
+}
+
+Setter count(uint64_t ImportBudget::*field) {
+  return number(field, 1, INT64_MAX, "a number, at least 1");
+}
+
+Setter per_user(uint32_t SiteConfig::*field) {
+  return number(field, 0, 1024, "a number up to 1024, or 0");
+}
+
+Setter seconds(std::chrono::seconds SiteConfig::*field, int64_t least) {
+  constexpr int64_t kOneYear = 365L * 24 * 3600;
+  return number(field, least, kOneYear, "a number of seconds, at least " + std::to_string(least));
 }
 
 /// uint64_t, or std::optional of it where the default is not a number.
 template <typename Bytes>
-Setter size(Bytes SiteConfig::*field, const char* example = "64MiB") {
-  return [field, wanted = "a size such as \"" + std::string(example) + "\", or 0"](const toml::node& value,
-                                                                                   SiteConfig& config) -> std::string {
-    if (value.is_string()) {
-      const Result<uint64_t> bytes = parse_size(value.as_string()->get());
-      if (!bytes) return wanted;
-      config.*field = *bytes;
-    } else if (value.is_integer() && value.as_integer()->get() >= 0) {
-      config.*field = static_cast<uint64_t>(value.as_integer()->get());
-    } else {
-      return wanted;
-    }
-    return "";
-  };
+Setter size(Bytes SiteConfig::*field, const std::string& example = "64MiB") {
+  return setter(field, "a size such as \"" + example + "\", or 0", bytes_of);
 }
 
-Setter seconds(std::chrono::seconds SiteConfig::*field, int64_t least) {
-  return [field, least](const toml::node& value, SiteConfig& config) -> std::string {
-    constexpr int64_t kOneYear = 365L * 24 * 3600;
-    if (!value.is_integer() || value.as_integer()->get() < least || value.as_integer()->get() > kOneYear)
-      return "a number of seconds, at least " + std::to_string(least);
-    config.*field = std::chrono::seconds(value.as_integer()->get());
-    return "";
-  };
+Setter size(uint64_t ImportBudget::*field) {
+  return setter(field, "a size such as \"64MiB\"", [](const toml::node& value) {
+    const auto bytes = bytes_of(value);
+    return bytes && *bytes > 0 ? bytes : std::nullopt;
+  });
 }
 
-std::string set_mount(const toml::node& value, SiteConfig& config) {
-  for (const auto& [name, kind] : kMountNames)
-    if (value.is_string() && value.as_string()->get() == name) {
-      config.mount = kind;
-      return "";
-    }
-  return R"("auto", "kernel", "fuse" or "extract")";
+template <typename Field, typename Names>
+Setter one_of(Field field, const Names& names, const char* wanted) {
+  return setter(field, wanted, [&names](const toml::node& value) {
+    const std::string text = text_of(value);
+    const auto* row = std::find_if(names.begin(), names.end(), [&](const auto& each) { return each.first == text; });
+    return row == names.end() ? std::nullopt : std::optional(row->second);
+  });
 }
 
-std::string set_store_path(const toml::node& value, SiteConfig& config) {
-  const std::string text = value.is_string() ? value.as_string()->get() : "";
-  if (!text.starts_with('/')) return "an absolute path";
-  config.store_path = text;
-  return "";
-}
-
-/// Both exist so that nothing from a registry is parsed with privilege.
-Setter account(std::string SiteConfig::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    const std::string text = value.is_string() ? value.as_string()->get() : "";
-    if (text.empty() || text == "root") return "the name of a user other than root";
-    config.*field = text;
-    return "";
-  };
-}
-
-std::string set_bytes_per_user(const toml::node& value, SiteConfig& config) {
-  constexpr const char* kWanted = "a share such as \"50%\", a size such as \"500GiB\", or 0";
-  DiskShare share;
-  const std::string text = value.is_string() ? value.as_string()->get() : "";
-  if (text.ends_with('%')) {
-    const auto percent = parse_unsigned(std::string_view(text).substr(0, text.size() - 1));
-    if (!percent || *percent < 1 || *percent > 100) return kWanted;
-    share.percent = static_cast<unsigned>(*percent);
-  } else if (value.is_string()) {
-    const Result<uint64_t> bytes = parse_size(text);
-    if (!bytes) return kWanted;
-    share.bytes = *bytes;
-  } else if (value.is_integer() && value.as_integer()->get() >= 0) {
-    share.bytes = static_cast<uint64_t>(value.as_integer()->get());
-  } else {
-    return kWanted;
-  }
-  config.bytes_per_user = share;
-  return "";
-}
-
-template <uint32_t SiteConfig::*kMember>
-std::string set_number_per_user(const toml::node& value, SiteConfig& config) {
-  constexpr int64_t kMost = 1024;
-  if (!value.is_integer() || value.as_integer()->get() < 0 || value.as_integer()->get() > kMost)
-    return "a number up to 1024, or 0";
-  config.*kMember = static_cast<uint32_t>(value.as_integer()->get());
-  return "";
-}
-
-std::string set_gpu(const toml::node& value, SiteConfig& config) {
-  for (const auto& [name, mode] : kGpuNames)
-    if (value.is_string() && value.as_string()->get() == name) {
-      config.device_settings.gpu = mode;
-      return "";
-    }
-  return R"("native", "cdi", "nvidia-container-cli" or "off")";
-}
-
-Setter device_switch(bool DeviceSettings::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    if (!value.is_boolean()) return "true or false";
-    config.device_settings.*field = value.as_boolean()->get();
-    return "";
-  };
-}
-
-Setter device_path(std::string DeviceSettings::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    const std::string text = value.is_string() ? value.as_string()->get() : "";
-    if (!text.starts_with('/')) return "an absolute path";
-    config.device_settings.*field = text.size() > 1 && text.ends_with('/') ? text.substr(0, text.size() - 1) : text;
-    return "";
-  };
-}
-
-/// `well_formed` says whether a word may stand in the list.
-Setter device_words(std::vector<std::string> DeviceSettings::*field, bool (*well_formed)(const std::string&),
-                    const char* wanted) {
-  return [=](const toml::node& value, SiteConfig& config) -> std::string {
-    std::vector<std::string> words;
-    if (!value.is_array()) return wanted;
-    for (const toml::node& entry : *value.as_array()) {
-      if (!entry.is_string() || !well_formed(entry.as_string()->get())) return wanted;
-      words.push_back(entry.as_string()->get());
-    }
-    config.device_settings.*field = std::move(words);
-    return "";
-  };
+template <typename Field, typename Accept>
+Setter text(Field field, const char* wanted, Accept accept) {
+  return setter(field, wanted, [accept](const toml::node& value) {
+    std::string text = text_of(value);
+    return accept(text) ? std::optional(std::move(text)) : std::nullopt;
+  });
 }
 
 bool is_absolute(const std::string& path) {
   return path.starts_with('/');
 }
 
-Setter limit_count(uint64_t ImportBudget::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    if (!value.is_integer() || value.as_integer()->get() < 1) return "a number, at least 1";
-    config.import_budget.*field = static_cast<uint64_t>(value.as_integer()->get());
-    return "";
-  };
+/// Both exist so that nothing from a registry is parsed with privilege.
+Setter account(std::string SiteConfig::*field) {
+  return text(field, "the name of a user other than root",
+              [](const std::string& name) { return !name.empty() && name != "root"; });
 }
 
-Setter limit_size(uint64_t ImportBudget::*field) {
-  return [field](const toml::node& value, SiteConfig& config) -> std::string {
-    constexpr const char* kWanted = "a size such as \"64MiB\"";
-    if (value.is_string()) {
-      const Result<uint64_t> bytes = parse_size(value.as_string()->get());
-      if (!bytes || *bytes == 0) return kWanted;
-      config.import_budget.*field = *bytes;
-      return "";
+Setter device_path(std::string DeviceSettings::*field) {
+  return text(field, "an absolute path", [](std::string& path) {
+    if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    return is_absolute(path);
+  });
+}
+
+std::optional<DiskShare> share_of(const toml::node& value) {
+  const std::string text = text_of(value);
+  if (text.ends_with('%')) {
+    const auto percent = parse_unsigned(std::string_view(text).substr(0, text.size() - 1));
+    if (!percent || *percent < 1 || *percent > 100) return std::nullopt;
+    return DiskShare{static_cast<unsigned>(*percent), 0};
+  }
+  const auto bytes = bytes_of(value);
+  return bytes ? std::optional(DiskShare{0, *bytes}) : std::nullopt;
+}
+
+/// `well_formed` says whether a word may stand in the list.
+Setter words(std::vector<std::string> DeviceSettings::*field, bool (*well_formed)(const std::string&),
+             const char* wanted) {
+  return setter(field, wanted, [=](const toml::node& value) -> std::optional<std::vector<std::string>> {
+    std::vector<std::string> words;
+    if (!value.is_array()) return std::nullopt;
+    for (const toml::node& entry : *value.as_array()) {
+      if (!entry.is_string() || !well_formed(text_of(entry))) return std::nullopt;
+      words.push_back(text_of(entry));
     }
-    if (!value.is_integer() || value.as_integer()->get() < 1) return kWanted;
-    config.import_budget.*field = static_cast<uint64_t>(value.as_integer()->get());
-    return "";
-  };
+    return words;
+  });
 }
 
 struct Key {
@@ -201,62 +178,49 @@ struct Key {
 /// The one list of what the file may hold.
 std::array<Key, 22> keys() {
   return {{
-      {"mount", set_mount},
+      {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
-      {"store_path", set_store_path},
+      {"store_path", text(&SiteConfig::store_path, "an absolute path", is_absolute)},
       {"service_user", account(&SiteConfig::service_user)},
       {"import_user", account(&SiteConfig::import_user)},
-      {"imports_per_user", set_number_per_user<&SiteConfig::imports_per_user>},
-      {"mounts_per_user", set_number_per_user<&SiteConfig::mounts_per_user>},
+      {"imports_per_user", per_user(&SiteConfig::imports_per_user)},
+      {"mounts_per_user", per_user(&SiteConfig::mounts_per_user)},
       {"largest_image", size(&SiteConfig::largest_image)},
-      {"bytes_per_user", set_bytes_per_user},
+      {"bytes_per_user",
+       setter(&SiteConfig::bytes_per_user, "a share such as \"50%\", a size such as \"500GiB\", or 0", share_of)},
       {"store_reserve", size(&SiteConfig::store_reserve, "2GiB")},
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
-      {"gpu", set_gpu},
+      {"gpu", one_of(&DeviceSettings::gpu, kGpuNames, R"("native", "cdi", "nvidia-container-cli" or "off")")},
       {"driver_root", device_path(&DeviceSettings::driver_root)},
       {"device_root", device_path(&DeviceSettings::device_root)},
-      {"hide_gpus", device_switch(&DeviceSettings::hide_gpus)},
-      {"cuda_compat", device_switch(&DeviceSettings::cuda_compat)},
-      {"cdi_directories", device_words(&DeviceSettings::cdi_directories, is_absolute, "a list of absolute paths")},
-      {"cdi_hooks", device_switch(&DeviceSettings::cdi_hooks)},
-      {"devices",
-       device_words(&DeviceSettings::devices, is_device_name, "a list of names like \"vendor.com/class=name\"")},
+      {"hide_gpus", boolean(&DeviceSettings::hide_gpus)},
+      {"cuda_compat", boolean(&DeviceSettings::cuda_compat)},
+      {"cdi_directories", words(&DeviceSettings::cdi_directories, is_absolute, "a list of absolute paths")},
+      {"cdi_hooks", boolean(&DeviceSettings::cdi_hooks)},
+      {"devices", words(&DeviceSettings::devices, is_device_name, "a list of names like \"vendor.com/class=name\"")},
   }};
 }
 
 /// The same for the table [limits].
 std::array<Key, 9> limit_keys() {
   return {{
-      {"entries", limit_count(&ImportBudget::entries)},
-      {"metadata", limit_size(&ImportBudget::metadata)},
-      {"xattrs", limit_size(&ImportBudget::xattrs)},
-      {"file_size", limit_size(&ImportBudget::file_size)},
-      {"unpacked", limit_size(&ImportBudget::unpacked)},
-      {"expansion", limit_count(&ImportBudget::expansion)},
-      {"layers", limit_count(&ImportBudget::layers)},
-      {"manifest_size", limit_size(&ImportBudget::manifest_size)},
-      {"config_size", limit_size(&ImportBudget::config_size)},
+      {"entries", count(&ImportBudget::entries)},
+      {"metadata", size(&ImportBudget::metadata)},
+      {"xattrs", size(&ImportBudget::xattrs)},
+      {"file_size", size(&ImportBudget::file_size)},
+      {"unpacked", size(&ImportBudget::unpacked)},
+      {"expansion", count(&ImportBudget::expansion)},
+      {"layers", count(&ImportBudget::layers)},
+      {"manifest_size", size(&ImportBudget::manifest_size)},
+      {"config_size", size(&ImportBudget::config_size)},
   }};
 }
 
 std::string at(const std::string& where, const toml::source_region& source) {
   return where + ":" + std::to_string(source.begin.line);
-}
-
-Result<std::string> read_to_end(int fd, const std::string& path) {
-  std::string content;
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const ssize_t count = read(fd, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail_errno(errno, "read " + path);
-    if (count == 0) return content;
-    content.append(buffer.data(), static_cast<size_t>(count));
-    if (content.size() > kMaxFileBytes) return fail(ErrorKind::corrupt, "read " + path + ": larger than 1 MiB");
-  }
 }
 
 /// Names of tables that other functions read; suggested beside the keys.
@@ -289,30 +253,28 @@ Result<void> set_limits(const toml::node& value, const std::string& where, SiteC
 }  // namespace
 
 std::string_view to_string(GpuMode mode) {
-  for (const auto& [name, value] : kGpuNames)
-    if (value == mode) return name;
-  return "native";
+  return kGpuNames.at(static_cast<size_t>(mode)).first;
 }
 
 std::string_view to_string(MountKind kind) {
-  for (const auto& [name, value] : kMountNames)
-    if (value == kind) return name;
-  return "auto";
+  return kMountNames.at(static_cast<size_t>(kind)).first;
 }
 
 Result<SiteConfig> SiteConfig::load(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd && errno == ENOENT) return SiteConfig{};
-  if (!fd) return fail_errno(errno, "open " + path);
+  const auto fd = open_file(path, O_RDONLY | O_NONBLOCK);
+  if (!fd && fd.error().errnum() == ENOENT) return SiteConfig{};
+  if (!fd) return fail(fd.error());
   struct stat status {};
-  if (fstat(fd.get(), &status) != 0) return fail_errno(errno, "stat " + path);
+  if (fstat(fd->get(), &status) != 0) return fail_errno(errno, "stat " + path);
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::usage, path + " is not a regular file");
   if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return fail(
         Error(ErrorKind::denied, path + " decides what runs with privilege, but others than root can write to it")
             .with_hint("chown root " + shell_quote(path) + " && chmod 644 " + shell_quote(path)));
-  TRY_ASSIGN(const std::string text, read_to_end(fd.get(), path));
-  return parse(text, path);
+  const auto text = read_all(fd->get(), kMaxFileBytes);
+  if (!text && text.error().errnum() != 0) return fail_errno(text.error().errnum(), "read " + path);
+  if (!text) return fail(ErrorKind::corrupt, "read " + path + ": larger than 1 MiB");
+  return parse(*text, path);
 }
 
 Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& where) {

@@ -8,8 +8,6 @@ namespace situla {
 namespace {
 
 constexpr std::string_view kContainerPrefix = "pyxis_";
-// slurm.h: SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP.
-constexpr uint32_t kBatch = 0xfffffffb, kInteractive = 0xfffffffa;
 
 std::optional<uint32_t> parse_number(std::string_view text) {
   const auto number = parse_unsigned(text);
@@ -33,8 +31,8 @@ std::optional<StepName> parse_step_name(std::string_view text) {
   if (!pieces) return std::nullopt;
   const auto job = parse_number(pieces->first);
   std::optional<uint32_t> step = parse_number(pieces->second);
-  if (pieces->second == "batch") step = kBatch;
-  if (pieces->second == "interactive") step = kInteractive;
+  if (pieces->second == "batch") step = kBatchStep;
+  if (pieces->second == "interactive") step = kInteractiveStep;
   if (!job || !step) return std::nullopt;
   return StepName{*job, *step};
 }

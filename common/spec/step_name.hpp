@@ -8,6 +8,9 @@
 
 namespace situla {
 
+// slurm.h: SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP.
+constexpr uint32_t kBatchStep = 0xfffffffb, kInteractiveStep = 0xfffffffa;
+
 struct StepName {
   uint32_t job = 0;
   uint32_t step = 0;

@@ -16,12 +16,13 @@ struct Close {
   void operator()(DIR* stream) const { closedir(stream); }
 };
 
-using Stream = std::unique_ptr<DIR, Close>;
-
-Result<std::vector<std::string>> names_of(DIR* stream, const std::string& operand) {
+Result<std::vector<std::string>> names_of(UniqueFd directory, const std::string& operand) {
+  const std::unique_ptr<DIR, Close> stream(directory ? fdopendir(directory.get()) : nullptr);
+  if (!stream) return fail_errno(errno, "list " + operand);
+  (void)directory.release();
   std::vector<std::string> names;
   errno = 0;
-  while (const dirent* entry = readdir(stream)) {
+  while (const dirent* entry = readdir(stream.get())) {
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
   }
@@ -32,9 +33,11 @@ Result<std::vector<std::string>> names_of(DIR* stream, const std::string& operan
 }  // namespace
 
 Result<std::vector<std::string>> list_directory(const std::string& path) {
-  const Stream stream(opendir(path.c_str()));
-  if (!stream) return fail_errno(errno, "list " + path);
-  return names_of(stream.get(), path);
+  return names_of(UniqueFd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), path);
+}
+
+Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand) {
+  return names_of(UniqueFd(openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), operand);
 }
 
 Result<std::vector<std::string>> names_with_suffix(const std::string& path, std::string_view suffix) {
@@ -44,15 +47,6 @@ Result<std::vector<std::string>> names_with_suffix(const std::string& path, std:
   std::erase_if(*names, [&](const std::string& name) { return !name.ends_with(suffix) || name.starts_with('.'); });
   std::sort(names->begin(), names->end());
   return names;
-}
-
-Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand) {
-  UniqueFd again(openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!again) return fail_errno(errno, "list " + operand);
-  const Stream stream(fdopendir(again.get()));
-  if (!stream) return fail_errno(errno, "list " + operand);
-  (void)again.release();
-  return names_of(stream.get(), operand);
 }
 
 }  // namespace situla

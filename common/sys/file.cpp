@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -13,14 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/installation.hpp"
 #include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
+#include "common/sys/kernel.hpp"
 
 namespace situla {
 
 std::string current_directory() {
-  std::array<char, PATH_MAX> path{};
-  return getcwd(path.data(), path.size()) != nullptr ? path.data() : "/";
+  const std::unique_ptr<char, decltype(&std::free)> path(getcwd(nullptr, 0), &std::free);
+  return path ? path.get() : "/";
 }
 
 std::string program_directory() {
@@ -28,6 +30,17 @@ std::string program_directory() {
   const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
   const std::string program(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
   return program.substr(0, program.rfind('/'));
+}
+
+Result<std::string> find_installed(const std::string& name) {
+  const std::string here = program_directory();
+  for (const std::string& directory : {here, here + "/../libexec/situla", std::string(libexec_directory())}) {
+    std::string path = directory + "/" + name;
+    if (access(path.c_str(), F_OK) == 0) return path;
+  }
+  return fail(Error(ErrorKind::not_found, "file " + name + " of Situla not found")
+                  .with_hint("it belongs in " + std::string(libexec_directory()) +
+                             " beside Situla's other programs; install them again"));
 }
 
 std::string random_name(std::string_view prefix) {
@@ -45,12 +58,22 @@ Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode) {
 }
 
 Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int flags, mode_t mode) {
-  UniqueFd fd;
-  do {
-    fd.reset(openat(directory_fd, path.c_str(), flags | O_CLOEXEC, mode));
-  } while (!fd && errno == EINTR);
+  UniqueFd fd(kernel::uninterrupted([&] { return openat(directory_fd, path.c_str(), flags | O_CLOEXEC, mode); }));
   if (!fd) return fail_errno(errno, ((flags & O_CREAT) != 0 ? "create " : "open ") + path);
   return fd;
+}
+
+Result<UniqueFd> open_image_file(const std::string& path) {
+  auto file = open_file(path, O_RDONLY | O_NONBLOCK);
+  if (!file)
+    return fail(std::move(file).error().with_context("image").with_hint(
+        "a path is looked up on the compute node, relative to the job's directory"));
+  struct stat info {};
+  if (fstat(file->get(), &info) != 0) return fail_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode))
+    return fail(Error(ErrorKind::usage, "image " + printable(path) + ": not a regular file")
+                    .with_hint("make a squashfs file with: situla import -o image.sqsh docker://..."));
+  return file;
 }
 
 Result<UniqueFd> duplicate_fd(int fd, std::string_view what) {
@@ -67,8 +90,7 @@ Result<std::string> read_all(int fd, size_t limit) {
     bytes.reserve(std::min(limit, static_cast<size_t>(status.st_size)));
   std::array<char, 65536> buffer;
   for (;;) {
-    const ssize_t count = read(fd, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = kernel::uninterrupted([&] { return read(fd, buffer.data(), buffer.size()); });
     if (count < 0) return fail_errno(errno, "read");
     if (count == 0) return bytes;
     if (bytes.size() + static_cast<size_t>(count) > limit)
@@ -86,8 +108,7 @@ Result<std::string> read_file(const std::string& path, size_t limit) {
 
 Result<void> write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = kernel::uninterrupted([&] { return write(fd, bytes.data(), bytes.size()); });
     if (count < 0) return fail_errno(errno, "write");
     bytes.remove_prefix(static_cast<size_t>(count));
   }

@@ -15,6 +15,8 @@ namespace situla {
 /// open(2) with O_CLOEXEC; the error names the path.
 Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode = 0);
 Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int flags, mode_t mode = 0);
+/// A squashfs file that a user named, for reading, as the calling user. ErrorKind::usage for what is no regular file.
+Result<UniqueFd> open_image_file(const std::string& path);
 /// With O_CLOEXEC; `what` is for the error.
 Result<UniqueFd> duplicate_fd(int fd, std::string_view what);
 Result<std::string> read_all(int fd, size_t limit);
@@ -31,6 +33,9 @@ Result<void> make_directories(const std::string& path, mode_t mode);
 std::string current_directory();
 /// Where the program of this process lies.
 std::string program_directory();
+/// A file that belongs to this program ("situla-printenv"): beside it (build tree), in ../libexec/situla, or where it
+/// was configured to be installed. ErrorKind::not_found with a hint.
+Result<std::string> find_installed(const std::string& name);
 /// rename(2) that replaces nothing (ErrorKind::exists); an empty directory, on file systems that cannot promise that.
 Result<void> rename_new(const std::string& from, const std::string& to);
 /// Both exist before and after, and there is no moment between (renameat2(2), RENAME_EXCHANGE). ErrorKind::unsupported

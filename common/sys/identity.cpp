@@ -25,9 +25,9 @@ Result<CapabilitySets> capabilities() {
   return sets;
 }
 
-Result<void> set_capabilities(const CapabilitySets& sets) {
+Result<void> set_capabilities(const CapabilitySets& sets, std::string_view what = "set capabilities") {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  if (syscall(SYS_capset, &header, sets.data()) != 0) return fail_errno(errno, "set capabilities");
+  if (syscall(SYS_capset, &header, sets.data()) != 0) return fail_errno(errno, what);
   return {};
 }
 
@@ -76,14 +76,14 @@ Result<void> verify(const Identity& identity) {
   return {};
 }
 
-Result<void> drop_from_bounding_set() {
+}  // namespace
+
+Result<void> drop_bounding_set() {
   for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability)
     if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
       return fail_errno(errno, "drop capability " + std::to_string(capability) + " from the bounding set");
   return {};
 }
-
-}  // namespace
 
 Result<void> become(const Identity& identity) {
   TRY(take_groups(identity.groups));
@@ -109,17 +109,27 @@ Result<void> set_no_new_privileges() {
   return {};
 }
 
-Result<void> drop_bounding_set() {
-  return drop_from_bounding_set();
-}
-
 Result<void> drop_all_capabilities() {
   TRY_ASSIGN(const CapabilitySets before, capabilities());
   // Without CAP_SETPCAP the bounding set stays, and no_new_privs below makes it meaningless.
-  if ((before[0].effective & (1U << CAP_SETPCAP)) != 0) TRY(drop_from_bounding_set());
+  if ((before[0].effective & (1U << CAP_SETPCAP)) != 0) TRY(drop_bounding_set());
   (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   TRY(set_capabilities({}));
   return set_no_new_privileges();
+}
+
+Result<void> keep_capabilities_over_exec() {
+  TRY_ASSIGN(CapabilitySets sets, capabilities());
+  // Ambient ones have to be inheritable first.
+  for (auto& set : sets) set.inheritable = set.permitted;
+  TRY(set_capabilities(sets, "make capabilities inheritable"));
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
+    const auto& set = sets.at(capability / 32);
+    if ((set.permitted & (1U << (capability % 32))) == 0) continue;
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) != 0)
+      return fail_errno(errno, "keep capability " + std::to_string(capability) + " over exec");
+  }
+  return {};
 }
 
 namespace {

@@ -26,6 +26,9 @@ Result<void> drop_all_capabilities();
 Result<void> set_no_new_privileges();
 /// Drops everything from the bounding set (the current sets stay).
 Result<void> drop_bounding_set();
+/// Raises every permitted capability in the ambient set (capabilities(7)): without it an ordinary user's program has
+/// none after execve(2), also in a user namespace where its parent had all of them. Children inherit it.
+Result<void> keep_capabilities_over_exec();
 /// Lets a process that changed its uid without executing a program write its own /proc files (id maps) again
 /// (PR_SET_DUMPABLE). Only where nothing in its memory came from the identity before.
 Result<void> own_proc_files_again();

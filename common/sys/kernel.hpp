@@ -75,6 +75,14 @@ static_assert(sizeof(FileStatus) == 256);
 constexpr unsigned kStatxMountId = 0x1000;
 constexpr unsigned kStatxDontSync = 0x4000;  // AT_STATX_DONT_SYNC
 
+/// Again, as long as a signal comes in between.
+template <typename Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 inline int statx(int fd, unsigned flags, unsigned mask, FileStatus& status) {
   return static_cast<int>(syscall(SYS_statx, fd, "", flags | AT_EMPTY_PATH, mask, &status));
 }

@@ -1,7 +1,6 @@
 #include "common/sys/mount_table.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <fcntl.h>
 
@@ -10,24 +9,6 @@
 #include "common/sys/kernel.hpp"
 
 namespace situla {
-namespace {
-
-/// "\040" and the like in /proc/self/mountinfo.
-std::string unescape(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      const std::string digits(text.substr(i + 1, 3));
-      result += static_cast<char>(std::strtol(digits.c_str(), nullptr, 8));
-      i += 3;
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 std::vector<MountRecord> parse_mount_table(std::string_view text) {
   std::vector<MountRecord> all;
@@ -39,8 +20,8 @@ std::vector<MountRecord> parse_mount_table(std::string_view text) {
     const auto id = parse_unsigned(words[0]), parent = parse_unsigned(words[1]);
     if (!id || !parent) continue;
     const std::string_view options = words.end() - dash > 3 ? dash[3] : std::string_view();
-    all.push_back({*id, *parent, std::string(words[2]), unescape(words[3]), unescape(words[4]), std::string(dash[1]),
-                   unescape(dash[2]), std::string(options)});
+    all.push_back({*id, *parent, std::string(words[2]), unescape_octal(words[3]), unescape_octal(words[4]),
+                   std::string(dash[1]), unescape_octal(dash[2]), std::string(options)});
   }
   return all;
 }
@@ -68,6 +49,10 @@ Result<uint64_t> mount_id(int fd) {
   if (kernel::statx(fd, kernel::kStatxDontSync, kernel::kStatxMountId, status) == 0 &&
       (status.mask & kernel::kStatxMountId) != 0)
     return status.mount_id;
+  return mount_id_by_proc(fd);
+}
+
+Result<uint64_t> mount_id_by_proc(int fd) {
   TRY_ASSIGN(const std::string info, read_file("/proc/self/fdinfo/" + std::to_string(fd), 4096));
   for (const std::string_view line : split(info, '\n')) {
     if (!line.starts_with("mnt_id:")) continue;

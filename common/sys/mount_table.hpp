@@ -28,5 +28,7 @@ Result<std::vector<MountRecord>> mount_table();
 std::vector<MountRecord> mounts_beneath(const std::vector<MountRecord>& table, uint64_t top);
 /// The mount that an open file is on. A mount keeps its id when it is attached or moved.
 Result<uint64_t> mount_id(int fd);
+/// The slow way, from /proc/self/fdinfo, which surely asks no file system: for descriptors of a user's files.
+Result<uint64_t> mount_id_by_proc(int fd);
 
 }  // namespace situla

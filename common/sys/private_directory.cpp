@@ -91,8 +91,8 @@ Result<std::string> trusted_link(int link, const struct stat& status, const std:
   return target;
 }
 
-/// The directory that a name in a place is, over links that may be followed.
-Result<UniqueFd> open_directory(Place place, const std::string& path, std::string_view setting, Missing missing) {
+/// The private directory that a name in a place is, over links that may be followed.
+Result<UniqueFd> open_private(Place place, const std::string& path, std::string_view setting, Missing missing) {
   for (int links = 0; links <= kMostLinks; ++links) {
     const char* name = place.name.c_str();
     if (missing == Missing::make && mkdirat(place.fd(), name, 0700) != 0 && errno != EEXIST) {
@@ -107,10 +107,10 @@ Result<UniqueFd> open_directory(Place place, const std::string& path, std::strin
     if (fstat(found.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
     if (!S_ISLNK(status.st_mode)) {
       UniqueFd directory(openat(found.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-      if (directory) return directory;
       const int reason = errno;
       // Why it cannot be opened is most often that it is somebody else's.
       if (S_ISDIR(status.st_mode)) TRY(check_private(found.get(), path, setting));
+      if (directory) return directory;
       return fail_errno(reason, "open " + shown(path, setting));
     }
     TRY_ASSIGN(const std::string target, trusted_link(found.get(), status, path, setting));
@@ -119,9 +119,9 @@ Result<UniqueFd> open_directory(Place place, const std::string& path, std::strin
   return fail_errno(ELOOP, "open " + shown(path, setting));
 }
 
-Result<UniqueFd> open_directory(const std::string& path, std::string_view setting, Missing missing) {
+Result<UniqueFd> open_private(const std::string& path, std::string_view setting, Missing missing) {
   TRY_ASSIGN(Place place, place_of(path, AT_FDCWD, missing));
-  return open_directory(std::move(place), path, setting, missing);
+  return open_private(std::move(place), path, setting, missing);
 }
 
 }  // namespace
@@ -145,14 +145,12 @@ Result<void> check_private(int directory_fd, const std::string& path, std::strin
 }
 
 Result<PrivateDirectory> PrivateDirectory::open(const std::string& path, std::string_view setting) {
-  TRY_ASSIGN(UniqueFd fd, open_directory(path, setting, Missing::error));
-  TRY(check_private(fd.get(), path, setting));
+  TRY_ASSIGN(UniqueFd fd, open_private(path, setting, Missing::error));
   return PrivateDirectory(std::move(fd), without_last_slashes(path));
 }
 
 Result<PrivateDirectory> PrivateDirectory::open_or_make(const std::string& path, std::string_view setting) {
-  TRY_ASSIGN(UniqueFd fd, open_directory(path, setting, Missing::make));
-  TRY(check_private(fd.get(), path, setting));
+  TRY_ASSIGN(UniqueFd fd, open_private(path, setting, Missing::make));
   return PrivateDirectory(std::move(fd), without_last_slashes(path));
 }
 
@@ -160,8 +158,7 @@ Result<PrivateDirectory> PrivateDirectory::below(const std::string& name) const 
   Place place;
   TRY_ASSIGN(place.parent, duplicate_fd(fd(), path_));
   place.name = name;
-  TRY_ASSIGN(UniqueFd found, open_directory(std::move(place), path(name), {}, Missing::make));
-  TRY(check_private(found.get(), path(name), {}));
+  TRY_ASSIGN(UniqueFd found, open_private(std::move(place), path(name), {}, Missing::make));
   return PrivateDirectory(std::move(found), path(name));
 }
 
@@ -175,21 +172,8 @@ Result<PrivateDirectory> PrivateDirectory::own_within(const std::string& path, s
   }
   std::string name = std::string(prefix) + "-" + std::to_string(geteuid());
   std::string own = path + "/" + name;
-  TRY_ASSIGN(UniqueFd fd, open_directory({std::move(above), std::move(name)}, own, setting, Missing::make));
-  TRY(check_private(fd.get(), own, setting));
+  TRY_ASSIGN(UniqueFd fd, open_private({std::move(above), std::move(name)}, own, setting, Missing::make));
   return PrivateDirectory(std::move(fd), std::move(own));
-}
-
-Result<PrivateDirectory> PrivateDirectory::make_fresh(const std::string& path, std::string_view prefix,
-                                                      std::string_view setting) {
-  TRY_ASSIGN(const UniqueFd above, open_file(path, O_PATH | O_DIRECTORY));
-  const std::string name = random_name(prefix);
-  std::string made = path + "/" + name;
-  if (mkdirat(above.get(), name.c_str(), 0700) != 0) return fail_errno(errno, "create directory " + made);
-  TRY_ASSIGN(UniqueFd fd, open_file_at(above.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  // In a directory that is not sticky somebody may have been quicker.
-  TRY(check_private(fd.get(), made, setting));
-  return PrivateDirectory(std::move(fd), std::move(made));
 }
 
 std::string PrivateDirectory::held() const {

@@ -30,10 +30,6 @@ class PrivateDirectory {
   /// private to the caller, else <path>/<prefix>-<uid>, made when it is missing. A path that is missing is made.
   static Result<PrivateDirectory> own_within(const std::string& path, std::string_view prefix,
                                              std::string_view setting);
-  /// A fresh one, <path>/<prefix><random>, in a directory in which anybody may make names (/tmp). Whoever asked removes
-  /// it.
-  static Result<PrivateDirectory> make_fresh(const std::string& path, std::string_view prefix,
-                                             std::string_view setting);
   /// One level below this one. What is there already is checked likewise.
   [[nodiscard]] Result<PrivateDirectory> below(const std::string& name) const;
 

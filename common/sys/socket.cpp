@@ -87,10 +87,9 @@ Result<UniqueFd> listen_at(std::string_view path) {
 Result<UniqueFd> connect_to(std::string_view name) {
   TRY_ASSIGN(const Address address, named_address(name));
   TRY_ASSIGN(UniqueFd fd, seqpacket_socket());
-  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0) {
-    if (errno == EINTR) continue;
+  const auto* const at = reinterpret_cast<const sockaddr*>(&address.name);
+  if (kernel::uninterrupted([&] { return connect(fd.get(), at, address.size); }) != 0)
     return fail_errno(errno, "connect to unix socket " + printable(name));
-  }
   return fd;
 }
 
@@ -135,16 +134,16 @@ Result<void> send_packet(int socket, std::string_view bytes, const std::vector<i
     part->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(part), fds.data(), fds.size() * sizeof(int));
   }
-  while (sendmsg(socket, &message, wait == Wait::no ? MSG_NOSIGNAL | MSG_DONTWAIT : MSG_NOSIGNAL) < 0) {
-    if (errno == EINTR) continue;
+  const int flags = wait == Wait::no ? MSG_NOSIGNAL | MSG_DONTWAIT : MSG_NOSIGNAL;
+  if (kernel::uninterrupted([&] { return sendmsg(socket, &message, flags); }) < 0)
     return fail_errno(errno, "send packet of " + std::to_string(bytes.size()) + " bytes");
-  }
   return {};
 }
 
 namespace {
 
-Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags) {
+/// room: for how many descriptors. Of those that have none the kernel lets go.
+Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags, size_t room = kMaxPacketFds) {
   Packet packet;
   packet.bytes.resize(max_bytes);
   iovec piece{packet.bytes.data(), packet.bytes.size()};
@@ -152,19 +151,18 @@ Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags) {
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t size = -1;
-  do {
-    size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
-  } while (size < 0 && errno == EINTR);
+  if (room > 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(room * sizeof(int));
+  }
+  const ssize_t size = kernel::uninterrupted([&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags); });
   // A peer that closed with unread packets resets the connection; for the reader the stream is over either way.
   if (size < 0 && errno == ECONNRESET) return std::optional<Packet>();
   if (size < 0) return fail_errno(errno, "receive packet");
   packet.fds = take_descriptors(message);
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return fail(ErrorKind::corrupt,
-                "receive packet: larger than " + std::to_string(max_bytes) + " bytes or more than 16 descriptors");
+  if ((message.msg_flags & (room > 0 ? MSG_TRUNC | MSG_CTRUNC : MSG_TRUNC)) != 0)
+    return fail(ErrorKind::corrupt, "receive packet: larger than " + std::to_string(max_bytes) + " bytes" +
+                                        (room > 0 ? " or more than 16 descriptors" : ""));
   if (size == 0) return std::optional<Packet>();
   packet.bytes.resize(static_cast<size_t>(size));
   return std::optional<Packet>(std::move(packet));
@@ -189,23 +187,8 @@ Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
 }
 
 Result<std::optional<std::string>> receive_bytes(int socket, size_t max_bytes, Leave leave) {
-  std::string bytes(max_bytes, '\0');
-  iovec piece{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;  // and no room for descriptors: they are dropped by the kernel
-  const int flags = MSG_DONTWAIT | (leave == Leave::there ? MSG_PEEK : 0);
-  ssize_t size = -1;
-  do {
-    size = recvmsg(socket, &message, flags);
-  } while (size < 0 && errno == EINTR);
-  if (size < 0 && errno == ECONNRESET) return std::optional<std::string>();
-  if (size < 0) return fail_errno(errno, "receive packet");
-  if ((message.msg_flags & MSG_TRUNC) != 0)
-    return fail(ErrorKind::corrupt, "receive packet: larger than " + std::to_string(max_bytes) + " bytes");
-  if (size == 0) return std::optional<std::string>();
-  bytes.resize(static_cast<size_t>(size));
-  return std::optional<std::string>(std::move(bytes));
+  TRY_ASSIGN(auto packet, receive(socket, max_bytes, MSG_DONTWAIT | (leave == Leave::there ? MSG_PEEK : 0), 0));
+  return packet ? std::optional(std::move(packet->bytes)) : std::nullopt;
 }
 
 Result<Parcel> make_parcel() {
@@ -243,8 +226,8 @@ Result<UniqueFd> memory_file(std::string_view name) {
 Result<void> write_memory(int fd, std::string_view bytes) {
   if (ftruncate(fd, 0) != 0) return fail_errno(errno, "empty memory file");
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t count = pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = kernel::uninterrupted(
+        [&] { return pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done)); });
     if (count < 0) return fail_errno(errno, "write memory file");
     done += static_cast<size_t>(count);
   }
@@ -278,8 +261,8 @@ Result<std::string> read_sealed_memory(int fd, size_t limit) {
                                         std::to_string(limit) + " are allowed");
   std::string bytes(size, '\0');
   for (size_t done = 0; done < size;) {
-    const ssize_t count = pread(fd, bytes.data() + done, size - done, static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count =
+        kernel::uninterrupted([&] { return pread(fd, bytes.data() + done, size - done, static_cast<off_t>(done)); });
     if (count < 0) return fail_errno(errno, "read memory file");
     if (count == 0) return fail(ErrorKind::corrupt, "read memory file: ended early");
     done += static_cast<size_t>(count);

@@ -14,7 +14,6 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
-#include "common/sys/network.hpp"
 #include "common/sys/private_directory.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_line.hpp"

@@ -7,7 +7,6 @@
 #include "common/spec/image_reference.hpp"
 #include "common/spec/step_name.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/mount/image_file.hpp"
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/shared_environment.hpp"
 #include "hooks/containers/container_identity.hpp"

@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/sources/open_source.hpp"
 

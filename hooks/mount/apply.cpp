@@ -7,7 +7,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/fd_path.hpp"
-#include "common/sys/mount/unmount.hpp"
+#include "common/sys/mount/mount_api.hpp"
 #include "hooks/mount/place.hpp"
 
 namespace situla {

@@ -8,22 +8,6 @@
 namespace situla {
 namespace {
 
-/// getmntent(3): \040 \011 \012 \134, or any three octal digits.
-std::string unescape_field(std::string_view field) {
-  const auto octal = [](char c) { return c >= '0' && c <= '7'; };
-  std::string text;
-  for (size_t i = 0; i < field.size(); ++i) {
-    if (field[i] == '\\' && i + 3 < field.size() && field[i + 1] <= '3' && octal(field[i + 1]) && octal(field[i + 2]) &&
-        octal(field[i + 3])) {
-      text += static_cast<char>((field[i + 1] - '0') * 64 + (field[i + 2] - '0') * 8 + (field[i + 3] - '0'));
-      i += 3;
-    } else {
-      text += field[i];
-    }
-  }
-  return text;
-}
-
 /// Takes dump frequency and pass number off the end. One number alone, or a zero pass number, leaves the pass in the
 /// frequency's column, where enroot accepts it.
 int take_numbers(std::vector<std::string_view>& fields) {
@@ -45,7 +29,7 @@ int pass_of(std::string_view line) {
 
 std::vector<std::string> option_list(std::string_view field) {
   std::vector<std::string> words;
-  for (const std::string_view word : split_nonempty(field, ',')) words.push_back(unescape_field(word));
+  for (const std::string_view word : split_nonempty(field, ',')) words.push_back(unescape_octal(word));
   return words;
 }
 
@@ -53,7 +37,7 @@ std::vector<std::string> option_list(std::string_view field) {
 MountFields assign_fields(const std::vector<std::string_view>& fields) {
   const std::vector<std::string> whole_path = {"rbind", "x-create=auto"};
   MountFields assigned;
-  assigned.source = unescape_field(fields[0]);
+  assigned.source = unescape_octal(fields[0]);
   const bool is_path = fields[0].starts_with('/') || fields[0].starts_with('.');
   if (fields.size() == 1) {
     if (is_path) assigned.target = assigned.source;
@@ -65,16 +49,16 @@ MountFields assign_fields(const std::vector<std::string_view>& fields) {
     assigned.options = option_list(fields[1]);
     return assigned;
   }
-  assigned.target = unescape_field(fields[1]);
+  assigned.target = unescape_octal(fields[1]);
   if (fields.size() == 2) {
     if (is_path) assigned.options = whole_path;
   } else if (fields.size() == 3) {
     if (is_mount_option(fields[2]))
       assigned.options = option_list(fields[2]);
     else
-      assigned.type = unescape_field(fields[2]);
+      assigned.type = unescape_octal(fields[2]);
   } else {
-    assigned.type = unescape_field(fields[2]);
+    assigned.type = unescape_octal(fields[2]);
     assigned.options = option_list(fields[3]);
   }
   return assigned;

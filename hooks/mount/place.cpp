@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "common/sys/mount/mount_api.hpp"
-#include "common/sys/mount/unmount.hpp"
 #include "common/sys/mount_table.hpp"
 
 namespace situla {

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "common/base/base64.hpp"
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {

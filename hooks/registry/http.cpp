@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/squashfs/budget.hpp"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/registry/auth.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/registry/json.hpp"
 

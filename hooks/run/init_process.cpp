@@ -15,7 +15,6 @@
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
-#include "common/sys/mount/unmount.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 

@@ -8,7 +8,6 @@
 #include "common/sys/identity.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
-#include "common/sys/network.hpp"
 #include "hooks/run/stage.hpp"
 
 namespace situla {

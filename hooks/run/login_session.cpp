@@ -11,7 +11,6 @@
 #include "common/base/text.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/installed.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/root_dir.hpp"
 #include "hooks/run/login.hpp"

@@ -5,7 +5,6 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/installed.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/scripts/definitions.hpp"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/registry/json.hpp"
 #include "hooks/registry/sha256.hpp"

@@ -1,6 +1,5 @@
 #include <nlohmann/json.hpp>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/registry/http.hpp"

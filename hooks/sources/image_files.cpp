@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/sources/tar_reader.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/sources/file_source.hpp"

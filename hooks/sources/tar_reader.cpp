@@ -9,7 +9,6 @@
 #include <archive_entry.h>
 #include <locale.h>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {

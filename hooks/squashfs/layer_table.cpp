@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <climits>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {

@@ -6,7 +6,6 @@
 
 #include <sys/stat.h>
 
-#include "common/base/excerpt.hpp"
 #include "common/base/text.hpp"
 
 namespace situla {

@@ -14,6 +14,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/mount_table.hpp"
 #include "common/sys/process/process.hpp"
 #include "plugin/broker/operation.hpp"
 
@@ -94,20 +95,11 @@ Result<void> check_namespaces(const NamespaceFds& container, uid_t owner) {
   return {};
 }
 
-/// On which mount it lies, which the kernel knows without asking any file system.
-Result<std::string> mount_id(int fd) {
-  constexpr std::string_view kLine = "\nmnt_id:\t";
-  TRY_ASSIGN(const std::string text, read_file("/proc/self/fdinfo/" + std::to_string(fd)));
-  const size_t line = text.find(kLine);
-  if (line == std::string::npos) return fail(ErrorKind::unsupported, "/proc/self/fdinfo has no mnt_id");
-  const size_t begin = line + kLine.size();
-  return text.substr(begin, text.find('\n', begin) - begin);
-}
-
-/// All namespaces lie on one mount of the kernel's own, where nothing else does.
-Result<UniqueFd> open_found_namespace(pid_t builder, uint32_t number, const std::string& namespaces) {
+/// All namespaces lie on one mount of the kernel's own, where nothing else does; on which one something lies the kernel
+/// knows without asking any file system.
+Result<UniqueFd> open_found_namespace(pid_t builder, uint32_t number, uint64_t namespaces) {
   TRY_ASSIGN(const UniqueFd place, look_at_descriptor(builder, number));
-  TRY_ASSIGN(const std::string where, mount_id(place.get()));
+  TRY_ASSIGN(const uint64_t where, mount_id_by_proc(place.get()));
   if (where != namespaces) return fail(ErrorKind::denied, "what the builder has found is no namespace");
   return open_file(fd_path(place.get()), O_RDONLY);
 }
@@ -123,7 +115,7 @@ Result<NamespaceFds> open_found_namespaces(pid_t builder, const Isolation& isola
   constexpr size_t kMost = 7;
   if (numbers.size() > kMost) return fail(ErrorKind::corrupt, "the builder has found too many namespaces");
   TRY_ASSIGN(const UniqueFd own, open_namespace(0, "user"));
-  TRY_ASSIGN(const std::string namespaces, mount_id(own.get()));
+  TRY_ASSIGN(const uint64_t namespaces, mount_id_by_proc(own.get()));
   std::vector<UniqueFd> fds;
   for (const uint32_t number : numbers) {
     TRY_ASSIGN(UniqueFd fd, open_found_namespace(builder, number, namespaces));

@@ -7,7 +7,7 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/protocol/namespace_fds.hpp"
+#include "common/protocol/messages.hpp"
 #include "common/sys/mount/namespaces.hpp"
 
 namespace situla {

@@ -16,7 +16,6 @@
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
-#include "common/sys/mount/unmount.hpp"
 #include "hooks/export/export.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"

@@ -6,6 +6,7 @@
 #include <sys/vfs.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/kernel.hpp"
 #include "common/sys/mount/mount_classic.hpp"
 
@@ -32,12 +33,8 @@ bool kernel_has_mount_api() {
 
 uint64_t attributes(const MountFlags& flags) {
   uint64_t bits = 0;
-  if (flags.read_only) bits |= kernel::kMountReadOnly;
-  if (flags.no_suid) bits |= kernel::kMountNoSuid;
-  if (flags.no_dev) bits |= kernel::kMountNoDev;
-  if (flags.no_exec) bits |= kernel::kMountNoExec;
-  if (flags.no_symfollow) bits |= kernel::kMountNoSymfollow;
-  if (flags.no_atime) bits |= kernel::kMountNoAtime;
+  for (const classic::FlagBits& row : classic::kFlagBits)
+    if (flags.*row.flag) bits |= row.attribute;
   return bits;
 }
 
@@ -149,10 +146,6 @@ Result<DetachedMount> clone_tree(int fd, bool recursive) {
   return fail(std::move(error));
 }
 
-Result<void> DetachedMount::add_flags(const MountFlags& flags, bool recursive) {
-  return add_mount_flags(fd_.get(), flags, recursive);
-}
-
 Result<void> DetachedMount::map_ids(int userns_fd) {
   kernel::MountAttributes change{};
   change.set = kernel::kMountIdMap;
@@ -195,7 +188,7 @@ Result<UniqueFd> bind_and_open(int target_fd, int source_fd, bool recursive, con
   }
   auto tree = clone_tree(source_fd, recursive);
   if (!tree) return fail(std::move(tree).error().with_context(context));
-  TRY_CONTEXT(context, tree->add_flags(flags, recursive));
+  TRY_CONTEXT(context, add_mount_flags(tree->fd(), flags, recursive));
   TRY_CONTEXT(context, tree->attach(target_fd));
   return tree->take();
 }
@@ -237,6 +230,17 @@ Result<void> set_propagation(const std::string& path, Propagation propagation, b
   if (recursive) flags |= MS_REC;
   if (mount(nullptr, path.c_str(), nullptr, flags, nullptr) != 0)
     return fail_errno(errno, "set the propagation of mount " + path);
+  return {};
+}
+
+Result<void> unmount(const std::string& path, bool detach) {
+  if (umount2(path.c_str(), UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0)) != 0)
+    return fail_errno(errno, "unmount " + path);
+  return {};
+}
+
+Result<void> detach_mount(int fd) {
+  if (umount2(fd_path(fd).c_str(), MNT_DETACH) != 0) return fail_errno(errno, "take a mount away");
   return {};
 }
 

@@ -26,8 +26,6 @@ class DetachedMount {
   explicit DetachedMount(UniqueFd fd) : fd_(std::move(fd)) {}
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] UniqueFd take() { return std::move(fd_); }
-  /// Adds flags; recursive covers submounts of a cloned tree.
-  Result<void> add_flags(const MountFlags& flags, bool recursive);
   /// Maps owner id 0 of the file system to uid/gid through `userns` (MOUNT_ATTR_IDMAP; kernel >= 6.2 for squashfs).
   Result<void> map_ids(int userns_fd);
   /// move_mount(2) onto the object behind an O_PATH descriptor (directory on directory, file on file).
@@ -57,8 +55,12 @@ Result<UniqueFd> bind_and_open(int target_fd, int source_fd, bool recursive, con
                                std::string_view operand);
 /// Propagation of the mount at `path` ("/" = whole namespace) and, recursive, everything below.
 Result<void> set_propagation(const std::string& path, Propagation propagation, bool recursive);
-/// Adds flags to an existing mount at the descriptor.
+/// Adds flags to an existing mount at the descriptor, and, recursive, to everything below.
 Result<void> add_mount_flags(int fd, const MountFlags& flags, bool recursive);
+/// umount2(2). detach = MNT_DETACH. UMOUNT_NOFOLLOW always.
+Result<void> unmount(const std::string& path, bool detach);
+/// Takes the mount away whose root the descriptor is (MNT_DETACH), wherever it has got to.
+Result<void> detach_mount(int fd);
 /// pivot_root(".", ".") into the directory behind root_fd, old root detached, cwd = "/".
 Result<void> pivot_into(int root_fd);
 /// statfs(2) type of the file system holding fd, e.g. PROC_SUPER_MAGIC.

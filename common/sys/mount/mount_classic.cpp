@@ -3,14 +3,12 @@
 #include <climits>
 
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
-#include "common/sys/mount/unmount.hpp"
 #include "common/sys/mount_table.hpp"
 
 namespace situla::classic {
@@ -18,12 +16,8 @@ namespace {
 
 unsigned long bits(const MountFlags& flags) {
   unsigned long result = 0;
-  if (flags.read_only) result |= MS_RDONLY;
-  if (flags.no_suid) result |= MS_NOSUID;
-  if (flags.no_dev) result |= MS_NODEV;
-  if (flags.no_exec) result |= MS_NOEXEC;
-  if (flags.no_symfollow) result |= kernel::kMsNoSymfollow;
-  if (flags.no_atime) result |= MS_NOATIME;
+  for (const FlagBits& row : kFlagBits)
+    if (flags.*row.flag) result |= row.mount;
   return result;
 }
 
@@ -31,16 +25,11 @@ unsigned long bits(const MountFlags& flags) {
 Result<unsigned long> current_bits(int fd) {
   struct statvfs status {};
   if (fstatvfs(fd, &status) != 0) return fail_errno(errno, "read the flags of a mount");
-  const unsigned long now = status.f_flag;
-  unsigned long result = 0;
-  if ((now & ST_RDONLY) != 0) result |= MS_RDONLY;
-  if ((now & ST_NOSUID) != 0) result |= MS_NOSUID;
-  if ((now & ST_NODEV) != 0) result |= MS_NODEV;
-  if ((now & ST_NOEXEC) != 0) result |= MS_NOEXEC;
-  if ((now & ST_NODIRATIME) != 0) result |= MS_NODIRATIME;
-  if ((now & kernel::kStNoSymfollow) != 0) result |= kernel::kMsNoSymfollow;
-  if ((now & ST_NOATIME) != 0) return result | MS_NOATIME;
-  return result | ((now & ST_RELATIME) != 0 ? MS_RELATIME : MS_STRICTATIME);
+  unsigned long result = (status.f_flag & ST_NODIRATIME) != 0 ? MS_NODIRATIME : 0;
+  for (const FlagBits& row : kFlagBits)
+    if ((status.f_flag & row.status) != 0) result |= row.mount;
+  if ((result & MS_NOATIME) != 0) return result;
+  return result | ((status.f_flag & ST_RELATIME) != 0 ? MS_RELATIME : MS_STRICTATIME);
 }
 
 /// Kernels ignore flags of mount(2) that they do not know: a promise of protection must not be kept silently not.
@@ -97,7 +86,7 @@ Result<void> mount_new(int target_fd, const std::string& type, const std::string
     if (!flags.no_symfollow) return {};
     TRY_ASSIGN(const UniqueFd mounted, open_mounted(target_fd, -1));
     auto checked = check_symfollow(mounted.get(), flags);
-    if (!checked) (void)detach_mount(mounted.get());
+    if (!checked) (void)umount2(fd_path(mounted.get()).c_str(), MNT_DETACH);
     return checked;
   }
   Error error = Error::from_errno(errno, "mount " + type + (source.empty() || source == type ? "" : " from " + source));
@@ -123,7 +112,7 @@ Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags
   auto mounted = open_mounted(target_fd, source_fd);
   if (!mounted) return fail(std::move(mounted).error());
   auto restricted = add_flags(mounted->get(), flags, recursive);
-  if (!restricted) (void)detach_mount(mounted->get());
+  if (!restricted) (void)umount2(fd_path(mounted->get()).c_str(), MNT_DETACH);
   return restricted;
 }
 

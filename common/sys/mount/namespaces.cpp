@@ -1,6 +1,7 @@
 #include "common/sys/mount/namespaces.hpp"
 
 #include <array>
+#include <cstring>
 
 #include <fcntl.h>
 #include <linux/nsfs.h>
@@ -8,9 +9,12 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <net/if.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -79,10 +83,6 @@ std::string map_line(unsigned inside, unsigned outside) {
   return std::to_string(inside) + " " + std::to_string(outside) + " 1\n";
 }
 
-Result<UniqueFd> open_proc_directory(const std::string& path) {
-  return open_file(path, O_RDONLY | O_DIRECTORY);
-}
-
 }  // namespace
 
 Result<void> unshare_namespaces(unsigned bits) {
@@ -147,8 +147,19 @@ Result<void> write_id_maps(int proc_pid_fd, uid_t inside_uid, uid_t outside_uid,
 }
 
 Result<void> write_own_id_maps(uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid) {
-  TRY_ASSIGN(const UniqueFd self, open_proc_directory("/proc/self"));
+  TRY_ASSIGN(const UniqueFd self, open_file("/proc/self", O_RDONLY | O_DIRECTORY));
   return write_id_maps(self.get(), inside_uid, outside_uid, inside_gid, outside_gid);
+}
+
+Result<void> bring_loopback_up() {
+  const UniqueFd socket_fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket_fd) return fail_errno(errno, "create a socket for the loopback interface");
+  ifreq request{};
+  std::memcpy(request.ifr_name, "lo", sizeof "lo");
+  if (ioctl(socket_fd.get(), SIOCGIFFLAGS, &request) != 0) return fail_errno(errno, "read flags of the interface lo");
+  request.ifr_flags = static_cast<short>(static_cast<unsigned short>(request.ifr_flags) | IFF_UP);
+  if (ioctl(socket_fd.get(), SIOCSIFFLAGS, &request) != 0) return fail_errno(errno, "bring the interface lo up");
+  return {};
 }
 
 Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
@@ -175,7 +186,7 @@ Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
     return fail(std::move(error));
   }
   Child child(pid, UniqueFd(pidfd));
-  TRY_ASSIGN(const UniqueFd directory, open_proc_directory("/proc/" + std::to_string(pid)));
+  TRY_ASSIGN(const UniqueFd directory, open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY));
   TRY_CONTEXT("map id 0 to uid " + std::to_string(uid), write_id_maps(directory.get(), 0, uid, 0, gid));
   UniqueFd user(openat(directory.get(), "ns/user", O_RDONLY | O_CLOEXEC));
   if (!user) return fail_errno(errno, "open user namespace of child process");

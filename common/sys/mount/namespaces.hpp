@@ -47,6 +47,8 @@ Result<uid_t> user_namespace_owner(int fd);
 Result<void> write_id_maps(int proc_pid_fd, uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid);
 /// The same for the calling process itself, which has just unshared its user namespace.
 Result<void> write_own_id_maps(uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid);
+/// Brings the loopback interface of the current network namespace up; it has 127.0.0.1 and ::1 then.
+Result<void> bring_loopback_up();
 /// A user namespace in which id 0 is `uid`/`gid` of the caller's namespace, for id-mapped mounts. Needs
 /// CAP_SETUID/SETGID. Made by a short-lived child; nothing but the descriptor remains.
 Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid);

@@ -43,17 +43,17 @@ Result<std::vector<Hierarchy>> mounted_hierarchies() {
   return found;
 }
 
-const Hierarchy* find_hierarchy(const std::vector<Hierarchy>& mounted, std::string_view controllers) {
-  for (const Hierarchy& hierarchy : mounted) {
-    if (hierarchy.v2 != controllers.empty()) continue;
-    if (hierarchy.v2) return &hierarchy;
-    const auto names = split_nonempty(controllers, ',');
-    const auto& options = hierarchy.options;
-    if (std::all_of(names.begin(), names.end(), [&](std::string_view name) {
-          return std::find(options.begin(), options.end(), name) != options.end();
-        }))
+template <typename Lines>
+bool has_all(const Lines& lines, const std::vector<std::string_view>& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](std::string_view line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); });
+}
+
+const Hierarchy* find_hierarchy(const std::vector<Hierarchy>& mounted, const CgroupLine& line) {
+  const auto names = split_nonempty(line.controllers, ',');
+  for (const Hierarchy& hierarchy : mounted)
+    if (hierarchy.v2 == line.controllers.empty() && (hierarchy.v2 || has_all(hierarchy.options, names)))
       return &hierarchy;
-  }
   return nullptr;
 }
 
@@ -64,77 +64,73 @@ Result<std::string> cgroups_of(int proc_fd) {
   return read_all(listing.get(), kMaxProcBytes);
 }
 
+std::vector<CgroupLine> cgroup_lines(std::string_view cgroups) {
+  std::vector<CgroupLine> lines;
+  for (const std::string_view text : split_nonempty(cgroups, '\n')) {
+    const auto id = cut(text, ':');
+    const auto rest = id ? cut(id->second, ':') : std::nullopt;
+    if (rest) lines.push_back({text.substr(0, text.size() - rest->second.size()), rest->first, rest->second});
+  }
+  return lines;
+}
+
+std::optional<std::string_view> cut_after(std::string_view path, std::string_view component) {
+  for (size_t at = path.find(component); at != std::string_view::npos; at = path.find(component, at + 1)) {
+    const size_t end = at + component.size();
+    if (end == path.size() || path[end] == '/') return path.substr(0, end);
+  }
+  return std::nullopt;
+}
+
 namespace {
 
-struct Place {
-  std::string root;       ///< mount point of the hierarchy
-  std::string top;        ///< path of the cgroup that is mounted there; empty: the first
-  std::string directory;  ///< of the cgroup
-};
-
-/// Of one line of /proc/PID/cgroup, "hierarchy-id:controllers:path" (cgroups(7)); nullopt: not mounted.
-std::optional<Place> place_of(const std::vector<Hierarchy>& mounted, std::string_view line) {
-  const auto id = cut(line, ':');
-  const auto rest = id ? cut(id->second, ':') : std::nullopt;
-  if (!rest || rest->second.starts_with("/..")) return std::nullopt;
-  const Hierarchy* hierarchy = find_hierarchy(mounted, rest->first);
-  if (hierarchy == nullptr) return std::nullopt;
-  std::string_view path = rest->second;
+std::optional<CgroupDirectory> find_in(const std::vector<Hierarchy>& mounted, const CgroupLine& line) {
+  const Hierarchy* hierarchy = line.path.starts_with("/..") ? nullptr : find_hierarchy(mounted, line);
   // In a container the node's own hierarchy may be mounted from the container's cgroup on; paths count from the first.
-  if (!path.starts_with(hierarchy->root)) return std::nullopt;
-  path.remove_prefix(hierarchy->root.size());
+  if (hierarchy == nullptr || !line.path.starts_with(hierarchy->root)) return std::nullopt;
+  const std::string_view path = line.path.substr(hierarchy->root.size());
   if (!path.empty() && path.front() != '/') return std::nullopt;
-  return Place{hierarchy->mount_point, hierarchy->root, hierarchy->mount_point + std::string(path)};
+  return CgroupDirectory{hierarchy->mount_point, hierarchy->root, hierarchy->mount_point + std::string(path)};
+}
+
+/// Those of `cgroups` that a listing (/proc/PID/cgroup) does not have.
+Result<std::string> missing_in(const std::string& listing, std::string_view cgroups) {
+  TRY_ASSIGN(const std::string text, read_file(listing, kMaxProcBytes));
+  const auto lives_in = split_nonempty(text, '\n');
+  std::string missing;
+  for (const std::string_view line : split_nonempty(cgroups, '\n'))
+    if (!has_all(lives_in, {line})) missing += std::string(line) + "\n";
+  return missing;
 }
 
 }  // namespace
 
+std::optional<CgroupDirectory> find_cgroup(const CgroupLine& line) {
+  const auto mounted = mounted_hierarchies();
+  return mounted ? find_in(*mounted, line) : std::nullopt;
+}
+
 Result<bool> lives_in_cgroups(std::string_view cgroups) {
-  TRY_ASSIGN(const std::string text, read_file("/proc/self/cgroup", kMaxProcBytes));
-  const auto own = split_nonempty(text, '\n');
-  const auto wanted = split_nonempty(cgroups, '\n');
-  return std::all_of(wanted.begin(), wanted.end(),
-                     [&](std::string_view line) { return std::find(own.begin(), own.end(), line) != own.end(); });
+  TRY_ASSIGN(const std::string missing, missing_in("/proc/self/cgroup", cgroups));
+  return missing.empty();
 }
 
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups) {
   const std::string listing = "/proc/" + std::to_string(who) + "/cgroup";
-  TRY_ASSIGN(const std::string before_text, read_file(listing, kMaxProcBytes));
-  const auto before = split_nonempty(before_text, '\n');
-  const auto lives_in = [](const std::vector<std::string_view>& lines, std::string_view line) {
-    return std::find(lines.begin(), lines.end(), line) != lines.end();
-  };
-  const auto wanted = split_nonempty(cgroups, '\n');
   // A write that changes nothing still waits for an RCU grace period: 14 ms measured, half of a container's start.
-  if (std::all_of(wanted.begin(), wanted.end(), [&](std::string_view line) { return lives_in(before, line); }))
-    return {};
+  TRY_ASSIGN(const std::string wanted, missing_in(listing, cgroups));
+  if (wanted.empty()) return {};
   TRY_ASSIGN(const auto mounted, mounted_hierarchies());
-  for (const std::string_view line : wanted) {
-    if (lives_in(before, line)) continue;
-    const auto place = place_of(mounted, line);
-    if (!place)
-      return fail(ErrorKind::not_found, "move process into cgroup " + std::string(line) + ": not mounted here");
-    TRY_ASSIGN(const UniqueFd procs, open_file(place->directory + "/cgroup.procs", O_WRONLY));
-    TRY_CONTEXT("move process into " + place->directory, write_all(procs.get(), std::to_string(who)));
+  for (const CgroupLine& line : cgroup_lines(wanted)) {
+    const auto place = find_in(mounted, line);
+    if (!place) return fail(ErrorKind::not_found, "move process into cgroup " + line.text() + ": not mounted here");
+    TRY_ASSIGN(const UniqueFd procs, open_file(place->path + "/cgroup.procs", O_WRONLY));
+    TRY_CONTEXT("move process into " + place->path, write_all(procs.get(), std::to_string(who)));
   }
-  TRY_ASSIGN(const std::string after_text, read_file(listing, kMaxProcBytes));
-  const auto after = split_nonempty(after_text, '\n');
-  for (const std::string_view line : wanted)
-    if (!lives_in(after, line))
-      return fail(ErrorKind::failure, "move process into cgroup " + std::string(line) + ": it lives elsewhere");
-  return {};
-}
-
-std::optional<std::string> cgroup_directory(std::string_view line) {
-  const auto mounted = mounted_hierarchies();
-  const auto place = mounted ? place_of(*mounted, line) : std::nullopt;
-  return place ? std::optional<std::string>(place->directory) : std::nullopt;
-}
-
-std::optional<std::string> cgroup_top(std::string_view line) {
-  const auto mounted = mounted_hierarchies();
-  const auto place = mounted ? place_of(*mounted, line) : std::nullopt;
-  return place ? std::optional<std::string>(place->top) : std::nullopt;
+  TRY_ASSIGN(const std::string left, missing_in(listing, cgroups));
+  if (left.empty()) return {};
+  return fail(ErrorKind::failure,
+              "move process into cgroup " + left.substr(0, left.find('\n')) + ": it lives elsewhere");
 }
 
 namespace {
@@ -171,16 +167,11 @@ size_t kill_members(const std::string& directory) {
 bool kill_cgroups(std::string_view cgroups, std::string_view name) {
   const auto mounted = mounted_hierarchies();
   if (!mounted) return true;
-  const std::string component = "/" + std::string(name);
   size_t found = 0;
-  for (const std::string_view line : split_nonempty(cgroups, '\n')) {
-    const auto place = place_of(*mounted, line);
-    if (!place) continue;
-    const size_t at = place->directory.find(component);
-    if (at == std::string::npos) continue;
-    const size_t end = at + component.size();
-    if (end == place->directory.size() || place->directory[end] == '/')
-      found += kill_members(place->directory.substr(0, end));
+  for (const CgroupLine& line : cgroup_lines(cgroups)) {
+    const auto place = find_in(*mounted, line);
+    if (const auto named = place ? cut_after(place->path, "/" + std::string(name)) : std::nullopt)
+      found += kill_members(std::string(*named));
   }
   return found == 0;
 }
@@ -189,23 +180,23 @@ bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
   const auto mounted = mounted_hierarchies();
   if (!mounted) return true;
   bool gone = true;
-  for (const std::string_view line : split_nonempty(cgroups, '\n')) {
-    auto place = place_of(*mounted, line);
+  for (const CgroupLine& line : cgroup_lines(cgroups)) {
+    auto place = find_in(*mounted, line);
     if (!place) continue;
     // Version 2: what was in the job was in a leaf of ours.
-    if (const std::string leaf = "/" + std::string(name) + "/situla"; place->directory.ends_with(leaf)) {
-      if (rmdir(place->directory.c_str()) != 0 && errno != ENOENT) gone = false;
-      place->directory.resize(place->directory.rfind('/'));
+    if (const std::string leaf = "/" + std::string(name) + "/situla"; place->path.ends_with(leaf)) {
+      if (rmdir(place->path.c_str()) != 0 && errno != ENOENT) gone = false;
+      place->path.resize(place->path.rfind('/'));
     }
-    if (!place->directory.ends_with("/" + std::string(name))) continue;
+    if (!place->path.ends_with("/" + std::string(name))) continue;
     // Slurm's lock, without which a parent could go while it makes the child for a new step (cgroup_common.c).
     auto root = open_file(place->root, O_RDONLY | O_DIRECTORY);
     if (!root) continue;
     const auto lock = FileLock::acquire(std::move(*root), FileLock::Kind::exclusive, kLockLimit, place->root);
     if (!lock)
       gone = false;
-    else if (rmdir(place->directory.c_str()) == 0)
-      (void)rmdir(place->directory.substr(0, place->directory.rfind('/')).c_str());
+    else if (rmdir(place->path.c_str()) == 0)
+      (void)rmdir(place->path.substr(0, place->path.rfind('/')).c_str());
     else
       gone = gone && errno == ENOENT;
   }

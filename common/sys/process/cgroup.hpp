@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -21,11 +22,29 @@ Result<bool> lives_in_cgroups(std::string_view cgroups);
 /// there. An error when it does not, in whatever hierarchy; then it may have been moved in others.
 Result<void> move_to_cgroups(pid_t who, std::string_view cgroups);
 
-/// Where one line of such a text is a directory: a path. None: that hierarchy is not mounted here, or not that part.
-std::optional<std::string> cgroup_directory(std::string_view line);
+/// One line of such a text, "hierarchy-id:controllers:path" (cgroups(7)). Views of it.
+struct CgroupLine {
+  std::string_view head;         ///< "5:freezer:"
+  std::string_view controllers;  ///< "cpu,cpuacct"; empty in version 2
+  std::string_view path;
 
-/// The path of the uppermost cgroup of its hierarchy that can be seen here; empty when it is the first.
-std::optional<std::string> cgroup_top(std::string_view line);
+  [[nodiscard]] bool v2() const { return head.starts_with("0::"); }
+  [[nodiscard]] std::string text() const { return std::string(head) + std::string(path); }
+  /// Of the same hierarchy.
+  [[nodiscard]] CgroupLine at(std::string_view other_path) const { return {head, controllers, other_path}; }
+};
+std::vector<CgroupLine> cgroup_lines(std::string_view cgroups);
+
+/// Up to and with a component of a path ("/job_7"); nullopt: it has none.
+std::optional<std::string_view> cut_after(std::string_view path, std::string_view component);
+
+struct CgroupDirectory {
+  std::string root;  ///< where its hierarchy is mounted
+  std::string top;   ///< the uppermost of its cgroups that can be seen there; empty when it is the first
+  std::string path;
+};
+/// nullopt: that hierarchy is not mounted here, or not that part.
+std::optional<CgroupDirectory> find_cgroup(const CgroupLine& line);
 
 /// SIGKILL to every process that lives in, or beneath, the cgroups of this text whose name is `name` ("job_7"). True
 /// when there is none left.

@@ -11,7 +11,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process/capabilities.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla {

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +12,8 @@
 #include <sys/wait.h>
 #include <syslog.h>
 
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
 
@@ -94,36 +94,29 @@ UniqueFd Child::release() {
   return std::move(pidfd_);
 }
 
-Result<ExitStatus> Child::wait() {
+Result<std::optional<ExitStatus>> Child::reap(int flags) {
   int status = 0;
-  while (waitpid(pid_, &status, 0) < 0) {
-    if (errno == EINTR) continue;
-    const int errnum = errno;
-    const std::string name = child_name(pid_);
-    // ECHILD: the program we live in (slurmstepd) reaped it. It has ended, but how is lost.
-    if (errnum == ECHILD) pid_ = -1;
-    return fail_errno(errnum, "wait for " + name);
-  }
-  pid_ = -1;
-  return status_from_wait(status);
+  const pid_t ended = kernel::uninterrupted([&] { return waitpid(pid_, &status, flags); });
+  if (ended == 0) return std::optional<ExitStatus>();
+  const int errnum = errno;
+  const std::string name = child_name(pid_);
+  // ECHILD: the program we live in (slurmstepd) reaped it. It has ended, but how is lost.
+  if (ended > 0 || errnum == ECHILD) pid_ = -1;
+  if (ended < 0) return fail_errno(errnum, "wait for " + name);
+  return std::optional(status_from_wait(status));
+}
+
+Result<ExitStatus> Child::wait() {
+  TRY_ASSIGN(const auto status, reap(0));
+  return *status;
 }
 
 Result<std::optional<ExitStatus>> Child::wait_for(std::chrono::milliseconds time) {
   const auto deadline = Clock::now() + time;
   auto pause = std::chrono::milliseconds(1);
   for (;;) {
-    int status = 0;
-    const pid_t ended = waitpid(pid_, &status, WNOHANG);
-    if (ended > 0) {
-      pid_ = -1;
-      return std::optional<ExitStatus>(status_from_wait(status));
-    }
-    if (ended < 0 && errno != EINTR) {
-      const int errnum = errno;
-      const std::string name = child_name(pid_);
-      if (errnum == ECHILD) pid_ = -1;
-      return fail_errno(errnum, "wait for " + name);
-    }
+    TRY_ASSIGN(const auto ended, reap(WNOHANG));
+    if (ended) return ended;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) return std::optional<ExitStatus>();
     if (pidfd_) {
@@ -182,13 +175,22 @@ void ProcessEnd::wait() const {
   constexpr auto kLookAgain = std::chrono::milliseconds(100);
   pollfd end{fd_.get(), POLLIN, 0};
   if (is_pidfd_)
-    while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
+    (void)kernel::uninterrupted([&] { return poll(&end, 1, -1); });
   else
     while (has_not_ended(fd_.get())) std::this_thread::sleep_for(kLookAgain);
 }
 
 void take_program_name() {
   (void)prctl(PR_SET_NAME, program_invocation_short_name);
+}
+
+ProcessName::ProcessName(const char* name) {
+  (void)prctl(PR_GET_NAME, before_.data());
+  (void)prctl(PR_SET_NAME, name);
+}
+
+ProcessName::~ProcessName() {
+  (void)prctl(PR_SET_NAME, before_.data());
 }
 
 void reset_signals() {
@@ -209,16 +211,8 @@ void close_other_fds(int first, const std::vector<int>& keep) {
     if (from > to) return;
     if (kernel::close_range(from, to, 0) == 0) return;
     // Before Linux 5.9: only what is really open, because the limit on descriptors can be a million.
-    std::vector<int> open;
-    if (DIR* listing = opendir("/proc/self/fd"); listing != nullptr) {
-      while (const dirent* entry = readdir(listing)) {
-        const int fd = std::atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && fd != dirfd(listing)) open.push_back(fd);
-      }
-      closedir(listing);
-    }
-    for (const int fd : open)
-      if (static_cast<unsigned>(fd) >= from && static_cast<unsigned>(fd) <= to) ::close(fd);
+    for (const std::string& name : list_directory("/proc/self/fd").value_or(std::vector<std::string>()))
+      if (const auto fd = parse_unsigned(name); fd && *fd >= from && *fd <= to) ::close(static_cast<int>(*fd));
   };
   for (const int fd : sorted) {
     if (fd < first || static_cast<unsigned>(fd) < next) continue;

@@ -46,6 +46,9 @@ class Child {
   UniqueFd release();
 
  private:
+  /// waitpid(2); nullopt: it runs (WNOHANG).
+  Result<std::optional<ExitStatus>> reap(int flags);
+
   pid_t pid_ = -1;
   UniqueFd pidfd_;
 };

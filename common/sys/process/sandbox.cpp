@@ -5,14 +5,10 @@
 #include <climits>
 #include <csignal>
 #include <cstddef>
-#include <memory>
+#include <initializer_list>
 #include <string_view>
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -22,23 +18,17 @@
 #include <unistd.h>
 
 #include "common/base/unique_fd.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/identity.hpp"
-#include "common/sys/kernel.hpp"
+#include "common/sys/process/bpf.hpp"
 
 namespace situla {
 namespace {
 
-constexpr rlim_t kMostDescriptors = 1024;
+using bpf::Filter;
+using bpf::refuse;
 
-#if defined(__x86_64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-#elif defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_PPC64LE;
-#else
-#error "sandbox: unknown architecture"
-#endif
+constexpr rlim_t kMostDescriptors = 1024;
 
 /// From here on all architectures have the same numbers, and what is not listed as harmless does not exist: a C library
 /// goes back to older calls.
@@ -53,218 +43,66 @@ constexpr uint32_t kHarmlessNew[] = {
     462,                 // mseal
 };
 
-// Older calls that are refused. Architectures lack some of them.
-constexpr uint32_t kRefused[] = {
-    // programs and processes
-    SYS_execve,
-    SYS_execveat,
-    SYS_ptrace,
-    SYS_process_vm_readv,
-    SYS_process_vm_writev,
-    SYS_kcmp,
-    SYS_unshare,
-    SYS_setns,
-    SYS_tkill,
-    SYS_rt_sigqueueinfo,
-    SYS_rt_tgsigqueueinfo,
-    SYS_setpgid,
-    SYS_setsid,
-    SYS_personality,
-    SYS_setpriority,
-    SYS_ioprio_set,
-    SYS_sched_setparam,
-    SYS_sched_setscheduler,
-    SYS_sched_setattr,
-    SYS_migrate_pages,
-    SYS_move_pages,
+/// Older calls that are refused. Architectures lack some of them.
+std::vector<uint32_t> refused_calls() {
+  std::vector<uint32_t> calls;
+  const auto add = [&calls](std::initializer_list<uint32_t> group) { calls.insert(calls.end(), group); };
+  // programs and processes
+  add({SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp});
+  add({SYS_unshare, SYS_setns, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_setpgid, SYS_setsid});
+  add({SYS_personality, SYS_setpriority, SYS_ioprio_set, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr,
+       SYS_migrate_pages, SYS_move_pages});
 #ifdef SYS_fork
-    SYS_fork,
-    SYS_vfork,
+  add({SYS_fork, SYS_vfork});
 #endif
-    // identity and privilege
-    SYS_setuid,
-    SYS_setgid,
-    SYS_setreuid,
-    SYS_setregid,
-    SYS_setresuid,
-    SYS_setresgid,
-    SYS_setgroups,
-    SYS_setfsuid,
-    SYS_setfsgid,
-    SYS_capset,
-    // mounts and roots
-    SYS_mount,
-    SYS_umount2,
-    SYS_pivot_root,
-    SYS_chroot,
-    SYS_swapon,
-    SYS_swapoff,
-    SYS_quotactl,
-    SYS_acct,
-    // names, modes and owners of files
-    SYS_fchmod,
-    SYS_fchmodat,
-    SYS_fchown,
-    SYS_fchownat,
-    SYS_mkdirat,
-    SYS_mknodat,
-    SYS_unlinkat,
-    SYS_linkat,
-    SYS_symlinkat,
-    SYS_renameat2,
-    SYS_truncate,
-    SYS_utimensat,
-    SYS_setxattr,
-    SYS_lsetxattr,
-    SYS_fsetxattr,
-    SYS_removexattr,
-    SYS_lremovexattr,
-    SYS_fremovexattr,
-    SYS_name_to_handle_at,
-    SYS_open_by_handle_at,
+  // identity and privilege
+  add({SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups, SYS_setfsuid,
+       SYS_setfsgid, SYS_capset});
+  // mounts and roots
+  add({SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_swapon, SYS_swapoff, SYS_quotactl, SYS_acct});
+  // names, modes and owners of files
+  add({SYS_fchmod,      SYS_fchmodat,     SYS_fchown,       SYS_fchownat,          SYS_mkdirat,
+       SYS_mknodat,     SYS_unlinkat,     SYS_linkat,       SYS_symlinkat,         SYS_renameat2,
+       SYS_truncate,    SYS_utimensat,    SYS_setxattr,     SYS_lsetxattr,         SYS_fsetxattr,
+       SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_name_to_handle_at, SYS_open_by_handle_at});
 #ifdef SYS_chmod
-    SYS_chmod,
-    SYS_chown,
-    SYS_lchown,
-    SYS_mkdir,
-    SYS_rmdir,
-    SYS_mknod,
-    SYS_unlink,
-    SYS_link,
-    SYS_symlink,
-    SYS_rename,
-    SYS_creat,
-    SYS_utime,
-    SYS_utimes,
-    SYS_futimesat,
+  add({SYS_chmod, SYS_chown, SYS_lchown, SYS_mkdir, SYS_rmdir, SYS_mknod, SYS_unlink, SYS_link, SYS_symlink, SYS_rename,
+       SYS_creat, SYS_utime, SYS_utimes, SYS_futimesat});
 #endif
 #ifdef SYS_renameat
-    SYS_renameat,
+  add({SYS_renameat});
 #endif
-    // other ways into the kernel, and to other processes
-    SYS_bpf,
-    SYS_perf_event_open,
-    SYS_userfaultfd,
-    SYS_add_key,
-    SYS_request_key,
-    SYS_keyctl,
-    SYS_io_setup,
-    SYS_io_submit,
-    SYS_seccomp,
-    SYS_init_module,
-    SYS_finit_module,
-    SYS_delete_module,
-    SYS_kexec_load,
-    SYS_reboot,
-    SYS_syslog,
-    SYS_fanotify_init,
-    SYS_fanotify_mark,
-    SYS_lookup_dcookie,
-    SYS_vhangup,
-    SYS_sethostname,
-    SYS_setdomainname,
-    SYS_settimeofday,
-    SYS_clock_settime,
-    SYS_clock_adjtime,
-    SYS_adjtimex,
-    SYS_nfsservctl,
-    SYS_shmget,
-    SYS_shmat,
-    SYS_shmctl,
-    SYS_msgget,
-    SYS_msgsnd,
-    SYS_msgrcv,
-    SYS_msgctl,
-    SYS_semget,
-    SYS_semop,
-    SYS_semctl,
-    SYS_semtimedop,
-    SYS_mq_open,
-    SYS_mq_unlink,
-    SYS_listen,
-    SYS_accept,
-    SYS_accept4,
+  // other ways into the kernel, and to other processes
+  add({SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_add_key, SYS_request_key, SYS_keyctl, SYS_io_setup,
+       SYS_io_submit, SYS_seccomp, SYS_syslog, SYS_fanotify_init, SYS_fanotify_mark, SYS_lookup_dcookie,
+       SYS_nfsservctl});
+  add({SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot, SYS_vhangup, SYS_sethostname,
+       SYS_setdomainname, SYS_settimeofday, SYS_clock_settime, SYS_clock_adjtime, SYS_adjtimex});
+  add({SYS_shmget, SYS_shmat, SYS_shmctl, SYS_msgget, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_semget, SYS_semop,
+       SYS_semctl, SYS_semtimedop, SYS_mq_open, SYS_mq_unlink, SYS_listen, SYS_accept, SYS_accept4});
 #ifdef SYS_kexec_file_load
-    SYS_kexec_file_load,
+  add({SYS_kexec_file_load});
 #endif
 #ifdef SYS_iopl
-    SYS_iopl,
-    SYS_ioperm,
-    SYS_modify_ldt,
+  add({SYS_iopl, SYS_ioperm, SYS_modify_ldt});
 #endif
 #ifdef SYS_uselib
-    SYS_uselib,
-    SYS_ustat,
-    SYS_sysfs,
+  add({SYS_uselib, SYS_ustat, SYS_sysfs});
 #endif
-};
-
-/// Jumps reach 255 instructions, so every comparison carries its own answer.
-class Filter {
- public:
-  void load(size_t offset) { emit(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
-  void load_number() { load(offsetof(seccomp_data, nr)); }
-  /// Low half of an argument; all three architectures are little endian.
-  void load_argument(size_t index) { load(offsetof(seccomp_data, args) + index * sizeof(uint64_t)); }
-  void answer(uint32_t what) { emit(BPF_RET | BPF_K, what); }
-  void if_equal(uint32_t value, uint32_t what) {
-    emit(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-    answer(what);
-  }
-  void unless_equal(uint32_t value, uint32_t what) {
-    emit(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
-    answer(what);
-  }
-  void unless_any_bit(uint32_t bits, uint32_t what) {
-    emit(BPF_JMP | BPF_JSET | BPF_K, bits, 1, 0);
-    answer(what);
-  }
-  void if_any_bit(uint32_t bits, uint32_t what) {
-    emit(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
-    answer(what);
-  }
-  /// The body decides for calls of that number.
-  template <typename Body>
-  void on(uint32_t number, const Body& body) {
-    Filter inner;
-    body(inner);
-    inner.answer(SECCOMP_RET_ALLOW);
-    emit(BPF_JMP | BPF_JEQ | BPF_K, number, 0, static_cast<uint8_t>(inner.code_.size()));
-    append(inner);
-  }
-  template <typename Body>
-  void if_at_least(uint32_t number, const Body& body) {
-    Filter inner;
-    body(inner);
-    emit(BPF_JMP | BPF_JGE | BPF_K, number, 0, static_cast<uint8_t>(inner.code_.size()));
-    append(inner);
-  }
-  [[nodiscard]] std::vector<sock_filter>& code() { return code_; }
-
- private:
-  void emit(uint16_t code, uint32_t value, uint8_t if_true = 0, uint8_t if_false = 0) {
-    code_.push_back({code, if_true, if_false, value});
-  }
-  void append(const Filter& other) { code_.insert(code_.end(), other.code_.begin(), other.code_.end()); }
-  std::vector<sock_filter> code_;
-};
-
-constexpr uint32_t refuse(int errnum) {
-  return SECCOMP_RET_ERRNO | static_cast<uint32_t>(errnum);
+  return calls;
 }
 
-std::vector<sock_filter> sandbox_filter() {
+Filter sandbox_filter() {
   constexpr uint32_t kForWriting = O_ACCMODE | O_CREAT | O_TRUNC;
   const auto self = static_cast<uint32_t>(getpid());
   Filter filter;
-  filter.load(offsetof(seccomp_data, arch));
-  filter.unless_equal(kArchitecture, SECCOMP_RET_KILL_PROCESS);
+  filter.load_architecture();
+  filter.unless_equal(bpf::kArchitecture, SECCOMP_RET_KILL_PROCESS);
   filter.load_number();
   filter.if_at_least(kFirstNew, [](Filter& is) {
     for (const uint32_t number : kHarmlessNew) is.if_equal(number, SECCOMP_RET_ALLOW);
-    is.answer(refuse(ENOSYS));
   });
-  for (const uint32_t number : kRefused) filter.if_equal(number, refuse(EPERM));
+  for (const uint32_t number : refused_calls()) filter.if_equal(number, refuse(EPERM));
   // Threads only.
   filter.on(SYS_clone, [](Filter& is) {
     is.load_argument(0);
@@ -305,16 +143,7 @@ std::vector<sock_filter> sandbox_filter() {
     is.if_equal(PR_SET_DUMPABLE, refuse(EPERM));
   });
   filter.answer(SECCOMP_RET_ALLOW);
-  return std::move(filter.code());
-}
-
-Result<void> install_filter() {
-  std::vector<sock_filter> code = sandbox_filter();
-  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) return {};
-  Error error = Error::from_errno(errno, "install the importer's seccomp filter");
-  if (error.errnum() == EINVAL || error.errnum() == ENOSYS) error.with_hint("this kernel lacks CONFIG_SECCOMP_FILTER");
-  return fail(std::move(error));
+  return filter;
 }
 
 // --- Landlock (Linux 5.13): landlock(7)
@@ -368,12 +197,9 @@ Result<void> set_limit(__rlimit_resource what, rlim_t value, const char* name) {
 
 /// An administrator's certificates and configuration may lie anywhere, with a link in the usual place.
 void add_link_targets(const std::string& directory, std::vector<std::string>& readable) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), &closedir);
-  if (!listing) return;
-  while (const dirent* entry = readdir(listing.get())) {
-    if (entry->d_type != DT_LNK) continue;
+  for (const std::string& name : list_directory(directory).value_or(std::vector<std::string>())) {
     std::array<char, PATH_MAX> target{};
-    const ssize_t size = readlinkat(dirfd(listing.get()), entry->d_name, target.data(), target.size());
+    const ssize_t size = readlink((directory + "/" + name).c_str(), target.data(), target.size());
     if (size <= 0 || static_cast<size_t>(size) == target.size()) continue;
     const std::string_view path(target.data(), static_cast<size_t>(size));
     if (path.starts_with('/') && !path.starts_with("/etc/") && !path.starts_with("/usr/") && !path.starts_with("/dev/"))
@@ -419,7 +245,7 @@ Result<bool> enter_sandbox(const SandboxRules& rules) {
     (void)std::signal(SIGXFSZ, SIG_IGN);  // the write fails with EFBIG instead
   }
   TRY_ASSIGN(const bool landlock, restrict_files(rules.readable));
-  TRY(install_filter());
+  TRY(sandbox_filter().install(0, "install the importer's seccomp filter"));
   return landlock;
 }
 

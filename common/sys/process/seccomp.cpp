@@ -1,21 +1,18 @@
 #include "common/sys/process/seccomp.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/sys/identity.hpp"
 #include "common/sys/kernel.hpp"
+#include "common/sys/process/bpf.hpp"
 
 namespace situla {
 namespace {
+
+using bpf::Filter;
 
 /// One calling convention: its audit name, the calls that pretend to succeed, and those that answer with the current id
 /// when asked with -1 (setfsuid(2)) and so must reach the kernel then.
@@ -28,15 +25,7 @@ struct Table {
 
 Table native_table() {
   Table table;
-#if defined(__x86_64__)
-  table.arch = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-  table.arch = AUDIT_ARCH_AARCH64;
-#elif defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)
-  table.arch = AUDIT_ARCH_PPC64LE;
-#else
-#error "seccomp: unknown architecture"
-#endif
+  table.arch = bpf::kArchitecture;
   table.ignored = {SYS_fchown,   SYS_fchownat,  SYS_setuid,    SYS_setgid,   SYS_setreuid,
                    SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups};
 #ifdef SYS_chown  // aarch64 has only the *at form
@@ -72,78 +61,55 @@ void add_x32(Table& table) {
 }
 #endif
 
-using Program = std::vector<sock_filter>;
+constexpr uint32_t kPretend = bpf::refuse(0);
 
-void emit(Program& program, uint16_t code, uint32_t value, uint8_t if_true = 0, uint8_t if_false = 0) {
-  program.push_back({code, if_true, if_false, value});
+void add_table(Filter& filter, const Table& table) {
+  filter.on_architecture(table.arch, [&table](Filter& is) {
+    is.load_number();
+    for (const uint32_t number : table.ignored) is.if_equal(number, kPretend);
+    const auto add_setfs = [&is](uint32_t number, uint32_t mask) {
+      is.on(number, [mask](Filter& body) {
+        body.load_argument(0);
+        body.keep_bits(mask);
+        body.unless_equal(mask, kPretend);
+      });
+    };
+    for (const uint32_t number : table.setfs) add_setfs(number, 0xffffffff);
+    for (const uint32_t number : table.setfs16) add_setfs(number, 0xffff);
+  });
 }
 
-constexpr uint32_t kPretend = SECCOMP_RET_ERRNO | 0;  // errno 0: the call returns 0 without being made
-
-/// Jumps are at most 255 instructions, so every comparison carries its own answer instead of jumping to a common one.
-void emit_table(Program& program, const Table& table) {
-  Program body;
-  emit(body, BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
-  for (const uint32_t number : table.ignored) {
-    emit(body, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
-    emit(body, BPF_RET | BPF_K, kPretend);
-  }
-  const auto emit_setfs = [&body](uint32_t number, uint32_t mask) {
-    emit(body, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 5);
-    // Low half of the first argument (all three architectures are little endian).
-    emit(body, BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args));
-    emit(body, BPF_ALU | BPF_AND | BPF_K, mask);
-    emit(body, BPF_JMP | BPF_JEQ | BPF_K, mask, 0, 1);
-    emit(body, BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    emit(body, BPF_RET | BPF_K, kPretend);
-  };
-  for (const uint32_t number : table.setfs) emit_setfs(number, 0xffffffff);
-  for (const uint32_t number : table.setfs16) emit_setfs(number, 0xffff);
-  emit(body, BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  // Another convention: over the body, which is too long for the 8-bit offsets of a conditional jump.
-  emit(program, BPF_JMP | BPF_JEQ | BPF_K, table.arch, 1, 0);
-  emit(program, BPF_JMP | BPF_JA, static_cast<uint32_t>(body.size()));
-  program.insert(program.end(), body.begin(), body.end());
-}
-
-Program id_filter() {
-  Program program;
-  emit(program, BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
+Filter id_filter() {
+  Filter filter;
+  filter.load_architecture();
   Table native = native_table();
 #if defined(__x86_64__)
   add_x32(native);
-  emit_table(program, native);
-  emit_table(program, i386_table());
-#else
-  emit_table(program, native);
+#endif
+  add_table(filter, native);
+#if defined(__x86_64__)
+  add_table(filter, i386_table());
 #endif
   // Calls of an unknown convention are not our business: the filter is a convenience, not a barrier.
-  emit(program, BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  return program;
+  filter.answer(SECCOMP_RET_ALLOW);
+  return filter;
 }
 
-/// 0 or an errno.
-int install(const sock_fprog& program) {
+Result<void> install(const Filter& filter) {
+  constexpr const char* kWhat = "install the seccomp filter for chown and set*id";
   // Without SPEC_ALLOW kernels before 5.16 switch speculation mitigations on, which slows every task down for nothing.
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, kernel::kSeccompSpecAllow, &program) == 0) return 0;
-  if (errno != EINVAL) return errno;
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0 ? 0 : errno;
+  auto done = filter.install(kernel::kSeccompSpecAllow, kWhat);
+  return done || done.error().errnum() != EINVAL ? done : filter.install(0, kWhat);
 }
 
 }  // namespace
 
 Result<void> install_id_filter() {
-  Program instructions = id_filter();
-  const sock_fprog program{static_cast<unsigned short>(instructions.size()), instructions.data()};
-  int errnum = install(program);
-  if (errnum == EACCES) {  // no CAP_SYS_ADMIN in our user namespace
-    TRY(set_no_new_privileges());
-    errnum = install(program);
-  }
-  if (errnum == 0) return {};
-  Error error = Error::from_errno(errnum, "install the seccomp filter for chown and set*id");
-  if (errnum == EINVAL || errnum == ENOSYS) error.with_hint("this kernel lacks CONFIG_SECCOMP_FILTER");
-  return fail(std::move(error));
+  const Filter filter = id_filter();
+  auto installed = install(filter);
+  if (installed || installed.error().errnum() != EACCES) return installed;
+  TRY(set_no_new_privileges());  // no CAP_SYS_ADMIN in our user namespace
+  return install(filter);
 }
 
 }  // namespace situla

@@ -1,5 +1,6 @@
 // spawn(): everything that needs memory happens before the fork, everything after it is async-signal-safe
-// (signal-safety(7)), because slurmstepd has other threads that may hold any lock at that moment.
+// (signal-safety(7)), because slurmstepd has other threads that may hold any lock at that moment. execute() goes the
+// same way without a fork.
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -16,25 +17,25 @@
 namespace situla {
 namespace {
 
-/// What the child was doing when it failed; travels with the errno through the close-on-exec pipe.
+/// What the process was doing when it failed; from a child it travels with the errno through the close-on-exec pipe.
 enum class Step : int {
   fork,
+  die_with_parent,
   parent_died,
   move_descriptors,
   open_null,
   map_descriptors,
-  session,
   privileges,
   directory,
   execute
 };
 
 constexpr std::array<const char*, 9> kStepText = {"fork again",
+                                                  "ask to die with the parent",
                                                   "notice the death of its parent",
                                                   "move descriptors",
                                                   "open /dev/null",
                                                   "map descriptors",
-                                                  "start a new session",
                                                   "give up privileges",
                                                   "enter directory ",
                                                   "execute "};
@@ -44,35 +45,45 @@ struct Failure {
   int errnum = 0;
 };
 
+std::string what_failed(const Failure& failure, const SpawnOptions& options) {
+  const std::string text = kStepText.at(static_cast<size_t>(failure.step));
+  return text + (failure.step == Step::execute     ? options.program
+                 : failure.step == Step::directory ? options.directory
+                                                   : "");
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  result.reserve(strings.size() + 1);
+  for (const std::string& text : strings) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
 /// All that the child needs, in memory of the parent.
 struct Plan {
-  const char* program = nullptr;
-  int program_fd = -1;  ///< instead of the path; the child puts its moved copy here
-  const char* directory = nullptr;
-  char* const* arguments = nullptr;
-  char* const* environment = nullptr;
-  std::pair<int, int>* fds = nullptr;  ///< .first is overwritten by the child with its moved copy
-  size_t fd_count = 0;
-  int first_free = 3;  ///< above every descriptor number that the child will have
-  int error_pipe = -1;
-  pid_t parent = -1;
-  bool die_with_parent = true;
-  bool new_session = false;
-  bool no_new_privileges = false;
-  bool detached = false;
-};
+  explicit Plan(const SpawnOptions& what)
+      : options(what), arguments(pointers(what.arguments)), environment(pointers(what.environment)), fds(what.fds) {
+    for (const auto& entry : fds) first_free = std::max(first_free, entry.second + 1);
+  }
 
-[[noreturn]] void give_up(int pipe, Step step, int errnum) {
-  const Failure failure{step, errnum};
-  (void)!write(pipe, &failure, sizeof failure);
-  _exit(127);
-}
+  const SpawnOptions& options;
+  std::vector<char*> arguments, environment;
+  std::vector<std::pair<int, int>> fds;  ///< .first is overwritten with its moved copy, as are the next two
+  int program_fd = options.program_fd;   ///< instead of the path
+  int error_pipe = -1;                   ///< or none
+  int first_free = 3;                    ///< above every descriptor number that the program will have
+  bool die_with_parent = options.die_with_parent;
+  pid_t parent = 0;  ///< who it has to be; 0: whoever it is
+};
 
 /// Marks every descriptor from 3 on as close-on-exec.
 void close_all_on_exec() {
   if (kernel::close_range(3, ~0U, kernel::kCloseRangeCloexec) == 0) return;
   // Before Linux 5.11. opendir(3) allocates, so the directory is read with the bare call.
   const int listing = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Without /proc: more than a process has, as a rule.
+  for (int fd = 3; listing < 0 && fd < 65536; ++fd) (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
   if (listing < 0) return;
   alignas(8) std::array<char, 4096> buffer{};
   for (;;) {
@@ -94,40 +105,53 @@ void close_all_on_exec() {
 
 bool maps_standard_descriptors(const Plan& plan) {
   unsigned mapped = 0;
-  for (size_t i = 0; i < plan.fd_count; ++i)
-    if (plan.fds[i].second >= 0 && plan.fds[i].second <= 2) mapped |= 1U << static_cast<unsigned>(plan.fds[i].second);
+  for (const auto& [source, target] : plan.fds)
+    if (target >= 0 && target <= 2) mapped |= 1U << static_cast<unsigned>(target);
   return mapped == 7;
 }
 
 /// First every source is copied above all targets, so that no dup2() can overwrite a source that is still needed.
-int arrange_descriptors(Plan& plan) {
-  int pipe = plan.error_pipe;
-  const int moved = fcntl(pipe, F_DUPFD_CLOEXEC, plan.first_free);
-  if (moved < 0) give_up(pipe, Step::move_descriptors, errno);
-  pipe = moved;
-  for (size_t i = 0; i < plan.fd_count; ++i) {
-    const int copy = fcntl(plan.fds[i].first, F_DUPFD_CLOEXEC, plan.first_free);
-    if (copy < 0) give_up(pipe, Step::move_descriptors, errno);
-    plan.fds[i].first = copy;
-  }
-  if (plan.program_fd >= 0) {
-    plan.program_fd = fcntl(plan.program_fd, F_DUPFD_CLOEXEC, plan.first_free);
-    if (plan.program_fd < 0) give_up(pipe, Step::move_descriptors, errno);
-  }
+std::optional<Failure> arrange_descriptors(Plan& plan) {
+  const auto move = [&plan](int& fd) {
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, plan.first_free);
+    if (copy >= 0) fd = copy;
+    return copy >= 0;
+  };
+  bool moved = (plan.error_pipe < 0 || move(plan.error_pipe)) && (plan.program_fd < 0 || move(plan.program_fd));
+  for (auto& entry : plan.fds) moved = moved && move(entry.first);
+  int null = -1;
   // A container need not have a /dev/null: whoever maps 0, 1 and 2 does without.
-  int null_copy = -1;
-  if (!maps_standard_descriptors(plan)) {
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0) give_up(pipe, Step::open_null, errno);
-    null_copy = fcntl(null, F_DUPFD_CLOEXEC, plan.first_free);
-    if (null_copy < 0) give_up(pipe, Step::move_descriptors, errno);
+  if (moved && !maps_standard_descriptors(plan)) {
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0) return Failure{Step::open_null, errno};
+    moved = move(null);
   }
+  if (!moved) return Failure{Step::move_descriptors, errno};
   close_all_on_exec();
-  for (int fd = 0; fd <= 2 && null_copy >= 0; ++fd)
-    if (dup2(null_copy, fd) < 0) give_up(pipe, Step::map_descriptors, errno);
-  for (size_t i = 0; i < plan.fd_count; ++i)
-    if (dup2(plan.fds[i].first, plan.fds[i].second) < 0) give_up(pipe, Step::map_descriptors, errno);
-  return pipe;
+  bool mapped = true;
+  for (int fd = 0; fd <= 2 && null >= 0; ++fd) mapped = mapped && dup2(null, fd) >= 0;
+  for (const auto& [source, target] : plan.fds) mapped = mapped && dup2(source, target) >= 0;
+  return mapped ? std::nullopt : std::optional(Failure{Step::map_descriptors, errno});
+}
+
+/// Returns only on failure. Async-signal-safe.
+Failure become_program(Plan& plan) {
+  if (plan.die_with_parent) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return {Step::die_with_parent, errno};
+    // 0: the parent lives outside this pid namespace and cannot be compared.
+    const pid_t parent = getppid();
+    if (plan.parent != 0 && parent != 0 && parent != plan.parent) return {Step::parent_died, ECANCELED};
+  }
+  if (plan.options.new_session) (void)setsid();
+  if (plan.options.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return {Step::privileges, errno};
+  if (chdir(plan.options.directory.c_str()) != 0) return {Step::directory, errno};
+  if (const auto failure = arrange_descriptors(plan)) return *failure;
+  reset_signals();
+  if (plan.program_fd >= 0)
+    (void)kernel::execveat(plan.program_fd, plan.arguments.data(), plan.environment.data());
+  else
+    execve(plan.options.program.c_str(), plan.arguments.data(), plan.environment.data());
+  return {Step::execute, errno};
 }
 
 /// slurmstepd runs at -1000; a helper must not be spared by the OOM killer. Lowering a positive score may be refused:
@@ -147,74 +171,37 @@ pid_t fork_with_pidfd(int& pidfd) {
   return pid;
 }
 
-[[noreturn]] void run_child(Plan& plan) {
-  if (plan.detached) {
+[[noreturn]] void give_up(const Plan& plan, const Failure& failure) {
+  (void)!write(plan.error_pipe, &failure, sizeof failure);
+  _exit(127);
+}
+
+[[noreturn]] void run_child(Plan& plan, bool detached) {
+  if (detached) {
     int unused = -1;
     const pid_t pid = fork_with_pidfd(unused);
-    if (pid < 0) give_up(plan.error_pipe, Step::fork, errno);
+    if (pid < 0) give_up(plan, {Step::fork, errno});
     if (pid > 0) _exit(0);
   }
-  if (plan.die_with_parent) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    // 0: the parent lives outside this pid namespace and cannot be compared.
-    const pid_t parent = getppid();
-    if (parent != 0 && parent != plan.parent) give_up(plan.error_pipe, Step::parent_died, ECANCELED);
-  }
-  const int pipe = arrange_descriptors(plan);
   reset_oom_score();
-  if (plan.new_session && setsid() < 0) give_up(pipe, Step::session, errno);
-  if (plan.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(pipe, Step::privileges, errno);
-  if (chdir(plan.directory) != 0) give_up(pipe, Step::directory, errno);
-  reset_signals();
-  if (plan.program_fd >= 0)
-    (void)kernel::execveat(plan.program_fd, plan.arguments, plan.environment);
-  else
-    execve(plan.program, plan.arguments, plan.environment);
-  give_up(pipe, Step::execute, errno);
+  const Failure failure = become_program(plan);
+  give_up(plan, failure);
 }
 
-std::vector<char*> pointers(const std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  result.reserve(strings.size() + 1);
-  for (const std::string& text : strings) result.push_back(const_cast<char*>(text.c_str()));
-  result.push_back(nullptr);
-  return result;
-}
-
-Result<void> check(const SpawnOptions& options) {
+Result<Child> start(const SpawnOptions& options, bool detached) {
   for (const auto& [source, target] : options.fds)
     if (source < 0 || target < 0)
       return fail(ErrorKind::usage, "start " + options.program + ": bad descriptor " + std::to_string(source) + " -> " +
                                         std::to_string(target));
-  return {};
-}
-
-Result<Child> start(const SpawnOptions& options, bool detached) {
-  TRY(check(options));
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);
 
-  const std::vector<char*> arguments = pointers(options.arguments);
-  const std::vector<char*> environment = pointers(options.environment);
-  std::vector<std::pair<int, int>> fds = options.fds;
-  Plan plan;
-  plan.program = options.program.c_str();
-  plan.program_fd = options.program_fd;
-  plan.directory = options.directory.c_str();
-  plan.arguments = arguments.data();
-  plan.environment = environment.data();
-  plan.fds = fds.data();
-  plan.fd_count = fds.size();
-  for (const auto& entry : fds) plan.first_free = std::max(plan.first_free, entry.second + 1);
+  Plan plan(options);
   plan.error_pipe = writer.get();
   plan.parent = getpid();
   plan.die_with_parent = options.die_with_parent && !detached;
-  plan.detached = detached;
-  plan.new_session = options.new_session;
-  plan.no_new_privileges = options.no_new_privileges;
-
   // No handler of this program may run in the child before its dispositions are reset.
   sigset_t all;
   sigset_t before;
@@ -222,7 +209,7 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int pidfd = -1;
   const pid_t pid = fork_with_pidfd(pidfd);
-  if (pid == 0) run_child(plan);
+  if (pid == 0) run_child(plan, detached);
   const int errnum = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return fail_errno(errnum, "fork");
@@ -230,18 +217,11 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
   Child child(pid, UniqueFd(pidfd));
   writer.reset();
   Failure failure;
-  ssize_t size = -1;
-  do {
-    size = read(reader.get(), &failure, sizeof failure);
-  } while (size < 0 && errno == EINTR);
+  const ssize_t size = kernel::uninterrupted([&] { return read(reader.get(), &failure, sizeof failure); });
   if (size == 0) return child;
   if (size != static_cast<ssize_t>(sizeof failure)) return fail_errno(EIO, "start " + options.program);
-  std::string what = kStepText.at(static_cast<size_t>(failure.step));
-  if (failure.step == Step::execute)
-    what += options.program;
-  else
-    what = "start " + options.program + ": " + what + (failure.step == Step::directory ? options.directory : "");
-  return fail_errno(failure.errnum, what);
+  const std::string what = what_failed(failure, options);
+  return fail_errno(failure.errnum, failure.step == Step::execute ? what : "start " + options.program + ": " + what);
 }
 
 }  // namespace
@@ -255,6 +235,12 @@ Result<void> spawn_detached(const SpawnOptions& options) {
   // It has ended already; slurmstepd may have reaped it, which is as good.
   (void)between.wait();
   return {};
+}
+
+Error execute(const SpawnOptions& options) {
+  Plan plan(options);
+  const Failure failure = become_program(plan);
+  return Error::from_errno(failure.errnum, what_failed(failure, options));
 }
 
 }  // namespace situla

@@ -9,7 +9,6 @@
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
-#include "common/sys/mount/unmount.hpp"
 
 namespace situla {
 namespace {

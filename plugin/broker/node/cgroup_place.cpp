@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/spec/step_name.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/cgroup.hpp"
@@ -32,37 +33,8 @@ constexpr std::array<std::string_view, 7> kControllers = {"memory",  "pids", "cp
 constexpr std::array<std::pair<const char*, const char*>, 3> kLimits = {
     {{"memory.limit_in_bytes", "2147483648"}, {"memory.max", "2147483648"}, {"pids.max", "1024"}}};
 constexpr time_t kIdleSeconds = 3600;
-/// Slurm's numbers of steps that have names.
-constexpr uint32_t kBatchStep = 0xfffffffb;
-constexpr uint32_t kInteractiveStep = 0xfffffffa;
 /// Where what runs after a job finds Situla's own: a file of root.
 constexpr const char* kOwnRecord = SITULA_RUNTIME_DIR "/cgroups";
-
-struct Line {
-  std::string_view head;  ///< "5:freezer:"
-  std::string_view controllers;
-  std::string_view path;
-  [[nodiscard]] bool v2() const { return head.starts_with("0::"); }
-};
-
-std::vector<Line> lines_of(std::string_view cgroups) {
-  std::vector<Line> lines;
-  for (const std::string_view text : split_nonempty(cgroups, '\n')) {
-    const auto id = cut(text, ':');
-    const auto rest = id ? cut(id->second, ':') : std::nullopt;
-    if (rest) lines.push_back({text.substr(0, text.size() - rest->second.size()), rest->first, rest->second});
-  }
-  return lines;
-}
-
-/// Up to and with the component `name` of a path ("/job_7"); nullopt: it has none.
-std::optional<std::string_view> cut_after(std::string_view path, const std::string& name) {
-  for (size_t at = path.find(name); at != std::string_view::npos; at = path.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    if (end == path.size() || path[end] == '/') return path.substr(0, end);
-  }
-  return std::nullopt;
-}
 
 std::string job_component(uint32_t job) {
   return "/job_" + std::to_string(job);
@@ -74,14 +46,14 @@ std::string step_component(uint32_t step) {
   return "/step_" + std::to_string(step);
 }
 
-bool mentions(const std::vector<Line>& lines, const std::string& job) {
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const Line& line) { return cut_after(line.path, job).has_value(); });
+std::optional<std::string> top_of(const CgroupLine& line) {
+  const auto found = find_cgroup(line);
+  return found ? std::optional(found->top) : std::nullopt;
 }
 
-bool exists(const Line& line, const std::string& path) {
-  const auto directory = cgroup_directory(std::string(line.head) + path);
-  return directory && access(directory->c_str(), F_OK) == 0;
+bool exists(const CgroupLine& line, const std::string& path) {
+  const auto found = find_cgroup(line.at(path));
+  return found && access(found->path.c_str(), F_OK) == 0;
 }
 
 Result<void> write_control(const std::string& file, std::string_view value) {
@@ -118,18 +90,19 @@ void set_limits(const std::string& directory) {
 }
 
 /// One user's part of Situla's own in one hierarchy. The path of `line` ends in kOwn; `leaf`: "/broker/1000".
-Result<void> make_share_in(const Line& line, const std::string& leaf) {
-  const auto own = cgroup_directory(std::string(line.head) + std::string(line.path));
-  if (!own) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
-  const std::string directory = *own + leaf;
+Result<void> make_share_in(const CgroupLine& line, const std::string& leaf) {
+  const auto found = find_cgroup(line);
+  if (!found) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
+  const std::string& own = found->path;
+  const std::string directory = own + leaf;
   // It is there, as a rule. Its time says when it was used last: remove_idle_shares().
   if (utimensat(AT_FDCWD, directory.c_str(), nullptr, 0) == 0) return {};
   const std::string all_users = directory.substr(0, directory.rfind('/'));
-  TRY(make_cgroup(*own));
+  TRY(make_cgroup(own));
   TRY(make_cgroup(all_users));
   // As far as Slurm was given them; it does not hand on the number of processes by itself.
   if (line.v2())
-    for (const std::string& parent : {own->substr(0, own->rfind('/')), *own, all_users})
+    for (const std::string& parent : {own.substr(0, own.rfind('/')), own, all_users})
       for (const char* controller : {"+memory", "+pids"})
         (void)write_control(parent + "/cgroup.subtree_control", controller);
   TRY_ASSIGN(const bool made, make_cgroup(directory));
@@ -138,7 +111,7 @@ Result<void> make_share_in(const Line& line, const std::string& leaf) {
 }
 
 Result<void> make_share(std::string_view own, const std::string& leaf) {
-  for (const Line& line : lines_of(own))
+  for (const CgroupLine& line : cgroup_lines(own))
     if (line.path.ends_with(kOwn)) TRY(make_share_in(line, leaf));
   return {};
 }
@@ -157,12 +130,12 @@ void remove_idle_below(const std::string& all_users) {
 }
 
 /// With what the user's helpers have left in it: Slurm does not know of this cgroup.
-void remove_leaf(const std::string& line) {
+void remove_leaf(const CgroupLine& line) {
   constexpr int kTries = 20;
-  const auto directory = cgroup_directory(line);
-  if (!directory) return;
-  (void)write_control(*directory + "/cgroup.kill", "1");
-  for (int tries = 0; rmdir(directory->c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
+  const auto leaf = find_cgroup(line);
+  if (!leaf) return;
+  (void)write_control(leaf->path + "/cgroup.kill", "1");
+  for (int tries = 0; rmdir(leaf->path.c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
 }
 
 std::string with_leaf(const std::string& own, const std::string& leaf) {
@@ -174,10 +147,10 @@ std::string with_leaf(const std::string& own, const std::string& leaf) {
 
 /// Only leaves may hold processes in version 2, and only those that Slurm made for tasks do. One of our own beside them
 /// has the step's limits.
-Result<void> make_leaf(const Line& line, const std::string& path) {
-  const auto directory = cgroup_directory(std::string(line.head) + path);
-  if (!directory) return fail(ErrorKind::not_found, "make cgroup " + path + ": not mounted here");
-  TRY(make_cgroup(*directory));
+Result<void> make_leaf(const CgroupLine& line) {
+  const auto leaf = find_cgroup(line);
+  if (!leaf) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
+  TRY(make_cgroup(leaf->path));
   return {};
 }
 
@@ -194,9 +167,9 @@ Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
   TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
   NodeCgroups cgroups(0, 0, user, std::move(inherited));
   // Beside a slurmstepd whose broker was killed.
-  for (const Line& line : lines_of(cgroups.inherited_))
+  for (const CgroupLine& line : cgroup_lines(cgroups.inherited_))
     if (line.v2() && line.path.ends_with(kSlurmLeaf))
-      remove_leaf(std::string(line.head) + std::string(line.path.substr(0, line.path.rfind('/'))) + kUserLeaf);
+      remove_leaf(line.at(std::string(line.path.substr(0, line.path.rfind('/'))) + kUserLeaf));
   auto own = read_file(kOwnRecord);
   if (!own) return cgroups;
   cgroups.own_ = std::move(*own);
@@ -205,11 +178,12 @@ Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
 }
 
 Result<void> NodeCgroups::make_own(std::string_view text) {
-  const auto lines = lines_of(text);
+  const auto lines = cgroup_lines(text);
   const std::string job = job_component(job_);
-  if (!mentions(lines, job)) return {};
+  const auto is_in_job = [&](const CgroupLine& line) { return cut_after(line.path, job).has_value(); };
+  if (std::none_of(lines.begin(), lines.end(), is_in_job)) return {};
   std::string own;
-  for (const Line& line : lines) {
+  for (const CgroupLine& line : lines) {
     std::string path(line.path);
     const auto names = split_nonempty(line.controllers, ',');
     const bool limiting = std::any_of(names.begin(), names.end(), [](std::string_view name) {
@@ -219,7 +193,7 @@ Result<void> NodeCgroups::make_own(std::string_view text) {
     if (line.v2() && in_job)
       path = std::string(in_job->substr(0, in_job->size() - job.size())) + kOwn;
     else if (limiting)
-      path = cgroup_top(std::string(line.head) + path).value_or(path) + kOwn;
+      path = top_of(line).value_or(path) + kOwn;
     own += std::string(line.head) + path + "\n";
   }
   own_ = std::move(own);
@@ -239,11 +213,10 @@ Result<void> NodeCgroups::enter_own() const {
 }
 
 void NodeCgroups::remove_idle_shares() const {
-  for (const Line& line : lines_of(own_)) {
-    const auto own = line.path.ends_with(kOwn) ? cgroup_directory(std::string(line.head) + std::string(line.path))
-                                               : std::optional<std::string>();
+  for (const CgroupLine& line : cgroup_lines(own_)) {
+    const auto own = line.path.ends_with(kOwn) ? find_cgroup(line) : std::nullopt;
     if (!own) continue;
-    for (const char* part : {kBroker, kCleanup}) remove_idle_below(*own + part);
+    for (const char* part : {kBroker, kCleanup}) remove_idle_below(own->path + part);
   }
 }
 
@@ -264,25 +237,24 @@ CgroupPlace NodeCgroups::cleanup() const {
 Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
   if (prepared_) return {};
   TRY_ASSIGN(const std::string text, cgroups_of(slurmstepd));
-  const auto lines = lines_of(text);
+  const auto lines = cgroup_lines(text);
   const std::string job = job_component(job_);
   if (own_.empty()) TRY(make_own(text));
   std::string below;  // of version 1, with the job
-  for (const Line& line : lines)
+  for (const CgroupLine& line : lines)
     if (const auto in_job = cut_after(line.path, job); in_job && !line.v2()) {
-      const std::string top = cgroup_top(std::string(line.head) + std::string(*in_job)).value_or("");
-      below = in_job->substr(top.size());
+      below = in_job->substr(top_of(line.at(*in_job)).value_or("").size());
     }
   std::string step_text, job_text;
-  for (const Line& line : lines) {
+  for (const CgroupLine& line : lines) {
     std::string in_step(line.path);
     std::string in_job(line.path);
     if (const auto part = cut_after(line.path, job); part && line.v2()) {
       in_job = std::string(*part) + kOwn;
       in_step = std::string(*part) + step_component(step_) + kUserLeaf;
-      TRY(make_leaf(line, in_step));
+      TRY(make_leaf(line.at(in_step)));
     } else if (!below.empty() && !line.v2()) {
-      const std::string top = cgroup_top(std::string(line.head) + in_job).value_or("");
+      const std::string top = top_of(line).value_or("");
       if (exists(line, top + below)) {
         in_step = in_job = top + below;
         if (exists(line, in_job + step_component(step_))) in_step += step_component(step_);
@@ -304,17 +276,17 @@ Result<CgroupPlace> NodeCgroups::step() const {
 
 Result<CgroupPlace> NodeCgroups::job() const {
   if (!prepared_) return fail(ErrorKind::failure, "Slurm has not made the step's cgroups yet");
-  for (const Line& line : lines_of(job_text_))
-    if (line.v2() && line.path.ends_with(kOwn)) TRY(make_leaf(line, std::string(line.path)));
+  for (const CgroupLine& line : cgroup_lines(job_text_))
+    if (line.v2() && line.path.ends_with(kOwn)) TRY(make_leaf(line));
   return CgroupPlace(job_text_);
 }
 
 Result<void> NodeCgroups::check_task(std::string_view cgroups) const {
   const std::string job = job_component(job_);
-  const auto lines = lines_of(cgroups);
-  for (const Line& ours : lines_of(step_text_)) {
+  const auto lines = cgroup_lines(cgroups);
+  for (const CgroupLine& ours : cgroup_lines(step_text_)) {
     if (!cut_after(ours.path, job)) continue;
-    const bool inside = std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
+    const bool inside = std::any_of(lines.begin(), lines.end(), [&](const CgroupLine& line) {
       return line.head == ours.head && cut_after(line.path, job).has_value();
     });
     if (!inside)
@@ -324,8 +296,8 @@ Result<void> NodeCgroups::check_task(std::string_view cgroups) const {
 }
 
 void NodeCgroups::leave_step() const {
-  for (const Line& line : lines_of(step_text_))
-    if (line.v2() && line.path.ends_with(kUserLeaf)) remove_leaf(std::string(line.head) + std::string(line.path));
+  for (const CgroupLine& line : cgroup_lines(step_text_))
+    if (line.v2() && line.path.ends_with(kUserLeaf)) remove_leaf(line);
 }
 
 }  // namespace situla

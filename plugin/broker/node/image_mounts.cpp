@@ -7,7 +7,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/mount/loop_device.hpp"
-#include "common/sys/mount/unmount.hpp"
+#include "common/sys/mount/mount_api.hpp"
 
 namespace situla {
 namespace {

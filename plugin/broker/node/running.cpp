@@ -39,11 +39,7 @@ std::vector<UniqueFd> connect_to_all(const std::string& directory) {
   return connections;
 }
 
-struct DirectoryId {
-  unsigned major = 0, minor = 0;
-  uint64_t inode = 0;
-  bool operator==(const DirectoryId&) const = default;
-};
+using DirectoryId = std::pair<dev_t, uint64_t>;
 
 /// As the kernel has it in memory: a file system of the user's is not asked, for it need not answer.
 Result<DirectoryId> id_of(int fd) {
@@ -51,7 +47,13 @@ Result<DirectoryId> id_of(int fd) {
   if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &info) != 0)
     return fail_errno(errno, "inspect the container's directory");
   if (!S_ISDIR(info.stx_mode)) return fail(ErrorKind::corrupt, "the container is no directory");
-  return DirectoryId{info.stx_dev_major, info.stx_dev_minor, info.stx_ino};
+  return DirectoryId{makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino};
+}
+
+bool same_directory(int one, int other) {
+  const auto a = id_of(one);
+  const auto b = id_of(other);
+  return a && b && *a == *b;
 }
 
 }  // namespace
@@ -62,17 +64,11 @@ Result<RunningKey> RunningKey::of_container(uid_t uid, std::string_view identity
   if (identity.size() == kDigits && identity.find_first_not_of("0123456789abcdef") == std::string_view::npos)
     return RunningKey(user + std::string(identity));
   TRY_ASSIGN(const DirectoryId id, id_of(directory));
-  return RunningKey(user + "inode." + std::to_string(makedev(id.major, id.minor)) + "." + std::to_string(id.inode));
+  return RunningKey(user + "inode." + std::to_string(id.first) + "." + std::to_string(id.second));
 }
 
 RunningKey RunningKey::of_step(uid_t uid, uint32_t job, uint32_t step) {
   return RunningKey(std::to_string(uid) + ".step." + std::to_string(job) + "." + std::to_string(step));
-}
-
-bool same_directory(int one, int other) {
-  const auto a = id_of(one);
-  const auto b = id_of(other);
-  return a && b && *a == *b;
 }
 
 Result<RunningContainer> RunningContainer::publish(const std::string& runtime, const RunningKey& key,

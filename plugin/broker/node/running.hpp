@@ -11,12 +11,12 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/protocol/namespace_fds.hpp"
+#include "common/protocol/messages.hpp"
 
 namespace situla {
 
 /// Under which name a container is looked for. Who found one compares its directory with the one that the other side
-/// holds open (same_directory): a number that is given out again, or a copied identity, joins nothing.
+/// holds open: a number that is given out again, or a copied identity, joins nothing.
 class RunningKey {
  public:
   /// identity: as the user's process says, 32 hexadecimal digits; anything else counts as none, and then the
@@ -32,9 +32,6 @@ class RunningKey {
   explicit RunningKey(std::string text) : text_(std::move(text)) {}
   std::string text_;
 };
-
-/// Whether two open directories are the same one.
-bool same_directory(int one, int other);
 
 /// A socket <runtime>/containers/<key>/<job>.<step>, in directories that only root can enter. Removed with the object;
 /// one of a killed broker is removed by whoever finds nobody listening.

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
-#include "common/sys/mount/unmount.hpp"
+#include "common/sys/mount/mount_api.hpp"
 #include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/mount/place.hpp"
 #include "tests/support/elf_library.hpp"

@@ -10,7 +10,6 @@
 
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
-#include "common/sys/mount/unmount.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"
