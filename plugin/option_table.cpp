@@ -90,12 +90,7 @@ Result<void> set_devices(std::string_view value, ContainerSpec& spec) {
   return {};
 }
 
-Result<void> set_entrypoint_log(std::string_view, ContainerSpec& spec) {
-  spec.entrypoint_log = true;
-  return {};
-}
-
-template <Tristate ContainerSpec::*Member, Tristate Value>
+template <auto Member, auto Value>
 Result<void> set(std::string_view, ContainerSpec& spec) {
   spec.*Member = Value;
   return {};
@@ -131,8 +126,8 @@ constexpr std::array kTable = {
     OptionInfo{"no-container-entrypoint", nullptr,
                "[situla] do not run the entrypoint of the image (default: plugstack.conf)",
                set<&ContainerSpec::entrypoint, Tristate::no>, nullptr, "container-entrypoint"},
-    OptionInfo{"container-entrypoint-log", nullptr, "[situla] print what the entrypoint prints", set_entrypoint_log,
-               "ENTRYPOINT_LOG"},
+    OptionInfo{"container-entrypoint-log", nullptr, "[situla] print what the entrypoint prints",
+               set<&ContainerSpec::entrypoint_log, true>, "ENTRYPOINT_LOG"},
     OptionInfo{"container-writable", nullptr,
                "[situla] let the tasks write to the container's root file system; changes end with the step",
                set<&ContainerSpec::writable, Tristate::yes>, "WRITABLE", "container-readonly"},

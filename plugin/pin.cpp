@@ -2,15 +2,11 @@
 
 #include <cstdlib>
 
-#include <unistd.h>
-
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "common/spec/digest.hpp"
 #include "common/spec/image_reference.hpp"
-#include "common/sys/file.hpp"
-#include "common/sys/process/process.hpp"
-#include "common/sys/socket.hpp"
+#include "common/sys/process/run_program.hpp"
 
 extern "C" char** environ;
 
@@ -25,18 +21,13 @@ bool may_move(const std::string& image) {
 
 Result<Digest> ask_registry(const std::string& image, std::chrono::milliseconds limit) {
   constexpr size_t kMaxAnswer = 4096;
-  TRY_ASSIGN(const UniqueFd answer, memory_file("situla-digest"));
   SpawnOptions options;
   options.program = libexec_path("situla-full");
   options.arguments = {"situla", "digest", "--index", "--", image};
   options.environment = Environment::from_envp(environ).strings();
-  options.fds = {{answer.get(), 1}};
-  TRY_ASSIGN(Child child, spawn(options));
-  TRY_ASSIGN(const auto status, child.wait_for(limit));
-  if (!status || !status->success()) return fail(ErrorKind::network, "ask the registry for the digest of " + image);
-  if (lseek(answer.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "read the digest");
-  TRY_ASSIGN(const std::string text, read_all(answer.get(), kMaxAnswer));
-  return Digest::parse(trim(text));
+  TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), {.time = limit, .output_bytes = kMaxAnswer}));
+  if (!run.success()) return fail(ErrorKind::network, "ask the registry for the digest of " + image);
+  return Digest::parse(trim(run.output));
 }
 
 }  // namespace

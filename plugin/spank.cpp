@@ -121,6 +121,11 @@ int on_option(int id, const char* value, int /*remote*/) {
   });
 }
 
+/// `what` as in "ask Slurm for the job id".
+Result<void> checked(spank_err_t status, const std::string& what) {
+  return status == ESPANK_SUCCESS ? Result<void>() : fail(ErrorKind::failure, what + ": " + spank_strerror(status));
+}
+
 Result<void> register_options(spank_t spank) {
   for (const OptionInfo& row : option_table()) {
     // Slurm copies the strings, but takes them as char*.
@@ -130,8 +135,7 @@ Result<void> register_options(spank_t spank) {
                         row.argument != nullptr ? 1 : 0,
                         static_cast<int>(&row - option_table().data()),
                         on_option};
-    if (const spank_err_t status = spank_option_register(spank, &option); status != ESPANK_SUCCESS)
-      return fail(ErrorKind::failure, std::string("register option --") + row.name + ": " + spank_strerror(status));
+    TRY(checked(spank_option_register(spank, &option), std::string("register option --") + row.name));
   }
   return {};
 }
@@ -143,9 +147,7 @@ bool runs_containers(spank_context_t context) {
 template <typename T>
 Result<T> item(spank_t spank, spank_item_t which, const char* what) {
   T value{};
-  const spank_err_t status = spank_get_item(spank, which, &value);
-  if (status != ESPANK_SUCCESS)
-    return fail(ErrorKind::failure, std::string("ask Slurm for ") + what + ": " + spank_strerror(status));
+  TRY(checked(spank_get_item(spank, which, &value), std::string("ask Slurm for ") + what));
   return value;
 }
 
@@ -164,8 +166,7 @@ Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
   if (spec.name_flag == NameFlag::automatic) spec.name_flag = NameFlag::no_exec;
   int argc = 0;
   char** argv = nullptr;
-  if (const spank_err_t status = spank_get_item(spank, S_JOB_ARGV, &argc, &argv); status != ESPANK_SUCCESS)
-    return fail(ErrorKind::failure, std::string("ask Slurm for the batch script: ") + spank_strerror(status));
+  TRY(checked(spank_get_item(spank, S_JOB_ARGV, &argc, &argv), "ask Slurm for the batch script"));
   if (argc < 1) return {};
   MountOption script;
   script.kind = MountOption::Kind::script;
@@ -251,9 +252,8 @@ std::optional<std::string> own_variable(const std::string& name) {
 /// In sbatch and salloc: ContainerOptions::pyxis_variables().
 Result<void> hand_on_as_pyxis(spank_t spank) {
   for (const auto& [name, value] : g_state->options.pyxis_variables()) {
-    const spank_err_t status = spank_job_control_setenv(spank, name.c_str(), value.c_str(), 1);
-    if (status != ESPANK_SUCCESS)
-      return fail(ErrorKind::failure, "set variable " + name + " for the job: " + spank_strerror(status));
+    TRY(checked(spank_job_control_setenv(spank, name.c_str(), value.c_str(), 1),
+                "set variable " + name + " for the job"));
     setenv(name.c_str(), value.c_str(), 1);
   }
   return {};
@@ -282,9 +282,8 @@ Result<void> pin_on_client(spank_t spank) {
   uint32_t nodes = 0;
   const spank_err_t status = spank_get_item(spank, S_JOB_NNODES, &nodes);
   // A Slurm that does not tell srun: then every node asks for itself.
-  const bool unknown = status == ESPANK_NOT_AVAIL || status == ESPANK_NOT_REMOTE;
-  if (status != ESPANK_SUCCESS && !unknown)
-    return fail(ErrorKind::failure, std::string("ask Slurm for the number of nodes: ") + spank_strerror(status));
+  if (status != ESPANK_NOT_AVAIL && status != ESPANK_NOT_REMOTE)
+    TRY(checked(status, "ask Slurm for the number of nodes"));
   pin_image(nodes > 1 && g_state->config.importer.empty() ? g_state->spec->image : "", kPinLimit);
   return {};
 }
@@ -301,14 +300,12 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
-  const auto checked = [](const char* what, const std::string& name, spank_err_t status) -> Result<void> {
-    if (status == ESPANK_SUCCESS) return {};
-    return fail(ErrorKind::failure, what + printable(name) + " for the task: " + spank_strerror(status));
-  };
   for (const char* name : {kTerminalVariable, kDigestVariable}) spank_unsetenv(spank, name);
-  for (const std::string& name : task.unset) TRY(checked("unset variable ", name, spank_unsetenv(spank, name.c_str())));
+  for (const std::string& name : task.unset)
+    TRY(checked(spank_unsetenv(spank, name.c_str()), "unset variable " + printable(name) + " for the task"));
   for (const auto& [name, value] : task.set.entries())
-    TRY(checked("set variable ", name, spank_setenv(spank, name.c_str(), value.c_str(), 1)));
+    TRY(checked(spank_setenv(spank, name.c_str(), value.c_str(), 1),
+                "set variable " + printable(name) + " for the task"));
   return {};
 }
 

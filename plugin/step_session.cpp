@@ -42,13 +42,6 @@ Result<void> run_broker_program(int program, const std::vector<std::string>& arg
   return fail(ErrorKind::failure, what + ": " + (status ? status->text() : std::string("takes too long")));
 }
 
-/// The broker was killed before it could finish: another one drops what it left on the node.
-Result<void> sweep_after_lost_broker(int program, uint32_t job, uint32_t step, uint32_t user,
-                                     std::chrono::milliseconds limit) {
-  return run_broker_program(program, {"sweep", std::to_string(job), std::to_string(step), std::to_string(user)},
-                            "cleaning up after a killed broker", limit);
-}
-
 /// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
 /// child of slurmstepd (proctrack/linuxproc) in the tasks' cgroup (proctrack/cgroup).
 Result<Child> start_cancel_probe(int program, const std::string& cgroups) {
@@ -94,7 +87,7 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   // Out of the process tree of slurmstepd: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
   // The broker notices the end of slurmstepd by its control socket.
   TRY(spawn_detached(options));
-  return StepSession(std::move(program), std::move(control.first), std::move(listener.address), request);
+  return StepSession(std::move(program), std::move(control.first), std::move(listener.address), std::move(request));
 }
 
 void StepSession::step_is_prepared() const {
@@ -105,9 +98,12 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
   if (!control_) return "";
   const UniqueFd control = std::move(control_);
   bool saving = false;
+  // The broker was killed before it could finish: another one drops what it left on the node.
   const auto lost = [&]() -> Result<std::string> {
-    if (save_) log.error("--container-save: lost the container's broker: the container is not saved");
-    TRY(sweep_after_lost_broker(program_.get(), job_, step_, user_, limit));
+    if (request_.save) log.error("--container-save: lost the container's broker: the container is not saved");
+    const std::vector<std::string> words = {"sweep", std::to_string(request_.job_id), std::to_string(request_.step_id),
+                                            std::to_string(request_.uid)};
+    TRY(run_broker_program(program_.get(), words, "cleaning up after a killed broker", limit));
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();

@@ -36,25 +36,19 @@ class StepSession {
   Result<std::string> finish(std::chrono::milliseconds limit, LogSink& log);
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  [[nodiscard]] const StepToken& token() const { return token_; }
+  [[nodiscard]] const StepToken& token() const { return request_.token; }
 
  private:
-  StepSession(UniqueFd program, UniqueFd control, std::string address, const StepRequest& request)
+  StepSession(UniqueFd program, UniqueFd control, std::string address, StepRequest request)
       : program_(std::move(program)),
         control_(std::move(control)),
         address_(std::move(address)),
-        token_(request.token),
-        job_(request.job_id),
-        step_(request.step_id),
-        user_(request.uid),
-        save_(request.save) {}
+        request_(std::move(request)) {}
 
   UniqueFd program_;  ///< situla-broker's: what is started of it later in the step is of the same release
   UniqueFd control_;
   std::string address_;
-  StepToken token_;
-  uint32_t job_, step_, user_;
-  bool save_;
+  StepRequest request_;
 };
 
 /// After a job, as root: removes, as the user, its named containers if they end with it (container_scope=job), and

@@ -25,12 +25,12 @@ void use_terminal(Environment& environment, uint32_t tasks, ContainerSpec& spec)
   constexpr uint64_t kMost = 300;
   const std::string size = environment.get_or(kTerminalVariable, "");
   environment.unset(kTerminalVariable);
-  const size_t x = size.find('x');
-  if (tasks != 1 || x == std::string::npos) return;
-  const uint64_t columns = parse_unsigned(size.substr(0, x)).value_or(0);
+  const auto numbers = cut(size, 'x');
+  if (tasks != 1 || !numbers) return;
+  const uint64_t columns = parse_unsigned(numbers->first).value_or(0);
   if (columns <= 2 * kLabel) return;
   spec.terminal_columns = static_cast<uint32_t>(std::min(columns, kMost) - kLabel);
-  spec.terminal_rows = static_cast<uint32_t>(std::min(parse_unsigned(size.substr(x + 1)).value_or(0), kMost));
+  spec.terminal_rows = static_cast<uint32_t>(std::min(parse_unsigned(numbers->second).value_or(0), kMost));
 }
 
 }  // namespace situla

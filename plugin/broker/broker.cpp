@@ -9,6 +9,7 @@
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "plugin/broker/after_job.hpp"
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/container.hpp"
 #include "plugin/broker/operation.hpp"
@@ -241,6 +242,10 @@ void Broker::fail_step(const Error& error) {
 }
 
 void Broker::take_down(Phase phase, bool orderly) {
+  const auto end_builder = [&](Builder& builder, bool ready) {
+    builder.end(*step_, *place_, orderly, ready);
+    forget_scratch(*step_);
+  };
   auto* importing = std::get_if<phase::Importing>(&phase);
   if (importing != nullptr) importing->import.end(*step_);
   if (ending_import_) ending_import_->end(*step_);
@@ -250,14 +255,14 @@ void Broker::take_down(Phase phase, bool orderly) {
     ready->container = StepContainer{};
     ready->for_others.reset();
     ready->save.reset();
-    ready->builder.end(*step_, *place_, orderly, true);
+    end_builder(ready->builder, true);
   }
   auto* building = std::get_if<phase::Building>(&phase);
   Build* build = building != nullptr                        ? &building->build
                  : importing != nullptr && importing->build ? &*importing->build
                                                             : nullptr;
   if (build != nullptr) {
-    build->builder.end(*step_, *place_, orderly, false);
+    end_builder(build->builder, false);
     // What the image's own scripts have started may outlive the builder.
     if (build->user_namespace) end_container(build->user_namespace.get(), step_->user.uid);
   }

@@ -10,7 +10,6 @@
 #include "plugin/broker/clients.hpp"
 #include "plugin/broker/phases.hpp"
 #include "plugin/broker/step.hpp"
-#include "plugin/broker/step_report.hpp"
 
 namespace situla {
 

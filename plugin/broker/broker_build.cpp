@@ -66,11 +66,11 @@ Result<void> Broker::use_image(Imported imported) {
   const bool from_store = !imported.store_name.empty();
   importing.import.hang_up();
   report_.end();
-  if (imported.digest != Digest{}) report_.set_digest(imported.digest.text());
+  if (imported.digest != Digest{}) report_.digest = imported.digest.text();
   if (from_store)
-    report_.set_source(imported.stored ? "store" : "registry");
+    report_.source = imported.stored ? "store" : "registry";
   else
-    report_.set_source(step_->request.importer.empty() ? "user" : "importer");
+    report_.source = step_->request.importer.empty() ? "user" : "importer";
   clients_.note({LogLevel::info, "imported docker image: " + step_->request.image});
   if (importing.build) {
     // Its container gets a copy.
@@ -97,13 +97,13 @@ Result<void> Broker::begin_build(const Client& client, std::optional<StepImage> 
   Build build;
   if (request.named) {
     build.image.mode = "named";
-    report_.set_source("container");
+    report_.source = "container";
     if (request.job_scope) keep_environment(*step_);
     keep_cgroups(*step_);
   } else if (imported) {
     build.image = std::move(*imported);
   } else {
-    report_.set_source("file");
+    report_.source = "file";
     TRY_ASSIGN(build.image, make_image(*step_, client.socket.get(), "", UniqueFd()));
   }
   report_.begin("prepare");
@@ -188,7 +188,7 @@ Result<void> Broker::accept_container(Build& build, const Ready& message) {
     TRY_ASSIGN(directory, look_at_descriptor(pid, message.directory));
     TRY_ASSIGN(key, RunningKey::of_container(step_->user.uid, message.identity, directory.get()));
   }
-  report_.set_root(message.root);
+  report_.root = message.root;
   if (!message.on_image) build.image.saved.reset();
   phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks)},
                      std::move(build.for_others)};
@@ -226,8 +226,8 @@ Result<void> Broker::use_running(Build& build, StepContainer container) {
   build.builder.helper.socket.reset();  // nothing is to be built: it ends
   clients_.note({LogLevel::info, "reusing existing container namespaces"});
   if (!build.wanted.ignored.empty()) clients_.note({LogLevel::warning, build.wanted.ignored});
-  report_.set_source("running");
-  report_.set_root("joined");
+  report_.source = "running";
+  report_.root = "joined";
   phase::Ready ready{std::move(container), std::move(for_others)};
   // It goes on to run when the step that made it has ended. One without a name belongs to its step.
   if (build.wanted.name) publish(ready, *build.wanted.name, std::move(build.wanted.directory));

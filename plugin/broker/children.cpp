@@ -1,6 +1,9 @@
 #include "plugin/broker/children.hpp"
 
+#include <csignal>
+
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -10,6 +13,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
+#include "plugin/broker/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -65,6 +69,13 @@ Launch cleaning(Program program, std::vector<std::string> arguments, const Launc
   return what;
 }
 
+/// Removes, as the user, what a killed builder left of a named container that it was making.
+Result<Helper> start_unfinished_sweeper(const Step& step, const TaskPlace& place) {
+  Launch what = in_task_place(step, place, Program::builder, {"sweep"}, step.launcher.cgroups.cleanup());
+  what.own_pid_namespace = true;
+  return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
+}
+
 }  // namespace
 
 Error ended_early(const char* who, Child& process) {
@@ -101,21 +112,7 @@ Result<Helper> start_builder(const Step& step, const TaskPlace& place, const Bui
   // It may hold a writable layer or a FUSE server for tasks that run on when the broker is lost: it cleans up by
   // itself.
   what.die_with_parent = false;
-  return launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker);
-}
-
-Result<Helper> start_unfinished_sweeper(const Step& step, const TaskPlace& place) {
-  Launch what = in_task_place(step, place, Program::builder, {"sweep"}, step.launcher.cgroups.cleanup());
-  what.own_pid_namespace = true;
-  return launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker);
-}
-
-Result<Helper> start_saver(const Step& step, const TaskPlace& place, int files, int image) {
-  TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
-  Launch what = in_task_place(step, place, Program::saver, {}, std::move(cgroup));
-  what.fds.emplace_back(files, saver_fd::kFiles);
-  if (image >= 0) what.fds.emplace_back(image, saver_fd::kImage);
-  return launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker);
+  return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
 }
 
 void refresh_inventory(const Step& step) {
@@ -124,7 +121,7 @@ void refresh_inventory(const Step& step) {
   if (access(((root == "/" ? "" : root) + "/proc/driver/nvidia/version").c_str(), F_OK) != 0) return;
   Launch what{Program::inventory, {"--if-stale"}, step.launcher.cgroups.broker(), Identity{}, Rights::root};
   what.die_with_parent = false;
-  auto started = launch(step.launcher.programs, what);
+  auto started = step.launcher.launch(what);
   if (started)
     (void)started->release();
   else
@@ -133,8 +130,7 @@ void refresh_inventory(const Step& step) {
 
 Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  return launch(
-      launcher.programs,
+  return launcher.launch(
       {Program::store, {"--store", config.store_path, "--sweep"}, launcher.cgroups.broker(), service, Rights::service});
 }
 
@@ -142,11 +138,40 @@ Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t j
   TRY_ASSIGN(const Account account, account_of(user));
   Launch what = cleaning(Program::builder, {"epilog", std::to_string(job), account.home}, launcher, account.identity);
   if (environment_fd >= 0) what.fds = {{environment_fd, builder_fd::kEnvironment}};
-  return launch(launcher.programs, what);
+  return launcher.launch(what);
 }
 
 Result<Child> start_cleaner(const Launcher& launcher, const Identity& user, const std::string& path) {
-  return launch(launcher.programs, cleaning(Program::builder, {"clean", path}, launcher, user));
+  return launcher.launch(cleaning(Program::builder, {"clean", path}, launcher, user));
+}
+
+/// What it had said of its scratch directory, if it was killed before that was read.
+void Builder::drain_messages() {
+  pollfd more{helper.socket.get(), POLLIN, 0};
+  while (poll(&more, 1, 0) == 1 && (more.revents & POLLIN) != 0) {
+    const auto message = hear(helper.socket.get());
+    if (!message || !*message) return;
+    if (const auto* place = std::get_if<ScratchPlace>(&**message)) scratch_path = place->path;
+  }
+}
+
+void Builder::end(const Step& step, const TaskPlace& place, bool orderly, bool ready) {
+  if (orderly && stays) (void)tell(helper.socket.get(), Finish{});
+  // One that stays takes the end of the connection for the end of its work.
+  if (stays)
+    helper.socket.reset();
+  else
+    (void)helper.process.signal(SIGKILL);
+  const auto status = helper.process.wait_for(kEndLimit);
+  if (!stays) drain_messages();
+  helper = Helper{};
+  const bool ended_itself = status && *status && (*status)->signal == 0;
+  if (step.request.named && !ready && !ended_itself)
+    if (auto sweeper = start_unfinished_sweeper(step, place)) (void)sweeper->process.wait_for(kEndLimit);
+  // One that failed before there was a container has removed what it had made, and another node may have the name now.
+  const bool cleaned_up = ended_itself && (!ready || (*status)->success());
+  if (!scratch_path.empty() && !cleaned_up)
+    if (auto cleaner = start_cleaner(step.launcher, step.user, scratch_path)) (void)cleaner->wait_for(kEndLimit);
 }
 
 }  // namespace situla

@@ -1,4 +1,5 @@
-// Which processes does the broker start beside those of an import, as whom, and with what? None keeps any privilege.
+// Which processes does the broker start beside those of an import, as whom, with what, and how do they end? None keeps
+// any privilege.
 #pragma once
 
 #include <chrono>
@@ -34,12 +35,21 @@ struct BuilderFiles {
 Result<Helper> start_builder(const Step& step, const TaskPlace& place, const BuilderFiles& files,
                              const StepImage& image);
 
-/// Removes, as the user, what a killed builder left of a named container that it was making.
-Result<Helper> start_unfinished_sweeper(const Step& step, const TaskPlace& place);
+/// How it ends, and what is removed when it could not do so itself.
+struct Builder {
+  Helper helper;
+  std::string scratch_path;  ///< what it has on disk, as it says: for the cleaner that runs as the user; may be empty
+  bool stays = false;        ///< it keeps that until its connection is closed
 
-/// --container-save, as the job user in the asking task's place: writes a squashfs file of what the builder gave.
-/// image: or -1.
-Result<Helper> start_saver(const Step& step, const TaskPlace& place, int files, int image);
+  [[nodiscard]] int socket() const { return helper.socket.get(); }
+
+  /// Waits until it has ended and nothing is left of what it made outside of the container's namespaces. orderly: the
+  /// tasks have ended. ready: the container was.
+  void end(const Step& step, const TaskPlace& place, bool orderly, bool ready);
+
+ private:
+  void drain_messages();
+};
 
 /// Where a driver of NVIDIA's is loaded: what is known of it is made anew if it is not right any more, while nobody
 /// waits.

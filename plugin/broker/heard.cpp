@@ -6,15 +6,14 @@
 namespace situla {
 namespace {
 
+std::string joined_printable(const std::vector<std::string_view>& parts, std::string_view separator) {
+  std::vector<std::string> shown;
+  for (const std::string_view part : parts) shown.push_back(printable(part));
+  return join(shown, separator);
+}
+
 std::string printable_lines(std::string_view text) {
-  std::string shown;
-  for (size_t begin = 0;;) {
-    const size_t end = text.find('\n', begin);
-    shown += printable(text.substr(begin, end == std::string_view::npos ? end : end - begin));
-    if (end == std::string_view::npos) return shown;
-    shown += '\n';
-    begin = end + 1;
-  }
+  return joined_printable(split(text, '\n'), "\n");
 }
 
 /// "ESC [ parameters final" (ECMA-48), and no other.
@@ -46,9 +45,7 @@ struct MakeShowable {
 }  // namespace
 
 std::string as_one_line(std::string_view text) {
-  std::string line;
-  for (const std::string_view part : split_nonempty(text, '\n')) line += (line.empty() ? "" : "; ") + printable(part);
-  return line;
+  return joined_printable(split_nonempty(text, '\n'), "; ");
 }
 
 std::string drawable(std::string_view bytes) {

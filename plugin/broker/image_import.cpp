@@ -90,7 +90,7 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
   import.request_ = UniqueFd(ends[1]);
   Launch importer{Program::importer, {}, launcher.cgroups.broker(), std::move(*import_user), Rights::service};
   importer.fds = {{between.first.get(), importer_fd::kStore}};
-  TRY_ASSIGN(import.importer_, launch_helper(launcher.programs, std::move(importer), importer_fd::kBroker));
+  TRY_ASSIGN(import.importer_, launcher.launch_helper(std::move(importer), importer_fd::kBroker));
   Launch store{Program::store,
                {"--store", config.store_path, "--uid", std::to_string(step.user.uid), "--job", step.name()},
                launcher.cgroups.broker(),
@@ -99,7 +99,7 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
   store.fds = {{reader.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
   if (const int process = import.importer_.process.pidfd(); process >= 0)
     store.fds.emplace_back(process, store_fd::kImporterProcess);
-  TRY_ASSIGN(import.store_, launch_helper(launcher.programs, std::move(store), store_fd::kBroker));
+  TRY_ASSIGN(import.store_, launcher.launch_helper(std::move(store), store_fd::kBroker));
   return import;
 }
 
@@ -113,7 +113,7 @@ Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& plac
   TRY_ASSIGN(Parcel parcel, make_parcel());
   what.fds.emplace_back(parcel.in.get(), builder_fd::kOutput);
   ImageImport import;
-  TRY_ASSIGN(import.importer_, launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker));
+  TRY_ASSIGN(import.importer_, step.launcher.launch_helper(std::move(what), builder_fd::kBroker));
   import.parcel_ = std::move(parcel.out);
   return import;
 }
@@ -126,7 +126,7 @@ Result<void> ImageImport::write_request(const Step& step) {
   writer.fds = {{step.spec.get(), builder_fd::kSpec},
                 {step.environment.get(), builder_fd::kEnvironment},
                 {request_.get(), builder_fd::kOutput}};
-  TRY_ASSIGN(request_writer_, launch_helper(step.launcher.programs, std::move(writer), builder_fd::kBroker));
+  TRY_ASSIGN(request_writer_, step.launcher.launch_helper(std::move(writer), builder_fd::kBroker));
   request_.reset();
   return {};
 }
@@ -214,7 +214,7 @@ Result<void> release_site_image(const Step& step, const TaskPlace& place) {
   Launch what = in_task_place(step, place, Program::importer, site_words("release", step.request),
                               step.launcher.cgroups.cleanup());
   what.own_pid_namespace = true;
-  TRY_ASSIGN(Helper helper, launch_helper(step.launcher.programs, std::move(what), builder_fd::kBroker));
+  TRY_ASSIGN(Helper helper, step.launcher.launch_helper(std::move(what), builder_fd::kBroker));
   TRY_ASSIGN(const auto status, helper.process.wait_for(kReleaseLimit));
   const std::string program = step.request.importer + " release: ";
   if (!status)

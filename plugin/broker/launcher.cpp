@@ -71,35 +71,20 @@ Result<void> become_child(const Launch& what, bool born_there) {
 
 }  // namespace
 
-Result<Programs> Programs::open() {
-  struct stat own {};
-  if (stat("/proc/self/exe", &own) != 0) return fail_errno(errno, "look at the broker's own program");
-  Programs programs;
-  for (size_t i = 0; i < kCount; ++i) {
-    auto opened = open_program(libexec_path(kNames.at(i)), own);
-    if (opened)
-      programs.opened_.at(i) = std::move(*opened);
-    else
-      programs.missing_.at(i) = std::move(opened).error();
-  }
-  return programs;
-}
-
-Result<int> Programs::descriptor(Program program) const {
-  const auto index = static_cast<size_t>(program);
-  if (const auto& missing = missing_.at(index)) return fail(*missing);
-  return opened_.at(index).get();
-}
-
 Result<Launcher> Launcher::open(Result<NodeCgroups> cgroups) {
   if (!cgroups) return fail(std::move(cgroups).error().with_context(phrase(RootOperation::own_cgroups)));
-  TRY_ASSIGN(Programs programs, Programs::open());
-  return Launcher{std::move(programs), std::move(*cgroups)};
+  struct stat own {};
+  if (stat("/proc/self/exe", &own) != 0) return fail_errno(errno, "look at the broker's own program");
+  Launcher launcher(std::move(*cgroups));
+  for (size_t i = 0; i < kNames.size(); ++i) launcher.programs_.at(i) = open_program(libexec_path(kNames.at(i)), own);
+  return launcher;
 }
 
-Result<Child> launch(const Programs& programs, const Launch& what) {
+Result<Child> Launcher::launch(const Launch& what) const {
+  const Result<UniqueFd>& program = programs_.at(static_cast<size_t>(what.program));
+  if (!program) return fail(program.error());
   SpawnOptions options;
-  TRY_ASSIGN(options.program_fd, programs.descriptor(what.program));
+  options.program_fd = program->get();
   options.program = libexec_path(name_of(what.program));
   options.arguments = {name_of(what.program)};
   options.arguments.insert(options.arguments.end(), what.arguments.begin(), what.arguments.end());
@@ -118,11 +103,11 @@ Result<Child> launch(const Programs& programs, const Launch& what) {
   exit_with(execute(options), {report, report_target});
 }
 
-Result<Helper> launch_helper(const Programs& programs, Launch what, int number) {
+Result<Helper> Launcher::launch_helper(Launch what, int number) const {
   TRY_ASSIGN(auto sockets, socket_pair());
   if (fcntl(sockets.first.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a socket");
   what.fds.insert(what.fds.begin(), {sockets.second.get(), number});
-  TRY_ASSIGN(Child child, launch(programs, what));
+  TRY_ASSIGN(Child child, launch(what));
   return Helper{std::move(child), std::move(sockets.first)};
 }
 

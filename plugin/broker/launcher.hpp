@@ -25,29 +25,6 @@ struct Helper {
 /// What the broker starts.
 enum class Program { builder, importer, saver, inventory, store };
 
-/// Held open from the broker's start to its end: neither what a job mounts nor an upgrade in the middle of a step
-/// changes what is started. Programs that others than root (or whoever owns the broker's own file) may write are
-/// refused.
-class Programs {
- public:
-  static Result<Programs> open();
-  [[nodiscard]] Result<int> descriptor(Program program) const;
-
- private:
-  static constexpr size_t kCount = 5;
-  std::array<UniqueFd, kCount> opened_;
-  std::array<std::optional<Error>, kCount> missing_;
-};
-
-/// What every process needs that starts others.
-struct Launcher {
-  /// An error of NodeCgroups is one of own_cgroups.
-  static Result<Launcher> open(Result<NodeCgroups> cgroups);
-
-  Programs programs;
-  NodeCgroups cgroups;
-};
-
 /// As whom it runs. Whom it becomes, it stays.
 enum class Rights {
   root,     ///< for situla-inventory alone
@@ -72,10 +49,25 @@ struct Launch {
   bool own_pid_namespace = false;  ///< whatever it starts ends with it
 };
 
-/// The child says what goes wrong before it executes the program: as a Failure through the socket, or in the log.
-Result<Child> launch(const Programs& programs, const Launch& what);
-/// The same with a socket to it, as descriptor `number` there. Ours does not block: a user who holds the other end, and
-/// neither reads nor closes it, must not stop us.
-Result<Helper> launch_helper(const Programs& programs, Launch what, int number);
+/// What every process needs that starts others. The programs are held open from the broker's start to its end: neither
+/// what a job mounts nor an upgrade in the middle of a step changes what is started. Those that others than root (or
+/// whoever owns the broker's own file) may write are refused.
+class Launcher {
+ public:
+  /// An error of NodeCgroups is one of own_cgroups.
+  static Result<Launcher> open(Result<NodeCgroups> cgroups);
+
+  /// The child says what goes wrong before it executes the program: as a Failure through the socket, or in the log.
+  [[nodiscard]] Result<Child> launch(const Launch& what) const;
+  /// The same with a socket to it, as descriptor `number` there. Ours does not block: a user who holds the other end,
+  /// and neither reads nor closes it, must not stop us.
+  [[nodiscard]] Result<Helper> launch_helper(Launch what, int number) const;
+
+  NodeCgroups cgroups;
+
+ private:
+  explicit Launcher(NodeCgroups entered) : cgroups(std::move(entered)) {}
+  std::array<Result<UniqueFd>, 5> programs_;
+};
 
 }  // namespace situla

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "plugin/broker/builder.hpp"
+#include "plugin/broker/children.hpp"
 #include "plugin/broker/image.hpp"
 #include "plugin/broker/image_import.hpp"
 #include "plugin/broker/node/running.hpp"

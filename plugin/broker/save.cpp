@@ -5,10 +5,23 @@
 
 #include <poll.h>
 
+#include "common/protocol/contract.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/children.hpp"
 
 namespace situla {
+namespace {
+
+/// As the job user in the asking task's place: writes a squashfs file of what the builder gave. image: or -1.
+Result<Helper> start_saver(const Step& step, const TaskPlace& place, int files, int image) {
+  TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
+  Launch what = in_task_place(step, place, Program::saver, {}, std::move(cgroup));
+  what.fds.emplace_back(files, saver_fd::kFiles);
+  if (image >= 0) what.fds.emplace_back(image, saver_fd::kImage);
+  return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
+}
+
+}  // namespace
 
 void ContainerSave::say(Note note, bool at_once) {
   constexpr size_t kMaxUnsaid = 64;

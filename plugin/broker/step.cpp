@@ -21,10 +21,7 @@ Result<Step> Step::open(StepRequest request, UniqueFd environment, int control) 
   TRY_ASSIGN(UniqueFd spec, sealed_memory("situla-spec", request.spec));
   TRY_ASSIGN(ImageMounts mounts, ImageMounts::open(SITULA_RUNTIME_DIR));
   TRY(make_directories(kStageMount, 0755));
-  Identity user;
-  user.uid = request.uid;
-  user.gid = request.gid;
-  user.groups.assign(request.groups.begin(), request.groups.end());
+  Identity user{request.uid, request.gid, {request.groups.begin(), request.groups.end()}};
   return Step{std::move(request), std::move(user),       std::move(config), std::move(launcher),
               std::move(mounts),  std::move(slurmstepd), std::move(spec),   std::move(environment)};
 }
@@ -36,6 +33,24 @@ Result<TaskPlace> TaskPlace::of(const Step& step, int proc, std::string director
   TRY(step.launcher.cgroups.check_task(place.cgroups));
   place.directory = std::move(directory);
   return place;
+}
+
+void StepReport::begin(std::string_view phase) {
+  end();
+  running_ = phase;
+  begun_ = std::chrono::steady_clock::now();
+}
+
+void StepReport::end() {
+  if (running_.empty()) return;
+  const auto time = std::chrono::steady_clock::now() - begun_;
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  phases_ += " " + std::exchange(running_, {}) + "=" + std::to_string(milliseconds) + "ms";
+}
+
+std::string StepReport::text() const {
+  if (root.empty()) return "";
+  return (digest.empty() ? "" : "digest=" + digest + " ") + "source=" + source + " mount=" + root + phases_;
 }
 
 }  // namespace situla

@@ -1,7 +1,9 @@
 // What does the broker hold of its step from the first moment to the last?
 #pragma once
 
+#include <chrono>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.hpp"
 #include "common/protocol/messages.hpp"
@@ -38,6 +40,22 @@ struct TaskPlace {
 
   /// `proc`: its open /proc directory. An error for a process outside of the job.
   static Result<TaskPlace> of(const Step& step, int proc, std::string directory);
+};
+
+/// What did starting the step cost, and where did its image come from? One line for the node's log.
+class StepReport {
+ public:
+  std::string digest, source, root;
+
+  /// Phases do not overlap; one that is not over when the text is asked for is left out.
+  void begin(std::string_view phase);
+  void end();
+  /// "digest=sha256:... source=store mount=kernel import=12ms prepare=9ms"; empty when nothing was built.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::string phases_, running_;
+  std::chrono::steady_clock::time_point begun_;
 };
 
 }  // namespace situla
