@@ -1,7 +1,5 @@
 #include "plugin/node_report.hpp"
 
-#include <csignal>
-
 #include <unistd.h>
 
 #include "common/base/installation.hpp"
@@ -9,14 +7,10 @@
 #include "common/sys/process/run_program.hpp"
 
 namespace situla {
-namespace {
-
-constexpr size_t kMaxReportBytes = size_t{16} << 10U;
-
-}  // namespace
 
 Result<NodeReport> examine_node(const std::string& program, const std::string& slurm_conf,
                                 std::chrono::milliseconds limit) {
+  constexpr size_t kMaxReportBytes = size_t{16} << 10U;
   SpawnOptions options;
   options.program = program;
   options.arguments = {"situla", "doctor", "--brief"};
@@ -24,7 +18,8 @@ Result<NodeReport> examine_node(const std::string& program, const std::string& s
   if (!slurm_conf.empty()) options.environment.push_back("SLURM_CONF=" + slurm_conf);
   options.new_session = true;  // its probes end with it
   TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), {.time = limit, .error_bytes = kMaxReportBytes}));
-  if (run.end == ProgramRun::End::too_late)
+  // One that never stops printing does not end either.
+  if (run.end != ProgramRun::End::by_itself)
     return fail(Error(ErrorKind::failure, "examine this node: " + program + " doctor takes longer than " +
                                               std::to_string(limit.count() / 1000) + " s")
                     .with_hint("containers may work all the same; try it by hand"));
@@ -38,10 +33,8 @@ Result<NodeReport> examine_node(const std::string& program, const std::string& s
       report.errors.push_back(printable(line.starts_with(kError) ? line.substr(kError.size()) : line));
   }
   // A report of errors ends with 1, a broken program in any way.
-  const ExitStatus status = run.status.value_or(ExitStatus{0, SIGKILL});
-  const bool broken = run.end == ProgramRun::End::by_itself && (status.signal != 0 || status.code > 1);
-  if (report.images.empty() || broken)
-    return fail(ErrorKind::failure, "examine this node: " + program + " doctor " + status.text() +
+  if (report.images.empty() || run.status->signal != 0 || run.status->code > 1)
+    return fail(ErrorKind::failure, "examine this node: " + program + " doctor " + run.status->text() +
                                         (report.images.empty() ? "" : ": " + report.images));
   return report;
 }
