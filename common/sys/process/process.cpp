@@ -98,11 +98,11 @@ Result<std::optional<ExitStatus>> Child::reap(int flags) {
   int status = 0;
   const pid_t ended = kernel::uninterrupted([&] { return waitpid(pid_, &status, flags); });
   if (ended == 0) return std::optional<ExitStatus>();
-  const int errnum = errno;
-  const std::string name = child_name(pid_);
+  const int errnum = ended < 0 ? errno : 0;
+  const pid_t pid = pid_;
   // ECHILD: the program we live in (slurmstepd) reaped it. It has ended, but how is lost.
   if (ended > 0 || errnum == ECHILD) pid_ = -1;
-  if (ended < 0) return fail_errno(errnum, "wait for " + name);
+  if (ended < 0) return fail_errno(errnum, "wait for " + child_name(pid));
   return std::optional(status_from_wait(status));
 }
 
