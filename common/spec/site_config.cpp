@@ -50,7 +50,7 @@ using Setter = std::function<std::string(const toml::node&, SiteConfig&)>;
 
 /// `read` makes something of the value that the field can be, or nullopt.
 template <typename Field, typename Read>
-Setter setter(Field field, std::string wanted, Read read) {
+Setter setter(Field field, const std::string& wanted, Read read) {
   return [=](const toml::node& value, SiteConfig& config) -> std::string {
     auto found = read(value);
     if (!found) return wanted;
@@ -78,8 +78,8 @@ Setter boolean(Field field) {
 }
 
 template <typename Field>
-Setter number(Field field, int64_t least, int64_t most, std::string wanted) {
-  return setter(field, std::move(wanted), [=](const toml::node& value) {
+Setter number(Field field, int64_t least, int64_t most, const std::string& wanted) {
+  return setter(field, wanted, [=](const toml::node& value) {
     const auto number = value.value_exact<int64_t>();
     return number && *number >= least && *number <= most ? number : std::nullopt;
   });
