@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/sys/process/guarded.hpp"
+
 namespace situla {
 namespace {
 
@@ -59,15 +61,20 @@ class Running {
 
   Result<void> start(SpawnOptions options) {
     UniqueFd output, errors;
-    if (!maps(options, STDOUT_FILENO)) {
+    if (!limits_.together && !maps(options, STDOUT_FILENO)) {
       TRY_ASSIGN(output, output_.open());
       options.fds.emplace_back(output.get(), STDOUT_FILENO);
     }
     if (limits_.error_bytes != 0) {
       TRY_ASSIGN(errors, errors_.open());
       options.fds.emplace_back(errors.get(), STDERR_FILENO);
+      if (limits_.together) options.fds.emplace_back(errors.get(), STDOUT_FILENO);
     }
-    TRY_ASSIGN(child_, spawn(options));
+    if (limits_.guarded) {
+      TRY_ASSIGN(guarded_, spawn_guarded(options, true));
+    } else {
+      TRY_ASSIGN(child_, spawn(options));
+    }
     return {};
   }
 
@@ -75,7 +82,7 @@ class Running {
     for (;;) {
       wait_for_something();
       // Whether it has ended is asked before its last words are read, or some could be missed.
-      TRY_ASSIGN(run_.status, child_.wait_for(milliseconds(0)));
+      TRY_ASSIGN(run_.status, guarded_ ? guarded_.wait_for(milliseconds(0)) : child_.wait_for(milliseconds(0)));
       drain();
       if (run_.output.size() > limits_.output_bytes) stop(ProgramRun::End::too_much_output);
       if (run_.status) return std::move(run_);
@@ -84,6 +91,7 @@ class Running {
         stop(ProgramRun::End::too_late);
       }
       if (!stopped_ && limits_.cancelled && limits_.cancelled()) stop(ProgramRun::End::cancelled);
+      if (stopped_ && guarded_) return std::move(run_);  // the guard ends it
     }
     send(SIGKILL);
     TRY_ASSIGN(run_.status, child_.wait_for(limits_.grace));
@@ -94,9 +102,9 @@ class Running {
 
  private:
   void wait_for_something() {
-    std::array<pollfd, 3> entries = {
-        {{output_.fd(), POLLIN, 0}, {errors_.fd(), POLLIN, 0}, {child_.pidfd(), POLLIN, 0}}};
-    auto time = limits_.cancelled || child_.pidfd() < 0 ? kLookAgain : milliseconds::max();
+    const int pidfd = guarded_ ? guarded_.pidfd() : child_.pidfd();
+    std::array<pollfd, 3> entries = {{{output_.fd(), POLLIN, 0}, {errors_.fd(), POLLIN, 0}, {pidfd, POLLIN, 0}}};
+    auto time = limits_.cancelled || pidfd < 0 ? kLookAgain : milliseconds::max();
     if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()));
     constexpr milliseconds kLongest{3600 * 1000};
     (void)poll(entries.data(), entries.size(), static_cast<int>(std::clamp(time, milliseconds(0), kLongest).count()));
@@ -112,7 +120,7 @@ class Running {
     if (stopped_) return;
     stopped_ = true;
     run_.end = why;
-    if (run_.status) return;
+    if (run_.status || guarded_) return;
     send(SIGTERM);
     deadline_ = Clock::now() + limits_.grace;
   }
@@ -128,7 +136,8 @@ class Running {
   const RunLimits& limits_;
   bool has_group_;
   std::optional<Clock::time_point> deadline_;
-  Child child_;
+  Child child_;  ///< or
+  GuardedProgram guarded_;
   Stream output_, errors_;
   ProgramRun run_;
   bool stopped_ = false;

@@ -18,6 +18,10 @@ struct RunLimits {
   size_t error_bytes = 0;                ///< of standard error the end is kept; 0: it goes where options.fds say
   std::chrono::milliseconds grace{500};  ///< between SIGTERM and SIGKILL, and then until it is left alone
   std::function<bool()> cancelled{};     ///< asked ten times a second; may be empty
+  bool together = false;                 ///< standard output goes where standard error goes, in its order
+  /// Of a single-threaded process, with its capabilities: a guard (guarded.hpp) kills the program and all that it
+  /// started, at once, when its time is over or this process ends.
+  bool guarded = false;
 };
 
 struct ProgramRun {

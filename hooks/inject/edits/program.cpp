@@ -1,34 +1,26 @@
 #include "hooks/inject/edits/program.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/process/guarded.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
 constexpr std::chrono::seconds kDefaultLimit{10};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr const char* kOciVersion = "1.0.2";
 constexpr size_t kKeptOutput = 4096;
-constexpr size_t kPipe = size_t{64} << 10U;
-constexpr milliseconds kLookAgain{50};
 
 /// A directory with the config.json of an OCI bundle; goes away with this object.
 class Bundle {
@@ -65,57 +57,10 @@ std::string state(const std::string& bundle, const std::string& root_path) {
   return document.dump();
 }
 
-/// The end of what a program writes into a pipe.
-class Output {
- public:
-  Result<UniqueFd> open() {
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
-    reader_.reset(ends[0]);
-    UniqueFd writer(ends[1]);
-    if (fcntl(reader_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a pipe");
-    return writer;
-  }
-  /// Takes what is there, but no more than the pipe holds: who writes without end must not keep us from the clock.
-  /// False at the end.
-  bool drain() {
-    std::array<char, 4096> buffer{};
-    for (size_t taken = 0; taken < kPipe;) {
-      const ssize_t size = read(reader_.get(), buffer.data(), buffer.size());
-      if (size < 0 && errno == EINTR) continue;
-      if (size <= 0) return size != 0;
-      taken += static_cast<size_t>(size);
-      text_.append(buffer.data(), static_cast<size_t>(size));
-      if (text_.size() > kKeptOutput) text_.erase(0, text_.size() - kKeptOutput);
-    }
-    return true;
-  }
-  [[nodiscard]] int fd() const { return reader_.get(); }
-  [[nodiscard]] std::string text() const {
-    std::vector<std::string> lines;
-    for (const std::string_view line : split_nonempty(text_, '\n')) lines.push_back(printable(trim(line)));
-    return join(lines, "; ");
-  }
-
- private:
-  UniqueFd reader_;
-  std::string text_;
-};
-
-/// nullopt: it runs still.
-Result<std::optional<ExitStatus>> watch(GuardedProgram& program, Output& output, std::chrono::seconds limit) {
-  const auto deadline = Clock::now() + limit;
-  bool open = true;
-  for (;;) {
-    TRY_ASSIGN(const auto status, program.wait_for(milliseconds(0)));
-    if (open) open = output.drain();
-    if (status) return status;
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) return std::optional<ExitStatus>();
-    std::array<pollfd, 2> wait = {pollfd{program.pidfd(), POLLIN, 0}, pollfd{open ? output.fd() : -1, POLLIN, 0}};
-    const auto time = program.pidfd() >= 0 ? left : std::min(left, kLookAgain);
-    (void)poll(wait.data(), wait.size(), static_cast<int>(std::min<int64_t>(time.count(), 3600 * 1000)));
-  }
+std::string in_one_line(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split_nonempty(text, '\n')) lines.push_back(printable(trim(line)));
+  return join(lines, "; ");
 }
 
 /// Programs of the image are never run on the host's side.
@@ -128,7 +73,7 @@ Result<void> check_program(const ProgramEdit& edit, const ApplyTarget& target) {
   return {};
 }
 
-Result<SpawnOptions> prepare(const ProgramEdit& edit, int input, int output) {
+SpawnOptions prepare(const ProgramEdit& edit, int input) {
   SpawnOptions options;
   options.program = edit.path;
   options.arguments = edit.arguments.empty() ? std::vector<std::string>{edit.path} : edit.arguments;
@@ -136,36 +81,34 @@ Result<SpawnOptions> prepare(const ProgramEdit& edit, int input, int output) {
   const bool has_path = std::any_of(edit.environment.begin(), edit.environment.end(),
                                     [](const std::string& variable) { return variable.starts_with("PATH="); });
   if (!has_path) options.environment.emplace_back(kPath);
-  options.fds = {{input, STDIN_FILENO}, {output, STDOUT_FILENO}, {output, STDERR_FILENO}};
+  options.fds = {{input, STDIN_FILENO}};
   options.new_session = true;
   options.no_new_privileges = true;
   return options;
 }
 
-Result<void> run(const ProgramEdit& edit, const ApplyTarget& target, Output& output) {
+/// said: the end of what it wrote.
+Result<void> run(const ProgramEdit& edit, const ApplyTarget& target, std::string& said) {
   TRY(check_program(edit, target));
   TRY_ASSIGN(const Bundle bundle, Bundle::create(target.root_path));
   TRY_ASSIGN(const UniqueFd input, memory_file("state"));
   TRY(write_all(input.get(), state(bundle.path(), target.root_path)));
   if (lseek(input.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "prepare its input");
-  TRY_ASSIGN(UniqueFd writer, output.open());
-  TRY_ASSIGN(const SpawnOptions options, prepare(edit, input.get(), writer.get()));
-  TRY_ASSIGN(GuardedProgram program, spawn_guarded(options, true));
-  writer.reset();
   const auto limit = edit.limit.count() > 0 ? edit.limit : kDefaultLimit;
-  TRY_ASSIGN(const auto status, watch(program, output, limit));
-  if (!status)
+  const RunLimits limits{.time = limit, .error_bytes = kKeptOutput, .together = true, .guarded = true};
+  TRY_ASSIGN(const ProgramRun done, run_program(prepare(edit, input.get()), limits));
+  said = in_one_line(done.errors);
+  if (!done.status)
     return fail(ErrorKind::failure, "killed, as it ran for more than " + std::to_string(limit.count()) + " s");
-  if (!status->success()) return fail(ErrorKind::failure, status->text());
+  if (!done.status->success()) return fail(ErrorKind::failure, done.status->text());
   return {};
 }
 
 }  // namespace
 
 Result<void> run_program(const ProgramEdit& edit, const ApplyTarget& target, LogSink& log) {
-  Output output;
-  auto done = run(edit, target, output);
-  const std::string said = output.text();
+  std::string said;
+  auto done = run(edit, target, said);
   if (done) {
     if (!said.empty()) log.info(edit.path + ": " + said);
     return {};
