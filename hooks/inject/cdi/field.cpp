@@ -8,14 +8,8 @@
 namespace situla::cdi {
 namespace {
 
-Result<std::string> text_of(const Field& field) {
-  if (field.value.kind != Value::Kind::string && field.value.kind != Value::Kind::word)
-    return fail(wrong(field, "not a text"));
-  return field.value.text;
-}
-
 /// As YAML 1.1 and 1.2 write numbers: 432, 0x1b0, 0660, 0o660.
-std::optional<uint64_t> number_of(std::string_view text) {
+std::optional<uint64_t> parse_number(std::string_view text) {
   int base = 10;
   if (text.starts_with("0x") || text.starts_with("0o")) {
     base = text[1] == 'x' ? 16 : 8;
@@ -50,52 +44,55 @@ Error wrong(const Field& field, std::string_view message) {
   return {ErrorKind::corrupt, (place.empty() ? "" : place + ": ") + std::string(message)};
 }
 
-Result<void> check_fields(const Field& field, std::span<const std::string_view> known) {
-  if (field.value.kind != Value::Kind::map) return fail(wrong(field, "not a map"));
-  for (size_t i = 0; i < field.value.keys.size(); ++i) {
-    const std::string& key = field.value.keys[i];
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    return fail(wrong({field.value.items[i], &field, key, std::nullopt}, "unknown field")
-                    .with_hint(suggestion(key, known, "known fields")));
-  }
-  return {};
+Result<std::string> text_of(const Field& field) {
+  if (field.value.kind != Value::Kind::string && field.value.kind != Value::Kind::word)
+    return fail(wrong(field, "not a text"));
+  return field.value.text;
 }
 
-Result<std::string> required_text(const Field& map, std::string_view key) {
-  TRY_ASSIGN(std::string text, optional_text(map, key));
-  static const Value nothing;
-  if (text.empty()) return fail(wrong({nothing, &map, key, std::nullopt}, "missing"));
-  return text;
-}
-
-Result<std::string> optional_text(const Field& map, std::string_view key) {
-  const auto field = map.find(key);
-  return field ? text_of(*field) : std::string();
-}
-
-Result<uint64_t> number(const Field& field, uint64_t most) {
-  const auto value = field.value.kind == Value::Kind::word ? number_of(field.value.text) : std::nullopt;
+Result<uint64_t> number_of(const Field& field, uint64_t most) {
+  const auto value = field.value.kind == Value::Kind::word ? parse_number(field.value.text) : std::nullopt;
   if (!value || *value > most) return fail(wrong(field, "not a number from 0 to " + std::to_string(most)));
   return *value;
 }
 
-Result<std::optional<uint64_t>> optional_number(const Field& map, std::string_view key, uint64_t most) {
-  const auto field = map.find(key);
-  if (!field) return std::nullopt;
-  TRY_ASSIGN(const uint64_t value, number(*field, most));
-  return value;
+Map::Map(const Field& field, std::initializer_list<std::string_view> known) : field_(field) {
+  if (field.value.kind != Value::Kind::map) refuse(wrong(field, "not a map"));
+  for (size_t i = 0; i < field.value.keys.size(); ++i) {
+    const std::string& key = field.value.keys[i];
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    refuse(wrong({field.value.items[i], &field, key, std::nullopt}, "unknown field")
+               .with_hint(suggestion(key, {known.begin(), known.size()}, "known fields")));
+  }
 }
 
-Result<void> check_boolean(const Field& map, std::string_view key) {
-  const auto field = map.find(key);
-  if (!field) return {};
-  if (field->value.kind != Value::Kind::word || (field->value.text != "true" && field->value.text != "false"))
-    return fail(wrong(*field, "neither true nor false"));
-  return {};
+Field Map::child(std::string_view key) const {
+  static const Value nothing;
+  const Value* value = field_.value.find(key);
+  return {value == nullptr ? nothing : *value, &field_, key, std::nullopt};
 }
 
-Result<std::vector<std::string>> texts(const Field& map, std::string_view key) {
-  return items<std::string>(map, key, text_of);
+std::string Map::text(std::string_view key) {
+  const auto field = find(key);
+  return field ? take(text_of(*field)) : "";
+}
+
+std::string Map::required_text(std::string_view key) {
+  std::string found = text(key);
+  if (found.empty()) refuse(wrong(child(key), "missing"));
+  return found;
+}
+
+std::optional<uint64_t> Map::number(std::string_view key, uint64_t most) {
+  const auto field = find(key);
+  return field ? std::optional(take(number_of(*field, most))) : std::nullopt;
+}
+
+void Map::check_boolean(std::string_view key) {
+  const auto field = find(key);
+  const bool is_word = field && field->value.kind == Value::Kind::word;
+  if (field && (!is_word || (field->value.text != "true" && field->value.text != "false")))
+    refuse(wrong(*field, "neither true nor false"));
 }
 
 }  // namespace situla::cdi

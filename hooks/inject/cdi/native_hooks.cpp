@@ -1,5 +1,3 @@
-#include "hooks/inject/cdi/native_hooks.hpp"
-
 #include <algorithm>
 #include <array>
 
@@ -7,6 +5,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "hooks/inject/cdi/spec_edits.hpp"
 #include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/inject/nvidia/params.hpp"
 

@@ -1,7 +1,6 @@
 #include "hooks/inject/cdi/registry.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include <fcntl.h>

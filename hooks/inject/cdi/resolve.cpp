@@ -5,8 +5,7 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/device_name.hpp"
-#include "hooks/inject/cdi/mount_edits.hpp"
-#include "hooks/inject/cdi/native_hooks.hpp"
+#include "hooks/inject/cdi/spec_edits.hpp"
 
 namespace situla {
 namespace {

@@ -1,4 +1,4 @@
-// What do a specification's mounts and device nodes become?
+// What do a specification's mounts, device nodes and hooks become?
 #pragma once
 
 #include "hooks/inject/cdi/context.hpp"
@@ -25,9 +25,19 @@ struct Count {
   size_t devices = 0, denied = 0;
 };
 
+// mount_edits.cpp
 Result<void> add_node(const DeviceNode& node, const Wish& wish, const CdiContext& context, ContainerEdits& edits,
                       Count& count, LogSink& log);
 Result<void> add_mount(const Mount& mount, const Wish& wish, const CdiContext& context, ContainerEdits& edits,
                        Count& count, LogSink& log);
+
+// native_hooks.cpp: programs that specifications want to be run and that are not needed, as their work is done here.
+/// Adds what NVIDIA's and AMD's hook programs would have done. false: not one of theirs, it has to be run.
+Result<bool> add_native_hook(const Hook& hook, const std::string& file, const CdiContext& context,
+                             ContainerEdits& edits, LogSink& log);
+
+/// The hook update-application-profile looks at the container's nodes, so it comes when all of them are known.
+void add_application_profile(ContainerEdits& edits);
+bool wants_application_profile(const Hook& hook);
 
 }  // namespace situla::cdi
