@@ -61,7 +61,7 @@ sys.exit(str(wrong) if wrong else 0)'
 @test "without GPUs, CDI and FUSE: their code and libraries are gone, and who asks for them is told" {
   configure parts -DSITULA_GPU=OFF -DSITULA_CDI=OFF -DSITULA_FUSE=OFF
   cd "$repository/build/parts"
-  if grep -q 'yaml-cpp\|image_server\|nvml_library\|situla-inventory' build.ninja; then false; fi
+  if grep -q 'yaml-cpp\|image_server\|nvml_main\|situla-inventory' build.ninja; then false; fi
   ninja situla situla-bundle-start situla-printenv enroot-mount
   run -0 --separate-stderr hooks/cli/situla version
   [ "$output" = "situla $version"$'\n'"built without: gpu, cdi, fuse" ]

@@ -1,5 +1,3 @@
-#include "hooks/inject/inventory/driver_files.hpp"
-
 #include <algorithm>
 #include <set>
 
@@ -11,6 +9,7 @@
 
 #include "common/base/text.hpp"
 #include "hooks/inject/inventory/driver_table.hpp"
+#include "hooks/inject/inventory/gather.hpp"
 #include "hooks/inject/inventory/proc_inventory.hpp"
 #include "hooks/inject/ldcache/elf_file.hpp"
 #include "hooks/inject/ldcache/ld_cache.hpp"
@@ -111,7 +110,7 @@ class LibrarySearch {
       if (rule.name == table::kVdpauLibrary) versioned(directory, rule, std::string(table::kVdpauDirectory));
   }
 
-  void versioned(const Directory& directory, const table::LibraryRule& rule, const std::string& subdirectory) {
+  void versioned(const Directory& directory, const table::Rule& rule, const std::string& subdirectory) {
     const std::string file = std::string(rule.name) + suffix_;
     if (directory.has(file)) add(directory, file, rule.name, rule.capabilities, subdirectory);
   }
@@ -173,8 +172,8 @@ class LibrarySearch {
   std::set<std::pair<std::string, bool>> seen_;  ///< name, is_32bit
 };
 
-std::vector<Link> named_links(const LibrarySearch& libraries, const std::string& version) {
-  std::vector<Link> links;
+std::vector<File> named_links(const LibrarySearch& libraries, const std::string& version) {
+  std::vector<File> links;
   for (const auto& rule : table::kLinks) {
     if (!libraries.has(rule.library)) continue;
     std::string target(rule.target);
@@ -184,28 +183,34 @@ std::vector<Link> named_links(const LibrarySearch& libraries, const std::string&
   return links;
 }
 
+/// The first of the places that `fits`.
+template <typename Places, typename Fits>
+std::optional<std::string> first_found(const RootDir& root, const Places& places, std::string_view name, Fits fits) {
+  for (const std::string_view place : places)
+    if (const auto found = find(root, std::string(place) + std::string(name)); found && fits(found->mode))
+      return found->path;
+  return std::nullopt;
+}
+
 std::vector<File> find_programs(const RootDir& driver) {
   std::vector<File> programs;
-  for (const auto& rule : table::kPrograms)
-    for (const std::string_view directory : table::kProgramDirectories) {
-      const auto found = find(driver, std::string(directory) + "/" + std::string(rule.name));
-      if (!found || !S_ISREG(found->mode) || (found->mode & S_IXUSR) == 0) continue;
-      programs.push_back({found->path, "/usr/bin/" + std::string(rule.name), rule.capabilities});
-      break;
-    }
+  for (const auto& rule : table::kPrograms) {
+    const std::string name = "/" + std::string(rule.name);
+    const auto path = first_found(driver, table::kProgramDirectories, name,
+                                  [](mode_t mode) { return S_ISREG(mode) && (mode & S_IXUSR) != 0; });
+    if (path) programs.push_back({*path, "/usr/bin" + name, rule.capabilities});
+  }
   return programs;
 }
 
 std::vector<File> find_configuration(const RootDir& driver) {
   std::vector<File> files;
-  for (const auto& rule : table::kConfiguration)
-    for (const std::string_view directory : table::kConfigurationDirectories) {
-      const std::string name = "/" + std::string(rule.name);
-      const auto found = find(driver, std::string(directory) + name);
-      if (!found || !S_ISREG(found->mode)) continue;
-      files.push_back({found->path, std::string(rule.target) + name, rule.capabilities});
-      break;
-    }
+  for (const auto& rule : table::kConfiguration) {
+    const std::string name = "/" + std::string(rule.name);
+    const auto path =
+        first_found(driver, table::kConfigurationDirectories, name, [](mode_t mode) { return S_ISREG(mode); });
+    if (path) files.push_back({*path, std::string(rule.target) + name, rule.capabilities});
+  }
   return files;
 }
 
@@ -253,13 +258,11 @@ void find_driver_files(const HostRoots& roots, Inventory& inventory, LogSink& lo
 
 std::vector<File> find_sockets(const RootDir& driver) {
   std::vector<File> sockets;
-  for (const auto& rule : table::kSockets)
-    for (const std::string_view path : rule.paths) {
-      const auto found = find(driver, std::string(path));
-      if (!found || !S_ISSOCK(found->mode)) continue;
-      sockets.push_back({found->path, std::string(rule.target), rule.capabilities});
-      break;
-    }
+  for (const auto& rule : table::kSockets) {
+    const std::string name = "/" + std::string(rule.name);
+    const auto path = first_found(driver, table::kSocketDirectories, name, [](mode_t mode) { return S_ISSOCK(mode); });
+    if (path) sockets.push_back({*path, "/var/run" + name, rule.capabilities});
+  }
   return sockets;
 }
 

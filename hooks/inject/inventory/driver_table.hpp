@@ -13,49 +13,51 @@ namespace situla::nvidia::table {
 inline constexpr CapabilitySet kForCompute = kCompute | kVideo;
 inline constexpr CapabilitySet kForGraphics = kGraphics | kDisplay;
 
-struct LibraryRule {
-  std::string_view name;  ///< the file is NAME.<driver version>
+/// A file by its name, and what needs it.
+struct Rule {
+  std::string_view name;
   CapabilitySet capabilities;
 };
 
+/// The files are NAME.<driver version>.
 inline constexpr std::array kLibraries = {
-    LibraryRule{"libnvidia-ml.so", kUtility},
-    LibraryRule{"libnvidia-cfg.so", kUtility},
-    LibraryRule{"libnvidia-nscq.so", kUtility},
-    LibraryRule{"libcuda.so", kForCompute},
-    LibraryRule{"libcudadebugger.so", kForCompute},
-    LibraryRule{"libnvidia-opencl.so", kForCompute},
+    Rule{"libnvidia-ml.so", kUtility},
+    Rule{"libnvidia-cfg.so", kUtility},
+    Rule{"libnvidia-nscq.so", kUtility},
+    Rule{"libcuda.so", kForCompute},
+    Rule{"libcudadebugger.so", kForCompute},
+    Rule{"libnvidia-opencl.so", kForCompute},
     // Also the shader compiler of the graphics libraries.
-    LibraryRule{"libnvidia-gpucomp.so", kForCompute | kForGraphics},
-    LibraryRule{"libnvidia-ptxjitcompiler.so", kForCompute},
-    LibraryRule{"libnvidia-fatbinaryloader.so", kForCompute},  // drivers before 450
+    Rule{"libnvidia-gpucomp.so", kForCompute | kForGraphics},
+    Rule{"libnvidia-ptxjitcompiler.so", kForCompute},
+    Rule{"libnvidia-fatbinaryloader.so", kForCompute},  // drivers before 450
     // Also the back end of GBM, by the link gbm/nvidia-drm_gbm.so.
-    LibraryRule{"libnvidia-allocator.so", kForCompute | kForGraphics},
-    LibraryRule{"libnvidia-compiler.so", kForCompute},  // drivers before 470
-    LibraryRule{"libnvidia-pkcs11.so", kForCompute},
-    LibraryRule{"libnvidia-pkcs11-openssl3.so", kForCompute},
-    LibraryRule{"libnvidia-nvvm.so", kForCompute},
-    LibraryRule{"libnvidia-tileiras.so", kForCompute},
-    LibraryRule{"libvdpau_nvidia.so", kVideo},
-    LibraryRule{"libnvidia-encode.so", kVideo},
-    LibraryRule{"libnvidia-opticalflow.so", kVideo},
-    LibraryRule{"libnvcuvid.so", kVideo},
-    LibraryRule{"libnvidia-eglcore.so", kForGraphics},
-    LibraryRule{"libnvidia-glcore.so", kForGraphics},
-    LibraryRule{"libnvidia-tls.so", kForGraphics},
-    LibraryRule{"libnvidia-glsi.so", kForGraphics},
-    LibraryRule{"libnvidia-fbc.so", kForGraphics},
-    LibraryRule{"libnvidia-ifr.so", kForGraphics},  // drivers before 495
-    LibraryRule{"libnvidia-rtcore.so", kForGraphics},
-    LibraryRule{"libnvoptix.so", kForGraphics},
-    LibraryRule{"libGLX_nvidia.so", kForGraphics},
-    LibraryRule{"libEGL_nvidia.so", kForGraphics},
-    LibraryRule{"libGLESv2_nvidia.so", kForGraphics},
-    LibraryRule{"libGLESv1_CM_nvidia.so", kForGraphics},
-    LibraryRule{"libnvidia-glvkspirv.so", kForGraphics},
-    LibraryRule{"libnvidia-cbl.so", kForGraphics},  // drivers before 470
-    LibraryRule{"libnvidia-vulkan-producer.so", kForGraphics},
-    LibraryRule{"libnvidia-ngx.so", kNgx},
+    Rule{"libnvidia-allocator.so", kForCompute | kForGraphics},
+    Rule{"libnvidia-compiler.so", kForCompute},  // drivers before 470
+    Rule{"libnvidia-pkcs11.so", kForCompute},
+    Rule{"libnvidia-pkcs11-openssl3.so", kForCompute},
+    Rule{"libnvidia-nvvm.so", kForCompute},
+    Rule{"libnvidia-tileiras.so", kForCompute},
+    Rule{"libvdpau_nvidia.so", kVideo},
+    Rule{"libnvidia-encode.so", kVideo},
+    Rule{"libnvidia-opticalflow.so", kVideo},
+    Rule{"libnvcuvid.so", kVideo},
+    Rule{"libnvidia-eglcore.so", kForGraphics},
+    Rule{"libnvidia-glcore.so", kForGraphics},
+    Rule{"libnvidia-tls.so", kForGraphics},
+    Rule{"libnvidia-glsi.so", kForGraphics},
+    Rule{"libnvidia-fbc.so", kForGraphics},
+    Rule{"libnvidia-ifr.so", kForGraphics},  // drivers before 495
+    Rule{"libnvidia-rtcore.so", kForGraphics},
+    Rule{"libnvoptix.so", kForGraphics},
+    Rule{"libGLX_nvidia.so", kForGraphics},
+    Rule{"libEGL_nvidia.so", kForGraphics},
+    Rule{"libGLESv2_nvidia.so", kForGraphics},
+    Rule{"libGLESv1_CM_nvidia.so", kForGraphics},
+    Rule{"libnvidia-glvkspirv.so", kForGraphics},
+    Rule{"libnvidia-cbl.so", kForGraphics},  // drivers before 470
+    Rule{"libnvidia-vulkan-producer.so", kForGraphics},
+    Rule{"libnvidia-ngx.so", kNgx},
 };
 
 /// Has to carry the ABI note of Linux 2.3.99; a second library of this name, for kernels without TLS, has another.
@@ -84,36 +86,25 @@ inline constexpr std::array kLinks = {
 /// Their link without a number is made always.
 inline constexpr std::array<std::string_view, 2> kWithDeveloperLink = {"libcuda.so", "libnvidia-opticalflow.so"};
 
-struct ProgramRule {
-  std::string_view name;
-  CapabilitySet capabilities;
-};
 inline constexpr std::array kPrograms = {
-    ProgramRule{"nvidia-smi", kUtility},
-    ProgramRule{"nvidia-debugdump", kUtility},
-    ProgramRule{"nvidia-persistenced", kUtility},
-    ProgramRule{"nv-fabricmanager", kUtility},
-    ProgramRule{"nvidia-imex", kUtility},
-    ProgramRule{"nvidia-imex-ctl", kUtility},
-    ProgramRule{"nvidia-cuda-mps-control", kCompute},
-    ProgramRule{"nvidia-cuda-mps-server", kCompute},
+    Rule{"nvidia-smi", kUtility},
+    Rule{"nvidia-debugdump", kUtility},
+    Rule{"nvidia-persistenced", kUtility},
+    Rule{"nv-fabricmanager", kUtility},
+    Rule{"nvidia-imex", kUtility},
+    Rule{"nvidia-imex-ctl", kUtility},
+    Rule{"nvidia-cuda-mps-control", kCompute},
+    Rule{"nvidia-cuda-mps-server", kCompute},
 };
 /// Where they are on the host; inside they go to /usr/bin.
 inline constexpr std::array<std::string_view, 6> kProgramDirectories = {
     "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 
-struct SocketRule {
-  std::array<std::string_view, 2> paths;  ///< first hit
-  std::string_view target;
-  CapabilitySet capabilities;
-};
+/// Beneath /run or /var/run; inside they go to /var/run.
+inline constexpr std::array<std::string_view, 2> kSocketDirectories = {"/run", "/var/run"};
 inline constexpr std::array kSockets = {
-    SocketRule{{"/run/nvidia-persistenced/socket", "/var/run/nvidia-persistenced/socket"},
-               "/var/run/nvidia-persistenced/socket",
-               kUtility},
-    SocketRule{{"/run/nvidia-fabricmanager/socket", "/var/run/nvidia-fabricmanager/socket"},
-               "/var/run/nvidia-fabricmanager/socket",
-               kUtility},
+    Rule{"nvidia-persistenced/socket", kUtility},
+    Rule{"nvidia-fabricmanager/socket", kUtility},
 };
 
 /// Looked for in /etc, /usr/local/share and /usr/share, in this order.

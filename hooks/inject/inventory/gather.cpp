@@ -3,13 +3,24 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/inventory/driver_files.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "hooks/inject/inventory/driver_table.hpp"
-#include "hooks/inject/inventory/nodes.hpp"
 #include "hooks/inject/inventory/proc_inventory.hpp"
 
 namespace situla::nvidia {
 namespace {
+
+constexpr size_t kMaxAnswerBytes = size_t{4} << 20U;
+constexpr const char* kWhat = "the answer of NVIDIA's management library";
+
+Result<NvmlAnswer> parse_report(const std::string& text, const ExitStatus& status) {
+  if (text.empty()) return fail(ErrorKind::failure, "ask NVIDIA's management library: situla-nvml " + status.text());
+  TRY_ASSIGN(const auto json, parse_json(text, kWhat));
+  TRY_ASSIGN(auto report, JsonReader::object<NvmlReport>(json, kWhat));
+  if (!report.error.empty())
+    return fail(ErrorKind::failure, "ask NVIDIA's management library: " + printable(report.error));
+  return std::move(report.answer);
+}
 
 std::string management_library(const Inventory& inventory) {
   for (const Library& library : inventory.libraries)
@@ -70,6 +81,21 @@ void ask_management_library(const HostRoots& roots, const GatherOptions& options
 }
 
 }  // namespace
+
+Result<NvmlAnswer> query_nvml(const std::string& program, const std::string& library, std::chrono::milliseconds limit) {
+  SpawnOptions options;
+  options.program = program;
+  options.arguments = {program, library};
+  RunLimits limits;
+  limits.time = limit;
+  limits.output_bytes = kMaxAnswerBytes;
+  TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), limits));
+  if (run.end == ProgramRun::End::too_much_output)
+    return fail(ErrorKind::corrupt, std::string("read ") + kWhat + ": too long");
+  if (run.end != ProgramRun::End::by_itself)
+    return fail(ErrorKind::failure, "wait for NVIDIA's management library: it does not answer");
+  return parse_report(run.output, *run.status);
+}
 
 bool has_driver(const HostRoots& roots) {
   return roots.devices.exists(std::string(kDriverProc) + "/version");

@@ -39,13 +39,6 @@ struct File {
   CapabilitySet capabilities = 0;  ///< 0: always
 };
 
-/// A link that is no library's own name: libGLX_indirect.so.0, gbm/nvidia-drm_gbm.so. Relative paths are beneath the
-/// directory of libraries.
-struct Link {
-  std::string path, target;
-  CapabilitySet capabilities = 0;
-};
-
 /// A node beneath the device root: "/dev/nvidiactl".
 struct Node {
   std::string path;
@@ -98,7 +91,9 @@ struct Inventory {
   ControlNodes nodes;
   std::vector<Library> libraries;
   std::vector<File> binaries, firmware, sockets, configuration;
-  std::vector<Link> links;
+  /// That are no library's own name: libGLX_indirect.so.0, gbm/nvidia-drm_gbm.so. Relative paths are beneath the
+  /// directory of libraries.
+  std::vector<File> links;
 };
 
 }  // namespace situla::nvidia

@@ -7,9 +7,6 @@
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
-#include "hooks/inject/inventory/driver_files.hpp"
-#include "hooks/inject/inventory/inventory_fields.hpp"
-#include "hooks/inject/inventory/nodes.hpp"
 #include "hooks/inject/inventory/proc_inventory.hpp"
 
 namespace situla::nvidia {
@@ -75,6 +72,18 @@ Result<Inventory> read_kept(const std::string& path, const std::string& key) {
 }
 
 }  // namespace
+
+std::string serialize(const InventoryDocument& document) {
+  return JsonWriter::text(JsonWriter::object(document));
+}
+
+Result<InventoryDocument> parse_inventory(std::string_view text) {
+  TRY_ASSIGN(const auto json, parse_json(text, "the inventory"));
+  const auto version = json.is_object() ? json.find("version") : json.end();
+  if (version != json.end() && *version != InventoryDocument().version)
+    return fail(ErrorKind::corrupt, "read the inventory: a version that this program does not know");
+  return JsonReader::object<InventoryDocument>(json, "the inventory");
+}
 
 std::string inventory_key(const HostRoots& roots) {
   const auto text = [&](const std::string& path) { return roots.devices.read_file(path).value_or("none\n"); };

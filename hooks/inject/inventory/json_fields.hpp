@@ -17,16 +17,27 @@
 
 namespace situla::nvidia {
 
-/// `void fields(auto& archive, Is<T> auto& item)` names the fields of a T for a JsonWriter (const T) and a JsonReader.
+/// `void fields(auto& archive, Is<T> auto& it) { archive("one", it.one, "other", Path{it.other}); }` names the fields
+/// of a T for a JsonWriter (const T) and a JsonReader.
 template <typename X, typename T>
 concept Is = std::same_as<std::remove_const_t<X>, T>;
+
+/// An absolute path without ".." and control characters, or a relative one for what lies in another directory.
+template <typename Text>
+struct Path {
+  Text& text;
+};
+template <typename Text>
+Path(Text&) -> Path<Text>;
 
 class JsonWriter {
  public:
   using Json = nlohmann::ordered_json;
 
-  void field(const char* name, const auto& value) { object_[name] = to_json(value); }
-  void path(const char* name, const std::string& value) { field(name, value); }
+  void operator()(const char* name, const auto& value, const auto&... more) {
+    object_[name] = to_json(value);
+    if constexpr (sizeof...(more) != 0) (*this)(more...);
+  }
 
   template <typename T>
   static Json object(const T& item) {
@@ -45,6 +56,7 @@ class JsonWriter {
     else
       return object(value);
   }
+  static Json to_json(const Path<const std::string>& path) { return path.text; }
   template <typename T>
   static Json to_json(const std::vector<T>& values) {
     Json array = Json::array();
@@ -73,21 +85,13 @@ class JsonReader {
     return item;
   }
 
-  void field(const char* name, auto& value) {
+  void operator()(const char* name, auto&& value, auto&&... more) {
     if (!wrong_.empty()) return;
     const auto found = json_.find(name);
     if (found == json_.end()) return refuse(place_ + name + " is missing");
     ++seen_;
     from_json(*found, value, place_ + name);
-  }
-  /// An absolute path without ".." and control characters, or a relative one for what lies in another directory.
-  void path(const char* name, std::string& value) {
-    field(name, value);
-    if (!wrong_.empty()) return;
-    const bool plain = value.find_first_of(kControl) == std::string::npos;
-    bool climbs = false;
-    for (const std::string_view part : split(value, '/')) climbs |= part == ".." && value.starts_with('/');
-    if (!plain || climbs) refuse(place_ + name + " is no path");
+    if constexpr (sizeof...(more) != 0) (*this)(more...);
   }
 
   /// Makes the whole document invalid; the first reason counts.
@@ -113,6 +117,14 @@ class JsonReader {
   void from_json(const Json& json, std::string& value, const std::string& place) {
     if (!json.is_string()) return refuse(place + " is no text");
     value = json.get_ref<const std::string&>();
+  }
+  void from_json(const Json& json, Path<std::string>& path, const std::string& place) {
+    from_json(json, path.text, place);
+    if (!wrong_.empty()) return;
+    const bool plain = path.text.find_first_of(kControl) == std::string::npos;
+    bool climbs = false;
+    for (const std::string_view part : split(path.text, '/')) climbs |= part == ".." && path.text.starts_with('/');
+    if (!plain || climbs) refuse(place + " is no path");
   }
   void from_json(const Json& json, bool& value, const std::string& place) {
     if (!json.is_boolean()) return refuse(place + " is neither true nor false");

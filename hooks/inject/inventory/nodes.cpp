@@ -1,5 +1,3 @@
-#include "hooks/inject/inventory/nodes.hpp"
-
 #include <limits>
 #include <map>
 
@@ -7,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "hooks/inject/inventory/gather.hpp"
 #include "hooks/inject/inventory/proc_inventory.hpp"
 
 namespace situla::nvidia {

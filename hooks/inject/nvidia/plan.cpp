@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/nvidia/plan_parts.hpp"
+#include "hooks/inject/nvidia/params.hpp"
 #include "hooks/inject/nvidia/requirement.hpp"
 
 namespace situla::nvidia {
@@ -54,6 +54,73 @@ void explain_selection(const Planning& planning) {
       planning.log.warning("GPU " + selected.gpu->bus_id +
                            " is in MIG mode, and none of its instances was asked for or may be used: CUDA finds nothing"
                            " there");
+}
+
+constexpr const char* kProc = "/proc/driver/nvidia";
+constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
+constexpr const char* kProfiles = "/etc/nvidia/nvidia-application-profiles-rc.d";
+
+MountStep cover(const std::string& target) {
+  return {.kind = StepKind::cover,
+          .target = target,
+          .flags = {.no_suid = true, .no_dev = true, .no_exec = true},
+          .parameters = {{"mode", "0555"}},
+          .origin = kOrigin};
+}
+
+/// Where the container's /proc knows no such driver (device_root), the directory above stands in for it: nothing can be
+/// made in /proc.
+void add_cover(const Planning& planning, ContainerEdits& edits) {
+  add_step(edits, cover(planning.context.root.exists(kProc) ? kProc : "/proc/driver"));
+  for (const char* name : {"params", "version", "registry"}) {
+    const std::string path = std::string(kProc) + "/" + name;
+    auto content = planning.context.roots.devices.read_file(path);
+    if (!content) continue;
+    if (path.ends_with("/params")) content = without_node_changes(*content);
+    edits.files.push_back({FileChange::Kind::write, path, *content, 0444});
+  }
+}
+
+/// Only what was selected can be seen there. Costs the container that it can mount no /proc of its own any more (the
+/// kernel wants one without anything mounted on it), so it is not done where there is nothing to show.
+void hide_other_gpus(const Planning& planning, ContainerEdits& edits) {
+  // Instances of one GPU instance share its file: the step is the same.
+  const auto show = [&](const std::string& path, SourceType type, OnFailure on_failure) {
+    add_step(edits, {.kind = StepKind::host_file,
+                     .source = planning.device_path(path),
+                     .target = path,
+                     .on_failure = on_failure,
+                     .flags = {.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true},
+                     .source_type = type,
+                     .origin = kOrigin});
+  };
+  add_cover(planning, edits);
+  for (const SelectedGpu& selected : planning.gpus)
+    show(std::string(kProc) + "/gpus/" + selected.gpu->bus_id, SourceType::directory, OnFailure::warn);
+  if (planning.request.mig_config || planning.request.mig_monitor) {
+    if (planning.context.roots.devices.exists(kCapabilities))
+      show(kCapabilities, SourceType::directory, OnFailure::warn);
+    return;
+  }
+  for (const SelectedGpu& selected : planning.gpus)
+    for (const MigDevice* mig : selected.mig)
+      for (const std::string* file : {&mig->gpu_instance_file, &mig->compute_instance_file})
+        if (!file->empty()) show(*file, SourceType::regular, OnFailure::fail);
+}
+
+void add_application_profile(const Planning& planning, ContainerEdits& edits) {
+  std::vector<uint32_t> minors;
+  for (const SelectedGpu& selected : planning.gpus) minors.push_back(selected.gpu->minor);
+  add_step(edits, cover(kProfiles));
+  edits.files.push_back(
+      {FileChange::Kind::write, std::string(kProfiles) + "/10-container.conf", application_profile(minors), 0444});
+}
+
+/// What /proc/driver/nvidia shows, and which GPUs OpenGL shall use.
+void plan_proc(const Planning& planning, ContainerEdits& edits) {
+  if (planning.gpus.empty()) return;
+  if (planning.context.settings.hide_gpus && planning.context.root.exists("/proc")) hide_other_gpus(planning, edits);
+  if (planning.has(kGraphics)) add_application_profile(planning, edits);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/nvidia/plan_parts.hpp"
+#include "hooks/inject/nvidia/plan.hpp"
 
 namespace situla::nvidia {
 namespace {

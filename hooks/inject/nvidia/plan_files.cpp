@@ -3,7 +3,7 @@
 
 #include "common/base/text.hpp"
 #include "hooks/inject/ldcache/forward_compat.hpp"
-#include "hooks/inject/nvidia/plan_parts.hpp"
+#include "hooks/inject/nvidia/plan.hpp"
 
 namespace situla::nvidia {
 namespace {
@@ -61,7 +61,7 @@ class FilePlan {
   }
 
   void add_links() {
-    for (const Link& entry : planning_.inventory.links)
+    for (const File& entry : planning_.inventory.links)
       if (wanted(entry.capabilities))
         link(entry.path.starts_with('/') ? entry.path : places_.directory + "/" + entry.path, entry.target);
   }

@@ -1,9 +1,9 @@
 #include "hooks/inject/nvidia/selection.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
-#include <tuple>
 
 #include <unistd.h>
 
@@ -13,12 +13,7 @@
 namespace situla::nvidia {
 namespace {
 
-struct PciAddress {
-  uint64_t domain = 0, bus = 0, device = 0;
-  [[nodiscard]] auto key() const { return std::tie(domain, bus, device); }
-  friend bool operator==(const PciAddress& left, const PciAddress& right) { return left.key() == right.key(); }
-  friend bool operator<(const PciAddress& left, const PciAddress& right) { return left.key() < right.key(); }
-};
+using PciAddress = std::array<uint64_t, 3>;  ///< domain, bus, device
 
 std::optional<uint64_t> parse_hex(std::string_view text) {
   uint64_t value = 0;

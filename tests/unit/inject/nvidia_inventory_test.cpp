@@ -84,7 +84,7 @@ void show_files(std::ostream& out, const Inventory& all) {
     for (const std::string& link : library.other_links) out << ", " << link;
     out << (library.subdirectory.empty() ? "" : " in " + library.subdirectory) << names(library.capabilities) << "\n";
   }
-  for (const Link& link : all.links)
+  for (const File& link : all.links)
     out << "link " << link.path << " -> " << link.target << names(link.capabilities) << "\n";
   show(out, "program", all.binaries);
   show(out, "firmware", all.firmware);

@@ -13,7 +13,6 @@
 #include "common/base/text.hpp"
 #include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/inject/nvidia/plan.hpp"
-#include "hooks/inject/nvidia/plan_parts.hpp"
 #include "tests/support/elf_library.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/plan_text.hpp"
