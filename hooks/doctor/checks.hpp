@@ -58,6 +58,8 @@ Check check_user_directory(const std::string& name, const std::string& path, Use
 /// Free bytes, file system, and what is wrong with it for `use`, added to the check.
 void add_disk(Check& check, const std::string& path, Use use);
 
+/// What was tried works, or does not, and then `fix` says what to do.
+Check check_of(const char* name, const Result<void>& tried, const char* works, State otherwise, const std::string& fix);
 /// The first line of a file, without blanks around it; empty when it cannot be read.
 std::string first_line(const std::string& path);
 /// The full path of a program on $PATH (or the usual directories when there is none).

@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kWidestNodes = 36;  ///< a longer list of nodes has a line of its own
 
-State worst_of(const Report& report) {
-  return report.failed() ? State::fail : report.count(State::warn) > 0 ? State::warn : State::ok;
-}
-
 /// Facts of one node alone, which the next node cannot have: names of its devices, free bytes, what follows from
 /// memory.
 constexpr std::array<std::string_view, 5> kOwn = {"uuid", "busId", "migDevices", "free", "limits"};
@@ -143,7 +139,7 @@ std::string summary_table(const std::vector<Group>& groups, Colours colours) {
     const std::string nodes = fold_nodes(group.nodes);
     text += nodes.size() > width ? nodes + "\n" + std::string(width, ' ') : flush_left(nodes, width);
     if (group.kind == NodeAnswer::Kind::answered) {
-      const State worst = worst_of(*group.report);
+      const State worst = group.report->worst();
       text += "  " + paint(worst, to_string(worst), 9, colours) +
               number(group.report->count(State::ok) + group.report->count(State::info)) +
               number(group.report->count(State::warn)) + number(group.report->count(State::fail)) + "  " +
@@ -215,7 +211,7 @@ std::string ClusterReport::json() const {
   std::map<std::string, size_t> counts;
   for (const NodeAnswer& node : nodes) {
     nlohmann::ordered_json entry = {{"node", node.node}};
-    const std::string status = node.kind == NodeAnswer::Kind::answered ? std::string(to_string(worst_of(node.report)))
+    const std::string status = node.kind == NodeAnswer::Kind::answered ? std::string(to_string(node.report.worst()))
                                : node.kind == NodeAnswer::Kind::silent ? "noAnswer"
                                                                        : "notAsked";
     ++counts[status];

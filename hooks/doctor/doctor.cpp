@@ -3,6 +3,7 @@
 #include <array>
 #include <ctime>
 #include <span>
+#include <tuple>
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -28,27 +29,18 @@ std::string obstacle(const Report& report, std::span<const std::string_view> nee
   return "";
 }
 
-/// DESIGN.md 3: the new mount API with an id-mapped squashfs, else FUSE with an overlay, else extraction.
-void choose_tier(Report& report, MountKind wanted, const std::string& who_wants) {
+/// DESIGN.md 3: the new mount API with an id-mapped squashfs, else FUSE with an overlay, else extraction. The tier and
+/// the reason.
+std::pair<const char*, std::string> choose_tier(const Report& report, MountKind wanted, const std::string& who_wants) {
   const std::string nothing = obstacle(report, kAllNeed);
   const std::string no_kernel = obstacle(report, kKernelNeeds);
   const std::string no_fuse = obstacle(report, kFuseNeeds);
-  const auto choose = [&](const char* tier, const std::string& reason) {
-    report.tier = tier;
-    report.reason = reason;
-  };
-  if (!nothing.empty()) return choose("none", nothing);
-  switch (wanted) {
-    case MountKind::automatic:
-      if (no_kernel.empty()) return choose("kernel", "");
-      return no_fuse.empty() ? choose("fuse", no_kernel) : choose("extract", no_fuse);
-    case MountKind::kernel:
-      return no_kernel.empty() ? choose("kernel", "") : choose("none", no_kernel);
-    case MountKind::fuse:
-      return no_fuse.empty() ? choose("fuse", who_wants) : choose("none", no_fuse);
-    case MountKind::extract:
-      return choose("extract", who_wants);
-  }
+  if (!nothing.empty()) return {"none", nothing};
+  if (wanted == MountKind::extract) return {"extract", who_wants};
+  if (wanted == MountKind::fuse) return no_fuse.empty() ? std::pair("fuse", who_wants) : std::pair("none", no_fuse);
+  if (no_kernel.empty()) return {"kernel", ""};
+  if (wanted == MountKind::kernel) return {"none", no_kernel};
+  return no_fuse.empty() ? std::pair("fuse", no_kernel) : std::pair("extract", no_fuse);
 }
 
 Check tier_check(const Report& report, const Places& places) {
@@ -157,9 +149,10 @@ Report examine(const Places& installed, const Environment& environment) {
                               check_compressors(), check_idmapped_mounts(), check_fuse(places)}});
   const bool by_plugstack = plugstack_wants_fuse(files);
   if (by_plugstack) config.mount = MountKind::fuse;
-  choose_tier(report, config.mount,
-              by_plugstack ? "use_squashfuse=1 in plugstack.conf"
-                           : "mount = \"" + std::string(to_string(config.mount)) + "\" in " + places.site_config);
+  std::tie(report.tier, report.reason) =
+      choose_tier(report, config.mount,
+                  by_plugstack ? "use_squashfuse=1 in plugstack.conf"
+                               : "mount = \"" + std::string(to_string(config.mount)) + "\" in " + places.site_config);
   report.sections.back().lines.push_back(tier_check(report, places));
   report.sections.push_back(site_section(places, config, std::move(site_config), has_slurm(files, environment)));
   report.sections.push_back(slurm_section(places, files, environment));

@@ -26,14 +26,17 @@ std::pair<uint64_t, uint64_t> version_of(std::string_view release) {
   return {leading(numbers[0]), numbers.size() > 1 ? leading(numbers[1]) : 0};
 }
 
-bool needs_root(Check& check) {
-  if (geteuid() == 0) return false;
-  check.state = State::info;
-  check.found = "not tried: needs root";
-  return true;
+Check not_tried(const char* name) {
+  return {name, State::info, "not tried: needs root", ""};
 }
 
 }  // namespace
+
+Check check_of(const char* name, const Result<void>& tried, const char* works, State otherwise,
+               const std::string& fix) {
+  if (tried) return {name, State::ok, works, ""};
+  return {name, otherwise, tried.error().message(), fix};
+}
 
 std::string first_line(const std::string& path) {
   const Result<std::string> content = read_file(path, 4096);
@@ -66,13 +69,8 @@ Check check_mount_api() {
 }
 
 Check check_overlay() {
-  Check check{"overlay", State::ok, "works in a user namespace", ""};
-  if (const auto tried = try_overlay(ordinary_user()); !tried) {
-    check.state = State::warn;
-    check.found = tried.error().message();
-    check.fix = "Linux 5.11 or newer with CONFIG_OVERLAY_FS, modprobe overlay; otherwise images are extracted";
-  }
-  return check;
+  return check_of("overlay", try_overlay(ordinary_user()), "works in a user namespace", State::warn,
+                  "Linux 5.11 or newer with CONFIG_OVERLAY_FS, modprobe overlay; otherwise images are extracted");
 }
 
 Check check_squashfs(const Places& places) {
@@ -109,32 +107,21 @@ Check check_loop(const Places& places) {
 }
 
 Check check_compressors() {
-  Check check{"squashfs-compressors", State::ok, "", ""};
-  if (needs_root(check)) return check;
+  constexpr const char* kName = "squashfs-compressors";
+  if (geteuid() != 0) return not_tried(kName);
   const auto names = squashfs_compressors();
-  if (!names) {
-    check.state = State::warn;
-    check.found = names.error().message();
-    check.fix = "see the lines squashfs and loop";
-    return check;
-  }
-  check.found = names->empty() ? "none" : join(*names, " ");
-  if (std::find(names->begin(), names->end(), "zstd") == names->end()) {
-    check.state = State::warn;
-    check.fix = "CONFIG_SQUASHFS_ZSTD is missing: zstd images are served by FUSE, which is slower";
-  }
-  return check;
+  if (!names) return {kName, State::warn, names.error().message(), "see the lines squashfs and loop"};
+  const std::string found = names->empty() ? "none" : join(*names, " ");
+  if (std::find(names->begin(), names->end(), "zstd") != names->end()) return {kName, State::ok, found, ""};
+  return {kName, State::warn, found,
+          "CONFIG_SQUASHFS_ZSTD is missing: zstd images are served by FUSE, which is slower"};
 }
 
 Check check_idmapped_mounts() {
-  Check check{"idmapped-mounts", State::ok, "squashfs mounts can show the job's user as owner", ""};
-  if (needs_root(check)) return check;
-  if (const auto tried = try_idmapped_mount(); !tried) {
-    check.state = State::warn;
-    check.found = tried.error().message();
-    check.fix = "Linux 6.2 or newer id-maps squashfs; otherwise FUSE serves images";
-  }
-  return check;
+  constexpr const char* kName = "idmapped-mounts";
+  if (geteuid() != 0) return not_tried(kName);
+  return check_of(kName, try_idmapped_mount(), "squashfs mounts can show the job's user as owner", State::warn,
+                  "Linux 6.2 or newer id-maps squashfs; otherwise FUSE serves images");
 }
 
 Check check_fuse(const Places& places) {
@@ -142,18 +129,15 @@ Check check_fuse(const Places& places) {
   if (!built_in(Part::fuse))
     return {"fuse", State::warn, not_built_in(Part::fuse), "without it images are mounted by the kernel, or extracted"};
   struct stat status {};
-  if (stat(device.c_str(), &status) != 0) {
+  if (stat(device.c_str(), &status) != 0)
     return {"fuse", State::warn, device + " is missing", "modprobe fuse, and list it in /etc/modules-load.d"};
-  }
-  if ((status.st_mode & 0666U) != 0666U) {
+  if ((status.st_mode & 0666U) != 0666U)
     return {"fuse", State::warn, device + " is not open to ordinary users",
             "chmod 666 " + device + " (udev does it on a normal node)"};
-  }
-  const int fd = open(device.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0)
+  const UniqueFd fd(open(device.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd)
     return {"fuse", State::warn, device + " cannot be opened: " + strerror(errno),
             "modprobe fuse; in a container or a job, its device cgroup has to allow c 10:229"};
-  close(fd);
   return {"fuse", State::ok, device + " can be opened by everybody", ""};
 }
 

@@ -62,13 +62,8 @@ std::string profile_file(const Places& places) {
 }  // namespace
 
 Check check_user_namespaces(const Places& places) {
-  Check check{"user-namespaces", State::ok, "an ordinary user can make them", ""};
-  if (const auto tried = try_user_namespace(ordinary_user()); !tried) {
-    check.state = State::fail;
-    check.found = tried.error().message();
-    check.fix = user_namespace_fix(places);
-  }
-  return check;
+  return check_of("user-namespaces", try_user_namespace(ordinary_user()), "an ordinary user can make them", State::fail,
+                  user_namespace_fix(places));
 }
 
 Check check_namespace_limits(const Places& places) {

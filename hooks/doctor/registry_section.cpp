@@ -19,17 +19,13 @@
 namespace situla::doctor {
 namespace {
 
-using doctor::Check;
-using doctor::Section;
-using doctor::State;
-
 constexpr uint32_t kConnectSeconds = 10;
 constexpr size_t kMostAnswer = size_t{4} << 20U;
 /// Asked for where the user names no repository: what a token is for does not matter then, and it need not exist.
 constexpr const char* kAnyRepository = "situla/doctor";
 
 Check failing(const std::string& name, const Error& error, const std::string& fix) {
-  return {name, State::fail, error.message(), error.hint().empty() ? fix : error.hint()};
+  return check_of(name, State::fail, error, fix);
 }
 
 /// "registry.test", "registry.test/debian:12" and "registry.test#debian:12" as a reference; and whether it names an

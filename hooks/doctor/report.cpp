@@ -1,6 +1,7 @@
 #include "hooks/doctor/report.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
@@ -11,18 +12,15 @@ namespace {
 
 constexpr const char* kColourEnd = "\033[0m";
 
-const char* colour_of(State state) {
-  switch (state) {
-    case State::ok:
-      return "\033[32m";
-    case State::info:
-      return "\033[36m";
-    case State::warn:
-      return "\033[33m";
-    case State::fail:
-      return "\033[1;31m";
-  }
-  return "";
+struct Word {
+  std::string_view word, colour;
+};
+/// In the order of State.
+constexpr std::array<Word, 4> kWords = {
+    {{"ok", "\033[32m"}, {"info", "\033[36m"}, {"warn", "\033[33m"}, {"fail", "\033[1;31m"}}};
+
+const Word& word_of(State state) {
+  return kWords[static_cast<size_t>(state)];
 }
 
 std::string lines_of(const Section& section, Colours colours) {
@@ -51,23 +49,17 @@ std::string counted(size_t count, const char* one, const char* many) {
 }  // namespace
 
 std::string_view to_string(State state) {
-  switch (state) {
-    case State::ok:
-      return "ok";
-    case State::info:
-      return "info";
-    case State::warn:
-      return "warn";
-    case State::fail:
-      return "fail";
-  }
-  return "fail";
+  return word_of(state).word;
+}
+
+Check check_of(const std::string& name, State state, const Error& error, const std::string& fix) {
+  return {name, state, error.message(), error.hint().empty() ? fix : error.hint()};
 }
 
 std::string paint(State state, std::string_view word, size_t width, Colours colours) {
   const std::string blanks(width > word.size() ? width - word.size() : 0, ' ');
   if (colours == Colours::none) return std::string(word) + blanks;
-  return colour_of(state) + std::string(word) + kColourEnd + blanks;
+  return std::string(word_of(state).colour).append(word) + kColourEnd + blanks;
 }
 
 size_t Report::count(State state) const {
@@ -76,6 +68,10 @@ size_t Report::count(State state) const {
     number += static_cast<size_t>(std::count_if(section.lines.begin(), section.lines.end(),
                                                 [&](const Check& check) { return check.state == state; }));
   return number;
+}
+
+State Report::worst() const {
+  return failed() ? State::fail : count(State::warn) > 0 ? State::warn : State::ok;
 }
 
 const Check* Report::find(std::string_view name) const {
@@ -88,11 +84,9 @@ const Check* Report::find(std::string_view name) const {
 std::string Report::text(Colours colours) const {
   std::string text;
   for (const Section& section : sections) text += lines_of(section, colours) + "\n";
-  const State worst = failed() ? State::fail : count(State::warn) > 0 ? State::warn : State::ok;
-  const std::string verdict =
-      worst == State::fail ? counted(count(State::fail), "check fails", "checks fail") + ", " : "";
+  const std::string verdict = failed() ? counted(count(State::fail), "check fails", "checks fail") + ", " : "";
   text +=
-      paint(worst, printable(host) + ": " + verdict + counted(count(State::warn), "warning", "warnings"), 0, colours);
+      paint(worst(), printable(host) + ": " + verdict + counted(count(State::warn), "warning", "warnings"), 0, colours);
   text += "; " + images_by(*this);
   if (!complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
   return text + "\n";
@@ -108,7 +102,7 @@ std::string Report::json() const {
   document["tier"] = tier;
   document["reason"] = reason;
   document["complete"] = complete;
-  document["summary"]["status"] = to_string(failed() ? State::fail : count(State::warn) > 0 ? State::warn : State::ok);
+  document["summary"]["status"] = to_string(worst());
   for (const State state : {State::ok, State::info, State::warn, State::fail})
     document["summary"][std::string(to_string(state))] = count(state);
   document["checks"] = nlohmann::ordered_json::array();

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error.hpp"
+
 namespace situla::doctor {
 
 /// info: nothing to judge, or nothing could be tried.
@@ -21,6 +23,9 @@ struct Check {
   /// What `found` says, in parts, for scripts: {"uuid", "GPU-..."}.
   std::vector<std::pair<std::string, std::string>> facts = {};
 };
+
+/// A line about an error, whose hint is what to do, or `fix` where it has none.
+Check check_of(const std::string& name, State state, const Error& error, const std::string& fix);
 
 struct Section {
   std::string name;   ///< stable, for scripts: "gpus"
@@ -43,6 +48,7 @@ struct Report {
 
   [[nodiscard]] size_t count(State state) const;
   [[nodiscard]] bool failed() const { return count(State::fail) > 0; }
+  [[nodiscard]] State worst() const;  ///< fail, warn, or ok
   /// The first check of this name, or null.
   [[nodiscard]] const Check* find(std::string_view name) const;
 

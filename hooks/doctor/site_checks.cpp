@@ -53,57 +53,51 @@ std::optional<std::string> find_program(const std::string& name, const Environme
 }
 
 Check check_site_config(const Places& places, SiteConfig& config) {
+  constexpr const char* kName = "site-configuration";
   const std::string& path = places.site_config;
   const Result<SiteConfig> loaded = SiteConfig::load(path);
-  if (!loaded)
-    return {"site-configuration", State::fail, loaded.error().message(),
-            loaded.error().hint().empty() ? "correct " + path : loaded.error().hint()};
+  if (!loaded) return check_of(kName, State::fail, loaded.error(), "correct " + path);
   config = *loaded;
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    return {"site-configuration", State::ok, path + " is not there; the defaults hold", ""};
+  if (stat(path.c_str(), &status) != 0) return {kName, State::ok, path + " is not there; the defaults hold", ""};
   // What runs as the job's user reads it, too: devices, mirrors.
-  if ((status.st_mode & S_IROTH) == 0)
-    return {"site-configuration", State::fail,
-            path + " has mode " + permissions(status.st_mode) + ": users cannot read it",
-            "chmod 644 " + shell_quote(path)};
-  return {"site-configuration", State::ok, path, ""};
+  if ((status.st_mode & S_IROTH) != 0) return {kName, State::ok, path, ""};
+  return {kName, State::fail, path + " has mode " + permissions(status.st_mode) + ": users cannot read it",
+          "chmod 644 " + shell_quote(path)};
 }
 
 Check check_configuration_directory(const Places& places) {
+  constexpr const char* kName = "configuration-directory";
   const std::string path = std::filesystem::path(places.site_config).parent_path().string();
+  const std::string quoted = shell_quote(path);
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    return {"configuration-directory", State::ok, path + " is not there; the defaults hold", ""};
+  if (stat(path.c_str(), &status) != 0) return {kName, State::ok, path + " is not there; the defaults hold", ""};
   if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return {"configuration-directory", State::fail, path + " can be written by others than root",
-            "chown root: " + shell_quote(path) + " && chmod go-w " + shell_quote(path)};
-  if ((status.st_mode & S_IXOTH) == 0)
-    return {"configuration-directory", State::fail,
-            path + " has mode " + permissions(status.st_mode) + ": users cannot read what is in it",
-            "chmod 755 " + shell_quote(path)};
-  return {"configuration-directory", State::ok, path, ""};
+    return {kName, State::fail, path + " can be written by others than root",
+            "chown root: " + quoted + " && chmod go-w " + quoted};
+  if ((status.st_mode & S_IXOTH) != 0) return {kName, State::ok, path, ""};
+  return {kName, State::fail, path + " has mode " + permissions(status.st_mode) + ": users cannot read what is in it",
+          "chmod 755 " + quoted};
+}
+
+/// `home`: the option of useradd that says where.
+Check check_user(const char* name, const std::string& user, const std::string& home) {
+  const Result<Identity> identity = identity_of_user(user);
+  if (identity) return {name, State::ok, user + " (uid " + std::to_string(identity->uid) + ")", ""};
+  return {name, State::fail, "there is no user \"" + user + "\"",
+          "useradd --system --no-create-home " + home + "--shell /usr/sbin/nologin " + user};
 }
 
 Check check_service_user(const SiteConfig& config) {
-  const Result<Identity> identity = identity_of_user(config.service_user);
-  if (!identity)
-    return {"service-user", State::fail, "there is no user \"" + config.service_user + "\"",
-            "useradd --system --no-create-home --home-dir /var/lib/situla --shell /usr/sbin/nologin " +
-                config.service_user};
-  return {"service-user", State::ok, config.service_user + " (uid " + std::to_string(identity->uid) + ")", ""};
+  return check_user("service-user", config.service_user, "--home-dir /var/lib/situla ");
 }
 
 Check check_import_user(const SiteConfig& config) {
   const Result<Identity> identity = identity_of_user(config.import_user);
-  if (!identity)
-    return {"import-user", State::fail, "there is no user \"" + config.import_user + "\"",
-            "useradd --system --no-create-home --shell /usr/sbin/nologin " + config.import_user};
   const Result<Identity> store = identity_of_user(config.service_user);
-  if (store && store->uid == identity->uid)
-    return {"import-user", State::fail, config.import_user + " owns the store: importers could change images",
-            "name another account as import_user in situla.toml"};
-  return {"import-user", State::ok, config.import_user + " (uid " + std::to_string(identity->uid) + ")", ""};
+  if (!identity || !store || store->uid != identity->uid) return check_user("import-user", config.import_user, "");
+  return {"import-user", State::fail, config.import_user + " owns the store: importers could change images",
+          "name another account as import_user in situla.toml"};
 }
 
 Check check_store(const SiteConfig& config) {
@@ -127,23 +121,22 @@ Check check_store(const SiteConfig& config) {
 }
 
 Check check_runtime_directory(const Places& places) {
+  constexpr const char* kName = "runtime-directory";
   struct stat status {};
   const std::string& path = places.runtime;
-  if (lstat(path.c_str(), &status) != 0)
-    return {"runtime-directory", State::ok, path + " is made by the first job", ""};
+  if (lstat(path.c_str(), &status) != 0) return {kName, State::ok, path + " is made by the first job", ""};
   const std::string fix = "install -d -m 0755 -o root -g root " + shell_quote(path);
   if (!S_ISDIR(status.st_mode))
-    return {"runtime-directory", State::fail, path + " is no directory", "rm " + shell_quote(path) + " && " + fix};
+    return {kName, State::fail, path + " is no directory", "rm " + shell_quote(path) + " && " + fix};
   if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return {"runtime-directory", State::fail,
+    return {kName, State::fail,
             path + " can be written by others than root (uid " + std::to_string(status.st_uid) + ", mode " +
                 permissions(status.st_mode) + ")",
             fix};
   struct statvfs space {};
-  if (statvfs(path.c_str(), &space) == 0 && (space.f_flag & ST_RDONLY) != 0)
-    return {"runtime-directory", State::fail, path + " is on a file system that is mounted read-only",
-            "remount it writable: jobs keep their mounts there"};
-  return {"runtime-directory", State::ok, path, ""};
+  if (statvfs(path.c_str(), &space) != 0 || (space.f_flag & ST_RDONLY) == 0) return {kName, State::ok, path, ""};
+  return {kName, State::fail, path + " is on a file system that is mounted read-only",
+          "remount it writable: jobs keep their mounts there"};
 }
 
 Check check_programs(const Places& places) {

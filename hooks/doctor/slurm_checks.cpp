@@ -9,7 +9,6 @@
 #include "common/sys/directory.hpp"
 #include "hooks/doctor/ask.hpp"
 #include "hooks/doctor/checks.hpp"
-#include "hooks/doctor/plugin_version.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -56,18 +55,21 @@ std::vector<const char*> arguments_of(const std::vector<PluginLine>& ours) {
   return words;
 }
 
+Check plugstack(State state, std::string found, std::string fix) {
+  return {"plugstack", state, std::move(found), std::move(fix)};
+}
+
 Check missing_line(const Places& places, const SlurmFiles& files) {
+  const std::string& file = files.plugstack;
   if (!files.plugstack_exists)
-    return {"plugstack", State::fail, files.plugstack + " does not exist: Slurm loads no plugin",
-            "make it with the line: required " + places.plugin};
-  const std::filesystem::path beside = std::filesystem::path(files.plugstack).parent_path() / "plugstack.conf.d";
-  const std::string snippet = (beside / "situla.conf").string();
+    return plugstack(State::fail, file + " does not exist: Slurm loads no plugin",
+                     "make it with the line: required " + places.plugin);
+  const std::filesystem::path beside = std::filesystem::path(file).parent_path() / "plugstack.conf.d";
+  const std::string snippet = (beside / "situla.conf").string(), unloaded = file + " does not load " + kPlugin;
   if (is_file(snippet))
-    return {"plugstack", State::fail,
-            files.plugstack + " does not load " + kPlugin + ", and does not include " + snippet,
-            "add the line to " + files.plugstack + ": include " + beside.string() + "/*.conf"};
-  return {"plugstack", State::fail, files.plugstack + " does not load " + kPlugin,
-          "add the line to " + files.plugstack + ": required " + places.plugin};
+    return plugstack(State::fail, unloaded + ", and does not include " + snippet,
+                     "add the line to " + file + ": include " + beside.string() + "/*.conf");
+  return plugstack(State::fail, unloaded, "add the line to " + file + ": required " + places.plugin);
 }
 
 }  // namespace
@@ -131,31 +133,31 @@ Check check_slurm_version(const Places& places, const Environment& environment) 
 Check check_plugstack(const Places& places, const SlurmFiles& files) {
   const std::vector<PluginLine> ours = files.loading(kPlugin);
   if (!files.unreadable.empty())
-    return {"plugstack", State::fail, files.unreadable.front(), "fix what " + files.plugstack + " names"};
+    return plugstack(State::fail, files.unreadable.front(), "fix what " + files.plugstack + " names");
   if (ours.empty()) return missing_line(places, files);
   if (const auto pyxis = files.loading("spank_pyxis.so"); !pyxis.empty())
-    return {"plugstack", State::fail, pyxis.front().file + " loads pyxis as well; both define --container-image",
-            "remove the line of spank_pyxis.so from " + pyxis.front().file};
+    return plugstack(State::fail, pyxis.front().file + " loads pyxis as well; both define --container-image",
+                     "remove the line of spank_pyxis.so from " + pyxis.front().file);
   const PluginLine& line = ours.front();
   if (ours.size() > 1)
-    return {"plugstack", State::fail, line.file + " and " + ours[1].file + " both load " + kPlugin,
-            "remove one of the lines"};
+    return plugstack(State::fail, line.file + " and " + ours[1].file + " both load " + kPlugin,
+                     "remove one of the lines");
   if (line.rule != "required" && line.rule != "optional")
-    return {"plugstack", State::fail, line.file + ": \"" + line.rule + "\" is no word of plugstack.conf",
-            "write: required " + line.path};
+    return plugstack(State::fail, line.file + ": \"" + line.rule + "\" is no word of plugstack.conf",
+                     "write: required " + line.path);
   const std::string path = located(places, files, line);
   if (path.empty())
-    return {"plugstack", State::fail, line.file + ": " + line.path + " is not there",
-            "write the plugin's path: " + line.rule + " " + places.plugin};
+    return plugstack(State::fail, line.file + ": " + line.path + " is not there",
+                     "write the plugin's path: " + line.rule + " " + places.plugin);
   if (line.path.find('/') == std::string::npos && files.plugin_directories.empty() &&
       !is_slurms(std::filesystem::path(path).parent_path()))
-    return {"plugstack", State::warn,
-            line.file + ": " + line.path + " has no path, and no plugin of Slurm's lies beside " + path,
-            "write the path: " + line.rule + " " + path};
+    return plugstack(State::warn,
+                     line.file + ": " + line.path + " has no path, and no plugin of Slurm's lies beside " + path,
+                     "write the path: " + line.rule + " " + path);
   std::string found = line.file + ": " + line.rule + " " + path;
   if (line.rule == "optional") found += " (where it cannot be loaded, jobs run without it)";
   if (!files.from.empty()) found += "; found by " + files.from;
-  return {"plugstack", State::ok, found, ""};
+  return plugstack(State::ok, found, "");
 }
 
 Check check_plugin_arguments(const SlurmFiles& files) {
@@ -163,8 +165,7 @@ Check check_plugin_arguments(const SlurmFiles& files) {
   const std::vector<const char*> words = arguments_of(ours);
   const auto parsed = PluginConfig::parse(words);
   if (!parsed)
-    return {"plugin-arguments", State::fail, parsed.error().message(),
-            parsed.error().hint().empty() ? "correct the line in " + ours.front().file : parsed.error().hint()};
+    return check_of("plugin-arguments", State::fail, parsed.error(), "correct the line in " + ours.front().file);
   if (!parsed->importer.empty() && access(parsed->importer.c_str(), X_OK) != 0)
     return {"plugin-arguments", State::warn, "importer=" + parsed->importer + " is not there or cannot be run",
             "correct importer= in " + ours.front().file + ", or take it out"};

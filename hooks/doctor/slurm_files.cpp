@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/doctor/report.hpp"
+#include "hooks/inject/ldcache/elf_file.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -174,6 +177,39 @@ std::vector<PluginLine> SlurmFiles::loading(const std::string& plugin) const {
   std::copy_if(lines.begin(), lines.end(), std::back_inserter(found),
                [&](const PluginLine& line) { return std::filesystem::path(line.path).filename() == plugin; });
   return found;
+}
+
+std::string SlurmVersion::release() const {
+  return std::to_string(major) + "." + (minor < 10 ? "0" : "") + std::to_string(minor);
+}
+
+std::string SlurmVersion::text() const {
+  return release() + "." + std::to_string(patch);
+}
+
+Result<SlurmVersion> version_built_for(const std::string& plugin) {
+  TRY_ASSIGN(const UniqueFd file, open_file(plugin, O_RDONLY | O_NONBLOCK));
+  const auto bytes = ElfFile::read_object(file.get(), "plugin_version", sizeof(uint32_t));
+  if (!bytes) return fail(ErrorKind::corrupt, plugin + " is not a plugin of Slurm's");
+  uint32_t number = 0;
+  std::memcpy(&number, bytes->data(), sizeof number);
+  return SlurmVersion{number >> 16U & 0xffU, number >> 8U & 0xffU, number & 0xffU};
+}
+
+Result<SlurmVersion> parse_slurm_version(std::string_view text) {
+  const std::vector<std::string_view> words = split_words(text);
+  const std::vector<std::string_view> numbers =
+      words.size() < 2 ? std::vector<std::string_view>{} : split(words[1], '.');
+  const auto number = [&](size_t index) -> std::optional<uint64_t> {
+    if (index >= numbers.size()) return std::nullopt;
+    return parse_unsigned(numbers[index].substr(0, numbers[index].find_first_not_of("0123456789")));
+  };
+  const auto major = number(0);
+  const auto minor = number(1);
+  if (!major || !minor || *major > 255 || *minor > 255)
+    return fail(ErrorKind::corrupt, "no version of Slurm: " + printable(text.substr(0, 80)));
+  return SlurmVersion{static_cast<uint32_t>(*major), static_cast<uint32_t>(*minor),
+                      static_cast<uint32_t>(number(2).value_or(0))};
 }
 
 }  // namespace situla::doctor

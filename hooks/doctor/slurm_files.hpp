@@ -1,9 +1,12 @@
 // Where does Slurm's configuration lie on this node, and which plugins does it load?
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 
 namespace situla::doctor {
@@ -33,5 +36,21 @@ struct SlurmFiles {
   /// The lines that load a plugin of this file name.
   [[nodiscard]] std::vector<PluginLine> loading(const std::string& plugin) const;
 };
+
+/// Slurm's releases are compatible with plugins of the same two numbers: 22.05, 23.11.
+struct SlurmVersion {
+  uint32_t major = 0, minor = 0, patch = 0;
+  [[nodiscard]] std::string release() const;  ///< "23.11"
+  [[nodiscard]] std::string text() const;     ///< "23.11.4"
+  [[nodiscard]] bool fits(const SlurmVersion& other) const { return major == other.major && minor == other.minor; }
+};
+
+/// Which Slurm a plugin was built for, as the symbol `plugin_version` of the shared object says (slurm/spank.h,
+/// SPANK_PLUGIN); it is read and not loaded. ErrorKind::corrupt for
+/// what is no plugin of Slurm's.
+Result<SlurmVersion> version_built_for(const std::string& plugin);
+
+/// "slurm 23.11.4", "slurm-wlm 22.05.8": what Slurm's programs print for --version.
+Result<SlurmVersion> parse_slurm_version(std::string_view text);
 
 }  // namespace situla::doctor

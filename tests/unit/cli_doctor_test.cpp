@@ -12,7 +12,7 @@
 #include "common/sys/file.hpp"
 #include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/doctor.hpp"
-#include "hooks/doctor/plugin_version.hpp"
+#include "hooks/doctor/slurm_files.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;

@@ -18,19 +18,21 @@ namespace {
 constexpr size_t kMaxHeaders = 4096;
 constexpr size_t kMaxDynamic = size_t{64} << 10U;
 constexpr size_t kMaxNotes = size_t{64} << 10U;
-constexpr size_t kMaxSectionNames = size_t{1} << 20U;
+constexpr size_t kMaxNames = size_t{1} << 20U;
 
 struct Elf32 {
   using Header = Elf32_Ehdr;
   using Program = Elf32_Phdr;
   using Section = Elf32_Shdr;
   using Dynamic = Elf32_Dyn;
+  using Symbol = Elf32_Sym;
 };
 struct Elf64 {
   using Header = Elf64_Ehdr;
   using Program = Elf64_Phdr;
   using Section = Elf64_Shdr;
   using Dynamic = Elf64_Dyn;
+  using Symbol = Elf64_Sym;
 };
 
 /// Up to size bytes at an offset; fewer at the end of the file.
@@ -86,22 +88,46 @@ class Reader {
  public:
   explicit Reader(const ReadAt& read_at) : read_at_(read_at) {}
 
-  Result<ElfFile> read(std::string_view head, ElfNotes notes) {
-    typename Elf::Header header{};
-    if (head.size() < sizeof header) return corrupt_library("it is cut off");
-    std::memcpy(&header, head.data(), sizeof header);
-    if (header.e_type != ET_DYN) return corrupt_library("it is no shared object");
-    file_.is_64bit = header.e_ident[EI_CLASS] == ELFCLASS64;
-    file_.machine = header.e_machine;
-    if (header.e_phentsize != sizeof(typename Elf::Program) || header.e_phnum > kMaxHeaders)
+  Result<void> open(std::string_view head) {
+    if (head.size() < sizeof header_) return corrupt_library("it is cut off");
+    std::memcpy(&header_, head.data(), sizeof header_);
+    if (header_.e_type != ET_DYN) return corrupt_library("it is no shared object");
+    if (header_.e_phentsize != sizeof(typename Elf::Program) || header_.e_phnum > kMaxHeaders)
       return corrupt_library("its program headers are of another size");
-    TRY_ASSIGN(programs_, read_items<typename Elf::Program>(read_at_, header.e_phoff, header.e_phnum));
+    TRY_ASSIGN(programs_, read_items<typename Elf::Program>(read_at_, header_.e_phoff, header_.e_phnum));
+    return {};
+  }
+
+  Result<ElfFile> read(std::string_view head, ElfNotes notes) {
+    TRY(open(head));
+    file_.is_64bit = header_.e_ident[EI_CLASS] == ELFCLASS64;
+    file_.machine = header_.e_machine;
     TRY(read_soname());
     if (notes == ElfNotes::read) {
       TRY(read_abi_tag());
-      TRY(read_cuda_compat(header));
+      TRY(read_cuda_compat());
     }
     return std::move(file_);
+  }
+
+  Result<std::string> read_object(std::string_view head, std::string_view name, size_t size) {
+    TRY(open(head));
+    TRY_ASSIGN(const auto sections, read_sections());
+    const auto symbols = std::find_if(sections.begin(), sections.end(),
+                                      [](const auto& section) { return section.sh_type == SHT_DYNSYM; });
+    if (symbols == sections.end() || symbols->sh_link >= sections.size()) return corrupt_library("it has no symbols");
+    const auto& strings = sections[symbols->sh_link];
+    TRY_ASSIGN(const std::string names, read_at_(strings.sh_offset, std::min<uint64_t>(strings.sh_size, kMaxNames)));
+    using Item = typename Elf::Symbol;
+    const size_t count = std::min<uint64_t>(symbols->sh_size, kMaxNames) / sizeof(Item);
+    TRY_ASSIGN(const auto items, read_items<Item>(read_at_, symbols->sh_offset, count));
+    for (const auto& item : items) {
+      if (item.st_shndx == SHN_UNDEF || text_in(names, item.st_name) != name) continue;
+      const auto offset = offset_of(item.st_value);
+      TRY_ASSIGN(std::string bytes, read_at_(offset.value_or(UINT64_MAX), size));
+      if (bytes.size() == size) return bytes;
+    }
+    return corrupt_library("it has no such object");
   }
 
  private:
@@ -146,14 +172,19 @@ class Reader {
     return {};
   }
 
-  Result<void> read_cuda_compat(const typename Elf::Header& header) {
-    if (header.e_shoff == 0 || header.e_shnum == 0) return {};
-    if (header.e_shentsize != sizeof(typename Elf::Section) || header.e_shnum > kMaxHeaders ||
-        header.e_shstrndx >= header.e_shnum)
+  Result<std::vector<typename Elf::Section>> read_sections() {
+    if (header_.e_shoff == 0 || header_.e_shnum == 0) return std::vector<typename Elf::Section>();
+    if (header_.e_shentsize != sizeof(typename Elf::Section) || header_.e_shnum > kMaxHeaders ||
+        header_.e_shstrndx >= header_.e_shnum)
       return corrupt_library("its section headers are of another size");
-    TRY_ASSIGN(const auto sections, read_items<typename Elf::Section>(read_at_, header.e_shoff, header.e_shnum));
-    const auto& table = sections[header.e_shstrndx];
-    TRY_ASSIGN(const std::string names, read_at_(table.sh_offset, std::min<uint64_t>(table.sh_size, kMaxSectionNames)));
+    return read_items<typename Elf::Section>(read_at_, header_.e_shoff, header_.e_shnum);
+  }
+
+  Result<void> read_cuda_compat() {
+    TRY_ASSIGN(const auto sections, read_sections());
+    if (sections.empty()) return {};
+    const auto& table = sections[header_.e_shstrndx];
+    TRY_ASSIGN(const std::string names, read_at_(table.sh_offset, std::min<uint64_t>(table.sh_size, kMaxNames)));
     for (const auto& section : sections) {
       if (section.sh_type != SHT_NOTE || text_in(names, section.sh_name) != ".note.cuda.fwd_compatibility") continue;
       TRY_ASSIGN(const std::string bytes, read_at_(section.sh_offset, std::min<uint64_t>(section.sh_size, kMaxNotes)));
@@ -166,18 +197,34 @@ class Reader {
   }
 
   const ReadAt& read_at_;
+  typename Elf::Header header_{};
   std::vector<typename Elf::Program> programs_;
   ElfFile file_;
 };
 
-Result<ElfFile> read_elf(const ReadAt& read_at, ElfNotes notes) {
+/// Calls use(reader, head) with a Reader of the file's class.
+template <typename Value, typename Use>
+Result<Value> with_reader(const ReadAt& read_at, const Use& use) {
   TRY_ASSIGN(const std::string head, read_at(0, sizeof(Elf64_Ehdr)));
   if (head.size() < EI_NIDENT || std::memcmp(head.data(), ELFMAG, SELFMAG) != 0)
     return corrupt_library("it is no ELF file");
   if (head[EI_DATA] != ELFDATA2LSB) return corrupt_library("it is for a machine of another byte order");
-  if (head[EI_CLASS] == ELFCLASS64) return Reader<Elf64>(read_at).read(head, notes);
-  if (head[EI_CLASS] == ELFCLASS32) return Reader<Elf32>(read_at).read(head, notes);
+  if (head[EI_CLASS] == ELFCLASS64) return use(Reader<Elf64>(read_at), head);
+  if (head[EI_CLASS] == ELFCLASS32) return use(Reader<Elf32>(read_at), head);
   return corrupt_library("it is of an unknown class");
+}
+
+Result<ElfFile> read_elf(const ReadAt& read_at, ElfNotes notes) {
+  return with_reader<ElfFile>(read_at, [notes](auto reader, const auto& head) { return reader.read(head, notes); });
+}
+
+Result<std::string> from_file(int fd, uint64_t offset, size_t size) {
+  if (offset > INT64_MAX) return std::string();
+  std::string bytes(size, '\0');
+  const ssize_t got = pread(fd, bytes.data(), size, static_cast<off_t>(offset));
+  if (got < 0) return fail_errno(errno, "read the library");
+  bytes.resize(static_cast<size_t>(got));
+  return bytes;
 }
 
 }  // namespace
@@ -185,20 +232,18 @@ Result<ElfFile> read_elf(const ReadAt& read_at, ElfNotes notes) {
 Result<ElfFile> ElfFile::read(int fd, ElfNotes notes) {
   // Headers and the dynamic section's texts are mostly at the beginning: one call reads what would be three or four.
   constexpr size_t kHead = 4096;
-  const auto from_file = [fd](uint64_t offset, size_t size) -> Result<std::string> {
-    if (offset > INT64_MAX) return std::string();
-    std::string bytes(size, '\0');
-    const ssize_t got = pread(fd, bytes.data(), size, static_cast<off_t>(offset));
-    if (got < 0) return fail_errno(errno, "read the library");
-    bytes.resize(static_cast<size_t>(got));
-    return bytes;
-  };
-  TRY_ASSIGN(const std::string head, from_file(0, kHead));
+  TRY_ASSIGN(const std::string head, from_file(fd, 0, kHead));
   const ReadAt read_at = [&](uint64_t offset, size_t size) -> Result<std::string> {
     if (offset <= head.size() && size <= head.size() - offset) return head.substr(offset, size);
-    return from_file(offset, size);
+    return from_file(fd, offset, size);
   };
   return read_elf(read_at, notes);
+}
+
+Result<std::string> ElfFile::read_object(int fd, std::string_view symbol, size_t size) {
+  const ReadAt read_at = [fd](uint64_t offset, size_t count) { return from_file(fd, offset, count); };
+  return with_reader<std::string>(
+      read_at, [&](auto reader, const auto& head) { return reader.read_object(head, symbol, size); });
 }
 
 Result<ElfFile> ElfFile::parse(std::string_view bytes, ElfNotes notes) {

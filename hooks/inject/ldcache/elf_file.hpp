@@ -28,6 +28,9 @@ struct ElfFile {
   static Result<ElfFile> read(int fd, ElfNotes notes = ElfNotes::skip);
   static Result<ElfFile> parse(std::string_view bytes, ElfNotes notes = ElfNotes::skip);
 
+  /// The first bytes of an object that the library exports, as they are in the file. ErrorKind::corrupt without one.
+  static Result<std::string> read_object(int fd, std::string_view symbol, size_t size);
+
   /// What a cache of the dynamic linker calls such a library (LdCacheEntry::flags); nullopt for other processors.
   [[nodiscard]] std::optional<uint32_t> ld_flags() const;
 };

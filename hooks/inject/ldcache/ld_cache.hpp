@@ -12,7 +12,6 @@
 namespace situla {
 
 /// LdCacheEntry::flags: the low byte says what kind of file it is, the next one for which processor.
-constexpr uint32_t kLdKindMask = 0x00ff;
 constexpr uint32_t kLdElfLibc6 = 0x0003;
 constexpr uint32_t kLdArchMask = 0xff00;
 constexpr uint32_t kLdI386 = 0x0000;

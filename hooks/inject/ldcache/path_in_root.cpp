@@ -1,8 +1,6 @@
 #include "hooks/inject/ldcache/path_in_root.hpp"
 
-#include <climits>
-
-#include <unistd.h>
+#include <filesystem>
 
 #include "common/sys/fd_path.hpp"
 
@@ -10,12 +8,10 @@ namespace situla {
 namespace {
 
 Result<std::string> path_of(int fd) {
-  const std::string link = fd_path(fd);
-  std::string path(PATH_MAX, '\0');
-  const ssize_t size = readlink(link.c_str(), path.data(), path.size());
-  if (size < 0) return fail_errno(errno, "read link " + link);
-  path.resize(static_cast<size_t>(size));
-  return path;
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink(fd_path(fd), error);
+  if (error) return fail_errno(error.value(), "read link " + fd_path(fd));
+  return path.string();
 }
 
 }  // namespace
