@@ -1,11 +1,9 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/driver_devices.hpp"
-#include "hooks/inject/edits/host_roots.hpp"
+#include "hooks/inject/device_sources.hpp"
 #include "hooks/inject/hca/hca.hpp"
 #include "hooks/inject/hooks.hpp"
-#include "hooks/inject/specified_devices.hpp"
 
 namespace situla {
 namespace {

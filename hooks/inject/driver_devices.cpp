@@ -1,6 +1,5 @@
-#include "hooks/inject/driver_devices.hpp"
-
 #include "common/base/installation.hpp"
+#include "hooks/inject/device_sources.hpp"
 #include "hooks/inject/inventory/gather.hpp"
 #include "hooks/inject/inventory/inventory_cache.hpp"
 #include "hooks/inject/nvidia/container_cli.hpp"

@@ -1,5 +1,5 @@
 #include "common/base/parts.hpp"
-#include "hooks/inject/driver_devices.hpp"
+#include "hooks/inject/device_sources.hpp"
 
 namespace situla {
 

@@ -6,32 +6,28 @@ namespace situla {
 
 Result<ContainerEdits> run_built_in_hook(BuiltInHook hook, const HookContext& context) {
   struct Entry {
-    BuiltInHook hook;
     const char* name;
     Result<ContainerEdits> (*run)(const HookContext&);
   };
-  static constexpr std::array<Entry, 14> kHooks = {
-      {{BuiltInHook::aptfix, "aptfix", aptfix_hook},
-       {BuiltInHook::cgroups, "cgroups", cgroups_hook},
-       {BuiltInHook::devices, "devices", devices_hook},
-       {BuiltInHook::home, "home", home_hook},
-       {BuiltInHook::localtime, "localtime", localtime_hook},
-       {BuiltInHook::mellanox, "mellanox", mellanox_hook},
-       {BuiltInHook::mig_config, "mig-config", mig_config_hook},
-       {BuiltInHook::nvidia, "nvidia", nvidia_hook},
-       {BuiltInHook::shadow, "shadow", shadow_hook},
-       {BuiltInHook::sharp, "sharp", sharp_hook},
-       {BuiltInHook::slurm_pmi, "slurm-pmi", slurm_pmi_hook},
-       {BuiltInHook::slurm_pmix, "slurm-pmix", slurm_pmix_hook},
-       {BuiltInHook::slurm_pytorch, "slurm-pytorch", slurm_pytorch_hook},
-       {BuiltInHook::wanted_devices, "wanted-devices", wanted_devices_hook}}};
-  for (const Entry& entry : kHooks) {
-    if (entry.hook != hook) continue;
-    auto edits = entry.run(context);
-    if (!edits) return fail(std::move(edits).error().with_context(std::string("built-in hook ") + entry.name));
-    return edits;
-  }
-  return ContainerEdits();
+  static constexpr std::array<Entry, 14> kHooks = {{{"aptfix", aptfix_hook},
+                                                    {"cgroups", cgroups_hook},
+                                                    {"devices", devices_hook},
+                                                    {"home", home_hook},
+                                                    {"localtime", localtime_hook},
+                                                    {"mellanox", mellanox_hook},
+                                                    {"mig-config", mig_config_hook},
+                                                    {"nvidia", nvidia_hook},
+                                                    {"shadow", shadow_hook},
+                                                    {"sharp", sharp_hook},
+                                                    {"slurm-pmi", slurm_pmi_hook},
+                                                    {"slurm-pmix", slurm_pmix_hook},
+                                                    {"slurm-pytorch", slurm_pytorch_hook},
+                                                    {"wanted-devices", wanted_devices_hook}}};
+  static_assert(kHooks.size() == static_cast<size_t>(BuiltInHook::wanted_devices) + 1);
+  const Entry& entry = kHooks[static_cast<size_t>(hook)];
+  auto edits = entry.run(context);
+  if (!edits) return fail(std::move(edits).error().with_context(std::string("built-in hook ") + entry.name));
+  return edits;
 }
 
 }  // namespace situla

@@ -8,6 +8,7 @@
 
 namespace situla {
 
+/// In the order of the table in hooks.cpp.
 enum class BuiltInHook {
   aptfix,
   cgroups,

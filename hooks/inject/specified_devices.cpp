@@ -1,9 +1,7 @@
-#include "hooks/inject/specified_devices.hpp"
-
 #include <algorithm>
 
 #include "hooks/inject/cdi/resolve.hpp"
-#include "hooks/inject/edits/host_roots.hpp"
+#include "hooks/inject/device_sources.hpp"
 
 namespace situla {
 

@@ -1,6 +1,6 @@
 #include "common/base/parts.hpp"
 #include "common/base/text.hpp"
-#include "hooks/inject/specified_devices.hpp"
+#include "hooks/inject/device_sources.hpp"
 
 namespace situla {
 

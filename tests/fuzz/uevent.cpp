@@ -1,7 +1,6 @@
-#include "hooks/inject/hca/uevent.hpp"
-
 #include <cstdlib>
 
+#include "hooks/inject/hca/adapters.hpp"
 #include "tests/fuzz/target.hpp"
 
 void situla::fuzz(std::string_view bytes) {

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/hca/uevent.hpp"
 
 namespace situla::hca {
 namespace {

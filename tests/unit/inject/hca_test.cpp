@@ -10,7 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
-#include "hooks/inject/hca/uevent.hpp"
+#include "hooks/inject/hca/adapters.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/plan_text.hpp"
