@@ -3,14 +3,29 @@
 #include <algorithm>
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_table.hpp"
+#include "common/sys/process/process.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{64} << 20U;
+
+/// The entry's owner is not the process's user when that process hides its memory.
+bool is_ours(int proc, const std::string& pid) {
+  struct stat status {};
+  if (fstatat(proc, pid.c_str(), &status, 0) != 0) return false;
+  if (status.st_uid == geteuid()) return true;
+  const std::string text = read_process_file(proc, pid + "/status");
+  return text.find("\nUid:\t" + std::to_string(geteuid()) + "\t") != std::string::npos;
+}
 
 }  // namespace
 
@@ -26,6 +41,23 @@ bool runs_host_program(int process) {
   if (!mount) return false;
   const auto mounts = parse_mount_table(read_process_file(process, "mountinfo"));
   return std::none_of(mounts.begin(), mounts.end(), [&](const MountRecord& known) { return known.id == *mount; });
+}
+
+std::vector<UniqueFd> mount_users(int proc, dev_t device) {
+  std::vector<UniqueFd> users;
+  const auto names = list_directory(proc, "/proc");
+  if (!names) return users;
+  // The third field of proc_pid_mountinfo(5).
+  const std::string number = " " + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + " ";
+  for (const std::string& name : *names) {
+    const auto pid = static_cast<pid_t>(parse_unsigned(name).value_or(0));
+    if (pid <= 0 || pid == getpid() || !is_ours(proc, name)) continue;
+    // First the descriptor: if the number is given to another process meanwhile, that one is looked at.
+    auto process = open_pidfd(pid);
+    if (process && read_process_file(proc, name + "/mountinfo").find(number) != std::string::npos)
+      users.push_back(std::move(*process));
+  }
+  return users;
 }
 
 }  // namespace situla

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
+
+#include "common/base/unique_fd.hpp"
 
 namespace situla {
 
@@ -14,5 +17,9 @@ std::string read_process_file(int process, const std::string& name);
 /// Whether its program was opened before it entered the container: one of ours, which serve the container
 /// or stand in for its first process, and have the environment of the host.
 bool runs_host_program(int process);
+
+/// Who would lose files if a file system went away: descriptors (pidfd_open(2)) of the processes of this user in whose
+/// mount namespace a file system with this device number is mounted, but for the calling one. proc: an open /proc.
+std::vector<UniqueFd> mount_users(int proc, dev_t device);
 
 }  // namespace situla

@@ -41,15 +41,10 @@ bool exists(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
-Result<FileLock> lock_directory(UniqueFd directory, FileLock::Kind kind, std::chrono::milliseconds patience,
-                                const std::string& operand) {
-  return FileLock::acquire(std::move(directory), kind, patience, operand);
-}
-
 Result<FileLock> lock_in(const PrivateDirectory& data, const std::string& name, FileLock::Kind kind,
                          std::chrono::milliseconds patience) {
   TRY_ASSIGN(UniqueFd directory, open_file_at(data.fd(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  return lock_directory(std::move(directory), kind, patience, data.path(name));
+  return FileLock::acquire(std::move(directory), kind, patience, data.path(name));
 }
 
 /// Held while a hidden name appears and is locked. Who has it alone therefore knows that what is not locked is
@@ -170,6 +165,18 @@ Result<void> fill_layered(const NewContainer& request, const std::string& direct
   return keep_image(request, container.image());
 }
 
+Result<bool> makes_layers_in(const PrivateDirectory& data, StorageWish wish, LogSink& log) {
+  if (wish == StorageWish::tree) return false;
+  const auto possible = layers_possible(data);
+  if (!possible && wish == StorageWish::layered) return fail(possible.error());
+  if (!possible) log.debug("no layers here: " + possible.error().message());
+  return possible.has_value();
+}
+
+std::string last_component(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
 }  // namespace
 
 Result<StorageWish> storage_wish(const Environment& environment, LogSink& log) {
@@ -186,22 +193,6 @@ Result<void> check_new_container(const std::string& path, bool replace) {
   if (!exists(path) || replace) return {};
   return fail(Error(ErrorKind::exists, "File already exists: " + path).with_hint("--force replaces it"));
 }
-
-namespace {
-
-Result<bool> makes_layers_in(const PrivateDirectory& data, StorageWish wish, LogSink& log) {
-  if (wish == StorageWish::tree) return false;
-  const auto possible = layers_possible(data);
-  if (!possible && wish == StorageWish::layered) return fail(possible.error());
-  if (!possible) log.debug("no layers here: " + possible.error().message());
-  return possible.has_value();
-}
-
-std::string last_component(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
-}  // namespace
 
 Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink& log) {
   TRY_ASSIGN(const PrivateDirectory data, open_data_directory(config));

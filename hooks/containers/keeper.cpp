@@ -21,7 +21,7 @@
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
-#include "hooks/containers/mount_users.hpp"
+#include "hooks/containers/container_process.hpp"
 #include "hooks/containers/running_processes.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"

@@ -3,7 +3,9 @@
 #include <iterator>
 
 #include <fcntl.h>
+#include <unistd.h>
 
+#include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "hooks/inject/hook.hpp"
@@ -11,7 +13,7 @@
 #include "hooks/run/container_environment.hpp"
 #include "hooks/scripts/config_script.hpp"
 #include "hooks/scripts/definitions.hpp"
-#include "hooks/scripts/hook_runner.hpp"
+#include "hooks/scripts/hook_sequence.hpp"
 #include "hooks/scripts/site_files.hpp"
 
 namespace situla {
@@ -218,6 +220,13 @@ class Preparation {
 };
 
 }  // namespace
+
+Result<UniqueFd> Container::temporary_file(std::string_view content) const {
+  TRY_ASSIGN(UniqueFd file, open_file_at(stage.get(), ".", O_TMPFILE | O_RDWR | O_APPEND, 0600));
+  TRY(write_all(file.get(), content));
+  if (lseek(file.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "rewind a temporary file");
+  return file;
+}
 
 Result<std::vector<ContainerEdits>> plan_in_container(ContainerRequest& request, HookUse use, LogSink& log) {
   TRY_ASSIGN(Preparation preparation, Preparation::begin(request, log));

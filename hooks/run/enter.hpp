@@ -23,7 +23,11 @@ struct Container {
   Environment environment;        ///< before the login shell; after it, when prepare_container() made the container
   std::string workdir;            ///< of the image, absolute, inside; known to prepare_container() only
   std::optional<std::string> rc;  ///< of the configuration script: a script that replaces /etc/rc
-  UniqueFd stage;                 ///< the stage's directory, which no path leads to any more (temporary_file())
+  UniqueFd stage;                 ///< the stage's directory, which no path leads to any more
+
+  /// An unnamed file in the stage, close-on-exec, opened for reading and appending: for what only the preparation
+  /// needs.
+  [[nodiscard]] Result<UniqueFd> temporary_file(std::string_view content = {}) const;
 };
 
 /// The caller has unshared user and mount namespaces and the id maps are written; it is single-threaded. On success the

@@ -8,7 +8,7 @@
 #include "common/sys/identity.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
-#include "hooks/run/stage.hpp"
+#include "common/sys/private_directory.hpp"
 
 namespace situla {
 namespace {
@@ -36,7 +36,9 @@ unsigned namespace_bits(const Isolation& isolation) {
 }
 
 Result<void> enter_own_namespaces(const ContainerRequest& request) {
-  TRY_ASSIGN(const UniqueFd stage, open_stage(request.stage()));
+  // Covered by a tmpfs of our own namespace as soon as there is one.
+  TRY_ASSIGN(PrivateDirectory made, PrivateDirectory::open_or_make(request.stage(), "ENROOT_RUNTIME_PATH"));
+  const UniqueFd stage = std::move(made).take_fd();
   const bool user = !request.real_root();
   TRY(unshare_namespaces(namespace_bits(request.isolation) | kMountNs | (user ? kUserNs : 0U)));
   if (user) TRY(write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid));

@@ -14,7 +14,6 @@
 #include "hooks/run/isolation.hpp"
 #include "hooks/run/login.hpp"
 #include "hooks/run/rc_script.hpp"
-#include "hooks/run/stage.hpp"
 
 namespace situla {
 namespace {
@@ -113,7 +112,7 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
   if (!script) script = std::move(container.rc);
   UniqueFd script_file;
   if (script) {
-    TRY_ASSIGN(script_file, temporary_file(container.stage, *script));
+    TRY_ASSIGN(script_file, container.temporary_file(*script));
   }
   // Who is root inside keeps what root may hold.
   TRY(restrict_privileges(request.inside_uid() == 0));

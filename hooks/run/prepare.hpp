@@ -2,12 +2,16 @@
 // tasks.
 #pragma once
 
+#include <chrono>
+
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "hooks/run/enter.hpp"
-#include "hooks/run/login_session.hpp"
 
 namespace situla {
+
+/// What login shell and /etc/rc of an image may take.
+constexpr std::chrono::milliseconds kLoginSessionTime{60000};
 
 /// enter_container(), and then what login shell and /etc/rc decide: environment and working directory of the tasks
 /// (COMPAT.md section 6). No image code runs any more; the process's mount, user (and cgroup) namespaces are what tasks

@@ -1,4 +1,4 @@
-// Which hooks run for this container, built in or scripts, and in which order? COMPAT.md 6.3.
+// Which hooks run for this container, built in or scripts, in which order, and how? COMPAT.md 6.3.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,9 @@
 
 #include "common/base/result.hpp"
 #include "hooks/config/enroot_config.hpp"
+#include "hooks/inject/edits/changes.hpp"
 #include "hooks/inject/hooks.hpp"
+#include "hooks/scripts/host_script.hpp"
 #include "hooks/scripts/known_scripts.hpp"
 
 namespace situla {
@@ -31,5 +33,11 @@ enum class HookUse {
 /// What --container-devices asks for comes last, and PMIx in a step, whatever hooks.d holds.
 Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse use,
                                             std::span<const KnownScript> known = released_scripts());
+
+/// Makes the hooks' changes, and those of the environment (which `context` refers to); returns what is to be mounted
+/// after the hooks, in the order in which built-in hooks asked for it. What scripts ask for is in ENROOT_MOUNTS. In a
+/// dry run no script runs; what one would have set counts for nothing.
+Result<std::vector<MountStep>> run_hooks(const std::vector<HookStep>& sequence, const HookContext& context,
+                                         ScriptHost& scripts, Environment& environment, Changes& changes);
 
 }  // namespace situla

@@ -42,11 +42,6 @@ constexpr std::array<KnownScript, 30> kKnown = {{
     {"99-mellanox.sh", BuiltInHook::mellanox, 0xee391366f94b5486},
 }};
 
-/// What enroot's packages put into hooks.d; its extras are copied there by those who want them.
-constexpr std::array<std::string_view, 9> kStandardNames = {"10-aptfix.sh", "10-cgroups.sh", "10-devices.sh",
-                                                            "10-home.sh",   "10-shadow.sh",  "10-localtime.sh",
-                                                            "98-nvidia.sh", "99-nvidia.sh",  "99-mellanox.sh"};
-
 }  // namespace
 
 std::span<const KnownScript> released_scripts() {
@@ -69,7 +64,9 @@ uint64_t fingerprint(std::string_view content) {
 }
 
 bool is_standard_script(std::string_view name) {
-  return std::find(kStandardNames.begin(), kStandardNames.end(), name) != kStandardNames.end();
+  // What enroot's packages put into hooks.d; its extras are copied there by those who want them.
+  const auto is_it = [&](const auto& hook) { return hook.first == name; };
+  return name == "99-nvidia.sh" || std::any_of(standard_hooks().begin(), standard_hooks().end(), is_it);
 }
 
 std::optional<BuiltInHook> built_in_for(std::string_view name, std::string_view content,
