@@ -178,4 +178,16 @@ Result<CredentialSet> collect_credentials(const EnrootConfig& config, const Envi
       *text, path, [&](const std::string& password) { return expand_with_shell(password, environment); }, log);
 }
 
+Result<std::vector<TokenServer>> parse_token_servers(std::string_view text) {
+  std::vector<TokenServer> pairs;
+  for (const std::string_view word : split_words(text)) {
+    const auto parts = cut(word, '=');
+    if (!parts || parts->first.empty() || parts->second.empty())
+      return fail(Error(ErrorKind::usage, "ENROOT_TOKEN_SERVERS: '" + printable(word) + "' is not REGISTRY=TOKENSERVER")
+                      .with_hint("for example registry.example.com=gitlab.example.com"));
+    pairs.push_back({std::string(parts->first), std::string(parts->second)});
+  }
+  return pairs;
+}
+
 }  // namespace situla

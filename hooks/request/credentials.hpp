@@ -1,5 +1,5 @@
 // Which login and password belong to a host? The `.credentials` file, read as the user it belongs to. COMPAT.md
-// section 3. docker_config.hpp adds those of other tools.
+// section 3. docker_config.hpp adds those of other tools. And which token servers may see them.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,18 @@ class CredentialSet {
  private:
   std::vector<Credential> credentials_;
 };
+
+/// Two hosts that belong together: what the server gives out for a login may be shown to the registry.
+struct TokenServer {
+  std::string registry;  ///< host, host:port or "*.domain"
+  std::string server;    ///< the same of the realm that its challenge names
+
+  static auto fields(auto& pair) { return std::tie(pair.registry, pair.server); }
+  friend bool operator==(const TokenServer&, const TokenServer&) = default;
+};
+
+/// "registry.test=auth.test other.test=auth.test"; ErrorKind::usage.
+Result<std::vector<TokenServer>> parse_token_servers(std::string_view text);
 
 /// Runs a password that begins with '$' through a shell; the error must not hold the password.
 using PasswordExpander = std::function<Result<std::string>(const std::string& password)>;

@@ -137,6 +137,8 @@ Result<std::string> ImportRequest::serialize() const {
 
 Result<ImportRequest> ImportRequest::deserialize(std::string_view bytes) {
   TRY_ASSIGN(ImportRequest request, from_wire<ImportRequest>(bytes, kForm));
+  if (request.credentials.all().size() > kMaxCredentials)
+    return fail(ErrorKind::corrupt, "the import request has too many credentials");
   // What an image is known by is this text: no two of them may mean the same.
   const std::string& certificates = request.settings.trust.pem;
   if (canonical_certificates(certificates) != certificates)

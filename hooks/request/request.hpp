@@ -20,7 +20,6 @@
 #include "hooks/request/credentials.hpp"
 #include "hooks/request/engine_settings.hpp"
 #include "hooks/request/registries_conf.hpp"
-#include "hooks/request/token_servers.hpp"
 
 namespace situla {
 

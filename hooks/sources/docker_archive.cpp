@@ -1,5 +1,3 @@
-#include "hooks/sources/docker_archive.hpp"
-
 #include <algorithm>
 #include <map>
 
@@ -7,7 +5,6 @@
 #include "hooks/registry/json.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/sources/file_source.hpp"
-#include "hooks/sources/layout_source.hpp"
 
 namespace situla {
 namespace {

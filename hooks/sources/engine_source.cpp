@@ -1,5 +1,3 @@
-#include "hooks/sources/engine_source.hpp"
-
 #include <algorithm>
 #include <array>
 
@@ -7,9 +5,10 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "hooks/sources/docker_archive.hpp"
 #include "hooks/sources/engine.hpp"
+#include "hooks/sources/file_source.hpp"
 #include "hooks/sources/image_files.hpp"
+#include "hooks/sources/open_source.hpp"
 #include "hooks/squashfs/output_file.hpp"
 
 namespace situla {

@@ -80,6 +80,10 @@ Result<std::string> FileSource::read_blob(const Descriptor& descriptor, const st
   return bytes;
 }
 
+Result<std::string> FileSource::read_manifest(const Descriptor& descriptor, const std::string& file) {
+  return read_blob(descriptor, file, budget().manifest_size, "manifest_size", "manifest " + descriptor.digest.text());
+}
+
 Result<std::string> FileSource::read_manifest(const FileRange& range, const std::string& what) const {
   return read_range(range, budget().manifest_size, "manifest_size", what);
 }

@@ -1,5 +1,3 @@
-#include "hooks/sources/layout_source.hpp"
-
 #include <algorithm>
 #include <set>
 
@@ -54,8 +52,7 @@ class OciSource final : public FileSource {
     if (index == nullptr) return fail(ErrorKind::corrupt, "index.json: not an index");
     TRY_ASSIGN(Descriptor chosen, choose(*index, platform));
     for (unsigned depth = 0; depth < kMaxNesting; ++depth) {
-      TRY_ASSIGN(const std::string manifest, read_blob(chosen, file_of(chosen.digest), budget().manifest_size,
-                                                       "manifest_size", "manifest " + chosen.digest.text()));
+      TRY_ASSIGN(const std::string manifest, read_manifest(chosen, file_of(chosen.digest)));
       TRY_ASSIGN(parsed, parse_manifest(manifest, chosen.media_type));
       if (Manifest* image = std::get_if<Manifest>(&parsed)) return ResolvedImage{chosen.digest, std::move(*image)};
       TRY_ASSIGN(chosen, choose_platform(std::get<Index>(parsed), platform));
@@ -108,8 +105,7 @@ class DirectorySource final : public FileSource {
     TRY_ASSIGN(auto parsed, parse_manifest(text, "manifest.json"));
     if (const Index* index = std::get_if<Index>(&parsed)) {
       TRY_ASSIGN(const Descriptor chosen, choose_platform(*index, platform));
-      TRY_ASSIGN(text, read_blob(chosen, chosen.digest.hex() + ".manifest.json", budget().manifest_size,
-                                 "manifest_size", "manifest " + chosen.digest.text()));
+      TRY_ASSIGN(text, read_manifest(chosen, chosen.digest.hex() + ".manifest.json"));
       TRY_ASSIGN(parsed, parse_manifest(text, chosen.media_type));
     }
     Manifest* manifest = std::get_if<Manifest>(&parsed);

@@ -7,10 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "hooks/sources/docker_archive.hpp"
-#include "hooks/sources/engine_source.hpp"
-#include "hooks/sources/layout_source.hpp"
-#include "hooks/sources/registry_source.hpp"
+#include "hooks/sources/file_source.hpp"
 
 namespace situla {
 namespace {

@@ -1,5 +1,3 @@
-#include "hooks/sources/registry_source.hpp"
-
 #include <algorithm>
 
 #include "common/base/text.hpp"
@@ -7,6 +5,7 @@
 #include "hooks/registry/http.hpp"
 #include "hooks/registry/registry_client.hpp"
 #include "hooks/request/mirrors.hpp"
+#include "hooks/sources/open_source.hpp"
 
 namespace situla {
 namespace {

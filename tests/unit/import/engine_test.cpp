@@ -15,7 +15,6 @@
 #include "hooks/import/layer_stream.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/request/engine_settings.hpp"
-#include "hooks/sources/engine_source.hpp"
 #include "hooks/sources/open_source.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/unit/import/tar.hpp"
