@@ -101,7 +101,7 @@ class BundleWriter {
     trailer.image_offset = kHeaderBytes + program_bytes_;
     trailer.image_bytes = whole_pages(info.bytes_used);
     TRY(copy(image, info.offset, info.bytes_used, trailer.image_offset));
-    const std::string packed = files.bytes();
+    const std::string packed = to_wire(files, kBundleFiles);
     trailer.files_offset = trailer.image_offset + trailer.image_bytes;
     trailer.files_bytes = packed.size();
     TRY(put(packed + trailer.bytes(), trailer.files_offset));

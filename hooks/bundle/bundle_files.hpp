@@ -4,11 +4,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
+#include <tuple>
 #include <vector>
 
-#include "common/base/codec.hpp"
-#include "common/base/result.hpp"
+#include "common/base/wire.hpp"
 
 namespace situla {
 
@@ -16,6 +15,8 @@ struct BundleFile {
   std::string path;   ///< "system/mounts.d/10-system.fstab", "user/..."
   uint32_t mode = 0;  ///< octal 0777
   std::string content;
+
+  static auto fields(auto& it) { return std::tie(it.path, it.mode, it.content); }
 };
 
 struct BundleFiles {
@@ -23,34 +24,10 @@ struct BundleFiles {
   std::string description;
   std::vector<BundleFile> files;
 
-  [[nodiscard]] std::string bytes() const {
-    Encoder encoder;
-    encoder.text(information);
-    encoder.text(description);
-    encoder.u32(static_cast<uint32_t>(files.size()));
-    for (const BundleFile& file : files) {
-      encoder.text(file.path);
-      encoder.u32(file.mode);
-      encoder.text(file.content);
-    }
-    return encoder.take();
-  }
-
-  static Result<BundleFiles> parse(std::string_view bytes) {
-    Decoder decoder(bytes);
-    BundleFiles parsed;
-    parsed.information = decoder.text();
-    parsed.description = decoder.text();
-    for (uint32_t left = decoder.u32(); left > 0 && decoder.ok(); --left) {
-      BundleFile file;
-      file.path = decoder.text();
-      file.mode = decoder.u32();
-      file.content = decoder.text();
-      parsed.files.push_back(std::move(file));
-    }
-    if (!decoder.finished()) return fail(ErrorKind::corrupt, "the bundle is damaged");
-    return parsed;
-  }
+  static auto fields(auto& it) { return std::tie(it.information, it.description, it.files); }
 };
+
+/// Written and read by the same release: every bundle has its program with it.
+constexpr WireForm kBundleFiles{"configuration of the bundle", 1, size_t{64} << 20U};
 
 }  // namespace situla

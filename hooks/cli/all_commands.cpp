@@ -1,15 +1,17 @@
-#include "hooks/cli/commands.hpp"
+#include "hooks/cli/tool.hpp"
 
 namespace situla::cli {
 
+#define COMMAND(name) void add_##name(CLI::App& app, Actions& actions);
+#include "hooks/cli/network_commands.inc"
+#undef COMMAND
+
 void add_all_commands(CLI::App& app, Actions& actions) {
-  add_import(app, actions);
-  add_digest(app, actions);
-  add_inspect(app, actions);
-  add_load(app, actions);
-  add_bundle(app, actions);
-  add_commands_without_doctor(app, actions);
-  add_doctor(app, actions, doctor::examine_registry);
+  actions.examine_registry = doctor::examine_registry;
+#define COMMAND(name) add_##name(app, actions);
+#include "hooks/cli/network_commands.inc"
+#undef COMMAND
+  add_local_commands(app, actions);
 }
 
 }  // namespace situla::cli

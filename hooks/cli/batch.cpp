@@ -23,23 +23,22 @@ Result<std::string> root_of(const Context& context, const std::string& script) {
   return root;
 }
 
-Result<int> batch(const Context& context, std::vector<std::string> words) {
-  const std::string help = context.invocation.program + " batch --help";
-  if (words.empty()) return fail(Error(ErrorKind::usage, "batch: CONFIG is required").with_hint(help));
-  if (words.front().starts_with('-'))
-    return fail(Error(ErrorKind::usage, "batch: unknown option " + printable(words.front())).with_hint(help));
+struct BatchOptions {};
+
+Result<int> batch(const Context& context, const BatchOptions&) {
+  TRY(check_words(context, "batch", 1, "CONFIG is"));
+  std::vector<std::string> words = context.words;
   const std::string script = words.front();
   TRY_ASSIGN(words.front(), root_of(context, script));
-  return start_configured(context, script, std::move(words));
+  return start_configured(context, script, words);
 }
 
 }  // namespace
 
 void add_batch(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand(
-      "batch", "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND [ARG...]]");
-  command->prefix_command();  // what follows the script belongs to the container
-  actions["batch"] = [command](const Context& context) { return batch(context, command->remaining()); };
+  add_command(app, actions, "batch",
+              "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND [ARG...]]", batch)
+      .first.prefix_command();  // what follows the script belongs to the container
 }
 
 }  // namespace situla::cli

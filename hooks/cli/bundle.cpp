@@ -2,7 +2,6 @@
 #include "hooks/bundle/bundle.hpp"
 
 #include <filesystem>
-#include <memory>
 
 #include <sys/stat.h>
 
@@ -11,31 +10,22 @@
 namespace situla::cli {
 namespace {
 
-struct BundleOptions {
-  bool all = false, checksum = false, force = false;
-  std::string description, output, target, image;
-};
-
 std::string without(std::string name, std::string_view suffix) {
   if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
   return name;
 }
 
-Result<int> run(const Context& context, const BundleOptions& options) {
+Result<int> bundle(const Context& context, const BundleRequest& options) {
   struct stat status {};
   if (stat(options.image.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return fail(no_such_file(options.image));
-  BundleRequest request;
-  request.image = options.image;
-  request.output = options.output;
+  BundleRequest request = options;
   if (request.output.empty())
     request.output = without(std::filesystem::path(options.image).filename().string(), ".sqsh") + ".run";
-  request.target = options.target;
   if (request.target.empty())
     request.target = without(std::filesystem::path(request.output).filename().string(), ".run");
-  request.description = options.description;
-  request.user_files = options.all || context.config.flag("ENROOT_BUNDLE_ALL");
-  request.checksum = options.checksum || context.config.flag("ENROOT_BUNDLE_CHECKSUM");
-  request.replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
+  request.user_files |= context.config.flag("ENROOT_BUNDLE_ALL");
+  request.checksum |= context.config.flag("ENROOT_BUNDLE_CHECKSUM");
+  request.replace |= context.config.flag("ENROOT_FORCE_OVERRIDE");
   TRY(make_bundle(request, context.config, context.log));
   return 0;
 }
@@ -43,20 +33,19 @@ Result<int> run(const Context& context, const BundleOptions& options) {
 }  // namespace
 
 void add_bundle(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("bundle", "Make a file of an image that runs by itself, anywhere");
-  auto options = std::make_shared<BundleOptions>();
-  command->add_flag("-a,--all", options->all, "Include the user's configuration files, not only the site's");
-  command->add_flag("-c,--checksum", options->checksum, "Include a checksum, which every start verifies");
-  command->add_option("-d,--desc", options->description, "Description, for its --help")->type_name("TEXT");
-  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE.run)")->type_name("FILE");
+  const auto [command, options] =
+      add_command(app, actions, "bundle", "Make a file of an image that runs by itself, anywhere", bundle);
+  command.add_flag("-a,--all", options.user_files, "Include the user's configuration files, not only the site's");
+  command.add_flag("-c,--checksum", options.checksum, "Include a checksum, which every start verifies");
+  command.add_option("-d,--desc", options.description, "Description, for its --help")->type_name("TEXT");
+  command.add_option("-o,--output", options.output, "Name of the file (default: IMAGE.run)")->type_name("FILE");
   command
-      ->add_option("-t,--target", options->target,
-                   "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
-                   "expanded when it runs")
+      .add_option("-t,--target", options.target,
+                  "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
+                  "expanded when it runs")
       ->type_name("DIR");
-  command->add_flag("-f,--force", options->force, "Replace an existing file");
-  command->add_option("IMAGE", options->image, "Squashfs file")->type_name("")->required();
-  actions["bundle"] = [options](const Context& context) { return run(context, *options); };
+  command.add_flag("-f,--force", options.replace, "Replace an existing file");
+  command.add_option("IMAGE", options.image, "Squashfs file")->type_name("")->required();
 }
 
 }  // namespace situla::cli

@@ -1,55 +1,60 @@
-// Which commands are there? One function each: it declares its options on a CLI11 subcommand and says what running it
-// does.
+// What is a command? A file: add_NAME() of NAME.cpp declares its options on a CLI11 subcommand and says what running it
+// does. CMakeLists.txt has the list of them.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <CLI/App.hpp>
 
 #include "common/base/result.hpp"
-#include "hooks/cli/context.hpp"
 #include "hooks/cli/tool.hpp"
 #include "hooks/containers/container_store.hpp"
 #include "hooks/containers/request.hpp"
-#include "hooks/doctor/registry_section.hpp"
+#include "hooks/request/request.hpp"
 
 namespace situla::cli {
 
-void add_import(CLI::App& app, Actions& actions);
-void add_digest(CLI::App& app, Actions& actions);
-void add_inspect(CLI::App& app, Actions& actions);
-void add_load(CLI::App& app, Actions& actions);
-void add_create(CLI::App& app, Actions& actions);
-void add_bundle(CLI::App& app, Actions& actions);
-void add_export(CLI::App& app, Actions& actions);
-void add_start(CLI::App& app, Actions& actions);
-void add_batch(CLI::App& app, Actions& actions);
-void add_exec(CLI::App& app, Actions& actions);
-void add_inject(CLI::App& app, Actions& actions);
-void add_list(CLI::App& app, Actions& actions);
-void add_remove(CLI::App& app, Actions& actions);
-void add_info(CLI::App& app, Actions& actions);
-void add_version(CLI::App& app, Actions& actions);
+/// Of the command line that `enroot` offers; scripts compare it (COMPAT.md).
+constexpr std::string_view kEnrootVersion = "4.1.2";
 
-/// What `doctor --registry NAME` finds out; null in a program that reaches no registry.
-using ExamineRegistry = decltype(&doctor::examine_registry);
-void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry);
+/// Declares a command: what --help says, and what runs with the options that are declared on the result.
+template <typename Options>
+std::pair<CLI::App&, Options&> add_command(CLI::App& app, Actions& actions, const std::string& name,
+                                           const std::string& description,
+                                           Result<int> (*run)(const Context&, const Options&)) {
+  auto options = std::make_shared<Options>();
+  actions[name] = [options, run](const Context& context) { return run(context, *options); };
+  return {*app.add_subcommand(name, description), *options};
+}
 
-/// All of add_local_commands() but doctor.
-void add_commands_without_doctor(CLI::App& app, Actions& actions);
+/// For commands that pass words on to a container, of which the first ones are their own. ErrorKind::usage, "exec: PID
+/// and COMMAND are required", where there are fewer than needed.
+Result<void> check_words(const Context& context, const std::string& command, size_t needed, const std::string& missing);
+
+/// An image that import takes, and where it is for.
+struct ImageArguments {
+  std::string architecture, image;
+
+  /// --arch and the image, which has this name and this meaning in the usage.
+  void declare(CLI::App& command, const std::string& name, const std::string& meaning);
+  /// ErrorKind::usage, "COMMAND FILE: not the name of an image", for a path.
+  [[nodiscard]] Result<void> check_name(const std::string& command, const std::string& hint) const;
+  /// With the logins of the user: the caller holds a KeepSecrets.
+  [[nodiscard]] Result<ImportRequest> request(const Context& context) const;
+};
 
 /// A container of this name, of which only the image is missing; extract: as a tree. ErrorKind::exists for one that is
 /// there, without --force or ENROOT_FORCE_OVERRIDE.
 Result<NewContainer> new_container(const Context& context, const std::string& name, bool force, bool extract);
 
 /// `start --conf script`; words: the container's name or an image, and the command.
-Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words);
+Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words);
 
 /// What a word of start's means: a file is an image, anything else the name of a container.
 Result<RootSource> find_root(const Context& context, const std::string& word);
-
-/// The table of `list --fancy`, for these containers and what else runs.
-Result<int> list_running(const Context& context, const std::vector<NamedContainer>& containers);
 
 /// enroot's words for it.
 Error no_such_file(const std::string& path);

@@ -1,6 +1,5 @@
 // create: a squashfs file becomes a container under ENROOT_DATA_PATH.
 #include <filesystem>
-#include <memory>
 
 #include <fcntl.h>
 
@@ -11,10 +10,8 @@ namespace situla::cli {
 namespace {
 
 struct CreateOptions {
-  std::string name;
-  bool force = false;
-  bool extract = false;
-  std::string image;
+  std::string name, image;
+  bool force = false, extract = false;
 };
 
 std::string default_name(const std::string& image) {
@@ -50,15 +47,13 @@ Result<NewContainer> new_container(const Context& context, const std::string& na
 }
 
 void add_create(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("create", "Make a container of a squashfs file");
-  auto options = std::make_shared<CreateOptions>();
-  command->add_option("-n,--name", options->name, "Name of the container (default: the file's, without .sqsh)")
+  const auto [command, options] = add_command(app, actions, "create", "Make a container of a squashfs file", create);
+  command.add_option("-n,--name", options.name, "Name of the container (default: the file's, without .sqsh)")
       ->type_name("NAME");
-  command->add_flag("-f,--force", options->force, "Replace an existing container");
-  command->add_flag("--extract", options->extract,
-                    "Make a directory tree, not layers over a copy of the file (also: SITULA_CREATE=tree)");
-  command->add_option("IMAGE", options->image, "Squashfs file")->type_name("")->required();
-  actions["create"] = [options](const Context& context) { return create(context, *options); };
+  command.add_flag("-f,--force", options.force, "Replace an existing container");
+  command.add_flag("--extract", options.extract,
+                   "Make a directory tree, not layers over a copy of the file (also: SITULA_CREATE=tree)");
+  command.add_option("IMAGE", options.image, "Squashfs file")->type_name("")->required();
 }
 
 }  // namespace situla::cli

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <ostream>
 
 #include <unistd.h>
@@ -20,12 +19,10 @@ namespace situla::cli {
 namespace {
 
 struct DoctorOptions {
-  bool json = false;
-  bool brief = false;
-  bool cluster = false;
-  std::string registry;
-  std::string partition, nodes, account;
+  bool json = false, brief = false, cluster = false;
+  doctor::ClusterRequest request;
   uint32_t timeout = 30;  ///< seconds
+  decltype(Actions::examine_registry) examine_registry = nullptr;
 };
 
 doctor::Colours colours_for(const Context& context) {
@@ -44,12 +41,8 @@ std::string program_for_nodes() {
 }
 
 Result<int> examine_cluster(const Context& context, const DoctorOptions& options) {
-  doctor::ClusterRequest request;
-  request.partition = options.partition;
-  request.nodes = options.nodes;
-  request.account = options.account;
+  doctor::ClusterRequest request = options.request;
   request.program = program_for_nodes();
-  request.registry = options.registry;
   request.limit = std::chrono::seconds(options.timeout);
   TRY_ASSIGN(auto nodes, doctor::ask_cluster(request, context.invocation.environment));
   const doctor::ClusterReport report{std::move(nodes)};
@@ -57,7 +50,7 @@ Result<int> examine_cluster(const Context& context, const DoctorOptions& options
   return report.failed() ? 1 : 0;
 }
 
-Result<int> examine_node(const Context& context, const DoctorOptions& options, ExamineRegistry examine_registry) {
+Result<int> examine_node(const Context& context, const DoctorOptions& options) {
   const doctor::Places places = doctor::Places::installed();
   doctor::Report report = doctor::examine(places, context.invocation.environment);
   if (!options.brief) {
@@ -65,45 +58,47 @@ Result<int> examine_node(const Context& context, const DoctorOptions& options, E
     doctor::examine_user(report, {config.data_path(), config.cache_path(), config.temp_path(), config.runtime_path()});
     doctor::examine_devices(report, places, context.invocation.environment);
   }
-  if (!options.registry.empty())
-    report.sections.push_back(
-        examine_registry(options.registry, context.config, context.invocation.environment, context.log));
+  if (!options.request.registry.empty())
+    report.sections.push_back(options.examine_registry(options.request.registry, context.config,
+                                                       context.invocation.environment, context.log));
   context.streams.out << (options.json    ? report.json()
                           : options.brief ? report.brief()
                                           : report.text(colours_for(context)));
   return report.failed() ? 1 : 0;
 }
 
+Result<int> run(const Context& context, const DoctorOptions& options) {
+  return options.cluster ? examine_cluster(context, options) : examine_node(context, options);
+}
+
 }  // namespace
 
-void add_doctor(CLI::App& app, Actions& actions, ExamineRegistry examine_registry) {
-  CLI::App* command = app.add_subcommand("doctor", "Say what this node can do, and how to fix what is missing");
-  command->footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
-  auto options = std::make_shared<DoctorOptions>();
-  CLI::Option* json = command->add_flag("--json", options->json, "Print the report as JSON");
+void add_doctor(CLI::App& app, Actions& actions) {
+  const auto [command, options] =
+      add_command(app, actions, "doctor", "Say what this node can do, and how to fix what is missing", run);
+  command.footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
+  options.examine_registry = actions.examine_registry;
+  CLI::Option* json = command.add_flag("--json", options.json, "Print the report as JSON");
   CLI::Option* brief = command
-                           ->add_flag("--brief", options->brief,
-                                      "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
+                           .add_flag("--brief", options.brief,
+                                     "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
                            ->excludes(json);
   command
-      ->add_option("--registry", options->registry,
-                   "Try this registry, too: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
+      .add_option("--registry", options.request.registry,
+                  "Try this registry, too: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
       ->excludes(brief);
   CLI::Option* cluster =
-      command->add_flag("--cluster", options->cluster, "Run it on every node by srun, and compare the nodes")
+      command.add_flag("--cluster", options.cluster, "Run it on every node by srun, and compare the nodes")
           ->excludes(brief);
-  command->add_option("-p,--partition", options->partition, "With --cluster: only nodes of this partition")
+  command.add_option("-p,--partition", options.request.partition, "With --cluster: only nodes of this partition")
       ->needs(cluster);
-  command->add_option("-w,--nodelist", options->nodes, "With --cluster: only these nodes, as node[1-9]")
+  command.add_option("-w,--nodelist", options.request.nodes, "With --cluster: only these nodes, as node[1-9]")
       ->needs(cluster);
-  command->add_option("-A,--account", options->account, "With --cluster: the account of the jobs")->needs(cluster);
-  command->add_option("--timeout", options->timeout, "With --cluster: seconds that a node is waited for (default: 30)")
+  command.add_option("-A,--account", options.request.account, "With --cluster: the account of the jobs")
+      ->needs(cluster);
+  command.add_option("--timeout", options.timeout, "With --cluster: seconds that a node is waited for (default: 30)")
       ->needs(cluster)
       ->check(CLI::Range(1, 3600));
-  actions["doctor"] = [options, examine_registry](const Context& context) -> Result<int> {
-    if (options->cluster) return examine_cluster(context, *options);
-    return examine_node(context, *options, examine_registry);
-  };
 }
 
 }  // namespace situla::cli

@@ -1,10 +1,10 @@
 // exec: one more command in a container that runs already.
 #include <climits>
-#include <memory>
 #include <ostream>
 
 #include "common/base/text.hpp"
 #include "common/spec/step_name.hpp"
+#include "hooks/bundle/start_options.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/containers/running_processes.hpp"
 #include "hooks/run/attach.hpp"
@@ -34,17 +34,12 @@ Result<pid_t> process_of(const std::string& word) {
                   .with_hint("a process is meant by its number, as list --fancy shows it, or by its step: JOB.STEP"));
 }
 
-Result<int> exec(const Context& context, const std::vector<std::string>& environment,
-                 const std::vector<std::string>& words) {
-  const std::string help = context.invocation.program + " exec --help";
-  if (words.size() < 2) return fail(Error(ErrorKind::usage, "exec: PID and COMMAND are required").with_hint(help));
-  if (words.front().starts_with('-'))
-    return fail(Error(ErrorKind::usage, "exec: unknown option " + printable(words.front())).with_hint(help));
-  ExecRequest request;
-  TRY_ASSIGN(request.pid, process_of(words.front()));
-  request.environment = environment;
+Result<int> exec(const Context& context, const ExecRequest& options) {
+  TRY(check_words(context, "exec", 2, "PID and COMMAND are"));
+  ExecRequest request = options;
+  TRY_ASSIGN(request.pid, process_of(context.words.front()));
   request.host = context.invocation.environment;
-  request.command.assign(words.begin() + 1, words.end());
+  request.command.assign(context.words.begin() + 1, context.words.end());
   context.streams.out.flush();
   return exec_in_container(request);
 }
@@ -52,16 +47,11 @@ Result<int> exec(const Context& context, const std::vector<std::string>& environ
 }  // namespace
 
 void add_exec(CLI::App& app, Actions& actions) {
-  CLI::App* command =
-      app.add_subcommand("exec", "Run a command in a running container: exec [OPTIONS] PID COMMAND [ARG...]");
-  auto environment = std::make_shared<std::vector<std::string>>();
-  command->prefix_command();  // what follows the number belongs to the container
-  command->add_option("-e,--env", *environment, "Set a variable for the command; without a value, to the caller's")
-      ->type_name("KEY[=VALUE]")
-      ->allow_extra_args(false);
-  actions["exec"] = [environment, command](const Context& context) {
-    return exec(context, *environment, command->remaining());
-  };
+  const auto [command, request] = add_command(
+      app, actions, "exec", "Run a command in a running container: exec [OPTIONS] PID COMMAND [ARG...]", exec);
+  command.prefix_command();  // what follows the number belongs to the container
+  add_environment_option(command, request.environment,
+                         "Set a variable for the command; without a value, to the caller's");
 }
 
 }  // namespace situla::cli

@@ -2,7 +2,6 @@
 #include "hooks/export/export.hpp"
 
 #include <algorithm>
-#include <memory>
 
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
@@ -13,9 +12,8 @@ namespace situla::cli {
 namespace {
 
 struct ExportCommand {
-  std::string output;
+  std::string output, name;
   bool force = false;
-  std::string name;
 };
 
 ExportOptions export_options(const Context& context, const ExportCommand& options) {
@@ -27,7 +25,7 @@ ExportOptions export_options(const Context& context, const ExportCommand& option
   return chosen;
 }
 
-Result<int> run(const Context& context, const ExportCommand& options) {
+Result<int> export_named(const Context& context, const ExportCommand& options) {
   TRY_ASSIGN(const NamedContainer container, find_container(context.config, options.name));
   TRY_ASSIGN(const ExportSource source, ExportSource::open(container));
   const ExportOptions chosen = export_options(context, options);
@@ -42,12 +40,11 @@ Result<int> run(const Context& context, const ExportCommand& options) {
 }  // namespace
 
 void add_export(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("export", "Convert a container to a squashfs file");
-  auto options = std::make_shared<ExportCommand>();
-  command->add_option("-o,--output", options->output, "Name of the file (default: NAME.sqsh)")->type_name("FILE");
-  command->add_flag("-f,--force", options->force, "Replace an existing file");
-  command->add_option("NAME", options->name, "Name of the container, as list prints it")->type_name("")->required();
-  actions["export"] = [options](const Context& context) { return run(context, *options); };
+  const auto [command, options] =
+      add_command(app, actions, "export", "Convert a container to a squashfs file", export_named);
+  command.add_option("-o,--output", options.output, "Name of the file (default: NAME.sqsh)")->type_name("FILE");
+  command.add_flag("-f,--force", options.force, "Replace an existing file");
+  command.add_option("NAME", options.name, "Name of the container, as list prints it")->type_name("")->required();
 }
 
 }  // namespace situla::cli

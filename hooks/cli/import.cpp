@@ -2,35 +2,24 @@
 #include "hooks/import/import.hpp"
 
 #include <cerrno>
-#include <memory>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/progress/progress_renderer.hpp"
-#include "hooks/request/registries_conf.hpp"
 #include "hooks/squashfs/output_file.hpp"
 
 namespace situla::cli {
 namespace {
 
-struct ImportOptions {
-  std::string architecture;
-  std::string output;
-  std::string image;
-  std::string trace;
+struct ImportOptions : ImageArguments {
+  std::string output, trace;
 };
-
-/// A bar on a terminal, a log line per phase elsewhere.
-std::unique_ptr<Progress> progress_of(const Context& context) {
-  return make_progress(context.streams.terminal, context.log);
-}
 
 bool is_something_else_than_a_file(const std::string& path) {
   struct stat status {};
@@ -58,19 +47,15 @@ Result<void> write_trace(const std::string& path, const std::string& text) {
 
 Result<int> import(const Context& context, const ImportOptions& options) {
   const KeepSecrets secrets;
-  if (image_kind(options.image) == ImageKind::path)
-    return fail(Error(ErrorKind::usage, "import " + printable(options.image) + ": not the name of an image")
-                    .with_hint("a squashfs file is used as it is: create and start take its path; an image in other "
-                               "files is oci:DIR, oci-archive:FILE, docker-archive:FILE or dir:DIR"));
+  TRY(options.check_name("import",
+                         "a squashfs file is used as it is: create and start take its path; an image in "
+                         "other files is oci:DIR, oci-archive:FILE, docker-archive:FILE or dir:DIR"));
   std::string output = options.output;
   if (output.empty()) {
     TRY_ASSIGN(output, default_file_name(options.image));
   }
-  TRY_ASSIGN(
-      const ImportRequest request,
-      make_import_request(options.image, context.config, context.invocation.environment,
-                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
-  const std::unique_ptr<Progress> progress = progress_of(context);
+  TRY_ASSIGN(const ImportRequest request, options.request(context));
+  const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   const std::string cache = user_layer_cache(context.config);
   if (options.trace.empty()) {
     TRY(import_to_file(request, output, cache, *progress, context.log));
@@ -90,24 +75,17 @@ Result<int> import(const Context& context, const ImportOptions& options) {
 }  // namespace
 
 void add_import(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("import", "Convert an image to a squashfs file");
-  auto options = std::make_shared<ImportOptions>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
-      ->type_name("ARCH");
-  command->add_option("-o,--output", options->output, "Name of the file (default: IMAGE+TAG.sqsh)")->type_name("FILE");
-  command->add_option("--trace", options->trace, "File for a Chrome trace of where the time went")->type_name("FILE");
-  command
-      ->add_option("URI", options->image,
-                   "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
-                   "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR")
-      ->type_name("")
-      ->required();
-  command->footer(
+  const auto [command, options] = add_command(app, actions, "import", "Convert an image to a squashfs file", import);
+  options.declare(command, "URI",
+                  "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
+                  "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR");
+  command.add_option("-o,--output", options.output, "Name of the file (default: IMAGE+TAG.sqsh)")->type_name("FILE");
+  command.add_option("--trace", options.trace, "File for a Chrome trace of where the time went")->type_name("FILE");
+  command.footer(
       "Logins are looked for in this order: $ENROOT_CONFIG_PATH/.credentials (lines 'machine HOST login USER password "
       "PASSWORD'), $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, "
       "$DOCKER_CONFIG/config.json (each with its credential helpers); then the registry is asked without one. Mirrors "
       "and blocked registries are those of situla.toml and registries.conf(5).");
-  actions["import"] = [options](const Context& context) { return import(context, *options); };
 }
 
 }  // namespace situla::cli

@@ -1,25 +1,96 @@
 // inject: which devices, and what belongs to them, would a container get?
-#include <memory>
 #include <optional>
 #include <ostream>
 
 #include <sys/stat.h>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/text.hpp"
 #include "common/spec/device_name.hpp"
+#include "hooks/bundle/start_options.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/cli/inject_report.hpp"
 #include "hooks/run/launch.hpp"
 
 namespace situla::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+Json as_json(const MountStep& step) {
+  Json document;
+  if (step.kind != StepKind::cover) document["source"] = step.source;
+  document["target"] = step.target;
+  if (step.number) {
+    document["type"] = std::string(1, step.number->type);
+    document["major"] = step.number->major;
+    document["minor"] = step.number->minor;
+  }
+  if (step.kind == StepKind::host_file) document["recursive"] = step.recursive;
+  if (step.kind != StepKind::device) document["options"] = flag_words(step.flags);
+  document["required"] = step.on_failure == OnFailure::fail;
+  document["origin"] = step.origin;
+  return document;
+}
+
+Json as_json(const FileChange& file) {
+  switch (file.kind) {
+    case FileChange::Kind::link:
+      return {{"kind", "link"}, {"path", file.path}, {"target", file.content}};
+    case FileChange::Kind::directory:
+      return {{"kind", "directory"}, {"path", file.path}, {"mode", file.mode}};
+    case FileChange::Kind::write:
+      break;
+  }
+  return {{"kind", "file"}, {"path", file.path}, {"mode", file.mode}, {"content", file.content}};
+}
+
+Json as_json(const ProgramEdit& program) {
+  return {{"path", program.path},
+          {"arguments", program.arguments},
+          {"environment", program.environment},
+          {"origin", program.origin}};
+}
+
+Json as_json(const CachedLibrary& library) {
+  return {{"soname", library.soname}, {"path", library.path}, {"bits", library.is_32bit ? 32 : 64}};
+}
+
+template <typename Edit>
+Json array_of(const std::vector<Edit>& edits) {
+  Json array = Json::array();
+  for (const Edit& edit : edits) array.push_back(as_json(edit));
+  return array;
+}
+
+Json steps(const ContainerEdits& edits, StepKind kind) {
+  Json array = Json::array();
+  for (const MountStep& step : edits.mounts)
+    if (step.kind == kind) array.push_back(as_json(step));
+  return array;
+}
+
+/// Lists are in the order of application; every edit says who asked for it ("origin").
+std::string json_report(const ContainerEdits& edits) {
+  Json document;
+  document["environment"] = Json::object();
+  for (const auto& [name, value] : edits.environment.entries()) document["environment"][name] = value;
+  document["covers"] = steps(edits, StepKind::cover);
+  document["mounts"] = steps(edits, StepKind::host_file);
+  document["devices"] = steps(edits, StepKind::device);
+  document["files"] = array_of(edits.files);
+  document["programs"] = array_of(edits.programs);
+  document["libraries"] = {{"files", array_of(edits.libraries.libraries)},
+                           {"directories", edits.libraries.directories},
+                           {"preferredDirectories", edits.libraries.preferred}};
+  // Paths may be any bytes; a reader of JSON wants UTF-8.
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 struct InjectOptions {
-  bool dry_run = false;
-  bool json = false;
+  bool dry_run = false, json = false;
   std::vector<std::string> environment;
-  std::string devices;
-  std::string root;
+  std::string devices, root;
 };
 
 /// A directory is a root file system, wherever it lies; otherwise as for start.
@@ -60,23 +131,17 @@ Result<int> inject(const Context& context, const InjectOptions& options) {
 }  // namespace
 
 void add_inject(CLI::App& app, Actions& actions) {
-  CLI::App* command =
-      app.add_subcommand("inject", "Show which devices a container would get, and what comes with them");
-  auto options = std::make_shared<InjectOptions>();
-  command->add_flag("--dry-run", options->dry_run, "Print the plan, and change nothing");
-  command
-      ->add_option("-e,--env", options->environment,
-                   "Set a variable in the container; without a value, to the caller's")
-      ->type_name("KEY[=VALUE]")
-      ->allow_extra_args(false);
-  command->add_option("--devices", options->devices, "Devices, named as for srun's --container-devices")
+  const auto [command, options] =
+      add_command(app, actions, "inject", "Show which devices a container would get, and what comes with them", inject);
+  command.add_flag("--dry-run", options.dry_run, "Print the plan, and change nothing");
+  add_environment_option(command, options.environment);
+  command.add_option("--devices", options.devices, "Devices, named as for srun's --container-devices")
       ->type_name("NAME[,NAME...]");
-  command->add_flag("--json", options->json, "Print one JSON document");
+  command.add_flag("--json", options.json, "Print one JSON document");
   command
-      ->add_option("ROOT", options->root,
-                   "Container, squashfs file, or directory with a root file system (default: an empty one)")
+      .add_option("ROOT", options.root,
+                  "Container, squashfs file, or directory with a root file system (default: an empty one)")
       ->type_name("");
-  actions["inject"] = [options](const Context& context) { return inject(context, *options); };
 }
 
 }  // namespace situla::cli

@@ -1,26 +1,198 @@
-// inspect: what an image is, without fetching or unpacking it.
-#include <memory>
+// inspect: what an image is, without fetching or unpacking it. Everything foreign becomes printable here.
+#include <array>
+#include <ctime>
+#include <optional>
 #include <ostream>
 
 #include <fcntl.h>
 #include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/cli/inspect_report.hpp"
-#include "hooks/request/registries_conf.hpp"
+#include "hooks/import/import.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla::cli {
 namespace {
 
-struct InspectOptions {
-  std::string architecture;
-  std::string image;
-  bool json = false;
-  bool raw = false;
+/// A squashfs file, and what its /etc/rc, /etc/environment and /etc/fstab say.
+struct FileDescription {
+  std::string path;
+  ImageInfo info;
+  uint64_t file_bytes = 0;
+  std::optional<std::string> source;  ///< "docker://...", from the provenance in /etc/rc
+  std::vector<std::string> labels;    ///< as /etc/rc has them: "NAME VALUE"
+  std::vector<std::string> environment;
+  std::vector<std::string> mounts;  ///< lines of /etc/fstab
+};
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view kProvenance = "# enroot-provenance: ";
+constexpr size_t kColumn = 13;
+
+/// "Name:        value", more values under the first. Nothing for no value.
+void field(std::string& out, std::string_view name, const std::vector<std::string>& values) {
+  std::string head = std::string(name) + ":";
+  for (const std::string& value : values) {
+    head.resize(kColumn, ' ');
+    out += head + printable(value) + "\n";
+    head.clear();
+  }
+}
+
+void field(std::string& out, std::string_view name, const std::string& value) {
+  if (!value.empty()) field(out, name, std::vector<std::string>{value});
+}
+
+std::string words(const std::vector<std::string>& command) {
+  std::vector<std::string> quoted;
+  for (const std::string& word : command) quoted.push_back(shell_quote(word));
+  return join(quoted, " ");
+}
+
+std::string exact_size(uint64_t bytes) {
+  return format_size(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
+std::string utc(uint32_t seconds) {
+  const time_t time = seconds;
+  tm parts{};
+  std::array<char, 32> text{};
+  gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+std::string platform_text(const ImageConfig& config) {
+  std::string text = config.os;
+  for (const std::string& part : {config.architecture, config.variant})
+    if (!part.empty()) text += (text.empty() ? "" : "/") + part;
+  return text;
+}
+
+uint64_t total_bytes(const Manifest& manifest) {
+  uint64_t total = 0;
+  for (const Descriptor& layer : manifest.layers) total += layer.size;
+  return total;
+}
+
+std::string layer_table(const Manifest& manifest) {
+  size_t type_width = 0;
+  for (const Descriptor& layer : manifest.layers) type_width = std::max(type_width, printable(layer.media_type).size());
+  const size_t number_width = std::to_string(manifest.layers.size()).size();
+  std::string out;
+  for (size_t i = 0; i < manifest.layers.size(); ++i) {
+    const Descriptor& layer = manifest.layers[i];
+    out += "  " + flush_right(std::to_string(i + 1), number_width) + "  " + layer.digest.text() + "  " +
+           flush_left(printable(layer.media_type), type_width) + "  " + flush_right(format_size(layer.size), 10) + "\n";
+  }
+  return out;
+}
+
+/// Foreign bytes that are no UTF-8 are replaced, everything beyond ASCII is escaped.
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+/// What /etc/rc says about where the image is from (COMPAT.md 5): its first comment, and the labels that follow.
+void read_provenance(const std::string& rc, FileDescription& file) {
+  if (!rc.starts_with(kProvenance)) return;
+  for (const std::string_view line : split(rc, '\n')) {
+    if (line.starts_with(kProvenance) && !file.source)
+      file.source = line.substr(kProvenance.size());
+    else if (line.starts_with("# "))
+      file.labels.emplace_back(line.substr(2));
+    else
+      return;
+  }
+}
+
+/// The lines of /etc/environment or /etc/fstab that are neither empty nor comments.
+std::vector<std::string> meaningful_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split(text, '\n'))
+    if (!trim(line).empty() && !trim(line).starts_with('#')) lines.emplace_back(line);
+  return lines;
+}
+
+std::string text_report(const ImageDescription& image) {
+  const ImageConfig& config = image.config;
+  std::string out;
+  field(out, "Image", image.source);
+  field(out, "Digest", image.digest.text());
+  field(out, "Media type", image.media_type);
+  field(out, "Platform", platform_text(config));
+  field(out, "Created", config.created);
+  field(out, "User", config.user);
+  field(out, "Workdir", config.workdir);
+  field(out, "Entrypoint", words(config.entrypoint));
+  field(out, "Cmd", words(config.command));
+  field(out, "Env", config.environment);
+  field(out, "Volumes", config.volumes);
+  std::vector<std::string> labels;
+  for (const auto& [name, value] : config.labels) labels.push_back(name + "=" + value);
+  field(out, "Labels", labels);
+  field(out, "Layers", std::to_string(image.manifest.layers.size()) + ", " + exact_size(total_bytes(image.manifest)));
+  return out + layer_table(image.manifest);
+}
+
+std::string text_report(const FileDescription& file) {
+  std::string out;
+  field(out, "File", file.path);
+  field(out, "Compressor", file.info.compressor);
+  field(out, "Block size", format_size(file.info.block_size));
+  field(out, "Size", exact_size(file.file_bytes));
+  field(out, "Inodes", std::to_string(file.info.inodes));
+  field(out, "Created", utc(file.info.modification_time));
+  field(out, "Provenance", file.source.value_or("none: /etc/rc does not say which image this was"));
+  field(out, "Labels", file.labels);
+  field(out, "Env", file.environment);
+  field(out, "Mounts", file.mounts);
+  return out;
+}
+
+std::string json_report(const ImageDescription& image) {
+  const ImageConfig& config = image.config;
+  Json json;
+  json["source"] = image.source;
+  json["digest"] = image.digest.text();
+  json["mediaType"] = image.media_type;
+  json["platform"] = {{"os", config.os}, {"architecture", config.architecture}, {"variant", config.variant}};
+  json["created"] = config.created;
+  Json labels = Json::object();
+  for (const auto& [name, value] : config.labels) labels[name] = value;
+  json["config"] = {{"user", config.user},        {"workdir", config.workdir}, {"entrypoint", config.entrypoint},
+                    {"cmd", config.command},      {"env", config.environment}, {"volumes", config.volumes},
+                    {"labels", std::move(labels)}};
+  json["layers"] = Json::array();
+  for (const Descriptor& layer : image.manifest.layers)
+    json["layers"].push_back({{"digest", layer.digest.text()}, {"mediaType", layer.media_type}, {"size", layer.size}});
+  json["size"] = total_bytes(image.manifest);
+  return dump(json);
+}
+
+std::string json_report(const FileDescription& file) {
+  Json json;
+  json["file"] = file.path;
+  json["compressor"] = file.info.compressor;
+  json["blockSize"] = file.info.block_size;
+  json["size"] = file.file_bytes;
+  json["inodes"] = file.info.inodes;
+  json["created"] = utc(file.info.modification_time);
+  json["source"] = file.source ? Json(*file.source) : Json();
+  json["labels"] = file.labels;
+  json["env"] = file.environment;
+  json["mounts"] = file.mounts;
+  return dump(json);
+}
+
+struct InspectOptions : ImageArguments {
+  bool json = false, raw = false;
 };
 
 /// A path, or a name that no registry's image is likely to have and that import gives its files.
@@ -71,10 +243,7 @@ Result<int> inspect(const Context& context, const InspectOptions& options) {
   if (options.raw && options.json) return fail(ErrorKind::usage, "inspect: --raw and --json exclude each other");
   if (names_file(options.image)) return inspect_file(context, options);
   const KeepSecrets secrets;
-  TRY_ASSIGN(
-      const ImportRequest request,
-      make_import_request(options.image, context.config, context.invocation.environment,
-                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
+  TRY_ASSIGN(const ImportRequest request, options.request(context));
   TRY_ASSIGN(const ImageDescription image, describe_image(request, context.log));
   if (options.raw && image.bytes.empty())
     return fail(ErrorKind::unsupported, "inspect " + printable(options.image) + ": its source has no manifest to show");
@@ -88,16 +257,11 @@ Result<int> inspect(const Context& context, const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("inspect", "Show what an image in a registry or a squashfs file is");
-  auto options = std::make_shared<InspectOptions>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
-      ->type_name("ARCH");
-  command->add_flag("--json", options->json, "Print one JSON document");
-  command->add_flag("--raw", options->raw, "Print the manifest as the registry serves it");
-  command->add_option("IMAGE", options->image, "As for import, or the path of a squashfs file (FILE.sqsh)")
-      ->type_name("")
-      ->required();
-  actions["inspect"] = [options](const Context& context) { return inspect(context, *options); };
+  const auto [command, options] =
+      add_command(app, actions, "inspect", "Show what an image in a registry or a squashfs file is", inspect);
+  options.declare(command, "IMAGE", "As for import, or the path of a squashfs file (FILE.sqsh)");
+  command.add_flag("--json", options.json, "Print one JSON document");
+  command.add_flag("--raw", options.raw, "Print the manifest as the registry serves it");
 }
 
 }  // namespace situla::cli

@@ -1,41 +1,28 @@
 // load: an image from a registry, files or an engine becomes a container, without a squashfs file of the user's in
 // between.
-#include <memory>
-#include <optional>
-
 #include "common/base/text.hpp"
-#include "common/spec/image_reference.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/progress/progress_renderer.hpp"
-#include "hooks/request/registries_conf.hpp"
 
 namespace situla::cli {
 namespace {
 
-struct LoadOptions {
-  std::string architecture;
+struct LoadOptions : ImageArguments {
   std::string name;
-  bool force = false;
-  bool extract = false;
-  std::string image;
+  bool force = false, extract = false;
 };
 
 Result<UnnamedImage> import(const Context& context, const LoadOptions& options, const std::string& directory) {
   const KeepSecrets secrets;
-  TRY_ASSIGN(
-      const ImportRequest request,
-      make_import_request(options.image, context.config, context.invocation.environment,
-                          RuleFiles::of_user(context.invocation.environment), context.log, options.architecture));
+  TRY_ASSIGN(const ImportRequest request, options.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log);
 }
 
 Result<int> load(const Context& context, const LoadOptions& options) {
-  if (image_kind(options.image) == ImageKind::path)
-    return fail(Error(ErrorKind::usage, "load " + printable(options.image) + ": not the name of an image")
-                    .with_hint("'create' makes a container of a squashfs file"));
+  TRY(options.check_name("load", "'create' makes a container of a squashfs file"));
   std::string name = options.name;
   if (name.empty()) {
     TRY_ASSIGN(name, default_file_name(options.image));
@@ -57,15 +44,11 @@ Result<int> load(const Context& context, const LoadOptions& options) {
 }  // namespace
 
 void add_load(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand("load", "Convert an image to a container");
-  auto options = std::make_shared<LoadOptions>();
-  command->add_option("-a,--arch", options->architecture, "Architecture of the image (default: this machine's)")
-      ->type_name("ARCH");
-  command->add_option("-n,--name", options->name, "Name of the container (default: IMAGE+TAG)")->type_name("NAME");
-  command->add_flag("-f,--force", options->force, "Replace an existing container");
-  command->add_flag("--extract", options->extract, "Make a directory tree (also: SITULA_CREATE=tree)");
-  command->add_option("URI", options->image, "Image, as for import")->type_name("")->required();
-  actions["load"] = [options](const Context& context) { return load(context, *options); };
+  const auto [command, options] = add_command(app, actions, "load", "Convert an image to a container", load);
+  options.declare(command, "URI", "Image, as for import");
+  command.add_option("-n,--name", options.name, "Name of the container (default: IMAGE+TAG)")->type_name("NAME");
+  command.add_flag("-f,--force", options.force, "Replace an existing container");
+  command.add_flag("--extract", options.extract, "Make a directory tree (also: SITULA_CREATE=tree)");
 }
 
 }  // namespace situla::cli

@@ -1,11 +1,10 @@
 // start: a container, or a squashfs file as it is, runs a command for the user who asks.
-#include <memory>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/bundle/start_options.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/run/launch.hpp"
 #include "hooks/scripts/config_script.hpp"
@@ -20,26 +19,35 @@ Result<int> show_plan(const Context& context, ContainerRequest request) {
   return 0;
 }
 
-Result<int> start(const Context& context, const StartOptions& options, std::vector<std::string> words,
-                  bool dry_run = false) {
-  const std::string help = context.invocation.program + " start --help";
-  if (!words.empty() && words.front() == "--") words.erase(words.begin());
-  if (words.empty()) return fail(Error(ErrorKind::usage, "start: NAME or IMAGE is required").with_hint(help));
-  if (words.front().starts_with('-'))
-    return fail(Error(ErrorKind::usage, "start: unknown option " + printable(words.front())).with_hint(help));
-  TRY_ASSIGN(EnrootConfig config, with_directives(context.config, options.configuration, context.log));
+struct StartCommand {
+  StartOptions start;
+  bool dry_run = false;
+};
+
+Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words) {
+  TRY_ASSIGN(EnrootConfig config, with_directives(context.config, options.start.configuration, context.log));
   // A directive may name another ENROOT_DATA_PATH.
-  TRY_ASSIGN(RootSource root, find_root({context.invocation, context.streams, context.log, config}, words.front()));
+  TRY_ASSIGN(RootSource root,
+             find_root({context.invocation, context.streams, context.log, config, words}, words.front()));
   ContainerRequest request =
-      ContainerRequest::of_start(options, context.invocation.environment, std::move(config), context.log);
+      ContainerRequest::of_start(options.start, context.invocation.environment, std::move(config), context.log);
   request.root = std::move(root);
   request.command.assign(words.begin() + 1, words.end());
-  if (dry_run) return show_plan(context, std::move(request));
+  if (options.dry_run) return show_plan(context, std::move(request));
   context.streams.out.flush();
   return start_container(std::move(request), context.log);
 }
 
+Result<int> start(const Context& context, const StartCommand& options) {
+  TRY(check_words(context, "start", 1, "NAME or IMAGE is"));
+  return start_words(context, options, context.words);
+}
+
 }  // namespace
+
+Error no_such_file(const std::string& path) {
+  return {ErrorKind::not_found, "No such file or directory: " + path};
+}
 
 Result<RootSource> find_root(const Context& context, const std::string& word) {
   struct stat status {};
@@ -58,41 +66,25 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
   return RootSource::of(*container);
 }
 
-Result<int> start_configured(const Context& context, const std::string& script, std::vector<std::string> words) {
-  StartOptions options;
-  options.configuration = script;
-  return start(context, options, std::move(words));
+Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words) {
+  StartCommand options;
+  options.start.configuration = script;
+  return start_words(context, options, words);
 }
 
 void add_start(CLI::App& app, Actions& actions) {
-  CLI::App* command = app.add_subcommand(
-      "start", "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]");
-  auto options = std::make_shared<StartOptions>();
-  auto dry_run = std::make_shared<bool>(false);
-  command->prefix_command();  // what follows the name belongs to the container
-  command
-      ->add_option("-c,--conf", options->configuration,
-                   "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc")
-      ->type_name("FILE");
-  command
-      ->add_option("-e,--env", options->environment,
-                   "Set a variable in the container; without a value, to the caller's")
-      ->type_name("KEY[=VALUE]")
-      ->allow_extra_args(false);
-  command->add_option("-m,--mount", options->mounts, "Mount something: the fields of an fstab line")
-      ->type_name("SRC:DST[:TYPE[:OPTIONS]]")
-      ->allow_extra_args(false);
-  command->add_option("--rc", options->rc, "Script that runs in place of the image's /etc/rc")->type_name("FILE");
-  command->add_flag("--dry-run", *dry_run, "Print what would be mounted and changed, and start nothing");
-  command->add_flag("-r,--root", options->root, "Be root inside");
-  command->add_flag("-w,--rw", options->writable, "Make the root file system writable");
-  command->add_flag("--pid", options->isolation.pid, "Own PID namespace");
-  command->add_flag("--net", options->isolation.net, "Own network namespace");
-  command->add_flag("--ipc", options->isolation.ipc, "Own IPC namespace");
-  command->add_flag("--uts", options->isolation.uts, "Own UTS namespace");
-  actions["start"] = [options, dry_run, command](const Context& context) {
-    return start(context, *options, command->remaining(), *dry_run);
-  };
+  const auto [command, options] = add_command(
+      app, actions, "start",
+      "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]", start);
+  command.prefix_command();  // what follows the name belongs to the container
+  add_start_options(command, options.start,
+                    "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc");
+  command.add_flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
+  Isolation& isolation = options.start.isolation;
+  command.add_flag("--pid", isolation.pid, "Own PID namespace");
+  command.add_flag("--net", isolation.net, "Own network namespace");
+  command.add_flag("--ipc", isolation.ipc, "Own IPC namespace");
+  command.add_flag("--uts", isolation.uts, "Own UTS namespace");
 }
 
 }  // namespace situla::cli

@@ -1,7 +1,6 @@
 #include "hooks/cli/tool.hpp"
 
 #include <iostream>
-#include <memory>
 
 #include <unistd.h>
 
@@ -88,12 +87,13 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
     streams.out << usage(app, {command});
     return 0;
   }
-  TRY(check_options(app, invocation.arguments));
+  const CLI::App& chosen = *app.get_subcommand(command);
+  TRY(check_options(app, chosen));
   if (!parsed)
     return fail(
         std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
-  return actions.at(command)(Context{invocation, streams, log, config});
+  return actions.at(command)(Context{invocation, streams, log, config, chosen.remaining()});
 }
 
 }  // namespace

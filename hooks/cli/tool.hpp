@@ -2,15 +2,53 @@
 // passed in.
 #pragma once
 
+#include <functional>
+#include <iosfwd>
+#include <map>
 #include <span>
+#include <string>
+#include <vector>
 
-#include "hooks/cli/context.hpp"
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/environment.hpp"
+#include "hooks/config/enroot_config.hpp"
+#include "hooks/doctor/registry_section.hpp"
 
 namespace CLI {
 class App;
 }
 
 namespace situla::cli {
+
+/// Not owned. Results and usage go to out; log lines, hints and prompts to err.
+struct Streams {
+  std::istream& in;
+  std::ostream& out;
+  std::ostream& err;
+  int terminal = -1;  ///< descriptor of err's terminal if it can draw progress bars; -1: none
+};
+
+struct Invocation {
+  std::string program;                 ///< "situla" or "enroot": the name in usage; everything else is the same
+  std::vector<std::string> arguments;  ///< without the program's name
+  Environment environment;
+};
+
+/// What every command may use.
+struct Context {
+  const Invocation& invocation;
+  const Streams& streams;
+  LogSink& log;
+  const EnrootConfig& config;
+  const std::vector<std::string>& words;  ///< behind the options of a command that passes words on to a container
+};
+
+/// By subcommand name: the exit status, or an error that is printed by the tool.
+struct Actions : std::map<std::string, std::function<Result<int>(const Context&)>, std::less<>> {
+  /// What `doctor --registry NAME` finds out; null in a program that reaches no registry.
+  decltype(&doctor::examine_registry) examine_registry = nullptr;
+};
 
 /// Declares the commands that a program has.
 using AddCommands = void (*)(CLI::App&, Actions&);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/text.hpp"
+#include "hooks/cli/commands.hpp"
 
 namespace situla::cli {
 namespace {
@@ -58,21 +59,6 @@ Error unknown_option(const CLI::App& app, const CLI::App& command, const std::st
       .with_hint(word ? asking({names.begin(), names.end()}, std::string_view(name).substr(2), help, "--") : help);
 }
 
-bool takes_value(const CLI::Option& option) {
-  return option.get_items_expected_max() > 0;
-}
-
-/// -rw, -nNAME: letters up to the first that takes a value, which is the rest. The first unknown one, or "".
-std::string unknown_letter(const CLI::App& command, const std::string& word) {
-  for (size_t i = 1; i < word.size(); ++i) {
-    const std::string name = std::string("-") + word[i];
-    const CLI::Option* option = command.get_option_no_throw(name);
-    if (option == nullptr) return word.size() == 2 ? word : name;
-    if (takes_value(*option)) break;
-  }
-  return "";
-}
-
 }  // namespace
 
 std::shared_ptr<CLI::FormatterBase> usage_formatter() {
@@ -100,27 +86,22 @@ Result<void> check_command(const CLI::App& app, const std::vector<std::string>& 
       Error(ErrorKind::usage, "unknown command \"" + printable(word) + "\"").with_hint(asking(names, word, help)));
 }
 
-Result<void> check_options(const CLI::App& app, const std::vector<std::string>& words) {
-  const CLI::App& command = *app.get_subcommand(words.front());
-  for (size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
-    const std::string& word = words[i];
-    if (!word.starts_with('-') || word == "-") {
-      if (command.get_prefix_command()) return {};  // the container's from here on
-      continue;
-    }
-    if (!word.starts_with("--")) {
-      if (const std::string letter = unknown_letter(command, word); !letter.empty())
-        return fail(unknown_option(app, command, letter));
-      const CLI::Option* last = command.get_option_no_throw(std::string("-") + word.back());
-      if (last != nullptr && takes_value(*last) && word.size() == 2) ++i;
-      continue;
-    }
-    const std::string name = word.substr(0, word.find('='));
-    const CLI::Option* option = command.get_option_no_throw(name);
-    if (option == nullptr) return fail(unknown_option(app, command, name));
-    if (takes_value(*option) && name == word) ++i;
+Result<void> check_options(const CLI::App& app, const CLI::App& command) {
+  for (const std::string& word : command.remaining()) {
+    if (word == "--") break;
+    if (word.starts_with("--")) return fail(unknown_option(app, command, word.substr(0, word.find('='))));
+    // Of letters that are written together, the first is the unknown one.
+    if (word.starts_with('-') && word != "-") return fail(unknown_option(app, command, word.substr(0, 2)));
+    if (command.get_prefix_command()) break;  // the container's from here on
   }
   return {};
+}
+
+Result<void> check_words(const Context& context, const std::string& command, size_t needed,
+                         const std::string& missing) {
+  if (context.words.size() >= needed) return {};
+  return fail(Error(ErrorKind::usage, command + ": " + missing + " required")
+                  .with_hint(context.invocation.program + " " + command + " --help"));
 }
 
 }  // namespace situla::cli

@@ -18,8 +18,8 @@ std::shared_ptr<CLI::FormatterBase> usage_formatter();
 /// The first word that is no option, which has to be a command. words: not empty.
 Result<void> check_command(const CLI::App& app, const std::vector<std::string>& words);
 
-/// Options of the command that words.front() names: an unknown one comes with the one that was meant. Everything else
+/// Of a command that was parsed: an option that it does not have comes with the one that was meant. Everything else
 /// about them is said by CLI11.
-Result<void> check_options(const CLI::App& app, const std::vector<std::string>& words);
+Result<void> check_options(const CLI::App& app, const CLI::App& command);
 
 }  // namespace situla::cli

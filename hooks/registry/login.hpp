@@ -8,7 +8,6 @@
 #include "common/base/result.hpp"
 #include "hooks/registry/http.hpp"
 #include "hooks/request/credentials.hpp"
-#include "hooks/request/token_servers.hpp"
 
 namespace situla {
 

@@ -1,42 +1,31 @@
-# Completion of situla, and of enroot, its second name, for bash. A test compares the options with `situla COMMAND --help`.
+# Completion of situla, and of enroot, its second name, for bash. Commands, options and the kinds of their values are those of
+# `situla help` and `situla COMMAND --help`.
 
+# _situla_usage SECTION [COMMAND]: the lines of a section of the usage.
+_situla_usage() {
+  "${COMP_WORDS[0]}" ${2:+"$2"} --help 2>/dev/null | sed -n "/^$1:\$/,/^\$/s/^  //p"
+}
+
+# _situla_options [COMMAND]: its options; without a command, the commands.
 _situla_options() {
-  local -A options=(
-    [batch]=""
-    [bundle]="-a --all -c --checksum -d --desc -f --force -o --output -t --target"
-    [create]="--extract -f --force -n --name"
-    [digest]="-a --arch --index"
-    [doctor]="--brief --json --registry --cluster -p --partition -w --nodelist -A --account --timeout"
-    [exec]="-e --env"
-    [export]="-f --force -o --output"
-    [import]="-a --arch -o --output --trace"
-    [info]="--json"
-    [inject]="--dry-run -e --env --devices --json"
-    [inspect]="-a --arch --json --raw"
-    [list]="-f --fancy"
-    [load]="-a --arch --extract -f --force -n --name"
-    [remove]="-f --force"
-    [start]="-c --conf -e --env -m --mount --dry-run --rc -r --root -w --rw --pid --net --ipc --uts"
-    [version]=""
-  )
-  case $1 in
-    "") printf '%s\n' "${!options[@]}" help ;;
-    *) printf '%s\n' "${options[$1]-} -h --help" ;;
-  esac
+  if [ -z "$1" ]; then
+    _situla_usage Commands | sed -n 's/^\([a-z]*\) .*/\1/p'
+  else
+    _situla_usage Options "$1" | sed -n 's/^\(-[^ ]*\).*/\1/p' | tr , '\n'
+  fi
 }
 
 # _situla_value COMMAND OPTION: what completes its value; fails for an option without one.
 _situla_value() {
-  case $1:$2 in
-    *:-a | *:--arch) [ "$1" != bundle ] && echo architecture ;;
-    bundle:-t | bundle:--target) echo directory ;;
-    bundle:-d | bundle:--desc | create:-n | create:--name | load:-n | load:--name) echo nothing ;;
-    start:-c | start:--conf | start:--rc | *:-o | *:--output | *:--trace) echo file ;;
-    start:-e | exec:-e | inject:-e | *:--env) echo variable ;;
-    inject:--devices) echo nothing ;;
-    doctor:--registry | doctor:-[pwA] | doctor:--partition | doctor:--nodelist | doctor:--account | doctor:--timeout) echo nothing ;;
-    start:-m | *:--mount) echo mount ;;
-    *) return 1 ;;
+  # "-o,--output FILE  Name of the file"; behind a flag there are two spaces, or "Excludes: ..."
+  case $(_situla_usage Options "$1" | sed -nE "s/^([^ ]*,)?$2(,[^ ]*)? ([^ ]+).*/\\3/p") in
+    "" | Excludes:* | Needs:*) return 1 ;;
+    ARCH*) echo architecture ;;
+    DIR*) echo directory ;;
+    FILE*) echo file ;;
+    KEY*) echo variable ;;
+    SRC*) echo mount ;;
+    *) echo nothing ;;
   esac
 }
 
@@ -62,7 +51,7 @@ _situla_complete() {
       compopt -o nospace
       COMPREPLY=($(compgen -W $'docker://\ndockerd://\npodman://\noci:\noci-archive:\ndocker-archive:\ndir:' -- "$word"))
       ;;
-    command) COMPREPLY=($(compgen -W "$(_situla_options "")" -- "$word")) ;;
+    command) COMPREPLY=($(compgen -W "$(_situla_options)" -- "$word")) ;;
   esac
 }
 

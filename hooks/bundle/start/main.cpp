@@ -3,7 +3,12 @@
 #include <iostream>
 #include <string_view>
 
+#include <sys/utsname.h>
+#include <unistd.h>
+
 #include "hooks/bundle/start/start.hpp"
+#include "hooks/doctor/probes.hpp"
+#include "hooks/mount/image_mount.hpp"
 
 namespace situla::bundle {
 namespace {
@@ -19,6 +24,27 @@ class Messages final : public LogSink {
   bool quiet = false;
 };
 
+std::string line(const std::string& what, const Result<void>& found, const std::string& otherwise) {
+  std::string text = what + std::string(what.size() < 34 ? 34 - what.size() : 0, ' ') + ": ";
+  if (found) return text + "OK\n";
+  return text + "KO (" + otherwise + "): " + found.error().message() + "\n";
+}
+
+/// What this machine can do, one line each; 1 when it cannot run the bundle.
+int verify_machine() {
+  utsname machine{};
+  (void)uname(&machine);
+  std::string report = std::string("Kernel version: ") + machine.release + " " + machine.machine + "\n\n";
+  const doctor::Ordinary user{geteuid(), getegid(), false};
+  const Result<void> namespaces = doctor::try_user_namespace(user);
+  const Result<void> overlay = doctor::try_overlay(user);
+  report += line("User namespaces", namespaces, "required");
+  report += line("Overlays in user namespaces", overlay, "required");
+  report += line("FUSE for users (/dev/fuse)", fuse_available(), "optional, else every start extracts the image");
+  std::cout << report;
+  return namespaces && overlay ? 0 : 1;
+}
+
 Result<int> run(const std::string& path, const std::vector<std::string>& words, Environment environment,
                 Messages& log) {
   TRY_ASSIGN(Scratch home, make_home());
@@ -29,12 +55,7 @@ Result<int> run(const std::string& path, const std::vector<std::string>& words, 
   if (options.help) std::cout << usage(name, bundle.files.description);
   if (!options.help && options.information) std::cout << bundle.files.information;
   if (options.help || options.information) return 0;
-  if (options.verify) {
-    std::string report;
-    const bool good = verify_machine(report);
-    std::cout << report;
-    return good ? 0 : 1;
-  }
+  if (options.verify) return verify_machine();
   if (options.keep || options.extract) TRY(extract_bundle(bundle, log));
   if (options.extract) return 0;
   return start_bundle(std::move(bundle), home, options, std::move(environment), log);

@@ -1,8 +1,8 @@
-#include "hooks/bundle/start/options.hpp"
-
 #include <CLI/CLI.hpp>
 
 #include "common/base/text.hpp"
+#include "hooks/bundle/start/start.hpp"
+#include "hooks/bundle/start_options.hpp"
 
 namespace situla::bundle {
 namespace {
@@ -16,17 +16,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("-q,--quiet", options.quiet, "Say nothing about what is done");
   app.add_flag("-v,--verify", options.verify, "Say whether this machine can run the bundle");
   app.add_flag("-x,--extract", options.extract, "Extract to the target directory and run nothing");
-  app.add_option("-c,--conf", options.start.configuration, "Configuration script")->type_name("FILE");
-  app.add_option("-e,--env", options.start.environment,
-                 "Set a variable in the container; without a value, to the caller's")
-      ->type_name("KEY[=VALUE]")
-      ->allow_extra_args(false);
-  app.add_option("--rc", options.start.rc, "Script that runs in place of the image's /etc/rc")->type_name("FILE");
-  app.add_option("-m,--mount", options.start.mounts, "Mount something: the fields of an fstab line")
-      ->type_name("SRC:DST[:TYPE[:OPTIONS]]")
-      ->allow_extra_args(false);
-  app.add_flag("-r,--root", options.start.root, "Be root inside");
-  app.add_flag("-w,--rw", options.start.writable, "Make the root file system writable");
+  add_start_options(app, options.start, "Configuration script");
 }
 
 }  // namespace

@@ -23,8 +23,6 @@
 namespace situla::bundle {
 namespace {
 
-constexpr size_t kMostFiles = size_t{64} << 20U;
-
 Result<Scratch> make_scratch(const std::string& parent) {
   TRY_ASSIGN(Scratch scratch, Scratch::make(ScratchPlaceKind::temporary, parent, random_name(".situla-bundle-")));
   TRY(scratch.remove_at_exit());
@@ -91,13 +89,15 @@ Result<Bundle> open_bundle(const std::string& path, const Environment& environme
   struct stat status {};
   if (fstat(bundle.file.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
   const auto trailer = BundleTrailer::read(bundle.file.get(), static_cast<uint64_t>(status.st_size));
-  if (!trailer || trailer->files_bytes > kMostFiles)
+  if (!trailer || trailer->files_bytes > kBundleFiles.most_bytes)
     return fail(ErrorKind::corrupt, path + ": the bundle is truncated or damaged");
   std::string packed(trailer->files_bytes, '\0');
   const ssize_t count =
       pread(bundle.file.get(), packed.data(), packed.size(), static_cast<off_t>(trailer->files_offset));
   if (count != static_cast<ssize_t>(packed.size())) return fail(ErrorKind::corrupt, path + ": the bundle is damaged");
-  TRY_ASSIGN(bundle.files, BundleFiles::parse(packed));
+  auto files = from_wire<BundleFiles>(packed, kBundleFiles);
+  if (!files) return fail(ErrorKind::corrupt, "the bundle is damaged");
+  bundle.files = std::move(*files);
   if (bundle.target.empty()) bundle.target = path + ".d";
   return bundle;
 }

@@ -2,16 +2,30 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/spec/environment.hpp"
 #include "hooks/bundle/bundle_files.hpp"
-#include "hooks/bundle/start/options.hpp"
+#include "hooks/containers/request.hpp"
 #include "hooks/containers/scratch.hpp"
 
 namespace situla::bundle {
+
+/// What a bundle was told to do: the words after its name, as enroot's bundles have them.
+struct Options {
+  bool help = false, information = false, verify = false;
+  bool keep = false;     ///< extract to the target directory and run there
+  bool extract = false;  ///< extract there and end
+  bool quiet = false;
+  StartOptions start;
+  std::vector<std::string> command;
+};
+
+Result<Options> parse(const std::vector<std::string>& words);
+std::string usage(const std::string& program, const std::string& description);
 
 struct Bundle {
   std::string path;
@@ -32,8 +46,5 @@ Result<void> extract_bundle(const Bundle& bundle, LogSink& log);
 /// This process becomes the container's command, so it returns on failure only. home: gets the bundle's configuration.
 Result<int> start_bundle(Bundle bundle, const Scratch& home, const Options& options, Environment environment,
                          LogSink& log);
-
-/// What this machine can do, one line each; false when it cannot run the bundle.
-bool verify_machine(std::string& report);
 
 }  // namespace situla::bundle

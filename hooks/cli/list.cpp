@@ -1,4 +1,5 @@
-// list --fancy: the containers, and the processes that run in them, as a table that scripts cut. COMPAT.md section 3.
+// list: the containers under ENROOT_DATA_PATH; with --fancy the processes that run in them, as a table that scripts
+// cut. COMPAT.md section 3.
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -99,8 +100,6 @@ void print(const std::vector<Row>& rows, std::ostream& out) {
   }
 }
 
-}  // namespace
-
 Result<int> list_running(const Context& context, const std::vector<NamedContainer>& containers) {
   std::vector<KnownContainer> known;
   for (const NamedContainer& container : containers) {
@@ -116,6 +115,24 @@ Result<int> list_running(const Context& context, const std::vector<NamedContaine
   rows.insert(rows.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
   print(rows, context.streams.out);
   return 0;
+}
+
+struct ListOptions {
+  bool fancy = false;
+};
+
+Result<int> list(const Context& context, const ListOptions& options) {
+  TRY_ASSIGN(const std::vector<NamedContainer> containers, list_containers(context.config));
+  if (options.fancy) return list_running(context, containers);
+  for (const NamedContainer& container : containers) context.streams.out << container.name << '\n';
+  return 0;
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, Actions& actions) {
+  const auto [command, options] = add_command(app, actions, "list", "List the containers", list);
+  command.add_flag("-f,--fancy", options.fancy, "Show the processes that run in them");
 }
 
 }  // namespace situla::cli
