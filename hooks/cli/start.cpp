@@ -45,6 +45,13 @@ Result<int> start(const Context& context, const StartCommand& options) {
 
 }  // namespace
 
+Result<void> check_words(const Context& context, const std::string& command, size_t needed,
+                         const std::string& missing) {
+  if (context.words.size() >= needed) return {};
+  return fail(Error(ErrorKind::usage, command + ": " + missing + " required")
+                  .with_hint(context.invocation.program + " " + command + " --help"));
+}
+
 Error no_such_file(const std::string& path) {
   return {ErrorKind::not_found, "No such file or directory: " + path};
 }

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/text.hpp"
-#include "hooks/cli/commands.hpp"
 
 namespace situla::cli {
 namespace {
@@ -95,13 +94,6 @@ Result<void> check_options(const CLI::App& app, const CLI::App& command) {
     if (command.get_prefix_command()) break;  // the container's from here on
   }
   return {};
-}
-
-Result<void> check_words(const Context& context, const std::string& command, size_t needed,
-                         const std::string& missing) {
-  if (context.words.size() >= needed) return {};
-  return fail(Error(ErrorKind::usage, command + ": " + missing + " required")
-                  .with_hint(context.invocation.program + " " + command + " --help"));
 }
 
 }  // namespace situla::cli
