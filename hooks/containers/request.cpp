@@ -21,7 +21,7 @@ ContainerRequest ContainerRequest::of_this_user(ContainerSpec spec, Environment 
                                                 LogSink& log) {
   const auto decide = [&](std::string_view name, Tristate asked) {
     const bool value = asked == Tristate::unset ? config.flag(name) : asked == Tristate::yes;
-    config.set(name, value ? "yes" : "no");
+    config.set(name, value ? "yes" : "no");  // for scripts: whoever else asks looks at the request
     return value;
   };
   const auto asked = [](bool option) { return option ? Tristate::yes : Tristate::unset; };
@@ -32,7 +32,7 @@ ContainerRequest ContainerRequest::of_this_user(ContainerSpec spec, Environment 
   request.isolation.net = decide("ENROOT_UNSHARE_NET", asked(spec.unshare.net));
   request.isolation.ipc = decide("ENROOT_UNSHARE_IPC", asked(spec.unshare.ipc));
   request.isolation.uts = decide("ENROOT_UNSHARE_UTS", asked(spec.unshare.uts));
-  decide("ENROOT_MOUNT_HOME", spec.mount_home);
+  request.mount_home = decide("ENROOT_MOUNT_HOME", spec.mount_home);
   // Without one of the user's it has his number in its name, which is another one where he is root.
   config.set("ENROOT_RUNTIME_PATH", config.runtime_path());
   request.uid = geteuid();

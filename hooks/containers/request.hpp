@@ -60,8 +60,7 @@ struct ContainerRequest {
   EnrootConfig config;  ///< with what the specification says on top, for hooks and scripts
   uid_t uid = 0;        ///< of the user outside; inside it is the same, or 0 with remap_root
   gid_t gid = 0;
-  bool remap_root = false;
-  bool writable = false;
+  bool remap_root = false, writable = false, mount_home = false;
   Isolation isolation;     ///< the namespaces beside user, mount and cgroup namespace
   DeviceSettings devices;  ///< of situla.toml
 

@@ -150,7 +150,7 @@ class Preparation {
             .container = container_.environment,
             .user = user_,
             .remap_root = request_.remap_root,
-            .mount_home = request_.config.flag("ENROOT_MOUNT_HOME"),
+            .mount_home = request_.mount_home,
             .restrict_devices = request_.config.flag("ENROOT_RESTRICT_DEV"),
             .own_ipc = request_.isolation.ipc,
             .log = log_,
