@@ -24,7 +24,7 @@ setup() {
 # configure NAME OPTION...: as the preset release does it, in build/NAME, from nothing.
 configure() {
   rm -rf "$repository/build/$1"
-  cmake -S "$repository" -B "$repository/build/$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSITULA_WERROR=ON -DSITULA_MAP_PATHS=OFF \
+  cmake -S "$repository" -B "$repository/build/$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSITULA_WERROR=ON \
     -DBUILD_TESTING=OFF "${@:2}"
 }
 
