@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -26,7 +27,7 @@ class BlockCache {
   /// load: a function that gives a Result<std::pair<Shared, size_t weight>>. Errors are not remembered.
   template <typename Load>
   Result<Shared> get(uint64_t key, const Load& load) {
-    std::promise<Result<Shared>> promise;
+    std::optional<std::promise<Result<Shared>>> promise;
     {
       std::unique_lock lock(mutex_);
       if (const auto found = index_.find(key); found != index_.end()) {
@@ -35,13 +36,13 @@ class BlockCache {
         lock.unlock();
         return value.get();
       }
-      entries_.push_front({key, 0, promise.get_future().share()});
+      entries_.push_front({key, 0, promise.emplace().get_future().share()});
       index_[key] = entries_.begin();
     }
     Result<std::pair<Shared, size_t>> loaded = load();
     settle(key, loaded ? loaded->second : 0, loaded.has_value());
     Result<Shared> value = loaded ? Result<Shared>(std::move(loaded->first)) : Result<Shared>(fail(loaded.error()));
-    promise.set_value(value);
+    promise->set_value(value);
     return value;
   }
 

@@ -23,7 +23,6 @@ constexpr uint64_t kMostBlocks = uint64_t{1} << 24U;
 constexpr uint64_t kMostNames = uint64_t{1} << 24U;
 constexpr size_t kMaxTarget = 65535;
 constexpr size_t kMaxValue = 65536;
-constexpr uint64_t kReadAtOnce = uint64_t{1} << 20U;
 
 Error damaged(std::string_view what) {
   return {ErrorKind::corrupt, "read image: " + std::string(what)};
@@ -31,6 +30,13 @@ Error damaged(std::string_view what) {
 
 Error no_image(const std::string& why) {
   return {ErrorKind::corrupt, "read superblock: " + why};
+}
+
+/// Where the end of a file, `size` bytes, is in the block that it shares.
+Result<std::string_view> tail_of(const StoredInode& file, std::string_view fragment, size_t size) {
+  if (file.fragment_offset > fragment.size() || size > fragment.size() - file.fragment_offset)
+    return fail(damaged("a file lies outside of its fragment"));
+  return fragment.substr(file.fragment_offset, size);
 }
 
 Result<size_t> read_at(int fd, uint64_t offset, char* out, size_t size) {
@@ -164,24 +170,26 @@ Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::metadata_block(ui
   });
 }
 
+Result<size_t> ImageAccess::load_block(uint64_t at, uint32_t word, char* out) {
+  const size_t stored = word & (squashfs::kDataStored - 1);
+  const size_t block_bytes = image_->super.block_bytes;
+  if (stored > block_bytes || at > image_->super.bytes_used || stored > image_->super.bytes_used - at)
+    return fail(damaged("a block outside of the file"));
+  const bool compressed = (word & squashfs::kDataStored) == 0;
+  if (compressed && !raw_) raw_ = std::make_unique_for_overwrite<char[]>(block_bytes);
+  char* into = compressed ? raw_.get() : out;
+  TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->info.offset + at, into, stored));
+  if (got != stored) return fail(damaged("the file has become shorter"));
+  return compressed ? decompressor_.decompress({into, stored}, out, block_bytes) : got;
+}
+
 Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::data_block(uint64_t at, uint32_t word) {
   using Loaded = std::pair<std::shared_ptr<const Block>, size_t>;
   return image_->blocks.get(at, [&]() -> Result<Loaded> {
-    const size_t stored = word & (squashfs::kDataStored - 1);
     const size_t block_bytes = image_->super.block_bytes;
-    if (stored > block_bytes || at > image_->super.bytes_used || stored > image_->super.bytes_used - at)
-      return fail(damaged("a block outside of the file"));
     auto block = std::make_shared<Block>();
-    auto raw = std::make_unique_for_overwrite<char[]>(stored);
-    TRY_ASSIGN(const size_t got, read_at(image_->fd, image_->info.offset + at, raw.get(), stored));
-    if (got != stored) return fail(damaged("the file has become shorter"));
-    if ((word & squashfs::kDataStored) != 0) {
-      block->bytes = std::move(raw);
-      block->size = stored;
-    } else {
-      block->bytes = std::make_unique_for_overwrite<char[]>(block_bytes);
-      TRY_ASSIGN(block->size, decompressor_.decompress({raw.get(), stored}, block->bytes.get(), block_bytes));
-    }
+    block->bytes = std::make_unique_for_overwrite<char[]>(block_bytes);
+    TRY_ASSIGN(block->size, load_block(at, word, block->bytes.get()));
     return Loaded{std::move(block), block_bytes};
   });
 }
@@ -339,10 +347,12 @@ Result<std::shared_ptr<const Listing>> ImageAccess::list(const StoredInode& dire
 
 Result<std::shared_ptr<const ImageAccess::Blocks>> ImageAccess::blocks_of(const StoredInode& file) {
   using Loaded = std::pair<std::shared_ptr<const Blocks>, size_t>;
+  static const auto kNoBlocks = std::make_shared<const Blocks>();
+  const uint64_t block_bytes = image_->super.block_bytes;
+  const bool ends_in_fragment = file.fragment != StoredInode::kNone;
+  const uint64_t count = file.size / block_bytes + (!ends_in_fragment && file.size % block_bytes != 0 ? 1 : 0);
+  if (count == 0) return kNoBlocks;  // most files
   return image_->files.get(file.ref, [&]() -> Result<Loaded> {
-    const uint64_t block_bytes = image_->super.block_bytes;
-    const bool ends_in_fragment = file.fragment != StoredInode::kNone;
-    const uint64_t count = file.size / block_bytes + (!ends_in_fragment && file.size % block_bytes != 0 ? 1 : 0);
     if (count > kMostBlocks) return fail(damaged("a file with too many blocks"));
     auto blocks = std::make_shared<Blocks>();
     MetadataPosition at = file.rest;
@@ -382,17 +392,20 @@ Result<MetadataPosition> ImageAccess::table_entry(uint64_t table, uint64_t index
   return MetadataPosition{block, static_cast<uint32_t>(index % per_block * entry_bytes)};
 }
 
+Result<squashfs::FragmentEntry> ImageAccess::fragment_entry(uint32_t index) {
+  if (index >= image_->super.fragment_count) return fail(damaged("a fragment that is not there"));
+  squashfs::FragmentEntry entry{};
+  TRY_ASSIGN(MetadataPosition at, table_entry(image_->super.fragment_table, index, sizeof entry));
+  TRY(read_metadata(at, &entry, sizeof entry));
+  return entry;
+}
+
 /// The end of a file, or all of a small one, in a block that it shares.
 Result<Extent> ImageAccess::fragment_extent(const StoredInode& file, size_t size) {
-  if (file.fragment >= image_->super.fragment_count) return fail(damaged("a fragment that is not there"));
-  squashfs::FragmentEntry entry{};
-  TRY_ASSIGN(MetadataPosition at, table_entry(image_->super.fragment_table, file.fragment, sizeof entry));
-  TRY(read_metadata(at, &entry, sizeof entry));
+  TRY_ASSIGN(const squashfs::FragmentEntry entry, fragment_entry(file.fragment));
   TRY_ASSIGN(const std::shared_ptr<const Block> block, data_block(entry.start, entry.size));
-  if (file.fragment_offset > block->size || size > block->size - file.fragment_offset)
-    return fail(damaged("a file lies outside of its fragment"));
-  const char* bytes = block->bytes.get() + file.fragment_offset;
-  return Extent{block, bytes, size};
+  TRY_ASSIGN(const std::string_view bytes, tail_of(file, {block->bytes.get(), block->size}, size));
+  return Extent{block, bytes.data(), bytes.size()};
 }
 
 Result<std::vector<Extent>> ImageAccess::read(const StoredInode& file, uint64_t offset, size_t size) {
@@ -421,14 +434,44 @@ Result<std::vector<Extent>> ImageAccess::read(const StoredInode& file, uint64_t 
   return extents;
 }
 
+Result<std::string_view> ImageAccess::block_once(uint64_t start, uint32_t word, size_t expected) {
+  if (!once_) once_ = std::make_unique_for_overwrite<char[]>(image_->super.block_bytes);
+  TRY_ASSIGN(const size_t size, load_block(start, word, once_.get()));
+  if (size < expected) return fail(damaged("a block is too short"));
+  return std::string_view(once_.get(), expected);
+}
+
+Result<std::string_view> ImageAccess::tail_once(const StoredInode& file, size_t size) {
+  if (!fragment_ || last_fragment_ != file.fragment) {
+    if (!fragment_) fragment_ = std::make_unique_for_overwrite<char[]>(image_->super.block_bytes);
+    last_fragment_ = StoredInode::kNone;
+    TRY_ASSIGN(const squashfs::FragmentEntry entry, fragment_entry(file.fragment));
+    TRY_ASSIGN(fragment_size_, load_block(entry.start, entry.size, fragment_.get()));
+    last_fragment_ = file.fragment;
+  }
+  return tail_of(file, {fragment_.get(), fragment_size_}, size);
+}
+
 Result<void> ImageAccess::read(const StoredInode& file, uint64_t begin, uint64_t end, const Take& take) {
+  if (begin >= end) return {};
+  if (end > file.size) return fail(damaged("a file is shorter than it says"));
+  const uint64_t block_bytes = image_->super.block_bytes;
+  TRY_ASSIGN(const std::shared_ptr<const Blocks> blocks, blocks_of(file));
   for (uint64_t at = begin; at < end;) {
-    TRY_ASSIGN(const std::vector<Extent> extents, read(file, at, std::min<uint64_t>(end - at, kReadAtOnce)));
-    if (extents.empty()) return fail(damaged("a file is shorter than it says"));
-    for (const Extent& extent : extents) {
-      if (extent.bytes != nullptr) TRY(take(at, {extent.bytes, extent.size}));
-      at += extent.size;
+    const uint64_t index = at / block_bytes;
+    const uint64_t skip = at % block_bytes;
+    const size_t whole = std::min(block_bytes, file.size - index * block_bytes);
+    const size_t part = std::min<uint64_t>(whole - skip, end - at);
+    const bool in_block = index < blocks->words.size();
+    if (!in_block || blocks->words[index] != 0) {
+      const auto bytes =
+          in_block ? block_once(blocks->starts[index], blocks->words[index], whole) : tail_once(file, whole);
+      if (!bytes)
+        return fail(
+            Error(bytes.error()).with_context(in_block ? "read data block " + std::to_string(index) : "read fragment"));
+      TRY(take(at, bytes->substr(skip, part)));
     }
+    at += part;
   }
   return {};
 }

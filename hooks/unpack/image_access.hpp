@@ -18,6 +18,10 @@
 
 namespace situla {
 
+namespace squashfs {
+struct FragmentEntry;
+}
+
 /// Where an inode is: start of its metadata block in the inode table << 16 | offset in the block. Fits in 48 bits.
 using InodeRef = uint64_t;
 
@@ -105,6 +109,8 @@ class ImageAccess {
   ImageAccess(std::shared_ptr<Shared> image, BlockDecompressor decompressor);
   static Result<ImageAccess> create(std::shared_ptr<Shared> image);
   Result<std::shared_ptr<const Block>> metadata_block(uint64_t at);
+  /// `word`: its size as stored, with squashfs::kDataStored. out: one block's bytes; how many of them it has.
+  Result<size_t> load_block(uint64_t at, uint32_t word, char* out);
   Result<std::shared_ptr<const Block>> data_block(uint64_t at, uint32_t word);
   Result<void> read_metadata(MetadataPosition& at, void* out, size_t size);
   template <typename Fields>
@@ -118,11 +124,19 @@ class ImageAccess {
   Result<void> read_link(MetadataPosition& at, bool is_long, StoredInode& inode);
   Result<std::shared_ptr<const Blocks>> blocks_of(const StoredInode& file);
   Result<Extent> block_extent(const Blocks& blocks, const StoredInode& file, uint64_t index);
+  Result<squashfs::FragmentEntry> fragment_entry(uint32_t index);
   Result<Extent> fragment_extent(const StoredInode& file, size_t size);
+  /// What is wanted once: in memory of this thread, which stays in its processor's cache, and not among the shared
+  /// blocks. Good until the next call.
+  Result<std::string_view> block_once(uint64_t start, uint32_t word, size_t expected);
+  Result<std::string_view> tail_once(const StoredInode& file, size_t size);
   Result<MetadataPosition> table_entry(uint64_t table, uint64_t index, size_t entry_bytes);
 
   std::shared_ptr<Shared> image_;
   BlockDecompressor decompressor_;
+  std::unique_ptr<char[]> raw_, once_, fragment_;  ///< a block each: as it is stored, block_once(), tail_once()
+  uint32_t last_fragment_ = StoredInode::kNone;    ///< in fragment_
+  size_t fragment_size_ = 0;
 };
 
 }  // namespace situla
