@@ -17,15 +17,15 @@ Result<NodeReport> examine_node(const std::string& program, const std::string& s
   options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
   if (!slurm_conf.empty()) options.environment.push_back("SLURM_CONF=" + slurm_conf);
   options.new_session = true;  // its probes end with it
-  TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), {.time = limit, .error_bytes = kMaxReportBytes}));
+  TRY_ASSIGN(const ProgramRun run,
+             run_program(std::move(options), {.time = limit, .error_bytes = kMaxReportBytes, .together = true}));
   // One that never stops printing does not end either.
   if (run.end != ProgramRun::End::by_itself)
     return fail(Error(ErrorKind::failure, "examine this node: " + program + " doctor takes longer than " +
                                               std::to_string(limit.count() / 1000) + " s")
                     .with_hint("containers may work all the same; try it by hand"));
-  const std::string text = (run.output + run.errors).substr(0, kMaxReportBytes);
   NodeReport report;
-  for (const std::string_view line : split_nonempty(text, '\n')) {
+  for (const std::string_view line : split_nonempty(run.errors, '\n')) {
     constexpr std::string_view kError = "error: ";
     if (report.images.empty())
       report.images = printable(line);

@@ -13,20 +13,14 @@
 
 #include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
+#include "tests/support/shell.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
+using situla::test::shell;
 using namespace std::chrono_literals;
 
 namespace {
-
-SpawnOptions shell(const std::string& script) {
-  SpawnOptions options;
-  options.program = "/bin/sh";
-  options.arguments = {"sh", "-c", script};
-  options.environment = {"PATH=/usr/bin:/bin"};
-  return options;
-}
 
 /// What the script printed on descriptor 1.
 std::string output_of(SpawnOptions options, std::vector<std::pair<int, int>> more = {}) {

@@ -5,18 +5,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/shell.hpp"
+
 using namespace situla;
+using situla::test::shell;
 using std::chrono::milliseconds;
 
 namespace {
-
-SpawnOptions shell(const std::string& script) {
-  SpawnOptions options;
-  options.program = "/bin/sh";
-  options.arguments = {"sh", "-c", script};
-  options.environment = {"PATH=/usr/bin:/bin"};
-  return options;
-}
 
 RunLimits limits_of(milliseconds time) {
   RunLimits limits;
