@@ -1,4 +1,4 @@
-// What do the halves of ImageAccess share: image_access.cpp (inodes, names, attributes) and image_content.cpp
+// What do the halves of ImageAccess share: image_nodes.cpp (inodes, names, attributes) and image_content.cpp
 // (content)?
 #pragma once
 

@@ -1,5 +1,3 @@
-#include "hooks/unpack/image_access.hpp"
-
 #include <algorithm>
 #include <array>
 #include <climits>
