@@ -1,8 +1,6 @@
 // Who is this process, and how does it become somebody else for good?
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -32,23 +30,7 @@ Result<void> keep_capabilities_over_exec();
 /// Lets a process that changed its uid without executing a program write its own /proc files (id maps) again
 /// (PR_SET_DUMPABLE). Only where nothing in its memory came from the identity before.
 Result<void> own_proc_files_again();
-/// From getpwnam(3)/getgrouplist(3). ErrorKind::not_found with a hint.
-Result<Identity> identity_of_user(const std::string& name);
 /// Has this process's user namespace that uid? Files of others belong to the overflow uid, 65534.
 bool is_mapped_uid(uid_t uid);
-/// A line of passwd(5), from wherever this node has its users.
-struct UserRecord {
-  std::string name, gecos, home, shell;
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
-/// getpwuid(3); nullopt when nobody has that uid, or nobody can say.
-std::optional<UserRecord> find_user(uid_t uid);
-struct Account {
-  Identity identity;
-  std::string home;
-};
-/// From getpwuid(3)/getgrouplist(3). ErrorKind::not_found.
-Result<Account> account_of(uid_t uid);
 
 }  // namespace situla

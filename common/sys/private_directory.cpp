@@ -14,6 +14,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/kernel.hpp"
+#include "common/sys/users.hpp"
 
 namespace situla {
 namespace {

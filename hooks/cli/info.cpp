@@ -4,9 +4,8 @@
 
 #include <sys/utsname.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "hooks/cli/commands.hpp"
 
 namespace situla::cli {
@@ -29,13 +28,11 @@ void print_info(const Context& context, const utsname& kernel) {
 }
 
 void print_info_as_json(const Context& context, const utsname& kernel) {
-  const nlohmann::ordered_json document = {
-      {"version", SITULA_VERSION},
-      {"enrootVersion", kEnrootVersion},
-      {"kernel", {{"system", kernel.sysname}, {"release", kernel.release}, {"machine", kernel.machine}}},
-      {"configuration", configuration(context.config)}};
-  // A value may be any bytes; a reader of JSON wants UTF-8.
-  context.streams.out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  context.streams.out << to_text(Json::object(
+      {{"version", SITULA_VERSION},
+       {"enrootVersion", kEnrootVersion},
+       {"kernel", Json::object({{"system", kernel.sysname}, {"release", kernel.release}, {"machine", kernel.machine}})},
+       {"configuration", Json::object_of(configuration(context.config))}}));
 }
 
 struct InfoOptions {

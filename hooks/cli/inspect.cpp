@@ -7,10 +7,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/json.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
@@ -31,7 +30,6 @@ struct FileDescription {
   std::vector<std::string> mounts;  ///< lines of /etc/fstab
 };
 
-using Json = nlohmann::ordered_json;
 constexpr std::string_view kProvenance = "# enroot-provenance: ";
 constexpr size_t kColumn = 13;
 
@@ -94,11 +92,6 @@ std::string layer_table(const Manifest& manifest) {
   return out;
 }
 
-/// Foreign bytes that are no UTF-8 are replaced, everything beyond ASCII is escaped.
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
-}
-
 /// What /etc/rc says about where the image is from (COMPAT.md 5): its first comment, and the labels that follow.
 void read_provenance(const std::string& rc, FileDescription& file) {
   if (!rc.starts_with(kProvenance)) return;
@@ -156,39 +149,44 @@ std::string text_report(const FileDescription& file) {
   return out;
 }
 
+constexpr JsonLayout kAscii{.indent = 2, .ascii = true};
+
 std::string json_report(const ImageDescription& image) {
   const ImageConfig& config = image.config;
-  Json json;
-  json["source"] = image.source;
-  json["digest"] = image.digest.text();
-  json["mediaType"] = image.media_type;
-  json["platform"] = {{"os", config.os}, {"architecture", config.architecture}, {"variant", config.variant}};
-  json["created"] = config.created;
-  Json labels = Json::object();
-  for (const auto& [name, value] : config.labels) labels[name] = value;
-  json["config"] = {{"user", config.user},        {"workdir", config.workdir}, {"entrypoint", config.entrypoint},
-                    {"cmd", config.command},      {"env", config.environment}, {"volumes", config.volumes},
-                    {"labels", std::move(labels)}};
-  json["layers"] = Json::array();
+  Json layers = Json::list();
   for (const Descriptor& layer : image.manifest.layers)
-    json["layers"].push_back({{"digest", layer.digest.text()}, {"mediaType", layer.media_type}, {"size", layer.size}});
-  json["size"] = total_bytes(image.manifest);
-  return dump(json);
+    layers.add(Json::object({{"digest", layer.digest.text()}, {"mediaType", layer.media_type}, {"size", layer.size}}));
+  const Json json = Json::object(
+      {{"source", image.source},
+       {"digest", image.digest.text()},
+       {"mediaType", image.media_type},
+       {"platform",
+        Json::object({{"os", config.os}, {"architecture", config.architecture}, {"variant", config.variant}})},
+       {"created", config.created},
+       {"config", Json::object({{"user", config.user},
+                                {"workdir", config.workdir},
+                                {"entrypoint", config.entrypoint},
+                                {"cmd", config.command},
+                                {"env", config.environment},
+                                {"volumes", config.volumes},
+                                {"labels", Json::object_of(config.labels)}})},
+       {"layers", std::move(layers)},
+       {"size", total_bytes(image.manifest)}});
+  return to_text(json, kAscii);
 }
 
 std::string json_report(const FileDescription& file) {
-  Json json;
-  json["file"] = file.path;
-  json["compressor"] = file.info.compressor;
-  json["blockSize"] = file.info.block_size;
-  json["size"] = file.file_bytes;
-  json["inodes"] = file.info.inodes;
-  json["created"] = utc(file.info.modification_time);
-  json["source"] = file.source ? Json(*file.source) : Json();
-  json["labels"] = file.labels;
-  json["env"] = file.environment;
-  json["mounts"] = file.mounts;
-  return dump(json);
+  const Json json = Json::object({{"file", file.path},
+                                  {"compressor", file.info.compressor},
+                                  {"blockSize", file.info.block_size},
+                                  {"size", file.file_bytes},
+                                  {"inodes", file.info.inodes},
+                                  {"created", utc(file.info.modification_time)},
+                                  {"source", file.source},
+                                  {"labels", file.labels},
+                                  {"env", file.environment},
+                                  {"mounts", file.mounts}});
+  return to_text(json, kAscii);
 }
 
 struct InspectOptions : ImageArguments {

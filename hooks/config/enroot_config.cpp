@@ -10,9 +10,9 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/identity.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/users.hpp"
 
 namespace situla {
 namespace {

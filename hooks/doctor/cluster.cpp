@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "hooks/doctor/ask.hpp"
 #include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/nodeset.hpp"
@@ -178,29 +177,26 @@ std::vector<ClusterNode> parse_sinfo(std::string_view text) {
 }
 
 Result<Report> parse_report(const std::string& json) {
-  const auto document = nlohmann::json::parse(json, nullptr, false);
-  if (!document.is_object() || !document.contains("checks") || !document["checks"].is_array())
+  const auto document = parse_json(json);
+  const Json* checks = document ? document->find("checks") : nullptr;
+  if (checks == nullptr || checks->as_list() == nullptr)
     return fail(ErrorKind::corrupt, "not the JSON of situla doctor");
-  const auto text = [](const nlohmann::json& object, const char* key) {
-    const auto value = object.find(key);
-    return value != object.end() && value->is_string() ? value->get<std::string>() : std::string();
-  };
   Report report;
-  report.version = text(document, "version");
-  report.host = text(document, "host");
-  report.kernel = text(document, "kernel");
-  report.tier = text(document, "tier");
-  report.reason = text(document, "reason");
-  report.complete = !document.contains("complete") || document["complete"] != false;
-  for (const nlohmann::json& line : document["checks"]) {
-    if (!line.is_object()) return fail(ErrorKind::corrupt, "not the JSON of situla doctor");
-    Check check{text(line, "name"), State::fail, text(line, "found"), text(line, "fix")};
+  report.version = document->text("version");
+  report.host = document->text("host");
+  report.kernel = document->text("kernel");
+  report.tier = document->text("tier");
+  report.reason = document->text("reason");
+  const Json* complete = document->find("complete");
+  report.complete = complete == nullptr || complete->as_truth() != false;
+  for (const Json& line : *checks->as_list()) {
+    if (line.as_object() == nullptr) return fail(ErrorKind::corrupt, "not the JSON of situla doctor");
+    Check check{line.text("name"), State::fail, line.text("found"), line.text("fix")};
     for (const State state : {State::ok, State::info, State::warn})
-      if (text(line, "status") == to_string(state)) check.state = state;
-    if (line.contains("facts") && line["facts"].is_object())
-      for (const auto& [name, value] : line["facts"].items())
-        if (value.is_string()) check.facts.emplace_back(name, value.get<std::string>());
-    const std::string section = text(line, "section");
+      if (line.text("status") == to_string(state)) check.state = state;
+    for (const auto& [name, value] : line.members("facts"))
+      if (value.as_text() != nullptr) check.facts.emplace_back(name, *value.as_text());
+    const std::string section = line.text("section");
     if (report.sections.empty() || report.sections.back().name != section)
       report.sections.push_back({section, section, {}});
     report.sections.back().lines.push_back(std::move(check));

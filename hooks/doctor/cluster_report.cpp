@@ -2,9 +2,8 @@
 #include <array>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "hooks/doctor/cluster.hpp"
 #include "hooks/doctor/nodeset.hpp"
 
@@ -206,26 +205,22 @@ std::string ClusterReport::text(Colours colours) const {
 }
 
 std::string ClusterReport::json() const {
-  nlohmann::ordered_json document = {{"schema", kSchema}};
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Json list = Json::list();
   std::map<std::string, size_t> counts;
   for (const NodeAnswer& node : nodes) {
-    nlohmann::ordered_json entry = {{"node", node.node}};
-    const std::string status = node.kind == NodeAnswer::Kind::answered ? std::string(to_string(node.report.worst()))
+    const bool answered = node.kind == NodeAnswer::Kind::answered;
+    const std::string status = answered                                ? std::string(to_string(node.report.worst()))
                                : node.kind == NodeAnswer::Kind::silent ? "noAnswer"
                                                                        : "notAsked";
     ++counts[status];
-    entry["status"] = status;
-    entry["reason"] = node.reason;
-    entry["report"] = node.kind == NodeAnswer::Kind::answered ? nlohmann::ordered_json::parse(node.json, nullptr, false)
-                                                              : nlohmann::ordered_json();
-    list.push_back(std::move(entry));
+    list.add(Json::object({{"node", node.node},
+                           {"status", status},
+                           {"reason", node.reason},
+                           {"report", answered ? parse_json(node.json).value_or(Json()) : Json()}}));
   }
-  document["summary"] = {{"nodes", nodes.size()}};
-  for (const char* status : {"ok", "warn", "fail", "noAnswer", "notAsked"})
-    document["summary"][status] = counts[status];
-  document["nodes"] = std::move(list);
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  Json summary = Json::object({{"nodes", nodes.size()}});
+  for (const char* status : {"ok", "warn", "fail", "noAnswer", "notAsked"}) summary.add(status, counts[status]);
+  return to_text(Json::object({{"schema", kSchema}, {"summary", std::move(summary)}, {"nodes", std::move(list)}}));
 }
 
 }  // namespace situla::doctor

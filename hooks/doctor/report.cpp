@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -93,29 +92,28 @@ std::string Report::text(Colours colours) const {
 }
 
 std::string Report::json() const {
-  nlohmann::ordered_json document;
-  document["schema"] = kSchema;
-  document["version"] = version;
-  document["host"] = host;
-  document["time"] = time;
-  document["kernel"] = kernel;
-  document["tier"] = tier;
-  document["reason"] = reason;
-  document["complete"] = complete;
-  document["summary"]["status"] = to_string(worst());
+  Json summary = Json::object({{"status", to_string(worst())}});
   for (const State state : {State::ok, State::info, State::warn, State::fail})
-    document["summary"][std::string(to_string(state))] = count(state);
-  document["checks"] = nlohmann::ordered_json::array();
+    summary.add(std::string(to_string(state)), count(state));
+  Json checks = Json::list();
   for (const Section& section : sections)
-    for (const Check& check : section.lines) {
-      nlohmann::ordered_json line = {
-          {"section", section.name}, {"name", check.name}, {"status", to_string(check.state)},
-          {"found", check.found},    {"fix", check.fix},   {"facts", nlohmann::ordered_json::object()}};
-      for (const auto& [name, value] : check.facts) line["facts"][name] = value;
-      document["checks"].push_back(std::move(line));
-    }
-  // Names of files may hold any bytes; the report has to stay valid JSON.
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    for (const Check& check : section.lines)
+      checks.add(Json::object({{"section", section.name},
+                               {"name", check.name},
+                               {"status", to_string(check.state)},
+                               {"found", check.found},
+                               {"fix", check.fix},
+                               {"facts", Json::object_of(check.facts)}}));
+  return to_text(Json::object({{"schema", kSchema},
+                               {"version", version},
+                               {"host", host},
+                               {"time", time},
+                               {"kernel", kernel},
+                               {"tier", tier},
+                               {"reason", reason},
+                               {"complete", complete},
+                               {"summary", std::move(summary)},
+                               {"checks", std::move(checks)}}));
 }
 
 std::string Report::brief() const {

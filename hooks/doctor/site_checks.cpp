@@ -10,7 +10,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/identity.hpp"
+#include "common/sys/users.hpp"
 #include "hooks/doctor/checks.hpp"
 
 namespace situla::doctor {

@@ -19,7 +19,7 @@ std::string comment(std::string_view text) {
 }
 
 /// Always quoted, as bash's ${x@Q} does.
-std::string quoted(std::string_view word) {
+std::string in_quotes(std::string_view word) {
   std::string text = "'";
   for (const char c : word) {
     if (c == '\'')
@@ -32,7 +32,7 @@ std::string quoted(std::string_view word) {
 
 std::string quoted_words(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) text += " " + quoted(word);
+  for (const std::string& word : words) text += " " + in_quotes(word);
   return text;
 }
 

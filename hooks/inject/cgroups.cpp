@@ -18,7 +18,7 @@ const MountRecord* find_hierarchy(const std::vector<MountRecord>& table, std::st
   return found == table.end() ? nullptr : &*found;
 }
 
-constexpr const char* kOrigin = "built-in hook cgroups";
+constexpr const char* kCgroupsOrigin = "built-in hook cgroups";
 constexpr MountFlags kFlags{.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true};
 
 MountStep bind_own_group(const MountRecord& hierarchy, std::string_view group) {
@@ -30,7 +30,7 @@ MountStep bind_own_group(const MountRecord& hierarchy, std::string_view group) {
           .create = CreateTarget::directory,
           .on_failure = OnFailure::ignore,
           .flags = kFlags,
-          .origin = kOrigin};
+          .origin = kCgroupsOrigin};
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Result<ContainerEdits> cgroups_hook(const HookContext& context) {
                                       .flags = kFlags,
                                       .propagation = Propagation::slave,
                                       .propagation_recursive = true,
-                                      .origin = kOrigin});
+                                      .origin = kCgroupsOrigin});
   return edits;
 }
 

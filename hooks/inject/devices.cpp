@@ -8,7 +8,7 @@
 namespace situla {
 namespace {
 
-constexpr const char* kOrigin = "built-in hook devices";
+constexpr const char* kDevicesOrigin = "built-in hook devices";
 
 constexpr MountFlags kDirectoryFlags{.no_suid = true, .no_dev = true, .no_exec = true};
 constexpr MountFlags kNodeFlags{.no_suid = true, .no_exec = true};
@@ -23,7 +23,7 @@ MountStep new_file_system(const char* type, const char* target, MountParameters 
           .flags = flags,
           .parameters = std::move(parameters),
           .propagation = propagation,
-          .origin = kOrigin};
+          .origin = kDevicesOrigin};
 }
 
 MountStep bind_node(const std::string& source, const std::string& target) {
@@ -32,7 +32,7 @@ MountStep bind_node(const std::string& source, const std::string& target) {
           .create = CreateTarget::file,
           .flags = kNodeFlags,
           .propagation = Propagation::private_mount,
-          .origin = kOrigin};
+          .origin = kDevicesOrigin};
 }
 
 /// What not every node has.
@@ -44,13 +44,13 @@ MountStep bind_if_there(const char* path, CreateTarget create, Propagation propa
           .flags = kDirectoryFlags,
           .propagation = propagation,
           .propagation_recursive = propagation == Propagation::slave,
-          .origin = kOrigin};
+          .origin = kDevicesOrigin};
 }
 
 /// As enroot's script has them, in its order.
 std::vector<MountStep> device_steps(bool own_ipc) {
   std::vector<MountStep> steps = {
-      {.kind = StepKind::detach, .target = "/dev", .on_failure = OnFailure::ignore, .origin = kOrigin},
+      {.kind = StepKind::detach, .target = "/dev", .on_failure = OnFailure::ignore, .origin = kDevicesOrigin},
       new_file_system("tmpfs", "/dev", {{"mode", "755"}}, kNodeFlags, Propagation::slave)};
   for (const char* node : {"/dev/zero", "/dev/null", "/dev/full", "/dev/urandom", "/dev/random"})
     steps.push_back(bind_node(node, node));

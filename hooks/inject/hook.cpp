@@ -2,7 +2,7 @@
 
 #include <grp.h>
 
-#include "common/sys/identity.hpp"
+#include "common/sys/users.hpp"
 
 namespace situla {
 

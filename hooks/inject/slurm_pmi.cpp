@@ -6,7 +6,7 @@
 namespace situla {
 namespace {
 
-constexpr const char* kOrigin = "built-in hook slurm-pmi";
+constexpr const char* kPmiOrigin = "built-in hook slurm-pmi";
 constexpr const char* kMungeDirectory = "/run/munge";
 constexpr const char* kSlurmConf = "/etc/slurm/slurm.conf";
 constexpr size_t kMaxConfiguration = size_t{4} << 20U;
@@ -53,7 +53,7 @@ MountStep bind_directory(const std::string& path, bool read_only = false) {
           .create = CreateTarget::directory,
           .flags = {.read_only = read_only, .no_suid = true, .no_dev = true, .no_exec = true},
           .propagation = Propagation::private_mount,
-          .origin = kOrigin};
+          .origin = kPmiOrigin};
 }
 
 /// As enroot's script has it. https://docs.openpmix.org/en/latest/how-things-work/session_dirs.html has the order of

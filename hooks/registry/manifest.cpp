@@ -3,60 +3,40 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
-#include "hooks/registry/json.hpp"
+#include "common/spec/json.hpp"
 
 namespace situla {
 namespace {
-
-using Json = nlohmann::ordered_json;  // labels keep their order
 
 constexpr size_t kMaxPath = 4095;
 constexpr size_t kMaxIndexEntries = 4096;
 constexpr size_t kMaxPlatformsShown = 20;
 constexpr size_t kMaxUrls = 16;  // of one layer: each is asked, and may take its time
 
-Json parse(std::string_view text) {
-  return parse_bounded_json<Json>(text);
-}
-
-const Json* member(const Json& object, std::string_view name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(std::string(name));
-  return found == object.end() ? nullptr : &*found;
-}
-
-std::string text_of(const Json& object, std::string_view name) {
-  const Json* value = member(object, name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
-
-std::vector<std::string> texts_of(const Json& object, std::string_view name) {
-  std::vector<std::string> texts;
-  const Json* value = member(object, name);
-  if (value == nullptr || !value->is_array()) return texts;
-  for (const Json& item : *value)
-    if (item.is_string()) texts.push_back(item.get<std::string>());
-  return texts;
+Result<Json> parse_object(std::string_view text) {
+  TRY_ASSIGN(Json json, parse_json(text));
+  if (json.as_object() == nullptr) return fail(ErrorKind::corrupt, "not JSON");
+  return json;
 }
 
 Result<Descriptor> parse_descriptor(const Json& json, const std::string& what) {
   Descriptor descriptor;
-  auto digest = Digest::parse(text_of(json, "digest"));
+  auto digest = Digest::parse(json.text("digest"));
   if (!digest) return fail(ErrorKind::corrupt, "manifest: " + what + ": " + digest.error().message());
   descriptor.digest = *digest;
-  descriptor.media_type = text_of(json, "mediaType");
-  const Json* size = member(json, "size");
-  if (size == nullptr || !size->is_number_integer() || (size->is_number_integer() && size->get<int64_t>() < 0))
-    return fail(ErrorKind::corrupt, "manifest: " + what + ": no size");
-  descriptor.size = size->get<uint64_t>();
-  descriptor.urls = texts_of(json, "urls");
+  descriptor.media_type = json.text("mediaType");
+  const Json* size = json.find("size");
+  const auto bytes = size != nullptr ? size->as_number() : std::nullopt;
+  if (!bytes || *bytes > INT64_MAX) return fail(ErrorKind::corrupt, "manifest: " + what + ": no size");
+  descriptor.size = *bytes;
+  descriptor.urls = json.texts("urls");
   if (descriptor.urls.size() > kMaxUrls)
     return fail(ErrorKind::corrupt, "manifest: " + what + ": has " + std::to_string(descriptor.urls.size()) +
                                         " URLs, more than " + std::to_string(kMaxUrls));
   return descriptor;
 }
 
-Result<Index> parse_index(const Json& manifests) {
+Result<Index> parse_index(const Json::List& manifests) {
   Index index;
   if (manifests.size() > kMaxIndexEntries)
     return fail(ErrorKind::corrupt, "index: has " + std::to_string(manifests.size()) + " entries, more than " +
@@ -64,24 +44,23 @@ Result<Index> parse_index(const Json& manifests) {
   for (const Json& item : manifests) {
     IndexEntry entry;
     TRY_ASSIGN(entry.manifest, parse_descriptor(item, "index entry " + std::to_string(index.size() + 1)));
-    const Json* platform = member(item, "platform");
-    if (platform != nullptr) {
-      entry.platform.architecture = text_of(*platform, "architecture");
-      entry.platform.variant = text_of(*platform, "variant");
-      entry.platform.os = text_of(*platform, "os");
+    if (const Json* platform = item.find("platform"); platform != nullptr) {
+      entry.platform.architecture = platform->text("architecture");
+      entry.platform.variant = platform->text("variant");
+      entry.platform.os = platform->text("os");
     }
-    if (const Json* annotations = member(item, "annotations"); annotations != nullptr)
+    if (const Json* annotations = item.find("annotations"); annotations != nullptr)
       for (const std::string_view key : {"org.opencontainers.image.ref.name", "io.containerd.image.name"})
-        if (std::string name = text_of(*annotations, key); !name.empty()) entry.names.push_back(std::move(name));
+        if (std::string name = annotations->text(key); !name.empty()) entry.names.push_back(std::move(name));
     index.push_back(std::move(entry));
   }
   return index;
 }
 
-Result<Manifest> parse_image_manifest(const Json& json, const Json& layers) {
+Result<Manifest> parse_image_manifest(const Json& json, const Json::List& layers) {
   Manifest manifest;
   uint64_t bytes = 0;
-  const Json* config = member(json, "config");
+  const Json* config = json.find("config");
   TRY_ASSIGN(manifest.config, parse_descriptor(config != nullptr ? *config : Json(), "configuration"));
   for (const Json& item : layers) {
     TRY_ASSIGN(auto layer, parse_descriptor(item, "layer " + std::to_string(manifest.layers.size() + 1)));
@@ -164,21 +143,21 @@ const std::string_view kManifestTypes =
     "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
 
 Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std::string_view content_type) {
-  const Json json = parse(text);
-  if (!json.is_object())
-    return fail(
-        Error(ErrorKind::corrupt, "manifest: " + why_no_json(text) + " (Content-Type " + excerpt(content_type) + ")")
-            .with_hint("is this a container registry, or a web page in front of it?"));
-  if (const Json* manifests = member(json, "manifests"); manifests != nullptr && manifests->is_array()) {
-    TRY_ASSIGN(Index index, parse_index(*manifests));
+  const auto json = parse_object(text);
+  if (!json)
+    return fail(Error(ErrorKind::corrupt,
+                      "manifest: " + json.error().message() + " (Content-Type " + excerpt(content_type) + ")")
+                    .with_hint("is this a container registry, or a web page in front of it?"));
+  if (const Json* manifests = json->find("manifests"); manifests != nullptr && manifests->as_list() != nullptr) {
+    TRY_ASSIGN(Index index, parse_index(*manifests->as_list()));
     return index;
   }
-  if (const Json* layers = member(json, "layers"); layers != nullptr && layers->is_array()) {
-    TRY_ASSIGN(Manifest manifest, parse_image_manifest(json, *layers));
+  if (const Json* layers = json->find("layers"); layers != nullptr && layers->as_list() != nullptr) {
+    TRY_ASSIGN(Manifest manifest, parse_image_manifest(*json, *layers->as_list()));
     return manifest;
   }
-  if (member(json, "fsLayers") != nullptr) return fail(schema1_error());
-  std::string type = text_of(json, "mediaType");
+  if (json->find("fsLayers") != nullptr) return fail(schema1_error());
+  std::string type = json->text("mediaType");
   if (type.empty()) type = content_type;
   return fail(
       Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + excerpt(type) + ")")
@@ -201,44 +180,42 @@ Result<Descriptor> choose_platform(const Index& index, const Platform& platform)
 }
 
 Result<ImageConfig> parse_image_config(std::string_view text) {
-  const Json json = parse(text);
-  if (!json.is_object()) return fail(ErrorKind::corrupt, "image configuration: " + why_no_json(text));
+  const auto json = parse_object(text);
+  if (!json) return fail(ErrorKind::corrupt, "image configuration: " + json.error().message());
   ImageConfig config;
-  config.architecture = text_of(json, "architecture");
-  config.os = text_of(json, "os");
-  config.variant = text_of(json, "variant");
-  config.created = text_of(json, "created");
-  const Json* inner = member(json, "config");
+  config.architecture = json->text("architecture");
+  config.os = json->text("os");
+  config.variant = json->text("variant");
+  config.created = json->text("created");
+  const Json* inner = json->find("config");
   if (inner == nullptr) {
     TRY(check_texts(config));
     return config;
   }
-  config.environment = texts_of(*inner, "Env");
-  config.entrypoint = texts_of(*inner, "Entrypoint");
-  config.command = texts_of(*inner, "Cmd");
-  config.workdir = text_of(*inner, "WorkingDir");
-  config.user = text_of(*inner, "User");
-  if (const Json* volumes = member(*inner, "Volumes"); volumes != nullptr && volumes->is_object())
-    for (const auto& [path, value] : volumes->items()) config.volumes.push_back(path);
+  config.environment = inner->texts("Env");
+  config.entrypoint = inner->texts("Entrypoint");
+  config.command = inner->texts("Cmd");
+  config.workdir = inner->text("WorkingDir");
+  config.user = inner->text("User");
+  for (const Json::Member& volume : inner->members("Volumes")) config.volumes.push_back(volume.name);
   std::sort(config.volumes.begin(), config.volumes.end());
-  if (const Json* labels = member(*inner, "Labels"); labels != nullptr && labels->is_object())
-    for (const auto& [name, value] : labels->items())
-      if (value.is_string()) config.labels.emplace_back(name, value.get<std::string>());
+  for (const auto& [name, value] : inner->members("Labels"))
+    if (value.as_text() != nullptr) config.labels.emplace_back(name, *value.as_text());
   TRY(check_texts(config));
   return config;
 }
 
 RegistryError parse_registry_error(std::string_view text) {
-  const Json json = parse(text);
-  const Json* errors = member(json, "errors");
-  if (errors == nullptr || !errors->is_array() || errors->empty()) return {};
-  return {text_of(errors->front(), "code"), excerpt(text_of(errors->front(), "message"))};
+  const Json json = parse_json(text).value_or(Json());
+  const Json::List& errors = json.items("errors");
+  if (errors.empty()) return {};
+  return {errors.front().text("code"), excerpt(errors.front().text("message"))};
 }
 
 std::string parse_token(std::string_view text) {
-  const Json json = parse(text);
-  const std::string token = text_of(json, "token");
-  return token.empty() ? text_of(json, "access_token") : token;
+  const Json json = parse_json(text).value_or(Json());
+  const std::string token = json.text("token");
+  return token.empty() ? json.text("access_token") : token;
 }
 
 }  // namespace situla

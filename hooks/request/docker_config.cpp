@@ -4,29 +4,21 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/base64.hpp"
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/json.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/request/user_command.hpp"
 
 namespace situla {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kMaxDockerConfigBytes = size_t{1} << 20U;
 /// What docker login writes for Docker Hub, and what helpers know it by.
 constexpr std::string_view kHubServer = "https://index.docker.io/v1/";
 /// The login that says that the secret is an identity token (docker-credential-helpers).
 constexpr std::string_view kTokenLogin = "<token>";
-
-std::string text_of(const Json& object, const char* name) {
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 /// "https://index.docker.io/v1/" -> "registry-1.docker.io"; "registry.test/team/" -> "registry.test/team".
 std::string normalized_key(std::string_view key) {
@@ -44,17 +36,16 @@ bool covers(std::string_view key, const std::string& whole) {
   return whole.starts_with(key) && (whole.size() == key.size() || whole[key.size()] == '/');
 }
 
-/// The value of the longest key that covers the place, and that key as it was written.
-std::optional<std::pair<std::string, Json>> longest_match(const Json& table, const RegistryPlace& place) {
-  if (!table.is_object()) return std::nullopt;
+/// Of an object of the configuration: the longest key that covers the place, as it was written, and its value.
+const Json::Member* longest_match(const Json& config, std::string_view name, const RegistryPlace& place) {
   const std::string whole = to_lower(place.authority) + "/" + place.repository;
-  std::optional<std::pair<std::string, Json>> best;
+  const Json::Member* best = nullptr;
   size_t length = 0;
-  for (const auto& [key, value] : table.items()) {
-    const std::string normal = normalized_key(key);
+  for (const Json::Member& entry : config.members(name)) {
+    const std::string normal = normalized_key(entry.name);
     if (!covers(normal, whole) || normal.size() <= length) continue;
     length = normal.size();
-    best.emplace(key, value);
+    best = &entry;
   }
   return best;
 }
@@ -68,10 +59,10 @@ Credential registry_credential(const RegistryPlace& place, std::string login, st
 /// "auth" is base64 of LOGIN:PASSWORD; old files have "username" and "password".
 std::optional<Credential> read_entry(const Json& entry, const std::string& where, const RegistryPlace& place,
                                      LogSink& log) {
-  const std::string token = text_of(entry, "identitytoken");
-  const std::string encoded = text_of(entry, "auth");
-  std::string login = text_of(entry, "username");
-  std::string password = text_of(entry, "password");
+  const std::string token = entry.text("identitytoken");
+  const std::string encoded = entry.text("auth");
+  std::string login = entry.text("username");
+  std::string password = entry.text("password");
   if (!encoded.empty()) {
     const auto decoded = decode_base64(encoded);
     const auto parts = decoded ? cut(*decoded, ':') : std::nullopt;
@@ -113,10 +104,10 @@ Result<std::optional<Credential>> parse_helper_answer(const CommandOutput& outpu
     if (to_lower(output.text).find("credentials not found") != std::string::npos) return std::nullopt;
     return fail(ErrorKind::failure, "the command " + output.status.text());
   }
-  const auto json = Json::parse(output.text, nullptr, false);
-  const std::string login = text_of(json, "Username");
-  const std::string secret = text_of(json, "Secret");
-  if (!json.is_object()) return fail(ErrorKind::corrupt, "its answer is not JSON");
+  const auto json = parse_json(output.text);
+  if (!json || json->as_object() == nullptr) return fail(ErrorKind::corrupt, "its answer is not JSON");
+  const std::string login = json->text("Username");
+  const std::string secret = json->text("Secret");
   if (login.empty() || secret.empty()) return std::nullopt;
   return Credential{{}, login, secret};
 }
@@ -126,24 +117,19 @@ Result<std::optional<Credential>> parse_helper_answer(const CommandOutput& outpu
 std::optional<Credential> find_docker_credential(std::string_view json, const std::string& where,
                                                  const RegistryPlace& place, const CredentialHelper& helper,
                                                  LogSink& log) {
-  const auto config = Json::parse(json, nullptr, false);
-  if (!config.is_object()) {
+  const auto config = parse_json(json);
+  if (!config || config->as_object() == nullptr) {
     log.warning("ignoring " + where + ": not a JSON object");
     return std::nullopt;
   }
-  const auto helpers = config.find("credHelpers");
-  if (helpers != config.end()) {
-    const auto own = longest_match(*helpers, place);
-    if (own && own->second.is_string())
-      if (auto found = ask_helper(own->second.get<std::string>(), own->first, where, place, helper, log)) return found;
-  }
-  if (const std::string store = text_of(config, "credsStore"); !store.empty()) {
+  if (const Json::Member* own = longest_match(*config, "credHelpers", place); own != nullptr && own->value.as_text())
+    if (auto found = ask_helper(*own->value.as_text(), own->name, where, place, helper, log)) return found;
+  if (const std::string store = config->text("credsStore"); !store.empty()) {
     const std::string server = place.authority == kDockerHub ? std::string(kHubServer) : place.authority;
     if (auto found = ask_helper(store, server, where, place, helper, log)) return found;
   }
-  const auto auths = config.find("auths");
-  const auto entry = auths == config.end() ? std::nullopt : longest_match(*auths, place);
-  return entry ? read_entry(entry->second, where, place, log) : std::nullopt;
+  const Json::Member* entry = longest_match(*config, "auths", place);
+  return entry != nullptr ? read_entry(entry->value, where, place, log) : std::nullopt;
 }
 
 CredentialHelper helper_program(const Environment& environment, std::chrono::milliseconds time) {

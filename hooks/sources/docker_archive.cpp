@@ -2,14 +2,12 @@
 #include <map>
 
 #include "common/base/text.hpp"
-#include "hooks/registry/json.hpp"
+#include "common/spec/json.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/sources/file_source.hpp"
 
 namespace situla {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMaxImages = 4096;
 
@@ -19,40 +17,31 @@ struct SavedImage {
   std::vector<std::string> names, layers;
 };
 
-std::vector<std::string> texts_of(const Json& object, const char* name) {
-  std::vector<std::string> texts;
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_array()) return texts;
-  for (const Json& item : *found)
-    if (item.is_string()) texts.push_back(item.get<std::string>());
-  return texts;
-}
-
 Result<std::vector<SavedImage>> parse_images(const std::string& text) {
-  const Json json = parse_bounded_json<Json>(text);
-  if (json.is_object() && json.contains("schemaVersion"))
+  const Json json = parse_json(text).value_or(Json());
+  if (json.find("schemaVersion") != nullptr)
     return fail(Error(ErrorKind::usage, "manifest.json: not one that 'docker save' wrote")
                     .with_hint("an archive with the files of 'skopeo copy dir:' has to be unpacked first: dir:PATH"));
-  if (!json.is_array() || json.size() > kMaxImages)
+  if (json.as_list() == nullptr || json.as_list()->size() > kMaxImages)
     return fail(ErrorKind::corrupt, "manifest.json: not a list of images");
   std::vector<SavedImage> images;
-  for (const Json& item : json) {
-    const auto config = item.is_object() ? item.find("Config") : item.end();
-    if (!item.is_object() || config == item.end() || !config->is_string())
+  for (const Json& item : *json.as_list()) {
+    const Json* config = item.find("Config");
+    if (config == nullptr || config->as_text() == nullptr)
       return fail(ErrorKind::corrupt, "manifest.json: an image without a configuration");
-    images.push_back({config->get<std::string>(), texts_of(item, "RepoTags"), texts_of(item, "Layers")});
+    images.push_back({*config->as_text(), item.texts("RepoTags"), item.texts("Layers")});
   }
   if (images.empty()) return fail(ErrorKind::not_found, "manifest.json: there is no image in it");
   return images;
 }
 
 Result<std::vector<Digest>> parse_diff_ids(const std::string& config) {
-  const Json json = parse_bounded_json<Json>(config);
-  const auto root = json.is_object() ? json.find("rootfs") : json.end();
-  if (!json.is_object() || root == json.end() || !root->is_object())
+  const auto json = parse_json(config);
+  const Json* root = json ? json->find("rootfs") : nullptr;
+  if (root == nullptr || root->as_object() == nullptr)
     return fail(ErrorKind::corrupt, "configuration: has no diff_ids");
   std::vector<Digest> digests;
-  for (const std::string& text : texts_of(*root, "diff_ids")) {
+  for (const std::string& text : root->texts("diff_ids")) {
     auto digest = Digest::parse(text);
     if (!digest) return fail(ErrorKind::corrupt, "configuration: diff_ids: " + digest.error().message());
     digests.push_back(*digest);

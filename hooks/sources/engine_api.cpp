@@ -1,6 +1,6 @@
-#include <nlohmann/json.hpp>
 
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/registry/http.hpp"
 #include "hooks/sources/engine.hpp"
@@ -8,17 +8,15 @@
 namespace situla {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kMaxAnswer = size_t{4} << 20U;
 constexpr size_t kMaxErrorAnswer = size_t{64} << 10U;
 constexpr std::chrono::milliseconds kPollTime{200};
 
 /// {"message":"..."}, as both engines answer.
 std::string message_of(long status, const std::string& body) {
-  const Json json = Json::parse(body, nullptr, false);
-  const auto found = json.is_object() ? json.find("message") : json.end();
-  if (json.is_object() && found != json.end() && found->is_string()) return excerpt(found->get<std::string>());
+  const auto json = parse_json(body);
+  const Json* message = json ? json->find("message") : nullptr;
+  if (message != nullptr && message->as_text() != nullptr) return excerpt(*message->as_text());
   return "it answers with status " + std::to_string(status);
 }
 
@@ -67,11 +65,11 @@ class EngineApi final : public Engine {
     TRY_ASSIGN(const HttpResponse response, fetch(*transport_, request(image, "json"), kMaxAnswer, watch.cancelled));
     if (response.status == 404) return std::nullopt;
     if (response.status != 200) return fail(refusal(response.status, response.body));
-    const Json json = Json::parse(response.body, nullptr, false);
-    if (!json.is_object() || !json.contains("Id"))
+    const auto json = parse_json(response.body);
+    if (!json || json->find("Id") == nullptr)
       return fail(ErrorKind::failure, "talk to " + place_ + ": it does not answer as a container engine does");
-    const auto size = json.find("Size");
-    return size != json.end() && size->is_number_unsigned() ? size->get<uint64_t>() : 0;
+    const Json* size = json->find("Size");
+    return size != nullptr ? size->as_number().value_or(0) : 0;
   }
 
   Result<void> save(const std::string& image, int fd, const EngineWatch& watch) override {

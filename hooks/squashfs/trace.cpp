@@ -3,15 +3,13 @@
 #include <array>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
+#include "common/spec/json.hpp"
 
 namespace situla {
 namespace {
 
-using Json = nlohmann::json;
-
 std::string quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+  return to_text(Json(text), {.indent = -1, .ascii = true});
 }
 
 std::string microseconds(int64_t nanoseconds) {

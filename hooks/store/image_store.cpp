@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/registry/sha256.hpp"
@@ -26,6 +25,7 @@ constexpr unsigned kImageMode = 0400;
 constexpr mode_t kRecordMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kOthers = 077;
+constexpr uint64_t kRecordVersion = 2;
 constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
 constexpr std::string_view kImageEnding = ".sqsh";
 constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
@@ -35,25 +35,27 @@ constexpr const char* kHint =
     "the store belongs to the service user: see store_path in /etc/situla/situla.toml, and 'situla doctor'";
 
 std::string to_text(const ImageKey& key, const StoreRecord& record, uint64_t image_bytes) {
-  nlohmann::json json = {{"version", 2},
-                         {"digest", key.digest.text()},
-                         {"variant", key.variant},
-                         {"source", record.source},
-                         {"architecture", record.architecture},
-                         {"image_bytes", image_bytes},
-                         {"fetched_bytes", record.fetched_bytes},
-                         {"imported", record.imported}};
-  if (record.uid) json["uid"] = *record.uid;
-  if (key.only) json["only"] = *key.only;
-  return json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  Json json = Json::object({{"version", kRecordVersion},
+                            {"digest", key.digest.text()},
+                            {"variant", key.variant},
+                            {"source", record.source},
+                            {"architecture", record.architecture},
+                            {"image_bytes", image_bytes},
+                            {"fetched_bytes", record.fetched_bytes},
+                            {"imported", record.imported}});
+  if (record.uid) json.add("uid", *record.uid);
+  if (key.only) json.add("only", *key.only);
+  return to_text(json, {.ascii = true});
 }
 
 std::optional<uid_t> read_uid(const std::string& record_path) {
   const auto text = read_file(record_path, kMaxRecordBytes);
-  const auto json = nlohmann::json::parse(text.value_or(""), nullptr, false);
-  if (!json.is_object() || json.value("version", nlohmann::json()) != 2) return std::nullopt;
-  const auto uid = json.find("uid");
-  return uid != json.end() && uid->is_number_unsigned() ? std::optional(uid->get<uid_t>()) : std::nullopt;
+  const auto json = parse_json(text.value_or(""));
+  const Json* version = json ? json->find("version") : nullptr;
+  if (version == nullptr || version->as_number() != kRecordVersion) return std::nullopt;
+  const Json* uid = json->find("uid");
+  const auto number = uid != nullptr ? uid->as_number() : std::nullopt;
+  return number ? std::optional(static_cast<uid_t>(*number)) : std::nullopt;
 }
 
 bool is_hex(std::string_view text) {

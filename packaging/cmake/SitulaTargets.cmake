@@ -19,8 +19,10 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# A program loads only the libraries it calls: every one costs its start a part of a millisecond, and starts are what is measured.
-add_link_options(-Wl,--as-needed)
+# A program loads only the libraries it calls, and has only the functions: every one costs its start a part of a millisecond, and
+# starts are what is measured.
+add_link_options(-Wl,--as-needed -Wl,--gc-sections)
+add_compile_options(-ffunction-sections -fdata-sections)
 
 # The C++ runtime, libsquashfs and the tar part of libarchive go into the programs: every shared library that is not loaded, with its own
 # dependencies, saves a start a part of a millisecond of processor time, and starts are what is measured (tests/bench/start).
@@ -97,6 +99,37 @@ function(situla_compile target)
   endif()
 endfunction()
 
+# situla_build_quickly(target ALONE b.cpp ...): its sources are compiled some at a time, but for those.
+function(situla_build_quickly target)
+  if(NOT SITULA_UNITY)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "ALONE" ${ARGN})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  # A type of one source's own, in a struct of that source: not its main file any more, as the compiler sees it.
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+endfunction()
+
+# situla_read_headers_once(library): what nearly every source reads first comes from one precompiled header.
+function(situla_read_headers_once library)
+  if(NOT SITULA_UNITY)
+    return()
+  endif()
+  # g++ 12 finds these in std::string itself (GCC PR 105651), and does not know a precompiled header for a system's.
+  set(no_warnings -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+  if(NOT TARGET situla_headers)
+    file(WRITE ${CMAKE_BINARY_DIR}/headers.cpp "")
+    add_library(situla_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cpp)
+    situla_compile(situla_headers)
+    target_compile_options(situla_headers PRIVATE ${no_warnings})
+    target_precompile_headers(situla_headers PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional>
+      <set> <string> <string_view> <tuple> <unordered_map> <vector> <tl/expected.hpp> <fcntl.h> <sys/stat.h> <unistd.h>)
+  endif()
+  target_compile_options(${library} PRIVATE ${no_warnings})
+  target_precompile_headers(${library} REUSE_FROM situla_headers)
+endfunction()
+
 # situla_library(name SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit of the
 # tree. Its sources are compiled some at a time, but for those behind ALONE: a program that calls one of several takes all of them, with
 # the libraries that they need.
@@ -104,12 +137,8 @@ function(situla_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   situla_compile(${name})
-  if(SITULA_UNITY)
-    # A type of one source's own, in a struct of that source: not its main file any more, as the compiler sees it.
-    target_compile_options(${name} PRIVATE -Wno-subobject-linkage)
-  endif()
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${SITULA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  situla_build_quickly(${name} ALONE ${arg_ALONE})
+  situla_read_headers_once(${name})
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
 endfunction()
 
@@ -118,6 +147,7 @@ function(situla_program name)
   cmake_parse_arguments(arg "" "OUTPUT;DESTINATION" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   situla_compile(${name})
+  situla_build_quickly(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
   if(SITULA_LINK_ARCHIVES AND SITULA_STATIC_CXX)
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)

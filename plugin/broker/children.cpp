@@ -13,6 +13,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
+#include "common/sys/users.hpp"
 #include "plugin/broker/heard.hpp"
 #include "plugin/broker/operation.hpp"
 

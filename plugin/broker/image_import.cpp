@@ -12,6 +12,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process/cgroup.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/users.hpp"
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/operation.hpp"
 

@@ -152,7 +152,8 @@ TEST_CASE("layers: writable starts at the same time see each other, as root and 
   const std::string patiently =
       "wait_for() { i=0; while [ ! -e $1 ]; do sleep 0.02; i=$((i+1)); [ $i -gt 500 ] && exit 3; "
       "done; }; ";
-  const Running first = scene.begin(patiently + "echo one > /one; wait_for /two; echo saw two; sleep 1000", kWritable);
+  const Running first =
+      scene.begin(patiently + "echo one > /new; mv /new /one; wait_for /two; echo saw two; sleep 1000", kWritable);
   const Running second =
       scene.begin(patiently +
                       "wait_for /one; cat /one; echo two > /two; wait_for /killed; ls /data/list; cat /bin/busybox "

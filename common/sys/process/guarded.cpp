@@ -42,7 +42,7 @@ void kill_descendants() {
   _exit(status.signal != 0 ? 128 + status.signal : status.code);
 }
 
-Result<Child> start(const SpawnOptions& options, bool keep_capabilities) {
+Result<Child> spawn_adopting(const SpawnOptions& options, bool keep_capabilities) {
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail_errno(errno, "become a subreaper");
   if (keep_capabilities) TRY(keep_capabilities_over_exec());
   return spawn(options);
@@ -51,7 +51,7 @@ Result<Child> start(const SpawnOptions& options, bool keep_capabilities) {
 [[noreturn]] void guard(int line, const SpawnOptions& options, bool keep_capabilities) {
   // Ctrl-C reaches the whole process group; who ends whom is not decided by that.
   for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) (void)std::signal(number, SIG_IGN);
-  auto program = start(options, keep_capabilities);
+  auto program = spawn_adopting(options, keep_capabilities);
   if (!program) {
     (void)send_packet(line, std::to_string(program.error().errnum()) + '\n' + program.error().message());
     _exit(127);

@@ -7,9 +7,8 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/run_program.hpp"
 #include "common/sys/socket.hpp"
@@ -31,8 +30,8 @@ class Bundle {
     for (std::string path : {beside, std::string("/dev/shm/situla-bundle-XXXXXX")}) {
       if (mkdtemp(path.data()) == nullptr) continue;
       Bundle bundle(path);
-      const nlohmann::json config = {{"ociVersion", kOciVersion}, {"root", {{"path", root_path}}}};
-      TRY(write_file_atomically(path + "/config.json", config.dump(), 0600));
+      const Json config = Json::object({{"ociVersion", kOciVersion}, {"root", Json::object({{"path", root_path}})}});
+      TRY(write_file_atomically(path + "/config.json", to_text(config), 0600));
       return bundle;
     }
     return fail_errno(errno, "create a directory in /dev/shm");
@@ -51,10 +50,13 @@ class Bundle {
 
 std::string state(const std::string& bundle, const std::string& root_path) {
   const auto pid = static_cast<int64_t>(getpid());
-  const nlohmann::json document = {{"ociVersion", kOciVersion}, {"id", "situla-" + std::to_string(pid)},
-                                   {"status", "creating"},      {"pid", pid},
-                                   {"bundle", bundle},          {"root", root_path}};
-  return document.dump();
+  return to_text(Json::object({{"ociVersion", kOciVersion},
+                               {"id", "situla-" + std::to_string(pid)},
+                               {"status", "creating"},
+                               {"pid", pid},
+                               {"bundle", bundle},
+                               {"root", root_path}}),
+                 {.indent = -1});
 }
 
 std::string in_one_line(const std::string& text) {

@@ -15,8 +15,9 @@ constexpr const char* kWhat = "the answer of NVIDIA's management library";
 
 Result<NvmlAnswer> parse_report(const std::string& text, const ExitStatus& status) {
   if (text.empty()) return fail(ErrorKind::failure, "ask NVIDIA's management library: situla-nvml " + status.text());
-  TRY_ASSIGN(const auto json, parse_json(text, kWhat));
-  TRY_ASSIGN(auto report, JsonReader::object<NvmlReport>(json, kWhat));
+  const auto json = parse_json(text);
+  if (!json) return fail(Error(json.error()).with_context(std::string("read ") + kWhat));
+  TRY_ASSIGN(auto report, JsonReader::object<NvmlReport>(*json, kWhat));
   if (!report.error.empty())
     return fail(ErrorKind::failure, "ask NVIDIA's management library: " + printable(report.error));
   return std::move(report.answer);

@@ -74,15 +74,16 @@ Result<Inventory> read_kept(const std::string& path, const std::string& key) {
 }  // namespace
 
 std::string serialize(const InventoryDocument& document) {
-  return JsonWriter::text(JsonWriter::object(document));
+  return to_text(JsonWriter::object(document), {.indent = 1});
 }
 
 Result<InventoryDocument> parse_inventory(std::string_view text) {
-  TRY_ASSIGN(const auto json, parse_json(text, "the inventory"));
-  const auto version = json.is_object() ? json.find("version") : json.end();
-  if (version != json.end() && *version != InventoryDocument().version)
+  const auto json = parse_json(text);
+  if (!json) return fail(Error(json.error()).with_context("read the inventory"));
+  const Json* version = json->find("version");
+  if (version != nullptr && version->as_number() != InventoryDocument().version)
     return fail(ErrorKind::corrupt, "read the inventory: a version that this program does not know");
-  return JsonReader::object<InventoryDocument>(json, "the inventory");
+  return JsonReader::object<InventoryDocument>(*json, "the inventory");
 }
 
 std::string inventory_key(const HostRoots& roots) {

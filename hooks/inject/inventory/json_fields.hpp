@@ -10,10 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 
 namespace situla::nvidia {
 
@@ -32,10 +31,8 @@ Path(Text&) -> Path<Text>;
 
 class JsonWriter {
  public:
-  using Json = nlohmann::ordered_json;
-
   void operator()(const char* name, const auto& value, const auto&... more) {
-    object_[name] = to_json(value);
+    members_.push_back({name, to_json(value)});
     if constexpr (sizeof...(more) != 0) (*this)(more...);
   }
 
@@ -43,10 +40,8 @@ class JsonWriter {
   static Json object(const T& item) {
     JsonWriter writer;
     fields(writer, item);
-    return std::move(writer.object_);
+    return std::move(writer.members_);
   }
-  /// Foreign bytes that are not UTF-8 become replacement characters.
-  static std::string text(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
  private:
   template <typename T>
@@ -59,22 +54,20 @@ class JsonWriter {
   static Json to_json(const Path<const std::string>& path) { return path.text; }
   template <typename T>
   static Json to_json(const std::vector<T>& values) {
-    Json array = Json::array();
-    for (const T& value : values) array.push_back(to_json(value));
-    return array;
+    Json::List list;
+    for (const T& value : values) list.push_back(to_json(value));
+    return list;
   }
   template <typename T>
   static Json to_json(const std::optional<T>& value) {
-    return value ? to_json(*value) : Json(nullptr);
+    return value ? to_json(*value) : Json();
   }
 
-  Json object_ = Json::object();
+  Json::Members members_;
 };
 
 class JsonReader {
  public:
-  using Json = nlohmann::json;
-
   /// ErrorKind::corrupt, with the place: "gpus[1].minor is not a number".
   template <typename T>
   static Result<T> object(const Json& json, const std::string& what) {
@@ -87,8 +80,8 @@ class JsonReader {
 
   void operator()(const char* name, auto&& value, auto&&... more) {
     if (!wrong_.empty()) return;
-    const auto found = json_.find(name);
-    if (found == json_.end()) return refuse(place_ + name + " is missing");
+    const Json* found = json_.find(name);
+    if (found == nullptr) return refuse(place_ + name + " is missing");
     ++seen_;
     from_json(*found, value, place_ + name);
     if constexpr (sizeof...(more) != 0) (*this)(more...);
@@ -104,9 +97,10 @@ class JsonReader {
 
   template <typename T>
   void read(T& item) {
-    if (!json_.is_object()) return refuse((place_.empty() ? "the document" : place_) + " is no object");
+    const Json::Members* members = json_.as_object();
+    if (members == nullptr) return refuse((place_.empty() ? "the document" : place_) + " is no object");
     fields(*this, item);
-    if (wrong_.empty() && seen_ != json_.size()) refuse(place_ + " has unknown fields");
+    if (wrong_.empty() && seen_ != members->size()) refuse(place_ + " has unknown fields");
   }
   template <typename T>
   void from_json(const Json& json, T& value, const std::string& place) {
@@ -115,8 +109,8 @@ class JsonReader {
     if (!reader.wrong_.empty()) refuse(reader.wrong_);
   }
   void from_json(const Json& json, std::string& value, const std::string& place) {
-    if (!json.is_string()) return refuse(place + " is no text");
-    value = json.get_ref<const std::string&>();
+    if (json.as_text() == nullptr) return refuse(place + " is no text");
+    value = *json.as_text();
   }
   void from_json(const Json& json, Path<std::string>& path, const std::string& place) {
     from_json(json, path.text, place);
@@ -127,20 +121,21 @@ class JsonReader {
     if (!plain || climbs) refuse(place + " is no path");
   }
   void from_json(const Json& json, bool& value, const std::string& place) {
-    if (!json.is_boolean()) return refuse(place + " is neither true nor false");
-    value = json.get<bool>();
+    if (!json.as_truth()) return refuse(place + " is neither true nor false");
+    value = *json.as_truth();
   }
   template <std::unsigned_integral T>
   void from_json(const Json& json, T& value, const std::string& place) {
-    if (!json.is_number_unsigned() || json.get<uint64_t>() > std::numeric_limits<T>::max())
-      return refuse(place + " is not a number, or too large");
-    value = static_cast<T>(json.get<uint64_t>());
+    const auto number = json.as_number();
+    if (!number || *number > std::numeric_limits<T>::max()) return refuse(place + " is not a number, or too large");
+    value = static_cast<T>(*number);
   }
   template <typename T>
   void from_json(const Json& json, std::vector<T>& values, const std::string& place) {
-    if (!json.is_array()) return refuse(place + " is no list");
-    for (size_t i = 0; i < json.size() && wrong_.empty(); ++i)
-      from_json(json[i], values.emplace_back(), place + "[" + std::to_string(i) + "]");
+    const Json::List* items = json.as_list();
+    if (items == nullptr) return refuse(place + " is no list");
+    for (size_t i = 0; i < items->size() && wrong_.empty(); ++i)
+      from_json((*items)[i], values.emplace_back(), place + "[" + std::to_string(i) + "]");
   }
   template <typename T>
   void from_json(const Json& json, std::optional<T>& value, const std::string& place) {
@@ -158,12 +153,5 @@ class JsonReader {
   std::string place_, wrong_;
   size_t seen_ = 0;
 };
-
-/// Text of a document without exceptions; ErrorKind::corrupt.
-inline Result<nlohmann::json> parse_json(std::string_view text, const std::string& what) {
-  auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(ErrorKind::corrupt, "read " + what + ": not JSON");
-  return json;
-}
 
 }  // namespace situla::nvidia

@@ -210,7 +210,7 @@ int main(int argc, char** argv) {
     report.answer = std::move(*answer);
   else
     report.error = answer.error().message();
-  std::cout << JsonWriter::text(JsonWriter::object(report)) << std::flush;
+  std::cout << to_text(JsonWriter::object(report), {.indent = 1}) << std::flush;
   // _exit: destructors of the library could hang.
   _exit(answer ? 0 : 1);
 }

@@ -6,9 +6,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "common/sys/directory.hpp"
 #include "hooks/inject/ldcache/elf_file.hpp"
 #include "hooks/inject/ldcache/path_in_root.hpp"
@@ -54,20 +53,18 @@ Result<std::optional<CompatLibrary>> find_library(const RootDir& root, const std
 /// What NVIDIA wrote into newer ones says which drivers they know.
 Result<bool> allowed_by_note(const CompatLibrary& library, std::string_view driver_version,
                              std::string_view cuda_version) {
-  const auto note = nlohmann::json::parse(*library.elf.cuda_compat, nullptr, false);
-  if (!note.is_object())
+  const auto note = parse_json(*library.elf.cuda_compat);
+  if (!note || note->as_object() == nullptr)
     return fail(ErrorKind::corrupt, "the note .note.cuda.fwd_compatibility of the image's libcuda is no JSON object");
   const auto driver = numbers_of(driver_version);
-  if (const auto branches = note.find("Driver");
-      !driver.empty() && branches != note.end() && branches->is_array() && !branches->empty()) {
-    const bool known = std::any_of(branches->begin(), branches->end(), [&](const nlohmann::json& branch) {
-      return branch.is_number_unsigned() && branch.get<uint64_t>() == driver.front();
-    });
+  if (const Json::List& branches = note->items("Driver"); !driver.empty() && !branches.empty()) {
+    const bool known = std::any_of(branches.begin(), branches.end(),
+                                   [&](const Json& branch) { return branch.as_number() == driver.front(); });
     return known && numbers_of(library.version) > driver;
   }
-  const auto cuda = note.find("CUDA Version");
-  if (cuda == note.end() || !cuda->is_string() || cuda_version.empty()) return false;
-  return numbers_of(cuda->get<std::string>()) > numbers_of(cuda_version);
+  const Json* cuda = note->find("CUDA Version");
+  if (cuda == nullptr || cuda->as_text() == nullptr || cuda_version.empty()) return false;
+  return numbers_of(*cuda->as_text()) > numbers_of(cuda_version);
 }
 
 Result<bool> is_allowed(const CompatLibrary& library, std::string_view driver_version, std::string_view cuda_version) {

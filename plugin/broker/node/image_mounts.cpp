@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "common/sys/directory.hpp"
-#include "common/sys/identity.hpp"
 #include "common/sys/mount/loop_device.hpp"
 #include "common/sys/mount/mount_api.hpp"
+#include "common/sys/users.hpp"
 
 namespace situla {
 namespace {

@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include <poll.h>
 #include <pty.h>
 #include <unistd.h>
 
@@ -107,21 +108,28 @@ TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and
   const UniqueFd terminal_fd(terminal);
   test::MemoryLog log;
   const auto progress = make_progress(terminal, log);
-  const auto shown = [&] {
-    std::array<char, 8192> buffer{};
-    const ssize_t count = read(controller, buffer.data(), buffer.size());
-    return std::string(buffer.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  // The kernel hands over what was written some time later, and in pieces.
+  const auto shown_until = [&](std::string_view part) {
+    std::string text;
+    pollfd readable{controller, POLLIN, 0};
+    while (!(text.ends_with('\n') && text.find(part) != std::string::npos) && poll(&readable, 1, 10'000) == 1) {
+      std::array<char, 8192> buffer{};
+      const ssize_t count = read(controller, buffer.data(), buffer.size());
+      if (count <= 0) break;
+      text.append(buffer.data(), static_cast<size_t>(count));
+    }
+    return text;
   };
   progress->phase("importing 1 layer");
-  CHECK(shown() == "importing 1 layer\x1b[K\r\n");
+  CHECK(shown_until("importing") == "importing 1 layer\x1b[K\r\n");
   progress->layer({0, "layer 1 of 1", kMebi, 2 * kMebi});
   usleep(110000);
   progress->bytes(kMebi, 2 * kMebi);
-  const std::string bars = shown();
+  const std::string bars = shown_until("total [");
   CHECK_THAT(bars, Catch::StartsWith("\x1b[1A\r\x1b[J") && Catch::Contains("\nlayer 1 of 1 [==") &&
                        Catch::Contains("\ntotal [==") && Catch::EndsWith("\x1b[K\r\n"));
   progress->finish("done");
-  const std::string end = shown();
+  const std::string end = shown_until("done");
   CHECK_THAT(end, Catch::StartsWith("\x1b[3A\r\x1b[J"
                                     "importing 1 layer: 0.1 s, 1.0 MiB\r\n") &&
                       Catch::EndsWith("done\r\n"));
