@@ -44,7 +44,7 @@ def situla() -> None:
             return
         write(f"{stamp}.new", PREFIX)
         logged([["cmake", "--preset", "release", f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla"],
-                ["cmake", "--build", "--preset", "release", "--target", "common/all", "hooks/all", "plugin/all", "packaging/all"],
+                ["cmake", "--build", "--preset", "release", "--parallel", str(os.cpu_count()), "--target", "common/all", "hooks/all", "plugin/all", "packaging/all"],
                 ["rm", "-rf", f"{STATE}/stage"],
                 ["env", f"DESTDIR={STATE}/stage", "cmake", "--install", "build/release"],
                 ["rm", "-rf", INSTALLED],
