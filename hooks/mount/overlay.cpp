@@ -211,6 +211,8 @@ Result<void> overlay_upper_works(const std::string& directory) {
   TRY_ASSIGN(auto sockets, socket_pair());
   TRY_ASSIGN(Child child, fork_child());
   if (!child) {
+    // It has its parent's locks, which end with it.
+    (void)die_with_parent();
     const auto done = try_overlay(base);
     (void)send_packet(sockets.second.get(), done ? "ok" : "!" + done.error().text());
     _exit(0);

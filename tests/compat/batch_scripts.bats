@@ -89,7 +89,7 @@ as_expected() {
   for size in "${sizes[@]}"; do
     cd "/home/alice/jobs/$size/$name"
     read -r job status nodes <result || { cat errors; return 1; }
-    [ -n "$nodes" ] || { echo "with $size node(s): job $job did not start within 240 s"; return 1; }
+    [ -n "$nodes" ] || { echo "with $size node(s): job $job did not start within 600 s"; return 1; }
     # shellcheck disable=SC2086
     "$BATS_TEST_DIRNAME/compare-output" "$scripts/$name.expected" printed "$job" "$status" $nodes >difference || {
       good=no
@@ -178,7 +178,7 @@ as_expected() {
 @test "69 name save" { as_expected; }
 
 @test "nothing is left on any node, and no container in the user's directories" {
-  local deadline=$((SECONDS + 10))
+  local deadline=$((SECONDS + 30))
   until left_on_nodes >"$BATS_TEST_TMPDIR/after"; comm -13 "$BATS_FILE_TMPDIR/before" "$BATS_TEST_TMPDIR/after" >"$BATS_TEST_TMPDIR/new"; [ ! -s "$BATS_TEST_TMPDIR/new" ]; do
     [ $SECONDS -lt $deadline ] || break
     sleep 0.5

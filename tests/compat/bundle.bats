@@ -1,6 +1,7 @@
 # lab:
 # Bundles: made with enroot's words, run with the words of enroot's bundles. COMPAT.md section 3. As alice, on a node.
 bats_require_minimum_version 1.5.0
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 
 setup() {
   work=$(mktemp -d "$HOME/bundle.XXXXXX")
@@ -18,13 +19,15 @@ teardown() {
 
 # nothing_left: what a bundle needed while it ran is gone; its last process may take a moment.
 nothing_left() {
-  for _ in $(seq 50); do
+  for _ in $(seq 300); do
     [ -n "$(ls -A tmp)" ] || return 0
     sleep 0.1
   done
   ls -A tmp
   return 1
 }
+
+no_session() { ! pgrep --session "$1" >/dev/null; }
 
 # on_plain_host DEVICES ARG...: ./debian.run as a user of a machine that has nothing but a plain Debian. DEVICES: all, or few,
 # without /dev/fuse.
@@ -99,12 +102,16 @@ $(id -u)" ]
 
 @test "kill -9 of a bundle leaves nothing, or what the next start removes" {
   enroot bundle debian.sqsh
+  local killed=()
   for i in $(seq 0 14); do
-    ./debian.run sleep 5 2>/dev/null &
+    setsid ./debian.run sleep 5 2>/dev/null &
+    killed+=($!)
     sleep "0.$(printf %02d "$i")"
     kill -9 $! 2>/dev/null || true
     wait $! || true
   done
+  # What the killed shell had started ends by itself; until then it writes.
+  wait_until 30 no_session "$(IFS=,; echo "${killed[*]}")"
   find tmp -name '.situla-bundle.*' -type f -exec touch -d '2 minutes ago' {} +
   touch -d '2 minutes ago' tmp/.situla-bundle.abcdef
   ./debian.run true
@@ -158,7 +165,7 @@ $(id -u)" ]
   grep -q extracting <<<"$stderr"
   run on_plain_host few --verify
   [[ "$output" == *'FUSE for users (/dev/fuse)        : KO (optional'* ]]
-  for _ in $(seq 100); do [ "$(ls -A host/tmp)" != debian.run ] || break; sleep 0.1; done
+  for _ in $(seq 300); do [ "$(ls -A host/tmp)" != debian.run ] || break; sleep 0.1; done
   [ "$(ls -A host/tmp)" = debian.run ]
 }
 

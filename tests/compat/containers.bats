@@ -2,6 +2,7 @@
 # lab: --name extract --situla-conf tests/cluster/tier_extract.toml
 # Containers of both kinds, layered and extracted, from create to remove. COMPAT.md sections 1, 3 and 6. As alice, on a node.
 bats_require_minimum_version 1.5.0
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 
 setup_file() {
   enroot import -o "$BATS_FILE_TMPDIR/tiny.sqsh" docker://registry.test#tiny
@@ -31,7 +32,7 @@ keepers() { ps -u "$(id -u)" -o stat=,comm= | grep -v '^Z' | grep -E 'situla-kee
 # Those who serve a container end soon after its last program.
 nobody_left() {
   local i
-  for ((i = 0; i < 500; i++)); do
+  for ((i = 0; i < 1500; i++)); do
     [ -n "$(keepers)" ] || return 0
     sleep 0.02
   done
@@ -178,16 +179,13 @@ together() {
 @test "a program left in the background keeps its files" {
   enroot create -n c tiny.sqsh
   enroot start --rw c sh -c '(sleep 1; cat /bin/busybox >/copy; mv /copy /copied) >/dev/null 2>&1 &'
-  for ((i = 0; i < 200; i++)); do
-    [ -e data/c/.situla/upper/copied ] && break
-    sleep 0.05
-  done
+  wait_until 30 test -e data/c/.situla/upper/copied
   enroot start c cmp /bin/busybox /copied
 }
 
 @test "the keeper of a container is killed: its programs go on, and the next writable start waits for them" {
   enroot create -n c tiny.sqsh
-  enroot start --rw c sh -c 'echo up; while [ ! -e /tmp/end ]; do sleep 0.1; md5sum /bin/busybox >/sum; done' >up &
+  enroot start --rw c sh -c 'echo up; while [ ! -e /tmp/end ]; do sleep 0.1; md5sum /bin/busybox >/sum.new; mv /sum.new /sum; done' >up &
   running=$!
   until grep -q up up; do sleep 0.05; done
   keeper=$(ps -u "$(id -u)" -o pid=,comm= | awk '$2 == "situla-keeper" { print $1 }')
@@ -197,7 +195,7 @@ together() {
   sleep 1
   kill -0 "$running"
   run ! enroot start c ls /mark
-  [ "$(enroot start c sh -c '[ -s /sum ] && echo yes')" = yes ]
+  wait_until 30 enroot start c sh -c '[ -s /sum ]'
   kill -9 "$running"
   wait "$running" || true
   wait "$next"
@@ -206,7 +204,7 @@ together() {
 
 @test "two steps of a job and one outside write to the same container" {
   enroot create -n c tiny.sqsh
-  script='echo $1 >/n$1; while [ ! -e /n1 ] || [ ! -e /n2 ] || [ ! -e /n3 ]; do sleep 0.05; done; cat /n1 /n2 /n3'
+  script='echo $1 >/n$1; while [ ! -s /n1 ] || [ ! -s /n2 ] || [ ! -s /n3 ]; do sleep 0.05; done; cat /n1 /n2 /n3'
   cat >job <<END
 #!/bin/bash
 srun --overlap -n1 enroot start --rw c sh -c '$script' x 1 >out1 &
@@ -225,7 +223,7 @@ remove_running() {
   enroot start --rw "$1" sh -c 'echo up; while sleep 0.1; do :; done' >"up-$1" 2>/dev/null &
   local running=$!
   until grep -q up "up-$1"; do sleep 0.05; done
-  timeout 20 enroot remove -f "$1"
+  timeout 60 enroot remove -f "$1"
   [ ! -e "data/$1" ]
   kill -9 "$running"
   wait "$running" || true

@@ -34,7 +34,7 @@ start() {
   enroot start "$@" sh -c 'cd /etc; export ROLE=main; exec sleep 1000' >/dev/null 2>&1 3>&- &
   pid=$!
   running+=("$pid")
-  for _ in {1..200}; do
+  for _ in {1..600}; do
     [ "$(cat "/proc/$pid/comm")" != sleep ] || return 0
     sleep 0.05
   done
@@ -130,7 +130,7 @@ $(id -u)" ]
 @test "exec: into a Slurm step, by the number that list -f shows" {
   srun --container-image=registry.test#tiny sh -c 'cd /usr; sleep 300' >/dev/null 2>&1 3>&- &
   running+=("$!")
-  for _ in {1..100}; do
+  for _ in {1..300}; do
     # What prepares the container is listed as well, for a moment.
     step=$(enroot list -f | awk '$1 ~ /^pyxis_[0-9]+[.][0-9]+$/ && /sleep 300/ { print $2 }')
     [ -z "$step" ] || break

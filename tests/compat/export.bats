@@ -1,6 +1,7 @@
 # lab:
 # Containers that become images again, as users save their work. COMPAT.md section 3. As alice, on a node.
 bats_require_minimum_version 1.5.0
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 
 setup() {
   work=$(mktemp -d "$HOME/export.XXXXXX")
@@ -79,8 +80,7 @@ inside" ]
   enroot create --name mine debian.sqsh
   mkfifo go
   enroot start --rw -m "$PWD:/mnt" mine sh -c 'echo here > /running; cat /mnt/go' &
-  for _ in $(seq 100); do [ ! -e data/mine/.situla/upper/running ] || break; sleep 0.1; done
-  [ -e data/mine/.situla/upper/running ]
+  wait_until 30 test -s data/mine/.situla/upper/running
   enroot export mine
   echo > go
   wait

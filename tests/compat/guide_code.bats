@@ -18,7 +18,7 @@ setup() { cd "$repository"; }
 
 @test "the commands of the guide run" {
   tests/guides/blocks packager "$guide" >"$BATS_TEST_TMPDIR/script"
-  timeout 600 bash "$BATS_TEST_TMPDIR/script" </dev/null
+  timeout 1800 bash "$BATS_TEST_TMPDIR/script" </dev/null
 }
 
 @test "every README of a folder is one screen" {

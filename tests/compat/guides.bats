@@ -27,7 +27,7 @@ follow() {
   export -f as_user as_node
   local status=0
   chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_TEST_TMPDIR%/*}" "$BATS_TEST_TMPDIR"
-  timeout 300 bash "$BATS_TEST_TMPDIR/script" >"$BATS_TEST_TMPDIR/output" 2>&1 </dev/null || status=$?
+  timeout 900 bash "$BATS_TEST_TMPDIR/script" >"$BATS_TEST_TMPDIR/output" 2>&1 </dev/null || status=$?
   [ "$status" -eq 0 ] || { tail -n 60 "$BATS_TEST_TMPDIR/output"; return 1; }
   "$blocks" --shown user+node "$guides/$guide.md" "$BATS_TEST_TMPDIR/output" || { cat "$BATS_TEST_TMPDIR/output"; return 1; }
 }

@@ -5,6 +5,7 @@
 bats_require_minimum_version 1.5.0
 
 load import_trees
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 
@@ -16,7 +17,7 @@ stop_engine() {
 }
 
 wait_for() {
-  local deadline=$((SECONDS + 20))
+  local deadline=$((SECONDS + 60))
   until curl -s -o /dev/null --unix-socket "$1" http://localhost/_ping; do
     [ $SECONDS -lt $deadline ] || { echo "nobody listens on $1"; return 1; }
     sleep 0.1
@@ -143,7 +144,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 child = subprocess.Popen(sys.argv[2:])
 time.sleep(0.4)
 child.send_signal(getattr(signal, sys.argv[1]))
-print("died of", -child.wait(timeout=10))' "$1" env "${@:2}" situla import -o "$work/x.sqsh" podman://debian:12
+print("died of", -child.wait(timeout=60))' "$1" env "${@:2}" situla import -o "$work/x.sqsh" podman://debian:12
   echo "$output"
   [[ "$output" == *"died of $(kill -l "${1#SIG}")"* ]]
   [ -z "$(ls -A "$work")" ]
@@ -173,32 +174,36 @@ print("died of", -child.wait(timeout=10))' "$1" env "${@:2}" situla import -o "$
 }
 
 @test "scancel while an engine does not answer" {
-  local server srun_pid deadline=$((SECONDS + 20))
+  local server srun_pid
   python3 -c '
 import os, socket, sys, time
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])
 os.chmod(sys.argv[1], 0o666)
 listener.listen()
+open(sys.argv[1] + ".listens", "w").close()
 peer = listener.accept()
 open(sys.argv[1] + ".asked", "w").close()
-time.sleep(100)' "$BATS_FILE_TMPDIR/deaf.sock" 3>&- &
+time.sleep(600)' "$BATS_FILE_TMPDIR/deaf.sock" 3>&- &
   server=$!
+  wait_until 20 test -e "$BATS_FILE_TMPDIR/deaf.sock.listens"
   runuser -u alice -- env HOME=/home/alice CONTAINER_HOST="unix://$BATS_FILE_TMPDIR/deaf.sock" srun --chdir=/home/alice \
     --container-image=podman://debian:12 true >"$work/out" 2>&1 3>&- &
   srun_pid=$!
-  until [ -e "$BATS_FILE_TMPDIR/deaf.sock.asked" ] || [ $SECONDS -ge $deadline ]; do sleep 0.1; done
+  wait_until 60 test -e "$BATS_FILE_TMPDIR/deaf.sock.asked"
   pgrep -u alice -f 'situla-importer user'
   runuser -u alice -- scancel -u alice
-  while kill -0 "$srun_pid" 2>/dev/null && [ $SECONDS -lt $deadline ]; do sleep 0.1; done
+  wait_until 60 gone "$srun_pid"
   kill "$server"
   status=0
   wait "$srun_pid" || status=$?
   cat "$work/out"
   [ "$status" -ne 0 ]
-  run pgrep -u alice -f 'situla-(builder|importer)'
-  [ -z "$output" ]
+  # srun may end before they have.
+  wait_until 20 no_helpers
 }
+gone() { ! kill -0 "$1" 2>/dev/null; }
+no_helpers() { ! pgrep -u alice -f 'situla-(builder|importer)'; }
 
 # bats file_tags=lab:large
 

@@ -141,7 +141,7 @@ PYTHON
 @test "on a terminal: bars as wide as the window is at the time, with rate and time to go" {
   cd "$work"
   python3 - <<'PYTHON'
-import fcntl, os, pty, re, select, signal, struct, termios, time
+import fcntl, os, pty, re, select, signal, struct, termios
 pid, terminal = pty.fork()
 if pid == 0:
     os.execvp("situla", ["situla", "import", "-o", "image.sqsh", "docker://fault.test/slow"])
@@ -149,34 +149,41 @@ if pid == 0:
 def resize(rows, columns):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))  # the kernel sends SIGWINCH
 
-def watch(seconds):
-    """What is drawn meanwhile: a list of drawings, each a list of lines."""
-    data, end = b"", time.monotonic() + seconds
-    while time.monotonic() < end:
-        if select.select([terminal], [], [], 0.1)[0]:
-            try:
-                data += os.read(terminal, 65536)
-            except OSError:  # the other side is gone
-                break
-    drawings = re.split("\x1b\\[\\d+A\r\x1b\\[J", data.decode())
-    return [[line.replace("\x1b[K", "") for line in d.split("\r\n") if line] for d in drawings]
+def read():
+    """What comes next; nothing when the other side is gone, or has drawn nothing for long."""
+    try:
+        return os.read(terminal, 65536) if select.select([terminal], [], [], 30)[0] else b""
+    except OSError:
+        return b""
+
+def watch(enough):
+    """What is drawn until it is enough: a list of drawings, each a list of lines. The layer comes for half a minute."""
+    data, drawings = b"", []
+    while not enough(drawings):
+        more = read()
+        assert more, drawings
+        data += more
+        # The first one and the last one may not be whole.
+        whole = re.split("\x1b\\[\\d+A\r\x1b\\[J", data.decode(errors="replace"))[1:-1]
+        drawings = [[line.replace("\x1b[K", "") for line in d.split("\r\n") if line] for d in whole]
+    return drawings
+
+def last_three(drawings, holds):
+    return len(drawings) >= 3 and all(holds(drawing) for drawing in drawings[-3:])
 
 resize(24, 120)
-watch(1)
-wide = watch(2)[1:-1]
+wide = watch(lambda seen: last_three(seen, lambda d: len(d) == 3) and any(re.search(r"MiB/s  \d+:\d\d$", line) for d in seen for line in d))
 resize(24, 50)
-watch(0.5)
-narrow = watch(2)[1:-1]
+narrow = watch(lambda seen: last_three(seen, lambda d: all(len(line) < 50 for line in d)))
 resize(5, 80)
-watch(0.5)
-low = watch(1)[1:-1]
+low = watch(lambda seen: last_three(seen, lambda d: len(d[-1]) == 79))
 os.kill(pid, signal.SIGINT)
-rest = watch(0.5)
+while read():
+    pass
 status = os.waitpid(pid, 0)[1]
 for name, drawings, columns in (("wide", wide, 120), ("narrow", narrow, 50), ("low", low, 80)):
     print(name, *drawings[-1], sep="\n")
-    assert len(drawings) >= 3, drawings
-    for drawing in drawings:
+    for drawing in drawings[-3:]:
         assert all(len(line) < columns for line in drawing), drawing
         assert drawing[0].startswith("importing "), drawing
         assert drawing[-1].startswith("total ") or "MiB/s" in drawing[-1], drawing

@@ -27,7 +27,7 @@ teardown() { [ -z "$pid" ] || kill "$pid"; }
 # "ready>", `leaves STATUS` ends the script well when the program ended with this status. What was on the terminal is printed.
 person() {
   cat >"$BATS_TEST_TMPDIR/script" <<'END'
-set timeout 15
+set timeout 60
 proc see {pattern} {
   expect {
     -re $pattern {}
@@ -44,6 +44,16 @@ proc shell {args} {
   # Written so that the echo of the line itself is no prompt.
   type "PS1='rea''dy> '; PS0=\r"
   see {\nready> $}
+}
+# Before the command is in the terminal's foreground, keys that send signals are the shell's. Seen from outside: by its words, which nothing
+# else on this node has.
+proc in_front {command} {
+  for {set i 0} {$i < 600} {incr i} {
+    if {![catch {exec ps -u $::env(USER) -o stat=,args= | grep -E "^\[RS\]\[a-zA-Z\]*\[+\] +$command\$"}]} return
+    sleep 0.1
+  }
+  puts "\nNEVER in front: $command"
+  exit 94
 }
 # srun passes the size of the window on in its own time.
 proc eventually {text pattern} {
@@ -91,21 +101,21 @@ type "trap - WINCH\r"
 see {ready> $}
 # Ctrl-C ends the child, not the shell.
 type "sleep 1000\r"
-sleep 0.5
+in_front {sleep 1000}
 type "\003"
 see {ready> $}
 type "echo status-\$?\r"
 see {status-130\r\nready> $}
 # Ctrl-Z stops the child; fg and Ctrl-C end it.
 type "sleep 1001\r"
-sleep 0.5
+in_front {sleep 1001}
 type "\032"
 see {Stopped.*ready> $}
 type "jobs\r"
 see {Stopped +sleep 1001\r\nready> $}
 type "fg\r"
 see {sleep 1001}
-sleep 0.5
+in_front {sleep 1001}
 type "\003"
 see {ready> $}
 type "jobs; echo no-mo''re\r"
@@ -133,9 +143,9 @@ END
 }
 
 @test "exec: a shell in a running container" {
-  enroot start debian sleep 1000 3>&- &
+  enroot start debian sleep 2000 3>&- &
   pid=$!
-  for _ in {1..200}; do [ "$(cat /proc/$pid/comm)" != sleep ] || break; sleep 0.05; done
+  for _ in {1..600}; do [ "$(cat /proc/$pid/comm)" != sleep ] || break; sleep 0.05; done
   person < <(
     echo "shell enroot exec -e TERM $pid bash --norc"
     conversation
@@ -147,7 +157,7 @@ END
   person <<'END'
 shell bash --norc
 type "enroot start debian sleep 1000\r"
-sleep 1
+in_front {sleep 1000}
 type "\032"
 see {Stopped.*ready> $}
 type "enroot list -f | awk '\$1 == \"debian\" { print \"state\", substr(\$4, 1, 1) }'\r"
@@ -156,7 +166,7 @@ type "bg\r"
 see {ready> $}
 type "fg\r"
 see {enroot start debian}
-sleep 0.5
+in_front {sleep 1000}
 type "\003"
 see {ready> $}
 type "echo status-\$?\r"

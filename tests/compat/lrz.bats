@@ -100,7 +100,7 @@ make_package() {
   mkdir -p data
   echo input >data/file
   cat >script <<'END'
-set timeout 20
+set timeout 60
 spawn srun --pty enroot start --mount ./data:/mnt/data mycontainer bash
 expect -re {[$#] $}
 send "tr a-z A-Z </mnt/data/file; echo output >/mnt/data/result; exit 5\r"

@@ -1,6 +1,7 @@
 # lab: --enroot-hooks tests/compat/hooks
 # Ten hook scripts and three configuration scripts as sites and users write them, unchanged. COMPAT.md 6.3. As alice, on a node.
 bats_require_minimum_version 1.5.0
+. "$BATS_TEST_DIRNAME/../support/wait.bash"
 
 setup_file() {
   mkdir -p /shared/site/licenses /shared/site/mpi/lib /shared/gpfs/projects /shared/gpfs/work /shared/scratch /shared/x11 /shared/sources
@@ -116,15 +117,14 @@ HOOK
   rm -f "$HOME/hook-runs"
   ENROOT_CONFIG_PATH=$work/config srun --job-name=slow --container-image=registry.test/debian:12 true 3>&- &
   srun_pid=$!
-  for ((i = 0; i < 100; i++)); do [ -e "$HOME/hook-runs" ] && break; sleep 0.1; done
+  wait_until 60 all_of_hook
   [ -e "$HOME/hook-runs" ]
-  pgrep -f 'sleep 432[123]'
   scancel --name=slow
-  for ((i = 0; i < 100; i++)); do pgrep -f 'sleep 432[123]' || break; sleep 0.1; done
-  run pgrep -f 'sleep 432[123]'
-  [ "$status" -eq 1 ]
-  run wait "$srun_pid"
+  wait_until 60 none_of_hook
+  wait "$srun_pid" || true
 }
+all_of_hook() { [ "$(pgrep -fc 'sleep 432[123]')" -eq 3 ]; }
+none_of_hook() { ! pgrep -f 'sleep 432[123]'; }
 
 @test "a hooks.d as enroot's package leaves it, with a changed script: that runs, what is missing does not" {
   mkdir -p etc/hooks.d

@@ -35,7 +35,8 @@ echo "Submitted batch job $job"
 while sleep 0.2; do
   case $(squeue --noheader --job "$job" --states=all --format=%T) in
     COMPLETED) exit 0 ;;
-    PENDING | RUNNING | COMPLETING | CONFIGURING) ;;
+    # Nothing: slurmctld was too busy to answer.
+    PENDING | RUNNING | COMPLETING | CONFIGURING | '') ;;
     *) exit 1 ;;
   esac
 done

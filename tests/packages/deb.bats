@@ -195,7 +195,7 @@ LIST
   start_job last
   guide install.md install "Leaving nothing behind"
   end_job last
-  wait_until 15 no_processes_of_ours
+  wait_until 60 no_processes_of_ours
   files >"$machine/after"
   # What apt brought along for them is not theirs to take away; the account and its lines are said to stay.
   on sh -c 'apt-get autoremove -y --purge' >/dev/null

@@ -132,7 +132,7 @@ def fuzz(context, target):
     search = [replay[0], "-max_total_time=5", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={broken}/{short}-", str(found), replay[-1]]
     # Named one by one, so that the last name in the output is the input that broke it.
     for what, command in (("corpus", [replay[0], *inputs]), ("search", search)):
-        code, output = run_program(context, command, 120, {**os.environ, **ASAN}, BUILD)
+        code, output = run_program(context, command, 600, {**os.environ, **ASAN}, BUILD)
         if code:
             break
     return code, what, output

@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 from runner.catch import catch_programs, missing_for_fuzz
-from runner.core import IDLY, ROOT, BuildError, Tally
+from runner.core import IDLY, ROOT, BuildError, Tally, hurry
 from runner.matrix import LARGE, labs
 
 PRESETS = {"asan-unit": ("asan", "unit"), "asan-userns": ("asan", "userns"), "asan-plugin": ("asan", "plugin"), "fuzz": ("fuzz", "fuzz")}
@@ -42,7 +42,7 @@ def labs_of(context, files, chosen_lab):
                 yield f"{path.parent.name}/{path.name}", lab.name if len(several) > 1 else "", lab.command(path)
 
 
-def run_tap(context, name, lab, command, limit=900):
+def run_tap(context, name, lab, command, limit=2700):
     """What to print, and what it came to."""
     tally, output = Tally(), io.StringIO()
     each = f"{name.removesuffix('.bats')} ({lab}): " if lab else ""
@@ -106,5 +106,8 @@ class Beside(threading.Thread):
             pass  # the suite that needs it meets it again
 
     def end(self):
+        """Waits for what it has begun, which beside other load would idly never end."""
         self.over.set()
-        self.join()
+        while self.is_alive():
+            hurry()
+            self.join(1)

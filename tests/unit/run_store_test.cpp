@@ -5,11 +5,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 
+#include "common/base/scope_exit.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "hooks/containers/container_identity.hpp"
@@ -176,6 +179,8 @@ TEST_CASE("what a killed create or removal left goes with the next one; others' 
 TEST_CASE("kill -9 at any moment of create, replacement and removal: whole or not there, and the next one cleans up") {
   Store store;
   const std::string image = store.image(std::string(3000000, 'a'));
+  REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
+  const ScopeExit no_reaper([] { (void)prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); });
   for (int round = 0; round < 40; ++round) {
     const StorageWish wish = round % 2 == 0 ? StorageWish::tree : StorageWish::automatic;
     Child child = std::move(*fork_child());
@@ -195,6 +200,8 @@ TEST_CASE("kill -9 at any moment of create, replacement and removal: whole or no
         CHECK(fs::file_size(found->image()) == fs::file_size(image));
     }
   }
+  // What the killed ones had started keeps their locks until it has ended.
+  while (waitpid(-1, nullptr, 0) > 0) continue;
   REQUIRE(store.create("a", image, StorageWish::tree, true));
   CHECK(store.entries() == std::vector<std::string>{"a"});
 }

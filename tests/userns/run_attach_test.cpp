@@ -47,6 +47,17 @@ Ended in_child(const std::string& output, const std::function<int()>& body) {
   return {get_file(output), WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
 }
 
+template <typename Condition>
+bool eventually(const Condition& condition) {
+  for (int i = 0; i < 1000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return condition();
+}
+
+/// The program sleep at work. While one is still being loaded its name is there already, its environment is not.
+bool sleeps(pid_t pid) {
+  return get_file("/proc/" + std::to_string(pid) + "/stat").find("(sleep) S ") != std::string::npos;
+}
+
 /// A container that runs for as long as the object lives.
 class Running {
  public:
@@ -61,10 +72,7 @@ class Running {
       if (!failed) (void)write_all(2, failed.error().text() + "\n");
       _exit(1);
     }
-    const std::string comm = "/proc/" + std::to_string(pid_) + "/comm";
-    for (int i = 0; i < 1000 && get_file(comm) != "sleep\n"; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    REQUIRE(get_file(comm) == "sleep\n");
+    REQUIRE(eventually([this] { return sleeps(pid_); }));
   }
   ~Running() { end(); }
   Running(const Running&) = delete;
@@ -202,12 +210,10 @@ TEST_CASE("exec: a process of ours that stands in for one of the container's is 
     _exit(1);
   }
   const std::string children = "/proc/" + std::to_string(stand_in) + "/task/" + std::to_string(stand_in) + "/children";
-  const auto comm_of_child = [&] {
+  CHECK(eventually([&] {
     const std::string child = get_file(children);
-    return child.empty() ? "" : get_file("/proc/" + child.substr(0, child.find(' ')) + "/comm");
-  };
-  for (int i = 0; i < 500 && comm_of_child() != "sleep\n"; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return !child.empty() && sleeps(std::stoi(child));
+  }));
   CHECK(scene.exec(stand_in, {"sh", "-c", "echo $ROLE"}).output == "child\n");
   // It is not older than the container's own process, but would be, were that one gone.
   CHECK(listed({scene.root}, running.pid()).size() == 1);
@@ -244,9 +250,7 @@ TEST_CASE("list: a process that serves a container, though older, does not repre
   const pid_t server = enter_and([] { pause(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // ages are counted in hundredths of a second
   const pid_t command = enter_and([] { execle("/bin/sleep", "sleep", "1000", nullptr, environ); });
-  const std::string comm = "/proc/" + std::to_string(command) + "/comm";
-  for (int i = 0; i < 500 && get_file(comm) != "sleep\n"; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(eventually([&] { return sleeps(command); }));
   running.end();
   CHECK(listed({scene.root}, server).empty());
   CHECK(listed({scene.root}, command).size() == 1);

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <pty.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -76,6 +77,7 @@ class Terminal {
       (void)write_all(1, "[stopped]");
       (void)tcsetpgrp(0, job);
       (void)kill(-job, SIGCONT);
+      (void)write_all(1, "[continued]");
     }
     (void)write_all(1, WIFEXITED(status) ? "[ended " + std::to_string(WEXITSTATUS(status)) + "]" : "[killed]");
     _exit(0);
@@ -132,16 +134,20 @@ TEST_CASE("pid: killed without warning, the whole namespace ends") {
   StartScene scene;
   scene.request.spec.unshare.pid = true;
   scene.request.start.mounts = {scene.directory.path() + ":/shared"};
+  // The pipe ends when none of its processes is left.
   const std::string beat = scene.directory / "beat";
-  const pid_t pid = scene.begin({"sh", "-c", "(while echo x >> /shared/beat; do sleep 0.02; done) & wait"});
-  for (int i = 0; i < 1000 && get_file(beat).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  REQUIRE_FALSE(get_file(beat).empty());
+  REQUIRE(mkfifo(beat.c_str(), 0600) == 0);
+  const UniqueFd heard(open(beat.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const pid_t pid = scene.begin({"sh", "-c", "exec 3> /shared/beat; (while echo x >&3; do sleep 0.02; done) & wait"});
+  pollfd entry{heard.get(), POLLIN, 0};
+  REQUIRE(poll(&entry, 1, 10000) == 1);
   REQUIRE(kill(pid, SIGKILL) == 0);
   CHECK(StartScene::end(pid, scene.directory / "output").signal == SIGKILL);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const size_t size = get_file(beat).size();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  CHECK(get_file(beat).size() == size);
+  char buffer[256];
+  ssize_t size = 1;
+  for (int i = 0; i < 1000 && size > 0 && poll(&entry, 1, 10000) == 1; ++i)
+    size = read(heard.get(), buffer, sizeof buffer);
+  CHECK(size == 0);
 }
 
 TEST_CASE("Ctrl-Z, fg and Ctrl-C on a terminal, with and without a PID namespace") {
@@ -155,7 +161,8 @@ TEST_CASE("Ctrl-Z, fg and Ctrl-C on a terminal, with and without a PID namespace
     CHECK(terminal.shows("ready"));
     terminal.type("\x1a");
     CHECK(terminal.shows("[stopped]"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // Until the job has the terminal again the keys are the shell's.
+    CHECK(terminal.shows("[continued]"));
     terminal.type("\x03");
     CHECK(terminal.shows("interrupted"));
     CHECK(terminal.shows("[ended 3]"));

@@ -111,7 +111,7 @@ TEST_CASE("a helper is a program in PATH that is asked on its standard input and
   script("closes", "exec sleep 60 >&-");
   Environment environment;
   environment.set("PATH", "relative:" + directory.path() + ":/usr/bin:/bin");
-  const CredentialHelper helper = helper_program(environment, std::chrono::milliseconds(1500));
+  const CredentialHelper helper = helper_program(environment, std::chrono::seconds(60));
   CHECK(helper("good", "r.test").value()->login == "get-r.test");
   CHECK(helper("unknown", "r.test").value() == std::nullopt);
   for (const char* name : {"fails", "garbage", "missing", "../bad", ""}) {
@@ -119,9 +119,10 @@ TEST_CASE("a helper is a program in PATH that is asked on its standard input and
     REQUIRE_FALSE(answer);
     CHECK(answer.error().text().find("s3cret") == std::string::npos);
   }
+  const CredentialHelper impatient = helper_program(environment, std::chrono::milliseconds(1500));
   for (const char* name : {"hangs", "closes"}) {
     const auto begin = std::chrono::steady_clock::now();
-    CHECK(helper(name, "r.test").error().message().find("took more than 1 seconds") != std::string::npos);
+    CHECK(impatient(name, "r.test").error().message().find("took more than 1 seconds") != std::string::npos);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
   }
 }

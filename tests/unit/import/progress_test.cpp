@@ -96,7 +96,7 @@ TEST_CASE("one line per phase in a log") {
   progress.bytes(10, 10);
   progress.note("a note");
   progress.finish("done");
-  CHECK(log.text() == "resolving x: 0.0 s\na note\nimporting 2 layers: 0.0 s, 10 B\ndone\n");
+  CHECK_THAT(log.text(), Catch::Matches("resolving x: [0-9.]+ s\na note\nimporting 2 layers: [0-9.]+ s, 10 B\ndone\n"));
 }
 
 TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and its cursor is always below") {
@@ -130,8 +130,7 @@ TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and
                        Catch::Contains("\ntotal [==") && Catch::EndsWith("\x1b[K\r\n"));
   progress->finish("done");
   const std::string end = shown_until("done");
-  CHECK_THAT(end, Catch::StartsWith("\x1b[3A\r\x1b[J"
-                                    "importing 1 layer: 0.1 s, 1.0 MiB\r\n") &&
+  CHECK_THAT(end, Catch::StartsWith("\x1b[3A\r\x1b[Jimporting 1 layer: ") && Catch::Contains(" s, 1.0 MiB\r\n") &&
                       Catch::EndsWith("done\r\n"));
   CHECK(log.text().empty());
 }

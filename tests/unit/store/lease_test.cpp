@@ -127,7 +127,7 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
   self.uid = 1001;
   Lease::Options options = quick();
   options.least_bytes = 1;  // each look finds progress
-  options.lag = std::chrono::milliseconds(200);
+  options.lag = std::chrono::milliseconds(500);
   options.worthwhile = 1'000'000;
   const auto wait = [&](const std::function<void(Lease&, int)>& report) {
     auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);

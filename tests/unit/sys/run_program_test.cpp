@@ -13,11 +13,11 @@ using std::chrono::milliseconds;
 
 namespace {
 
-RunLimits limits_of(milliseconds time) {
+RunLimits limits_of(milliseconds time, milliseconds grace = milliseconds(20000)) {
   RunLimits limits;
   limits.time = time;
   limits.error_bytes = 8;
-  limits.grace = milliseconds(200);
+  limits.grace = grace;
   return limits;
 }
 
@@ -43,14 +43,14 @@ TEST_CASE("what a program leaves running is not waited for, even when it holds t
 
 TEST_CASE("a program that takes too long is told to end, and killed when it does not, with its group") {
   const auto told = run_program(shell("trap 'echo told; exit 4' TERM; echo on; while :; do sleep 0.05; done"),
-                                limits_of(milliseconds(300)));
+                                limits_of(milliseconds(2000)));
   REQUIRE(told);
   CHECK(told->end == ProgramRun::End::too_late);
   CHECK(told->output == "on\ntold\n");
   CHECK(told->status->code == 4);
   SpawnOptions stubborn = shell("trap '' TERM; sleep 1000 & echo $!; wait; wait");
   stubborn.new_session = true;
-  const auto killed = run_program(stubborn, limits_of(milliseconds(300)));
+  const auto killed = run_program(stubborn, limits_of(milliseconds(2000), milliseconds(1000)));
   REQUIRE(killed);
   CHECK(killed->end == ProgramRun::End::too_late);
   CHECK(killed->status->signal == SIGKILL);
@@ -61,6 +61,7 @@ TEST_CASE("a program that takes too long is told to end, and killed when it does
 
 TEST_CASE("a program that prints too much is ended, and one that nobody wants any more") {
   RunLimits limits;
+  limits.grace = milliseconds(20000);
   limits.output_bytes = 100;
   const auto chatty = run_program(shell("yes"), limits);
   REQUIRE(chatty);

@@ -81,6 +81,12 @@ auto threads_here() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 }
 
+/// The kernel lists a thread for a moment longer than it is waited for.
+bool comes_to_threads(std::ptrdiff_t count) {
+  for (int i = 0; i < 1000 && threads_here() != count; ++i) usleep(10000);
+  return threads_here() == count;
+}
+
 mode_t mode_of(const std::string& path) {
   struct stat status {};
   REQUIRE(lstat(path.c_str(), &status) == 0);
@@ -230,7 +236,7 @@ TEST_CASE("Any number of threads makes the same tree, and none is left") {
     if (expected.empty()) expected = made;
     CHECK(made == expected);
     CHECK(made.find("many/700") != std::string::npos);
-    CHECK(threads_here() == before);
+    CHECK(comes_to_threads(before));
     open_up(dir / "ours");
     REQUIRE(remove_tree(dir / "ours"));
   }
@@ -253,7 +259,7 @@ TEST_CASE("Damaged data end the extraction, whichever thread finds them") {
     REQUIRE_FALSE(done);
     CHECK(done.error().kind() == ErrorKind::corrupt);
     CHECK_THAT(done.error().message(), Catch::StartsWith("extract ") && Catch::Contains("read data block 0: "));
-    CHECK(threads_here() == before);
+    CHECK(comes_to_threads(before));
     REQUIRE(remove_tree(dir / "ours"));
   }
 }

@@ -1,8 +1,9 @@
 // Which devices does a node have when its specifications are many, broken, or contradict each other?
 #include "hooks/inject/cdi/registry.hpp"
 
-#include <chrono>
+#include <ctime>
 #include <iostream>
+#include <limits>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -151,16 +152,16 @@ TEST_CASE("a specification of 8 GPUs and 60 mounts is read in a few milliseconds
     yaml += "- containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia" + std::to_string(i) + "\n  name: \"" +
             std::to_string(i) + "\"\n";
   dir.write("etc/nvidia.yaml", yaml);
-  auto fastest = std::chrono::microseconds::max();
+  // Processor time: machines that run tests are busy.
+  auto fastest = std::numeric_limits<std::clock_t>::max();
   for (int i = 0; i < 5; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     const auto registry = CdiRegistry::load({dir / "etc"});
-    const auto time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+    fastest = std::min(fastest, std::clock() - begin);
     REQUIRE(registry.devices().size() == 8);
-    fastest = std::min(fastest, time);
   }
-  CAPTURE(fastest.count());
+  CAPTURE(fastest);
 #if !defined(__SANITIZE_ADDRESS__)
-  CHECK(fastest < std::chrono::milliseconds(20));  // 5 is the aim; machines that run tests are busy
+  CHECK(fastest < CLOCKS_PER_SEC / 50);  // a fourth of that is the aim
 #endif
 }
