@@ -10,6 +10,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "common/sys/users.hpp"
 #include "hooks/doctor/checks.hpp"
 
@@ -43,13 +44,9 @@ std::string foreign_part(const std::string& store, uid_t owner) {
 }  // namespace
 
 std::optional<std::string> find_program(const std::string& name, const Environment& environment) {
-  const std::string path =
-      environment.get_or("PATH", "") + ":/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-  for (const std::string_view directory : split_nonempty(path, ':')) {
-    std::string candidate = std::string(directory) + "/" + name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return std::nullopt;
+  const std::string places = ":/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+  std::string program = situla::find_program(name, environment.get_or("PATH", "") + places);
+  return program.empty() ? std::nullopt : std::optional(std::move(program));
 }
 
 Check check_site_config(const Places& places, SiteConfig& config) {

@@ -23,18 +23,9 @@ struct Missing {
 constexpr size_t kMaxOutput = size_t{64} << 10U;
 constexpr std::chrono::seconds kLimit{30};
 
-std::string find_program(const std::string& name, const Environment& host) {
-  const std::string places = host.get_or("PATH", "/usr/bin:/bin");
-  for (const std::string_view directory : split_nonempty(places, ':')) {
-    std::string path = std::string(directory) + "/" + name;
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
-}
-
 Result<std::string> query(const std::string& devices, const Environment& host) {
   SpawnOptions options;
-  options.program = find_program("nvidia-smi", host);
+  options.program = find_program("nvidia-smi", host.get_or("PATH", "/usr/bin:/bin"));
   if (options.program.empty()) return fail(ErrorKind::not_found, "Command not found: nvidia-smi");
   options.arguments = {"nvidia-smi", "--query-gpu=mig.mode.current", "--format=csv,noheader"};
   if (devices != "all") options.arguments.insert(options.arguments.end(), {"-i", devices});

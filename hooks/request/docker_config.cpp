@@ -9,6 +9,7 @@
 #include "common/spec/image_reference.hpp"
 #include "common/spec/json.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "hooks/request/user_command.hpp"
 
 namespace situla {
@@ -135,9 +136,10 @@ std::optional<Credential> find_docker_credential(std::string_view json, const st
 CredentialHelper helper_program(const Environment& environment, std::chrono::milliseconds time) {
   return [&environment, time](const std::string& name, const std::string& server) -> Result<std::optional<Credential>> {
     if (name.empty() || name.find('/') != std::string::npos) return fail(ErrorKind::usage, "not the name of a helper");
-    TRY_ASSIGN(const std::string program, find_program("docker-credential-" + name, environment));
     SpawnOptions options;
-    options.program = program;
+    options.program =
+        find_program("docker-credential-" + name, environment.get_or("PATH", "/usr/local/bin:/usr/bin:/bin"));
+    if (options.program.empty()) return fail(ErrorKind::not_found, "no such program in PATH");
     options.arguments = {"docker-credential-" + name, "get"};
     options.environment = environment.strings();
     TRY_ASSIGN(const CommandOutput output, run_for_output(std::move(options), server, STDIN_FILENO, time));

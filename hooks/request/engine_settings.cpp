@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "hooks/request/user_command.hpp"
+#include "common/sys/process/run_program.hpp"
 
 namespace situla {
 namespace {
@@ -40,7 +40,7 @@ EngineSettings collect_engine_settings(ImageKind kind, const EnrootConfig& confi
   }
   Environment complete = environment;
   if (!complete.has("PATH")) complete.set("PATH", kUsualPath);
-  settings.program = find_program(podman ? "podman" : "docker", complete).value_or("");
+  settings.program = find_program(podman ? "podman" : "docker", complete.get_or("PATH", ""));
   for (const auto& [name, value] : complete.entries()) settings.environment.push_back(name + "=" + value);
   const std::string context = environment.get_or("DOCKER_CONTEXT", "");
   const bool elsewhere = !host.empty() || (!podman && !context.empty() && context != "default");

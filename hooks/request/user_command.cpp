@@ -24,13 +24,4 @@ Result<CommandOutput> run_for_output(SpawnOptions options, std::string_view inpu
   return CommandOutput{*run.status, std::move(run.output)};
 }
 
-Result<std::string> find_program(const std::string& name, const Environment& environment) {
-  const std::string path = environment.get_or("PATH", "/usr/local/bin:/usr/bin:/bin");
-  for (const std::string_view directory : split_nonempty(path, ':')) {
-    std::string program = std::string(directory) + "/" + name;
-    if (directory.starts_with('/') && access(program.c_str(), X_OK) == 0) return program;
-  }
-  return fail(ErrorKind::not_found, "no such program in PATH");
-}
-
 }  // namespace situla

@@ -24,7 +24,4 @@ struct CommandOutput {
 Result<CommandOutput> run_for_output(SpawnOptions options, std::string_view input, int input_fd,
                                      std::chrono::milliseconds time);
 
-/// The absolute path of a program of the user's PATH (a usual one where it is not set). ErrorKind::not_found.
-Result<std::string> find_program(const std::string& name, const Environment& environment);
-
 }  // namespace situla

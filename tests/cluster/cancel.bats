@@ -14,7 +14,9 @@ start_import() {
   snapshot
   slow_import >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 10 is_running situla-importer
+  # Its task waits for the broker.
+  wait_until 30 grep -q 'importing docker image' "$BATS_TEST_TMPDIR/out"
+  wait_until 30 is_running situla-importer
   sleep 1
 }
 
@@ -23,8 +25,9 @@ start_task() {
   snapshot
   as_alice srun -n2 --container-image="${1:-registry.test/tiny}" "${@:2}" sh -c 'echo started; exec sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
+  wait_until 30 both_started
 }
+both_started() { [ "$(grep -c started "$BATS_TEST_TMPDIR/out")" -eq 2 ]; }
 
 # Where containers without a name keep what is written in them.
 has_layer() { [ -n "$(ls -A /home/alice/.local/share/enroot 2>/dev/null)" ]; }
@@ -63,7 +66,7 @@ setup_file() {
 @test "scancel while the image is imported" {
   start_import
   cancel_all
-  finished 10
+  finished 20
   [ "$status" -ne 0 ]
   nothing_left
   [ -z "$(find /var/lib/situla -name '*.sqsh' -newer "$BATS_TEST_TMPDIR/before")" ]
@@ -72,7 +75,7 @@ setup_file() {
 @test "scancel while the tasks run" {
   start_task
   cancel_all
-  finished 10
+  finished 20
   [ "$status" -ne 0 ]
   nothing_left
 }
@@ -81,15 +84,15 @@ setup_file() {
   start_task registry.test/tiny --container-writable
   has_layer
   cancel_all
-  finished 10
+  finished 20
   nothing_left
-  wait_until 5 has_no_layer
+  wait_until 30 has_no_layer
 }
 
 @test "kill -9 of the importer: the right error, nothing left" {
   start_import
   kill -9 "$(pid_of situla-importer)"
-  finished 10
+  finished 20
   [ "$status" -ne 0 ]
   grep -q 'importer was killed by SIGKILL' "$BATS_TEST_TMPDIR/out"
   nothing_left
@@ -98,7 +101,7 @@ setup_file() {
 @test "kill -9 of the broker during an import: the right error, nothing left" {
   start_import
   kill -9 "$(pid_of situla-broker)"
-  finished 10
+  finished 20
   [ "$status" -ne 0 ]
   grep -q "lost the container's broker" "$BATS_TEST_TMPDIR/out"
   nothing_left
@@ -110,10 +113,10 @@ setup_file() {
   sleep 1
   kill -0 "$srun_pid"
   cancel_all
-  finished 10
+  finished 20
   nothing_left
   # Without its broker the builder removes the layer. With proctrack/cgroup Slurm kills it as well, and a cleaner does.
-  wait_until 5 has_no_layer
+  wait_until 30 has_no_layer
 }
 
 @test "kill -9 of slurmstepd during an import" {
@@ -121,7 +124,7 @@ setup_file() {
   kill -9 $(pgrep -f '^slurmstepd: ')
   nothing_left
   cancel_all -s KILL
-  finished 40
+  finished 120
 }
 
 @test "kill -9 of slurmstepd while tasks run: the container's processes end" {
@@ -129,7 +132,7 @@ setup_file() {
   kill -9 $(pgrep -f '^slurmstepd: ')
   nothing_left
   cancel_all -s KILL
-  finished 40
+  finished 120
 }
 
 @test "kill -9 of the builder while it works: the right error, nothing left" {
@@ -140,13 +143,13 @@ setup_file() {
   has_no_layer
   as_alice srun --container-image=/home/alice/slow-rc.sqsh --container-writable true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 10 is_running situla-builder
-  wait_until 10 has_layer
+  wait_until 30 is_running situla-builder
+  wait_until 30 has_layer
   kill -9 "$(pid_of situla-builder)"
-  finished 10
+  finished 20
   [ "$status" -ne 0 ]
   grep -q 'builder was killed by SIGKILL' "$BATS_TEST_TMPDIR/out"
   nothing_left
   # The broker, which looks like a slurmstepd, removes it when srun may have returned.
-  wait_until 5 has_no_layer
+  wait_until 30 has_no_layer
 }

@@ -17,7 +17,7 @@ grep PRETTY /etc/os-release
 echo batch >/job-tmp/mine
 ls /job-tmp
 SCRIPT
-  sbatch --wait -o out job.sh
+  "$lab_tests/submit" -o out job.sh
   cat out
   grep -q 'Debian GNU/Linux 12' out
   grep -qx mine out

@@ -20,7 +20,7 @@ none_left() { [ -z "$(containers "$@" | grep '^pyxis_[0-9]')" ]; }
 in_job() {
   printf '#!/bin/bash\ncd %s\n%s\n' "$work" "$1" >"$work/job"
   chmod 755 "$work/job"
-  run_and_show timeout 40 runuser -u alice -- env HOME=/home/alice USER=alice "${@:2}" salloc -Q -n8 "$work/job"
+  run_and_show timeout 120 runuser -u alice -- env HOME=/home/alice USER=alice "${@:2}" salloc -Q -n8 "$work/job"
 }
 
 @test "the steps of a job share a named container, which is removed with the job" {
@@ -34,7 +34,7 @@ in_job() {
   grep -qx mine <<<"$output"
   grep -qx "pyxis_${job}_x" <<<"$output"
   grep -qx refused <<<"$output"
-  wait_until 10 none_left
+  wait_until 30 none_left
   in_job 'srun -n1 --container-name=x true || echo gone'
   grep -qx gone <<<"$output"
 }
@@ -43,14 +43,15 @@ in_job() {
   as_alice srun --container-image=registry.test/tiny true
   runuser -u alice -- env HOME=/home/alice bash -c "cd $work && situla import -o tiny.sqsh docker://registry.test#tiny &&
     enroot create -n pyxis_kept tiny.sqsh && enroot create -n pyxis_9_x.y tiny.sqsh && enroot create -n other tiny.sqsh"
-  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; sleep 6" 3>&- &
-  wait_until 15 test -e "$work/made"
+  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; timeout 120 sh -c 'until [ -e $work/over ]; do sleep 0.1; done'" 3>&- &
+  wait_until 30 test -e "$work/made"
   in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true'
   sleep 1
   containers
   [ "$(containers | grep -c '^pyxis_[0-9]*_x$')" -ge 1 ]
+  touch "$work/over"
   wait
-  wait_until 10 sh -c "! runuser -u alice -- env HOME=/home/alice enroot list | grep -q '^pyxis_[0-9]*_x\$'"
+  wait_until 30 sh -c "! runuser -u alice -- env HOME=/home/alice enroot list | grep -q '^pyxis_[0-9]*_x\$'"
   for name in pyxis_kept pyxis_9_x.y other; do containers | grep -qx "$name"; done
   as_alice enroot remove -f pyxis_kept pyxis_9_x.y other
 }
@@ -58,24 +59,27 @@ in_job() {
 @test "a container in a directory that the job's environment names is removed as well" {
   in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true; enroot list' XDG_DATA_HOME="$work/data"
   grep -q '^pyxis_[0-9]*_x$' <<<"$output"
-  wait_until 10 none_left "$work/data"
+  wait_until 30 none_left "$work/data"
   [ -d "$work/data/enroot" ]
 }
 
 @test "the container of a batch script is removed, also when the job is cancelled while it runs" {
   printf '#!/bin/sh\n#SBATCH --container-name=x --container-image=registry.test/tiny\necho started\nsleep 60\n' >"$work/job.sh"
   as_alice sbatch --chdir="$work" -o "$work/out" "$work/job.sh"
-  wait_until 15 grep -q started "$work/out"
+  wait_until 30 grep -q started "$work/out"
   containers | grep -q '^pyxis_[0-9]*_x$'
   as_alice scancel -u alice
-  wait_until 15 none_left
-  [ -z "$(ls /run/situla/jobs 2>/dev/null)" ]
+  wait_until 30 none_left
+  wait_until 30 nothing_noted
 }
+nothing_noted() { [ -z "$(ls /run/situla/jobs 2>/dev/null)" ]; }
+
+no_job() { [ -z "$(squeue -h)" ]; }
 
 # in_batch SCRIPT: as alice, by sbatch.
 in_batch() {
   printf '#!/bin/bash\n%s\n' "$1" >"$work/script"
-  run_and_show as_alice sbatch -W --chdir="$work" -o "$work/out" "$work/script"
+  run_and_show as_alice "$lab_tests/submit" --chdir="$work" -o "$work/out" "$work/script"
   [ "$status" -eq 0 ]
   cat "$work/out"
 }
@@ -85,9 +89,11 @@ in_batch() {
     srun --container-image=registry.test/debian:12 --container-name=mine --container-writable touch /mark
     srun --container-name=mine ls /mark'
   [ "$(tail -n 1 "$work/out")" = /mark ]
-  wait_until 10 none_left
-  [ -z "$(ls -A /home/alice/.local/share/enroot)" ]
+  wait_until 30 none_left
+  wait_until 30 nothing_kept
 }
+# What is being removed has another name.
+nothing_kept() { [ -z "$(ls -A /home/alice/.local/share/enroot)" ]; }
 
 @test "a container that cannot be removed does not drain its node" {
   local directory=/home/alice/.local/share/enroot
@@ -95,7 +101,8 @@ in_batch() {
   in_batch "
     srun --container-image=registry.test/debian:12 --container-name=stuck true
     chmod 555 $directory"
-  sleep 2
+  # The epilog is over.
+  wait_until 60 no_job
   ls -A "$directory" >"$work/left"
   chmod 755 "$directory"
   rm -rf "$directory"/pyxis_*

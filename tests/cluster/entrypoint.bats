@@ -78,10 +78,10 @@ show='echo "ran=${ENTRYPOINT_RAN-no}"'
   [ "$(grep -cx done <<<"$output")" -eq 2 ]
   with_entrypoint hangs.sqsh 'sleep 300; exec "$@"'
   srun --container-entrypoint --container-image=./hangs.sqsh true >out 2>&1 3>&- &
-  wait_until 10 pgrep -u alice -x sleep
+  wait_until 30 pgrep -u alice -x sleep
   scancel -u alice
-  wait_until 5 sh -c "! kill -0 $! 2>/dev/null"
-  wait_until 5 sh -c '! pgrep -u alice -e sleep,situla'
+  wait_until 30 sh -c "! kill -0 $! 2>/dev/null"
+  wait_until 30 sh -c '! pgrep -u alice "sleep|situla"'
 }
 
 @test "a named container: each step decides anew" {

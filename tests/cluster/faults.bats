@@ -63,7 +63,7 @@ stat_of() {
   stat_of reset-once '.ranges | length == 2 and .[1] > 0'
 }
 @test "a stall is noticed, and the rest asked for again" {
-  arrives stall-once ENROOT_STALL_TIMEOUT=1
+  arrives stall-once ENROOT_STALL_TIMEOUT=3
   stat_of stall-once '.served == .size and (.ranges | length == 2 and .[1] > 0)'
 }
 @test "a stall that comes back each time ends with a message" {
@@ -104,7 +104,7 @@ stat_of() {
 @test "a token that expires in the middle is renewed, by docker-registry and a real token server" {
   skopeo copy -q "docker://registry.test/debian:12" "docker://token.test/brief/debian:12" --dest-creds alice:secret
   # The proxy holds the first layer back for longer than a token lives; nothing else is slow.
-  run_and_show as_alice env ENROOT_CACHE_PATH="$BATS_TEST_TMPDIR/none" ENROOT_MAX_CONNECTIONS=1 https_proxy=http://hold-3:x@proxy.test:3128 no_proxy=auth-token.test \
+  run_and_show as_alice env ENROOT_CACHE_PATH="$BATS_TEST_TMPDIR/none" ENROOT_MAX_CONNECTIONS=1 https_proxy=http://hold-5:x@proxy.test:3128 no_proxy=auth-token.test \
     timeout 50 situla import -o "$BATS_TEST_TMPDIR/image.sqsh" docker://token.test/brief/debian:12
   [ "$status" -eq 0 ]
   [ "$(grep -c 'scope=repository%3Abrief%2Fdebian%3Apull' "$SITULA_LAB/logs/servers.log")" -ge 2 ]

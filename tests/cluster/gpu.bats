@@ -82,7 +82,7 @@ step() { run_and_show as_alice srun -Q "$@"; }
 gpus='ls /proc/driver/nvidia/gpus | wc -l'
 
 @test "slurmd has looked at the GPUs when it started" {
-  wait_until 10 test -s /run/situla/nvidia.json
+  wait_until 30 test -s /run/situla/nvidia.json
   [ "$(stat -c '%U %a' /run/situla/nvidia.json)" = "root 644" ]
   grep -q '"driver_version": "999.88.77"' /run/situla/nvidia.json
   grep -q GPU- /run/situla/nvidia.json
@@ -218,6 +218,6 @@ Y
   sed -i 's/Sat Nov/Sun Nov/' "$version"
   NVIDIA_VISIBLE_DEVICES=all step --gres=gpu:1 --container-image=/shared/debian.sqsh nvidia-smi
   [ "$status" -eq 0 ]
-  wait_until 10 grep -q 'Sun Nov' /run/situla/nvidia.json
+  wait_until 30 grep -q 'Sun Nov' /run/situla/nvidia.json
   cp /shared/version.before "$version"
 }

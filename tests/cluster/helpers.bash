@@ -28,7 +28,7 @@ as() {
 # running_job NAME: the number of the only job of that name that runs. Those of the test before may still be completing.
 running_job() {
   local number
-  for _ in {1..100}; do
+  for _ in {1..600}; do
     number=$(squeue -h -t running -n "$1" -o %i)
     if [[ $number =~ ^[0-9]+$ ]]; then
       echo "$number"
@@ -52,9 +52,9 @@ left() {
 
 snapshot() { left >"$BATS_TEST_TMPDIR/before"; }
 
-# Nothing more than at the snapshot, within 20 seconds: a busy machine is slow. slurmstepd itself lingers for a second or two with proctrack/linuxproc.
+# Nothing more than at the snapshot, within 30 seconds: a busy machine is slow. slurmstepd itself lingers for a second or two with proctrack/linuxproc.
 nothing_left() {
-  local deadline=$((SECONDS + ${1:-20}))
+  local deadline=$((SECONDS + ${1:-30}))
   while :; do
     left >"$BATS_TEST_TMPDIR/after"
     comm -13 "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | grep -v 'process root slurmstepd:' >"$BATS_TEST_TMPDIR/new" || return 0

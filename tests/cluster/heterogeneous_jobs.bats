@@ -13,7 +13,7 @@ srun --het-group=0 --container-image=registry.test/tiny sh -c 'echo "first:$GREE
 srun --het-group=1 --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo "second:$ID:$SLURM_PROCID"' &
 wait
 SCRIPT
-  as_alice timeout 60 sbatch --wait -o /shared/parts.out /home/alice/parts.sh
+  as_alice timeout 120 "$lab_tests/submit" -o /shared/parts.out /home/alice/parts.sh
   cat /shared/parts.out
   grep -E '^(one|first|second):' /shared/parts.out | sort >"$BATS_TEST_TMPDIR/found"
   diff - "$BATS_TEST_TMPDIR/found" <<'TEXT'

@@ -1,4 +1,4 @@
-# lab: --name one-node --user root --plugin-arg importer=/tmp/importer --situla-conf tests/cluster/no_idle.toml
+# lab: --name one-node --user root --slurm-conf KillWait=15 --plugin-arg importer=/tmp/importer --situla-conf tests/cluster/no_idle.toml
 # lab: --name two-nodes --nodes 2 --user root --plugin-arg importer=/shared/importer --plugin-arg runtime_path=/tmp/pyxis
 # A cluster's own program that gets images (importer= in plugstack.conf): what it is called with, when, as whom, and what
 # becomes of every way in which it can misbehave.
@@ -41,6 +41,8 @@ EOF
 
 released() { [ "$(grep -c '^release ' "$calls")" -eq "${1:-1}" ]; }
 
+no_sleep() { ! pgrep -u alice -x sleep; }
+
 # fails_with PATTERN...: the step fails within a minute with each of the patterns in one error, nothing is left, and the
 # program was asked to release what it may have.
 fails_with() {
@@ -52,7 +54,7 @@ fails_with() {
   for pattern in 'failed to import docker image: registry.test/tiny' '/tmp/importer get' "$@"; do
     grep -Eq -- "$pattern" <<<"$output" || { echo "no line matches: $pattern"; return 1; }
   done
-  wait_until 5 released
+  wait_until 30 released
   nothing_left
 }
 
@@ -64,7 +66,7 @@ fails_with() {
   run_and_show as_alice srun -n3 --container-image=registry.test/tiny cat hello.txt
   [ "$status" -eq 0 ]
   [ "$(grep -c '^hello from the top layer' <<<"$output")" -eq 3 ]
-  wait_until 5 released
+  wait_until 30 released
   cat "$calls"
   [ "$(grep -c '^get docker://registry.test/tiny alice ' "$calls")" -eq 1 ]
   [ "$(sort -u <(awk '{ print $NF }' "$calls") | wc -l)" -eq 1 ]
@@ -120,10 +122,10 @@ EOF
 @test "batch scripts have an image from it, too" {
   caching_importer
   printf '#!/bin/sh\ncat /srv/hello.txt\n' >/tmp/script
-  run_and_show as_alice sbatch --wait -o /tmp/importer-cache/out --container-image=registry.test/tiny /tmp/script
+  run_and_show as_alice "$lab_tests/submit" -o /tmp/importer-cache/out --container-image=registry.test/tiny /tmp/script
   [ "$status" -eq 0 ]
   grep -q '^hello from the top layer' /tmp/importer-cache/out
-  wait_until 5 released
+  wait_until 30 released
   grep -Eq '^release .*alice [0-9]+\.[0-9]+$' "$calls"
 }
 
@@ -142,7 +144,7 @@ EOF
   snapshot
   run_and_show as_alice srun --container-image=registry.test/tiny --container-name=kept cat hello.txt
   [ "$status" -eq 0 ]
-  wait_until 5 released
+  wait_until 30 released
   run_and_show as_alice srun --container-image=registry.test/tiny --container-name=kept cat hello.txt
   [ "$status" -eq 0 ]
   [ "$(cut -d ' ' -f 1 "$calls" | paste -sd ' ')" = "get release" ]
@@ -150,14 +152,15 @@ EOF
 }
 
 @test "the image may be gone from its place while the container runs" {
-  importer <<EOF
-image=/tmp/importer-cache/\$SLURM_JOB_ID.sqsh
-$SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" || exit
-echo "\$image"
-(sleep 1; rm -f "\$image") >/dev/null 2>&1 &
-EOF
-  run_and_show as_alice srun --container-image=registry.test/tiny sh -c 'sleep 2; cat hello.txt'
-  [ "$status" -eq 0 ]
+  caching_importer
+  as_alice srun --container-image=registry.test/tiny --container-mounts=/tmp/importer-cache:/cache \
+    sh -c 'echo started; until [ -e /cache/gone ]; do sleep 0.1; done; cat hello.txt' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  local step=$!
+  wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
+  rm /tmp/importer-cache/*.sqsh
+  touch /tmp/importer-cache/gone
+  wait "$step"
+  grep '^hello from the top layer' "$BATS_TEST_TMPDIR/out"
 }
 
 @test "what the program prints to stderr is shown when it fails, and only then" {
@@ -253,12 +256,12 @@ EOF
 image=/tmp/importer-cache/i.sqsh
 $SITULA_LAB_PREFIX/bin/enroot import -o "\$image" "\$2" || exit
 echo "\$image"
-sleep 30 &
+sleep 300 &
 EOF
   local begin=$SECONDS
   run_and_show as_alice srun --container-image=registry.test/tiny true
   [ "$status" -eq 0 ]
-  [ $((SECONDS - begin)) -lt 20 ]
+  [ $((SECONDS - begin)) -lt 60 ]
   pkill -u alice -x sleep || true # where Slurm tracks processes by cgroup it has ended them
 }
 
@@ -266,12 +269,12 @@ EOF
   importer <<<'echo going >/tmp/importer-cache/going; sleep 1000 & sleep 1001'
   snapshot
   as_alice srun --container-image=registry.test/tiny true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-  wait_until 10 test -e /tmp/importer-cache/going
+  wait_until 30 test -e /tmp/importer-cache/going
   as_alice scancel -u alice
-  wait_until 3 released
+  wait_until 10 released # before KillWait
   wait
   cat "$BATS_TEST_TMPDIR/out"
-  if pgrep -u alice -x sleep; then false; fi
+  wait_until 30 no_sleep
   rm -f /tmp/importer-cache/going
   nothing_left
 }
@@ -279,17 +282,17 @@ EOF
 @test "scancel while the tasks run: release is called" {
   caching_importer
   as_alice srun --container-image=registry.test/tiny sh -c 'echo started; exec sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-  wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
+  wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
   [ "$(grep -c ^release "$calls")" -eq 0 ]
   as_alice scancel -u alice
-  wait_until 5 released
+  wait_until 30 released
 }
 
 @test "a step that fails afterwards: release is called, too" {
   caching_importer
   run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/nosuchdir:/x true
   [ "$status" -ne 0 ]
-  wait_until 5 released
+  wait_until 30 released
   grep -q nosuchdir <<<"$output"
 }
 
@@ -297,13 +300,12 @@ EOF
   release='sleep 1002 & exit 4' caching_importer
   run_and_show as_alice srun --container-image=registry.test/tiny true
   [ "$status" -eq 0 ]
-  wait_until 5 released
+  wait_until 30 released
   release='sleep 1003; exit 0' caching_importer
   run_and_show as_alice srun --container-image=registry.test/tiny true
   [ "$status" -eq 0 ]
-  wait_until 5 released 2
-  sleep 6
-  if pgrep -u alice -x sleep; then false; fi
+  wait_until 30 released 2
+  wait_until 30 no_sleep
 }
 
 # bats file_tags=lab:two-nodes
@@ -323,7 +325,7 @@ EOF
   [ "$status" -eq 0 ]
   [ "$(grep -c '^[0-3] hello from the top layer$' <<<"$output")" -eq 4 ]
   all_released() { [ "$(grep -c ^release /shared/calls)" -eq 2 ]; }
-  wait_until 5 all_released
+  wait_until 30 all_released
   cat /shared/calls
   [ "$(sort /shared/calls)" = "get docker://registry.test/tiny:latest node1
 get docker://registry.test/tiny:latest node2

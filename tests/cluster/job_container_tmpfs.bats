@@ -7,7 +7,7 @@ setup_file() { as_alice srun --container-image=registry.test/tiny true; }
 
 batch() {
   cat >/home/alice/job.sh
-  as_alice sbatch --wait -o /shared/out /home/alice/job.sh || true
+  as_alice "$lab_tests/submit" -o /shared/out /home/alice/job.sh || true
   cat /shared/out
 }
 
@@ -31,8 +31,8 @@ SCRIPT
   snapshot
   batch <<'SCRIPT'
 #!/bin/sh
-srun --container-name=inside --container-image=registry.test/tiny --container-writable sh -c 'echo made >/made; echo started; sleep 3' &
-while ! srun --overlap --container-name=inside:exec cat /made 2>/dev/null; do sleep 0.1; done
+srun --container-name=inside --container-image=registry.test/tiny --container-writable sh -c 'echo made >/new; mv /new /made; until [ -e /seen ]; do sleep 0.1; done' &
+while ! srun --overlap --container-name=inside:exec sh -c 'cat /made && touch /seen' 2>/dev/null; do sleep 0.1; done
 wait
 srun --container-name=inside --container-save=/tmp/saved.sqsh cat /made
 srun --container-image=/tmp/saved.sqsh cat /made
@@ -49,7 +49,7 @@ SCRIPT
 @test "scancel in a job with a private /tmp leaves nothing" {
   snapshot
   as_alice srun --container-name=gone --container-image=registry.test/tiny --container-writable sh -c 'echo started; sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-  wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
+  wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
   as_alice scancel -u alice
   wait || true
   nothing_left

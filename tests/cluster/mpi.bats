@@ -168,7 +168,7 @@ srun --overlap --mpi=pmix \$SRUN_CONTAINER sh -c 'hello | sed "s/^/first: /"' &
 srun --overlap --mpi=pmix \$SRUN_CONTAINER sh -c 'hello | sed "s/^/second: /"' &
 wait -n && wait -n && echo both
 SCRIPT
-  run as_alice timeout 60 sbatch --wait /home/alice/mpi.sh
+  run as_alice timeout 60 "$lab_tests/submit" /home/alice/mpi.sh
   echo "$output"
   cat /home/alice/mpi.out
   [ "$status" -eq 0 ]
@@ -187,7 +187,7 @@ SCRIPT
   run_and_show as_alice timeout 60 srun -N1 -n1 --container-remap-root "$image" mpirun -n 4 --oversubscribe --allow-run-as-root hello
   ranks 4 1 0 4
   printf '#!/bin/bash\nmpirun -n 4 --oversubscribe hello\n' >/home/alice/run.sh
-  run as_alice timeout 60 sbatch --wait -N1 -n4 --output=/home/alice/run.out "$image" /home/alice/run.sh
+  run as_alice timeout 60 "$lab_tests/submit" -N1 -n4 --output=/home/alice/run.out "$image" /home/alice/run.sh
   output=$(cat /home/alice/run.out)
   echo "$output"
   ranks 4 1 60801 4

@@ -7,8 +7,8 @@ load helpers
   run_and_show as bob srun --chdir=/ --container-name=x cat /mark
   [ "$status" -eq 1 ]
   [[ "$output" == *'a container with name "x" does not exist'* ]]
-  as_alice srun --chdir=/ --container-name=x sleep 8 3>&- &
-  wait_until 10 pgrep -u alice -x sleep
+  as_alice srun --chdir=/ --container-name=x sleep 300 3>&- &
+  wait_until 30 pgrep -u alice -x sleep
   run_and_show as bob srun --chdir=/ --container-name=x:exec cat /mark
   [ "$status" -eq 1 ]
   [[ "$output" == *'the container "x" is not running'* ]]
@@ -39,10 +39,10 @@ step_daemon() { pgrep -f "^slurmstepd: \[$1\.0\]"; }
   wait_until 20 asleep 62
   first=$(running_job made) second=$(running_job joined)
   kill -9 $(step_daemon "$first")
-  wait_until 5 ended 61
+  wait_until 30 ended 61
   asleep 62
   kill -9 $(step_daemon "$second")
-  wait_until 5 ended 62
+  wait_until 30 ended 62
   as_alice scancel -s KILL -u alice
   wait
 }
@@ -56,5 +56,5 @@ step_daemon() { pgrep -f "^slurmstepd: \[$1\.0\]"; }
   asleep 63
   pkill -u alice -f "^[^ ]*sleep 63\$"
   wait
-  wait_until 5 bash -c '[ -z "$(find /run/situla/containers -mindepth 1)" ]'
+  wait_until 30 bash -c '[ -z "$(find /run/situla/containers -mindepth 1)" ]'
 }

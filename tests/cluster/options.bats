@@ -1,4 +1,4 @@
-# lab:
+# lab: --slurm-conf MinJobAge=86400
 # Every option of the plugin, in srun, sbatch and salloc: right values work, wrong ones are refused by the command itself, before there is a job.
 load helpers
 
@@ -66,6 +66,7 @@ setup_file() {
 
 setup() { cd "$HOME"; }
 
+# All that there were: Slurm forgets none of them (MinJobAge).
 jobs() { scontrol -o show jobs | grep -o 'JobId=[0-9]*' | sort; }
 
 # refused PATTERN OPTION...: by each of the three commands, with the status that Slurm gives to such an option.
@@ -73,7 +74,7 @@ refused() {
   local pattern=$1 command
   shift
   for command in srun sbatch salloc; do
-    run_and_show timeout 20 "$command" "$@" ./job.sh
+    run_and_show timeout 60 "$command" "$@" ./job.sh
     [ "$status" -eq 255 ]
     grep -qF -- "$command: error: situla: " <<<"$output"
     grep -F -- 'situla: ' <<<"$output" | grep -qF -- "$pattern"
@@ -102,7 +103,7 @@ try_good() {
     salloc) salloc "${image[@]}" "$option" srun sh -c "$check && echo good" ;;
     sbatch)
       printf '#!/bin/sh\n%s && echo good\n' "$check" >"$out.job"
-      sbatch --wait -o "$HOME/${out##*/}.out" "${image[@]}" "$option" "$out.job"
+      "$lab_tests/submit" -o "$HOME/${out##*/}.out" "${image[@]}" "$option" "$out.job"
       cat "$HOME/${out##*/}.out"
       ;;
   esac >"$out" 2>&1
@@ -181,7 +182,7 @@ try_good() {
   run_and_show salloc "${twice[@]}" srun sh -c "$check"
   [ "$status" -eq 0 ]
   printf '#!/bin/sh\n%s\n' "$check" >twice.sh
-  run_and_show sbatch --wait -o twice.out "${twice[@]}" twice.sh
+  run_and_show "$lab_tests/submit" -o twice.out "${twice[@]}" twice.sh
   cat twice.out
   [ "$status" -eq 0 ]
 }
@@ -202,7 +203,7 @@ try_good() {
 srun sh -c 'echo "first \$GREETING \$PWD"'
 env -u SLURM_SPANK__SLURM_SPANK_OPTION_situla_container_image srun sh -c 'echo "second \$GREETING"; test -e $HOME/job.sh && echo on the host'
 SCRIPT
-  sbatch --wait -o inner.out inner.sh
+  "$lab_tests/submit" -o inner.out inner.sh
   cat inner.out
   grep -qx 'first hello /etc' inner.out
   grep -qx 'on the host' inner.out
@@ -233,7 +234,7 @@ SCRIPT
 ignored_in() {
   local command=$1 option=$2 out=$BATS_TEST_TMPDIR/ignored.$1.${2//[^a-z]/_}
   case $command in
-    sbatch) sbatch --wait "$option" ./job.sh ;;
+    sbatch) "$lab_tests/submit" "$option" ./job.sh ;;
     *) "$command" "$option" true ;;
   esac >"$out" 2>&1 && [ "$(grep -cxF "situla: ignoring ${option%%=*} because neither --container-image nor --container-name is set" "$out")" -eq 1 ] ||
     { echo "$command $option:"; cat "$out"; touch "$BATS_TEST_TMPDIR/wrong"; }
@@ -279,7 +280,7 @@ ignored_in() {
   run_and_show salloc srun --container-workdir=/srv --no-container-remap-root sh -c 'echo "$GREETING $PWD $(id -u)"'
   [[ "$output" == *"hello /srv $(id -u)"* ]]
   printf '#!/bin/sh\necho "$GREETING $PWD $(id -u)"\n' >show.sh
-  sbatch --wait -o show.out show.sh
+  "$lab_tests/submit" -o show.out show.sh
   grep -qx "hello /etc 0" show.out
   PYXIS_CONTAINER_REMAP_ROOT=0 run_and_show srun id -u
   [ "${lines[-1]}" = "$(id -u)" ]

@@ -28,6 +28,6 @@ setup() { cd "$HOME"; }
 #!/bin/sh
 grep -c " $0 ro,nosuid,nodev" /proc/self/mountinfo
 EOF
-  SITULA_DEBUG=1 run -0 sbatch --wait --output=out.txt --container-image=registry.test/tiny script.sh
+  SITULA_DEBUG=1 run -0 "$lab_tests/submit" --output=out.txt --container-image=registry.test/tiny script.sh
   [ "$(tail -n 1 out.txt)" = 1 ] || { cat out.txt; false; }
 }

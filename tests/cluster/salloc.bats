@@ -11,7 +11,7 @@ exit'
 setup() { cd "$HOME"; }
 
 @test "the shell is on the host, and steps in it have containers" {
-  ask_shell "" 'srun --container-image=registry.test/tiny sh -c '\''echo greeting=$GREETING'\'
+  ask_shell "" 'srun --container-image=registry.test/tiny sh -c '\''echo greeting=$GREETING'\'' </dev/null'
   [[ "$output" == *"shell=host"* ]]
   [[ "$output" == *"greeting=hello"* ]]
 }

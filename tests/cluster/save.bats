@@ -181,9 +181,9 @@ refused() {
 
 @test "sbatch saves the container of its script, a later job runs it" {
   printf '#!/bin/sh\n#SBATCH --container-image=%s --container-writable\n#SBATCH --container-save=job.sqsh\necho from the job >/note\n' $tiny >job.sh
-  sbatch --wait -o out job.sh
+  "$lab_tests/submit" -o out job.sh
   cat out
-  wait_until 10 test -e job.sqsh
+  wait_until 30 test -e job.sqsh
   run_and_show srun --container-image=./job.sqsh cat /note
   [ "${lines[-1]}" = 'from the job' ]
 }

@@ -1,5 +1,5 @@
-# lab: --name cgroup --user root --proctrack cgroup --situla-conf tests/cluster/no_idle.toml
-# lab: --name linuxproc --user root --proctrack linuxproc --situla-conf tests/cluster/no_idle.toml
+# lab: --name cgroup --user root --slurm-conf KillWait=15 --proctrack cgroup --situla-conf tests/cluster/no_idle.toml
+# lab: --name linuxproc --user root --slurm-conf KillWait=15 --proctrack linuxproc --situla-conf tests/cluster/no_idle.toml
 # A save that does not come to its end, the same for every way in which Slurm tracks processes: the step ends soon, the old file stays,
 # nothing is left.
 load helpers
@@ -17,7 +17,7 @@ start_saving() {
   sleep 0.5
 }
 
-# ended SECONDS: srun has ended by itself; its exit status is in $status.
+# ended SECONDS: srun has ended by itself; its exit status is in $status. 10 are less than KillWait.
 ended() {
   wait_until "$1" sh -c "! kill -0 $srun_pid 2>/dev/null" || { echo "srun hangs"; cat "$work.out"; return 1; }
   status=0
@@ -50,14 +50,14 @@ teardown() {
 @test "scancel during a save" {
   start_saving
   as_alice scancel -u alice
-  ended 5
+  ended 10
   nothing_is_saved_or_left
 }
 
 @test "scancel --signal=KILL during a save" {
   start_saving
   as_alice scancel -s KILL -u alice
-  ended 5
+  ended 10
   nothing_is_saved_or_left
 }
 
@@ -70,14 +70,14 @@ teardown() {
   pgrep -x situla-saver
   kill -0 "$srun_pid"
   as_alice scancel -u alice
-  ended 5
+  ended 10
   nothing_is_saved_or_left
 }
 
 @test "kill -9 of the saver during a save" {
   start_saving
   kill -9 "$(pgrep -x situla-saver)"
-  ended 5
+  ended 10
   grep -Fq 'saving the container was killed by SIGKILL' "$work.out"
   nothing_is_saved_or_left
 }
@@ -85,7 +85,7 @@ teardown() {
 @test "kill -9 of the broker during a save" {
   start_saving
   kill -9 "$(pgrep -x situla-broker -o)"
-  ended 5
+  ended 10
   grep -Fq "lost the container's broker: the container is not saved" "$work.out"
   nothing_is_saved_or_left
 }
@@ -95,13 +95,13 @@ teardown() {
   kill -9 $(pgrep -f '^slurmstepd: ')
   nothing_is_saved_or_left
   as_alice scancel -u alice -s KILL
-  ended 40
+  ended 120
 }
 
 @test "the disk is full during a save" {
   mount -t tmpfs -o size=8m,uid="$(id -u alice)",mode=0755 full "$work"
   start_saving
-  ended 20
+  ended 60
   grep -Fq -- '--container-save x.sqsh: ' "$work.out"
   grep -Fq 'No space left on device' "$work.out"
   nothing_is_saved_or_left

@@ -22,7 +22,7 @@ where='[ -e /srv/hello.txt ] && echo inside || echo outside'
 
 @test "a batch script runs on the host, and its sruns in containers" {
   printf '#!/bin/sh\n%s\nsrun --container-image=registry.test/tiny sh -c "%s"\n' "$where" "$where" >script
-  run_and_show sbatch --wait -o out script
+  run_and_show "$lab_tests/submit" -o out script
   [ "$status" -eq 0 ]
   grep -v '^situla: import' out >lines
   [ "$(cat lines)" = $'outside\ninside' ]
@@ -30,7 +30,7 @@ where='[ -e /srv/hello.txt ] && echo inside || echo outside'
 
 @test "variables count for the sruns, not for the batch script" {
   printf '#!/bin/sh\n%s\nsrun sh -c "%s"\n' "$where" "$where" >script
-  PYXIS_CONTAINER_IMAGE=registry.test/tiny run_and_show sbatch --wait -o out script
+  PYXIS_CONTAINER_IMAGE=registry.test/tiny run_and_show "$lab_tests/submit" -o out script
   [ "$status" -eq 0 ]
   grep -v '^situla: import' out >lines
   [ "$(cat lines)" = $'outside\ninside' ]
@@ -38,6 +38,6 @@ where='[ -e /srv/hello.txt ] && echo inside || echo outside'
 
 @test "an invalid variable does not keep sbatch from queueing" {
   printf '#!/bin/sh\ntrue\n' >script
-  PYXIS_CONTAINER_IMAGE=registry.test/tiny PYXIS_CONTAINER_MOUNTS=bad:bad run_and_show sbatch --wait -o out script
+  PYXIS_CONTAINER_IMAGE=registry.test/tiny PYXIS_CONTAINER_MOUNTS=bad:bad run_and_show "$lab_tests/submit" -o out script
   [ "$status" -eq 0 ]
 }

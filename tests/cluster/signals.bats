@@ -7,8 +7,9 @@ setup() { cd "$HOME"; }
 # signalled OPTION...: USR1 and HUP go to a step whose program catches them; its container still works afterwards.
 signalled() {
   rm -f out
-  srun "$@" sh -c 'trap "echo got usr1" USR1; trap "echo got hup" HUP; echo started; for i in $(seq 20); do sleep 0.1; done; cat /etc/os-release /srv/hello.txt' >out 2>&1 3>&- &
-  wait_until 10 grep -q started out
+  srun "$@" sh -c 'trap "echo got usr1; usr1=1" USR1; trap "echo got hup; hup=1" HUP; echo started
+    for i in $(seq 600); do [ "$usr1$hup" != 11 ] || break; sleep 0.1; done; cat /etc/os-release /srv/hello.txt' >out 2>&1 3>&- &
+  wait_until 30 grep -q started out
   scancel -s USR1 -u alice
   scancel -s HUP -u alice
   status=0

@@ -1,4 +1,4 @@
-# lab: --name linuxproc --user root --slurm-conf KillWait=2 --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1 --slurm-conf TaskPlugin=task/affinity --slurm-conf Prolog=/etc/slurm/prolog --slurm-conf Epilog=/etc/slurm/epilog --slurm-conf TaskProlog=/etc/slurm/task_prolog --slurm-conf TaskEpilog=/etc/slurm/task_epilog --slurm-file tests/cluster/slurm/prolog --slurm-file tests/cluster/slurm/epilog --slurm-file tests/cluster/slurm/task_prolog --slurm-file tests/cluster/slurm/task_epilog --situla-conf tests/cluster/no_idle.toml
+# lab: --name linuxproc --user root --slurm-conf KillWait=5 --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1 --slurm-conf TaskPlugin=task/affinity --slurm-conf Prolog=/etc/slurm/prolog --slurm-conf Epilog=/etc/slurm/epilog --slurm-conf TaskProlog=/etc/slurm/task_prolog --slurm-conf TaskEpilog=/etc/slurm/task_epilog --slurm-file tests/cluster/slurm/prolog --slurm-file tests/cluster/slurm/epilog --slurm-file tests/cluster/slurm/task_prolog --slurm-file tests/cluster/slurm/task_epilog --situla-conf tests/cluster/no_idle.toml
 # lab: --name cgroup --user root --proctrack cgroup --slurm-conf TaskPlugin=task/affinity,task/cgroup --situla-conf tests/cluster/no_idle.toml
 # lab: --name pgid --user root --proctrack pgid --situla-conf tests/cluster/no_idle.toml
 # What Slurm does around a task it does around a task in a container: signals, limits, prologs, requeue, arrays, and more. What depends
@@ -23,7 +23,7 @@ both_in_one_job() {
     bash "$name" ${#container[@]} "${container[@]}" "$@" >/dev/null 2>&1 </dev/null 3>&- &
 }
 # Without what Slurm says when it is busy.
-lines_of() { grep -v -E -e '^srun: (job [0-9]+ (queued|has been)|Job [0-9]+ step creation temporarily disabled|Step created for job)' -e '^situla: import' "$1" | sed 's/StepId=[0-9.]*/StepId=N/' | sort; }
+lines_of() { grep -v -E -e '^srun: (job [0-9]+ (queued|has been)|Job [0-9]+ step creation (temporarily|still) disabled|Step created for job)' -e '^situla: import' "$1" | sed 's/StepId=[0-9.]*/StepId=N/' | sort; }
 compare() {
   diff <(lines_of "$BATS_TEST_TMPDIR/$1.bare") <(lines_of "$BATS_TEST_TMPDIR/$1.inside") || { echo "$1"; return 1; }
 }
@@ -50,9 +50,12 @@ start_program() {
   rm -f "$signals"
   as_alice srun -J program "${container[@]}" "$@" /shared/task_view signals "$signals" >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 20 grep -qs ready "$signals"
+  wait_until 30 grep -qs ready "$signals"
+  # Where nothing has to be removed in the end the builder ends by itself.
+  [[ "$*" == *unshare=pid* ]] || wait_until 30 no_builder
   before=$(helpers)
 }
+no_builder() { ! pgrep -x situla-builder; }
 
 # ended STATUS: by itself; what it said is shown.
 ended() {
@@ -67,22 +70,25 @@ signals_reach_the_program() {
   start_program "$@"
   for name in USR1 USR2 HUP ALRM URG QUIT; do
     as_alice scancel --signal="$name" -n program
-    wait_until 5 grep -qx "SIG$name" "$signals"
+    wait_until 30 grep -qx "SIG$name" "$signals"
   done
   sleep 0.2
   # Each once, in order, and nothing besides.
   [ "$(tail -n +2 "$signals" | tr '\n' ' ')" = "SIGUSR1 SIGUSR2 SIGHUP SIGALRM SIGURG SIGQUIT " ]
   [ "$(helpers)" = "$before" ]
-  # Stopped and continued, as Slurm suspends a step.
+  # Stopped and continued, as Slurm suspends a step. What a cgroup's freezer stops is shown as D.
   as_alice scancel --signal=STOP -n program
+  wait_until 30 pgrep -u alice -r T,D
   as_alice scancel --signal=CONT -n program
-  wait_until 5 grep -qx SIGCONT "$signals"
+  wait_until 30 grep -qx SIGCONT "$signals"
   as_alice scancel --signal=TERM -n program
   ended 7
   [ "$(grep -cx SIGTERM "$signals")" -eq 1 ]
 }
 
 helpers_are() { [ "$(helpers)" = "$1" ]; }
+# No others than those, which may end.
+helpers_are_of() { ! helpers | grep -v -x -F -e "$1"; }
 
 # The script traps a signal; with --batch it alone gets it.
 signals_of_batch() {
@@ -100,20 +106,23 @@ SCRIPT
   wait_until 20 grep -qs started "/shared/$name.out"
   sleep 0.3
   as_alice scancel --batch --signal=USR1 "$job"
-  wait_until 10 grep -q 'script got USR1' "/shared/$name.out"
-  wait_until 10 job_ended "$job"
+  wait_until 30 grep -q 'script got USR1' "/shared/$name.out"
+  wait_until 30 job_ended "$job"
   cat "/shared/$name.out"
   [ "$(grep -c 'got USR1' "/shared/$name.out")" -eq 1 ]
   scontrol show job "$job" | grep -q 'ExitCode=3:0'
 }
 job_ended() { ! squeue -h -j "$1" -t all -o %T | grep -q -E 'PENDING|RUNNING|COMPLETING'; }
 
+sleeper_is_gone() { ! pgrep -u alice -fx 'sleep 100'; }
+
 # What somebody types, with pauses: Ctrl-C drops what was typed ahead.
 type_keys() {
   wait_until 20 grep -qs ready "$1"
   printf 'stty size; sleep 100\n'
-  wait_until 10 pgrep -u alice -fx 'sleep 100' >/dev/null
+  wait_until 30 pgrep -u alice -fx 'sleep 100' >/dev/null
   printf '\003'
+  wait_until 30 sleeper_is_gone >/dev/null
   sleep 0.5
   printf 'echo after=$?\nsleep 50 & sleep 0.1; kill %%1; wait %%1; echo job=$?\nexit 5\n'
   sleep 0.5
@@ -157,9 +166,9 @@ teardown() {
   local name names
   echo given >/shared/input
   printf '0 /bin/echo zero\n1-2 /bin/echo task %%t of it\n' >/shared/multi
-  (umask 027; both umask sh -c 'umask')
-  (ulimit -n 512; ulimit -c 0; both limits --propagate=ALL sh -c 'ulimit -n; ulimit -c')
-  (ulimit -n 512; both no-limits --propagate=NONE sh -c 'ulimit -c')
+  (umask 027; both umask sh -c 'umask'; wait) &
+  (ulimit -n 512; ulimit -c 0; both limits --propagate=ALL sh -c 'ulimit -n; ulimit -c'; wait) &
+  (ulimit -n 512; both no-limits --propagate=NONE sh -c 'ulimit -c'; wait) &
   both input --input=/shared/input cat
   both label -n3 --label echo here
   both multi -n3 --multi-prog /shared/multi
@@ -214,15 +223,15 @@ TEXT
   pid=$(pgrep -u alice -o -f '^srun -J program')
   # srun passes these on.
   kill -USR1 "$pid"
-  wait_until 5 grep -qx SIGUSR1 "$signals"
-  # What a terminal does on Ctrl-C, twice within a second.
+  wait_until 30 grep -qx SIGUSR1 "$signals"
+  # What a terminal does on Ctrl-C, twice within a second; srun says that it has heard the first.
   kill -INT "$pid"
-  sleep 0.2
+  wait_until 30 grep -q 'one more within 1 sec' "$BATS_TEST_TMPDIR/out"
   kill -INT "$pid"
   wait "$srun_pid" || true
   cat "$BATS_TEST_TMPDIR/out"
   [ "$(tail -n 1 "$signals")" = SIGINT ] || [ "$(tail -n 1 "$signals")" = SIGTERM ]
-  wait_until 5 helpers_are "$others"
+  wait_until 30 helpers_are_of "$others"
 }
 
 # bats test_tags=lab:linuxproc
@@ -260,7 +269,8 @@ TEXT
   [ "$status" -ne 0 ]
   wait $bad_pid || true
   grep -q 'task 1: Exited with exit code 4' "$BATS_TEST_TMPDIR/bad-pid"
-  if pgrep -u alice -fx 'sleep 100'; then false; fi
+  # In a PID namespace it is killed when the task is.
+  wait_until 30 sleeper_is_gone
 }
 
 # bats test_tags=lab:linuxproc
@@ -270,7 +280,7 @@ TEXT
   cat "$BATS_TEST_TMPDIR/out"
   job=$(cut -d' ' -f1 <"$BATS_TEST_TMPDIR/out")
   grep -qx "$job container" "$BATS_TEST_TMPDIR/out"
-  wait_until 10 test -e "/shared/notes/epilog.$job"
+  wait_until 30 test -s "/shared/notes/epilog.$job"
   cat /shared/notes/*."$job"
   grep -qx "prolog host 0 $job" "/shared/notes/prolog.$job"
   grep -qx "epilog host 0 $job" "/shared/notes/epilog.$job"
@@ -280,7 +290,7 @@ TEXT
 
 # bats test_tags=lab:linuxproc
 @test "each element of a job array has its container" {
-  as_alice sbatch --wait -J program -a 1-4 -o '/shared/array.%a' "${container[@]}" --wrap 'echo "$GREETING $SLURM_ARRAY_TASK_ID"' >/dev/null
+  as_alice "$lab_tests/submit" -J program -a 1-4 -o '/shared/array.%a' "${container[@]}" --wrap 'echo "$GREETING $SLURM_ARRAY_TASK_ID"' >/dev/null
   [ "$(cat /shared/array.*)" = "$(printf 'hello %s\n' 1 2 3 4)" ]
 }
 
@@ -305,8 +315,8 @@ SCRIPT
     sleep 3 # the node still refuses the job's old credential
     scontrol update "JobId=$job" StartTime=now
   done
-  wait_until 40 grep -qs 'run 1' /shared/importing.out
-  wait_until 20 grep -qs 'run 1' /shared/running.out
+  wait_until 90 grep -qs 'run 1' /shared/importing.out
+  wait_until 90 grep -qs 'run 1' /shared/running.out
 }
 
 # bats test_tags=lab:linuxproc
@@ -317,7 +327,7 @@ SCRIPT
   # It did not heed the SIGTERM.
   grep -qx 'got TERM' /shared/later.out
   grep -q 'DUE TO TIME LIMIT' /shared/later.out
-  wait_until 10 helpers_are ""
+  wait_until 30 helpers_are ""
 }
 
 # bats test_tags=lab:cgroup

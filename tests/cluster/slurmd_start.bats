@@ -22,10 +22,10 @@ answers() { as_alice timeout 5 srun true; }
 # Its log is in $log; it is up when it runs a job.
 restart_slurmd() {
   pkill -x slurmd || true
-  wait_until 10 is_gone
+  wait_until 30 is_gone
   setsid slurmd -D -N node1 >"$log" 2>&1 </dev/null 3>&- &
   disown
-  wait_until 20 answers
+  wait_until 60 answers
   grep situla "$log" || true
 }
 
@@ -62,12 +62,12 @@ situla_toml() {
 @test "a mistake in plugstack.conf is an error in the log; slurmd starts, and srun says it, too" {
   sed -i 's/spank_situla.so.*/& contaner_scope=job/' /etc/slurm/plugstack.conf
   pkill -x slurmd
-  wait_until 10 is_gone
+  wait_until 30 is_gone
   setsid slurmd -D -N node1 >"$log" 2>&1 </dev/null 3>&- &
   disown
   wait_until 20 grep -q "error: situla: plugstack.conf: unknown key 'contaner_scope'" "$log"
+  wait_until 30 grep -q 'slurmd started' "$log"
   grep -q 'error: situla: hint: did you mean "container_scope"?' "$log"
-  wait_until 10 grep -q 'slurmd started' "$log"
   run_and_show as_alice srun true
   [ "$status" -ne 0 ]
   grep -q "unknown key 'contaner_scope'" <<<"$output"

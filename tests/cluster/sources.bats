@@ -76,7 +76,7 @@ refused() {
 @test "an image in a file in a batch job, and by a variable" {
   printf '#!/bin/sh\n#SBATCH --container-image=oci-archive:oci.tar -o out\ngrep PRETTY /etc/os-release\n' >script
   rm -f out
-  run_and_show as_alice sbatch --wait script
+  run_and_show as_alice "$lab_tests/submit" script
   cat out
   [ "$status" -eq 0 ]
   [[ "$(<out)" == *"$pretty"* ]]
@@ -157,18 +157,18 @@ refused() {
 
 builder_imports() { [ -n "$(pgrep -f '^(/[^ ]*/)?situla-importer user$')" ]; }
 
-# cancelled SIGNAL: scancel while alice's process reads the image.
+# cancelled SIGNAL: scancel while alice's process reads the image, which takes long: xz, with one thread.
 cancelled() {
   local srun_pid pid
   snapshot
-  as_alice srun -n2 --container-image=oci:layout sleep 300 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  ENROOT_SQUASH_OPTIONS='-comp xz' ENROOT_MAX_PROCESSORS=1 as_alice srun -n2 --container-image=oci:layout sleep 300 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 10 builder_imports
+  wait_until 30 builder_imports
   pid=$(pgrep -f '^(/[^ ]*/)?situla-importer user$')
   kill "-$1" "$pid"
   [ "$(stat -c %U "/proc/$pid")" = alice ]
   as_alice scancel -u alice
-  wait_until 15 sh -c "! kill -0 $srun_pid 2>/dev/null"
+  wait_until 30 sh -c "! kill -0 $srun_pid 2>/dev/null"
   status=0
   wait "$srun_pid" || status=$?
   cat "$BATS_TEST_TMPDIR/out"

@@ -9,7 +9,7 @@ log_line() {
   local log=$SITULA_LAB/logs/slurmd.node1.log before
   before=$(wc -l <"$log")
   srun "$@" true
-  wait_until 5 eval "tail -n +$((before + 1)) '$log' | grep -q 'situla: image='"
+  wait_until 30 eval "tail -n +$((before + 1)) '$log' | grep -q 'situla: image='"
   line=$(tail -n +$((before + 1)) "$log" | grep 'situla: image=')
   echo "$line"
   [ "$(wc -l <<<"$line")" -eq 1 ]
@@ -31,7 +31,7 @@ log_line() {
   log_line --container-image=./tiny.sqsh --container-name=logged
   [[ $line == *"image=./tiny.sqsh name=logged source=container mount=layers prepare="* ]]
   srun --container-name=logged sleep 60 &
-  wait_until 10 eval 'situla list --fancy | grep -q sleep'
+  wait_until 30 eval 'situla list --fancy | grep -q sleep'
   log_line --overlap --container-name=logged:exec
   [[ $line == *"image=- name=logged source=running mount=joined prepare="* ]]
   scancel --user alice

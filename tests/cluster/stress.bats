@@ -1,5 +1,5 @@
-# lab: --name cgroup --user root --proctrack cgroup --situla-conf tests/cluster/no_idle.toml
-# lab: --name linuxproc --user root --proctrack linuxproc --situla-conf tests/cluster/no_idle.toml
+# lab: --name cgroup --user root --slurm-conf MessageTimeout=60 --proctrack cgroup --situla-conf tests/cluster/no_idle.toml
+# lab: --name linuxproc --user root --slurm-conf MessageTimeout=60 --proctrack linuxproc --situla-conf tests/cluster/no_idle.toml
 # Many steps at once on one node, the same for every way in which Slurm tracks processes. All of them must succeed, and nothing may be
 # left. One job holds more processors than there are, and its steps overlap, so that all really run at the same time.
 load helpers
@@ -52,7 +52,7 @@ teardown() {
   snapshot
   at_once 100 --container-image=registry.test/tiny sh -c 'echo $GREETING; sleep 2'
   all_succeeded 100 hello
-  nothing_left 10
+  nothing_left
 }
 
 @test "fifty steps reuse one container at once" {
@@ -60,7 +60,7 @@ teardown() {
   snapshot
   at_once 50 --container-name=x:no_exec sh -c 'echo $GREETING; sleep 2'
   all_succeeded 50 hello
-  nothing_left 10
+  nothing_left
 }
 
 # The step that made the container ends at some moment while fifty others look for it, join it or, when it has ended, start it.
@@ -82,5 +82,5 @@ teardown() {
     # The first step's or, when it had ended, each other's.
     grep -q 'reusing existing container namespaces' "$outputs"/out.*
   done
-  nothing_left 10
+  nothing_left
 }

@@ -43,14 +43,15 @@ chosen_tier_is_used() {
   as_alice srun --container-writable --container-image=registry.test/tiny true
   nothing_left
   as_alice srun --container-image=registry.test/tiny sh -c 'echo started; sleep 100' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-  wait_until 15 grep -q started "$BATS_TEST_TMPDIR/out"
+  wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
   as_alice scancel -u alice
-  nothing_left 8
+  nothing_left
 }
 
 @test "the tier is the one that was chosen" {
-  as_alice srun --container-image=registry.test/tiny sh -c 'echo started; sleep 3' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-  wait_until 10 grep -q started "$BATS_TEST_TMPDIR/out"
+  as_alice srun --container-image=registry.test/tiny sh -c 'echo started; sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
   chosen_tier_is_used
+  as_alice scancel -u alice
   wait
 }

@@ -46,7 +46,7 @@ four_ranks() {
 endpoint=\$(scontrol show hostname \$SLURM_NODELIST | head -n1):\$((29500 + SLURM_JOB_ID))
 srun $image --container-mounts=$work:/job torchrun --redirects 1 --tee 1 --nnodes 2 --nproc_per_node 2 --rdzv_id \$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint=\$endpoint /job/sum.py
 SCRIPT
-  run sbatch --wait job.sh
+  run "$lab_tests/submit" job.sh
   output=$(sed 's/^\[default[01]\]://' out.torchrun)
   echo "$output"
   [ "$status" -eq 0 ]
@@ -64,7 +64,7 @@ export MASTER_ADDR=\$(scontrol show hostname \$SLURM_NODELIST | head -n1) MASTER
 export RANK=77 LOCAL_RANK=77
 srun $image --container-mounts=$work:/job python3 /job/sum.py
 SCRIPT
-  run sbatch --wait job.sh
+  run "$lab_tests/submit" job.sh
   output=$(cat out.srun)
   echo "$output"
   [ "$status" -eq 0 ]

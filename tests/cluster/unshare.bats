@@ -13,7 +13,7 @@ setup() {
 teardown() {
   scancel -u alice 2>/dev/null || true
   wait 2>/dev/null || true
-  wait_until 10 sh -c '! pgrep -u alice situla'
+  wait_until 30 sh -c '! pgrep -u alice situla'
   cd /
   rm -rf "$work"
 }
@@ -45,8 +45,8 @@ host() { readlink "/proc/self/ns/$1"; }
     readlink /proc/self/ns/net
     [ "$(ls /sys/class/net)" = lo ] && echo only lo
     touch /sys/class/net/x 2>&1 | grep -q . && echo read-only
-    if [ $SLURM_LOCALID = 0 ]; then echo "through the port" | timeout 10 nc -l -p 7777
-    elif [ $SLURM_LOCALID = 1 ]; then for i in 1 2 3 4 5 6 7 8 9; do nc -w 5 127.0.0.1 7777 </dev/null && break; sleep 0.3; done; fi'
+    if [ $SLURM_LOCALID = 0 ]; then echo "through the port" | timeout 60 nc -l -p 7777
+    elif [ $SLURM_LOCALID = 1 ]; then for i in $(seq 100); do nc -w 5 127.0.0.1 7777 </dev/null && break; sleep 0.3; done; fi'
   [ "$(grep -c '^net:' <<<"$output")" -eq 4 ]
   [ "$(grep '^net:' <<<"$output" | sort -u | wc -l)" -eq 1 ]
   [ "$(grep -cx 'only lo' <<<"$output")" -eq 4 ]
@@ -56,7 +56,8 @@ host() { readlink "/proc/self/ns/$1"; }
 
 @test "ipc: shared memory and queues of its own, which the tasks share" {
   : >/dev/shm/of-the-host
-  run_and_show inside -n2 --container-unshare=ipc sh -c 'ls /dev/shm; [ $SLURM_LOCALID = 0 ] && : >/dev/shm/inside; sleep 1; ls /dev/shm /dev/mqueue; echo x >/dev/null && head -c1 /dev/zero | wc -c'
+  run_and_show inside -n2 --container-unshare=ipc sh -c 'ls /dev/shm; [ $SLURM_LOCALID = 0 ] && : >/dev/shm/inside
+    for i in $(seq 300); do [ ! -e /dev/shm/inside ] || break; sleep 0.1; done; ls /dev/shm /dev/mqueue; echo x >/dev/null && head -c1 /dev/zero | wc -c'
   rm /dev/shm/of-the-host
   [ "$status" -eq 0 ]
   [[ "$output" != *of-the-host* ]]
@@ -84,16 +85,16 @@ host() { readlink "/proc/self/ns/$1"; }
   [ "$status" -eq 3 ]
   [[ "$output" == */dev/pts/* ]]
   inside --container-unshare=pid sh -c 'sleep 300 & echo'
-  wait_until 5 sh -c '! pgrep -u alice -x sleep'
+  wait_until 30 sh -c '! pgrep -u alice -x sleep'
 }
 
 @test "pid: signals by scancel reach the program" {
   inside --container-unshare=pid sh -c 'trap "echo got usr1" USR1; trap "echo got term; exit 5" TERM; echo started; while :; do sleep 0.1; done' >out 2>&1 3>&- &
-  wait_until 10 grep -q started out
+  wait_until 30 grep -q started out
   scancel -s USR1 -u alice
-  wait_until 5 grep -q 'got usr1' out
+  wait_until 30 grep -q 'got usr1' out
   scancel -u alice
-  wait_until 5 grep -q 'got term' out
+  wait_until 30 grep -q 'got term' out
   wait
 }
 
@@ -109,7 +110,7 @@ host() { readlink "/proc/self/ns/$1"; }
 @test "a task that joins gets what the container has, and an error when it wants more" {
   srun -J first --container-unshare=net,pid --container-name=x --container-image=registry.test/tiny --container-mounts="$work:/work" \
     sh -c 'readlink /proc/self/ns/net >/work/net; readlink /proc/self/ns/pid >/work/pid; while [ ! -e /work/stop ]; do sleep 0.1; done' >first.log 2>&1 3>&- &
-  wait_until 10 test -s pid
+  wait_until 30 test -s pid
   run_and_show srun -n2 --container-name=x:exec sh -c 'readlink /proc/self/ns/net; readlink /proc/self/ns/pid'
   [ "$status" -eq 0 ]
   [ "$(grep -cFx "$(cat net)" <<<"$output")" -eq 2 ]

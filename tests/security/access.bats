@@ -42,7 +42,7 @@ open(folder + "/asked", "w").close()
 server.serve_forever()
 PYTHON
   server=$!
-  wait_until 5 test -e "$BATS_TEST_TMPDIR/asked"
+  wait_until 30 test -e "$BATS_TEST_TMPDIR/asked"
 }
 
 # bob_asks REFERENCE: and gets nothing.

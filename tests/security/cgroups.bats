@@ -47,7 +47,7 @@ password_from() {
   password_from '(setsid sleep 987 >/dev/null 2>&1 </dev/null &)'
   run_and_show as_alice srun --container-image=auth.test/tiny true
   [ "$status" -eq 0 ]
-  run wait_until 10 no_process 'sleep 987'
+  run wait_until 30 no_process 'sleep 987'
   pgrep -a -u alice sleep || true
   [ "$status" -eq 0 ]
 }

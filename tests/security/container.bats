@@ -21,8 +21,8 @@ teardown() { as_alice scancel -u alice -s KILL 2>/dev/null || true; }
 
 start_container() {
   as_alice srun "$@" sh -c 'echo started $$; exec sleep 100' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-  wait_until 15 grep -q started "$BATS_TEST_TMPDIR/out"
-  task=$(pgrep -u alice -x sleep | head -n 1)
+  wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
+  task=$(sed -n 's/^started //p' "$BATS_TEST_TMPDIR/out")
 }
 
 @test "the root file system of a read-only container is sealed against its own user" {
@@ -109,7 +109,7 @@ start_container() {
   done
   # It still serves: the step is alive and ends well.
   as_alice scancel -u alice
-  wait_until 10 sh -c '! pgrep -x situla-broker'
+  wait_until 30 sh -c '! pgrep -x situla-broker'
 }
 
 @test "a crowd of strangers does not keep a task out" {
@@ -132,7 +132,7 @@ start_container() {
 
 @test "the importer runs as an account of its own without capabilities" {
   as_alice srun --container-image=fault.test/slow true >/dev/null 2>&1 3>&- &
-  wait_until 10 pgrep -x situla-importer
+  wait_until 30 pgrep -x situla-importer
   local importer
   importer=$(pgrep -x situla-importer)
   [ "$(stat -c %U "/proc/$importer")" != alice ]

@@ -15,7 +15,7 @@ teardown_file() { umount -l /var/tmp/ext4; }
 
 setup() {
   data=/var/tmp/ext4/alice
-  second=$((61 + BATS_TEST_NUMBER))
+  second=$((661 + BATS_TEST_NUMBER))
 }
 
 teardown() {
@@ -27,6 +27,7 @@ teardown() {
   rm -rf /var/tmp/ext4/alice/* /var/tmp/ext4/bob/*
 }
 
+nobody_left() { ! pgrep situla; }
 asleep() { pgrep -u alice -f "^[^ ]*sleep $second\$"; }
 
 # old [OPTION]...: a container x of the image tiny, in which a task runs.
@@ -98,6 +99,8 @@ what='test -e /usr/bin/dpkg && echo debian || echo tiny'
   [ -f $data/pyxis_x/.situla-id ]
   as_alice scancel -u alice -s KILL
   wait
+  # Who holds a file that is removed keeps the file system writable.
+  wait_until 30 nobody_left
   rm -f $data/pyxis_x/.situla-id
   mount -o remount,ro /var/tmp/ext4
   as_alice srun --chdir=/ --container-readonly --container-name=x sleep $second 3>&- &

@@ -44,6 +44,6 @@ setup() {
   in_the_middle --container-image=registry.test/tiny --container-writable --container-save=/home/alice/saved.sqsh && status=0 || status=$?
   cat "$BATS_TEST_TMPDIR/out"
   [ "$status" -eq 0 ]
-  ! grep -E 'return code 9|not saved' "$BATS_TEST_TMPDIR/out"
+  ! grep -E 'return code 9|not saved' "$BATS_TEST_TMPDIR/out" || false
   unsquashfs -l /home/alice/saved.sqsh | grep -q '^squashfs-root/bin'
 }

@@ -8,7 +8,7 @@ setup() {
 
 # imported CASE...: one line each, "CASE STATUS LEFT ERROR"; fails where a process had 256 MiB or more.
 imported() {
-  python3 "$BATS_TEST_DIRNAME/hostile_images.py" measure --timeout 100 prlimit --as=6442450944 situla import -o '{target}' '{image}' -- "$@" \
+  python3 "$BATS_TEST_DIRNAME/hostile_images.py" measure --timeout 300 prlimit --as=6442450944 situla import -o '{target}' '{image}' -- "$@" \
     >"$BATS_TEST_TMPDIR/table"
   cut -f1,3- "$BATS_TEST_TMPDIR/table"
   awk -F'\t' 'NR > 1 && $3 >= 256 { over = 1 } END { exit over }' "$BATS_TEST_TMPDIR/table"

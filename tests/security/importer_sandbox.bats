@@ -6,10 +6,11 @@ setup() {
   rm -rf /var/lib/situla/images /var/lib/situla/layers
   as_alice env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-31$BATS_TEST_NUMBER:x@proxy.test:3128" \
     srun --container-image=registry.test/debian:12 true 3>&- &
-  wait_until 20 pgrep -x situla-importer
-  sleep 1
+  wait_until 30 is_held "hold-31$BATS_TEST_NUMBER"
   importer=$(pgrep -x situla-importer)
 }
+
+is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; }
 
 teardown() {
   as_alice scancel -u alice -s KILL 2>/dev/null || true

@@ -9,12 +9,12 @@ bob_holds() {
   as bob env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" \
     srun --container-image=registry.test/debian:12 true 3>&- &
   bob=$!
-  wait_until 20 comes_through "hold-$1"
-  wait_until 20 pgrep -x situla-importer
-  sleep 1
+  wait_until 30 is_held "hold-$1"
 }
 
-comes_through() { curl -s "http://proxy.test:3128/stats/$1" | jq -e '.connects | length > 0' >/dev/null; }
+is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; }
+
+no_image() { [ -z "$(find "$store" -name '*.sqsh' -o -name '*.part')" ]; }
 
 teardown() {
   as bob scancel -u bob -s KILL 2>/dev/null || true
@@ -25,7 +25,7 @@ teardown() {
 @test "alice does not wait for bob's slow proxy" {
   local bob
   bob_holds 301
-  run_and_show as_alice timeout 60 srun --container-image=registry.test/debian:12 true
+  run_and_show as_alice timeout 120 srun --container-image=registry.test/debian:12 true
   [ "$status" -eq 0 ]
   [[ "$output" == *"waiting for another import of the same image"* ]]
   [[ "$output" == *"the other import of the same image is slow: importing it here as well"* ]]
@@ -51,7 +51,7 @@ teardown() {
   bob_holds 303
   kill -KILL "$(pgrep -x situla-store || pgrep -x situla-importer)"
   wait "$bob" || true
-  wait_until 10 test -z "$(find "$store" -name '*.sqsh' -o -name '*.part')"
+  wait_until 30 no_image
   run_and_show as_alice srun --container-image=registry.test/debian:12 true
   [ "$status" -eq 0 ]
   [[ "$output" != *"waiting for another import"* ]]

@@ -19,7 +19,7 @@ def processes():
 
 def find():
     """A process, and its line. One that has not got it, or has it no more, goes on."""
-    until = time.time() + 60
+    until = time.time() + 120
     while time.time() < until:
         for pid in processes():
             try:

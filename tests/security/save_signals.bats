@@ -33,10 +33,10 @@ ended() {
 
 @test "signals that the program catches come once" {
   start -n2 sh -c 'trap "echo got usr1 >>/w/log$SLURM_PROCID" USR1; trap "echo got term >>/w/log$SLURM_PROCID; exit 5" TERM; echo started; while :; do sleep 0.1; done'
-  wait_until 10 sh -c '[ "$(grep -c started out)" -eq 2 ]'
+  wait_until 30 sh -c '[ "$(grep -c started out)" -eq 2 ]'
   scancel -s USR1 -u alice
-  wait_until 5 grep -q usr1 log0
-  wait_until 5 grep -q usr1 log1
+  wait_until 30 grep -q usr1 log0
+  wait_until 30 grep -q usr1 log1
   scancel -s TERM -u alice
   ended
   [ "$status" -eq 5 ]
@@ -48,12 +48,13 @@ ended() {
 @test "SIGSTOP stops the program, SIGCONT continues it" {
   start sh -c 'echo started; i=0; while :; do i=$((i+1)); echo $i >/w/count; sleep 0.1; done'
   scancel -s STOP -u alice
-  sleep 1
+  # What a cgroup's freezer stops is shown as D.
+  wait_until 30 pgrep -u alice -r T,D -f '^[^ ]*sh -c echo started'
   first=$(cat count)
   sleep 0.5
   [ "$(cat count)" = "$first" ]
   scancel -s CONT -u alice
-  wait_until 5 sh -c "[ \"\$(cat count)\" != $first ]"
+  wait_until 30 sh -c "[ \"\$(cat count)\" != '$first' ]"
   scancel -s KILL -u alice
   ended
   [ "$status" -ne 0 ]
@@ -65,12 +66,12 @@ ended() {
   scancel -u alice
   ended
   [ "$status" -ne 0 ]
-  wait_until 10 sh -c '! pgrep -u alice -x sleep'
+  wait_until 30 sh -c '! pgrep -u alice -x sleep'
 }
 
 @test "a program that ends its process group" {
   start sh -c 'sleep 986 & echo started; sleep 0.5; kill 0; sleep 30'
   ended
   [ "$status" -eq 143 ]
-  wait_until 5 sh -c '! pgrep -u alice -x sleep'
+  wait_until 30 sh -c '! pgrep -u alice -x sleep'
 }

@@ -48,7 +48,7 @@ watched() {
   rm -f "$BATS_TEST_TMPDIR/enough" "$BATS_TEST_TMPDIR/watching"
   watch_processes &
   watcher=$!
-  wait_until 5 test -e "$BATS_TEST_TMPDIR/watching"
+  wait_until 30 test -e "$BATS_TEST_TMPDIR/watching"
   run_and_show "$@"
   touch "$BATS_TEST_TMPDIR/enough"
   wait "$watcher"
@@ -80,7 +80,7 @@ import() {
   grep -q situla-importer "$BATS_TEST_TMPDIR/seen"
 }
 @test "a password that a command prints does not leak" {
-  credentials "\$(sleep 0.5; cat $BATS_TEST_TMPDIR/password)"
+  credentials "\$(sleep 2; cat $BATS_TEST_TMPDIR/password)"
   watched import
   [ "$status" -eq 0 ]
   grep -q situla "$BATS_TEST_TMPDIR/seen"
@@ -100,7 +100,7 @@ import() {
 @test "a credential helper, damaged files and a command that fails: messages without secrets" {
   mkdir "$BATS_TEST_TMPDIR/docker" "$BATS_TEST_TMPDIR/bin"
   echo '{"credHelpers":{"fault.test":"lab"}}' >"$BATS_TEST_TMPDIR/docker/config.json"
-  printf '#!/bin/sh\nsleep 0.5\nprintf %s "{\\"Username\\":\\"alice\\",\\"Secret\\":\\"$(cat %s)\\"}"\n' '%s' "$BATS_TEST_TMPDIR/password" >"$BATS_TEST_TMPDIR/bin/docker-credential-lab"
+  printf '#!/bin/sh\nsleep 2\nprintf %s "{\\"Username\\":\\"alice\\",\\"Secret\\":\\"$(cat %s)\\"}"\n' '%s' "$BATS_TEST_TMPDIR/password" >"$BATS_TEST_TMPDIR/bin/docker-credential-lab"
   chmod -R a+rX "$BATS_TEST_TMPDIR/docker" "$BATS_TEST_TMPDIR/bin"
   chmod 755 "$BATS_TEST_TMPDIR/bin/docker-credential-lab"
   watched import DOCKER_CONFIG="$BATS_TEST_TMPDIR/docker" PATH="$BATS_TEST_TMPDIR/bin:$PATH"
@@ -169,7 +169,7 @@ PYTHON
   rm -f /var/lib/situla/images/sha256/*
   before=$(grep -c /v2/vault/blobs/ "$SITULA_LAB/logs/servers.log")
   job &
-  wait_until 5 asked  # its layer takes seconds now
+  wait_until 30 asked  # its layer takes seconds now
   importer=$(pgrep -u situla-import -f situla-importer)
   [ -e "/proc/$importer/environ" ]
   run_and_show setpriv --reuid situla-import --regid situla-import --clear-groups cat "/proc/$importer/environ"

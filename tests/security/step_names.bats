@@ -2,7 +2,7 @@
 # JOB.STEP names the container without a name that a step runs, for its user and nobody else. COMPAT.md 10.
 load ../cluster/helpers
 
-setup() { second=$((81 + BATS_TEST_NUMBER)); }
+setup() { second=$((681 + BATS_TEST_NUMBER)); }
 
 teardown() {
   as_alice scancel -u alice -s KILL || true

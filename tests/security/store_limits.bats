@@ -38,10 +38,10 @@ nothing_in_store() { [ -z "$(find "$store" -type f)" ]; }
 bob_holds() {
   as bob env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" \
     srun --container-image=registry.test/debian:12 true 3>&- &
-  wait_until 20 comes_through "hold-$1"
+  wait_until 30 is_held "hold-$1"
 }
 
-comes_through() { curl -s "http://proxy.test:3128/stats/$1" | jq -e '.connects | length > 0' >/dev/null; }
+is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; }
 
 # before: bob got a third image, and alice, for one of a few bytes: the image store /var/lib/situla has 2.0 MiB free, and 7.5 MiB
 # have to stay so
@@ -63,7 +63,7 @@ comes_through() { curl -s "http://proxy.test:3128/stats/$1" | jq -e '.connects |
 @test "what is in use stays: the import is refused with the numbers, and others import" {
   small_disk 150M
   limits 'image_mount_idle = 0'
-  as bob srun --container-image=registry.test/debian:12 sleep 60 3>&- &
+  as bob srun --container-image=registry.test/debian:12 sleep 300 3>&- &
   wait_until 20 pgrep -u bob -x sleep
   runs bob registry.test/debian:12-zstd
   [ "$status" -ne 0 ]
@@ -117,7 +117,7 @@ comes_through() { curl -s "http://proxy.test:3128/stats/$1" | jq -e '.connects |
 @test "imports_per_user: the next one waits and says so, others do not" {
   limits 'imports_per_user = 1'
   bob_holds 401
-  run_and_show as bob timeout 5 srun --container-image=registry.test/tiny true
+  run_and_show as bob timeout 15 srun --container-image=registry.test/tiny true
   [ "$status" -eq 124 ]
   [[ "$output" == *"waiting: this user has 1 imports on this node already, and may have 1 (imports_per_user)"* ]]
   runs alice registry.test/tiny

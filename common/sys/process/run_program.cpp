@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/process/guarded.hpp"
 
 namespace situla {
@@ -149,6 +150,14 @@ Result<ProgramRun> run_program(SpawnOptions options, const RunLimits& limits) {
   Running running(limits, options.new_session);
   TRY(running.start(std::move(options)));
   return running.wait();
+}
+
+std::string find_program(std::string_view name, std::string_view directories) {
+  for (const std::string_view directory : split_nonempty(directories, ':')) {
+    std::string path = std::string(directory) + "/" + std::string(name);
+    if (path.starts_with('/') && access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
 }
 
 }  // namespace situla

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.hpp"
 #include "common/sys/process/process.hpp"
@@ -36,5 +37,8 @@ struct ProgramRun {
 /// Standard output is kept unless options.fds maps it. Processes that the program leaves running are not waited for,
 /// even when they hold its output. With options.new_session all processes of its group are ended with it.
 Result<ProgramRun> run_program(SpawnOptions options, const RunLimits& limits);
+
+/// Where it is in a list of directories like $PATH, of which only absolute ones count; empty: nowhere.
+std::string find_program(std::string_view name, std::string_view directories);
 
 }  // namespace situla

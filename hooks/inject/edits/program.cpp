@@ -31,7 +31,7 @@ class Bundle {
       if (mkdtemp(path.data()) == nullptr) continue;
       Bundle bundle(path);
       const Json config = Json::object({{"ociVersion", kOciVersion}, {"root", Json::object({{"path", root_path}})}});
-      TRY(write_file_atomically(path + "/config.json", to_text(config), 0600));
+      TRY(write_file_atomically(path + "/config.json", to_text(config, {.indent = -1}), 0600));
       return bundle;
     }
     return fail_errno(errno, "create a directory in /dev/shm");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/process/run_program.hpp"
 
 namespace situla::nvidia {
 namespace {
@@ -21,14 +22,6 @@ constexpr std::array<std::pair<Capability, const char*>, 7> kWords = {{{kCompat3
                                                                        {kNgx, "--ngx"},
                                                                        {kUtility, "--utility"},
                                                                        {kVideo, "--video"}}};
-
-std::string find_program(const std::string& name, const std::string& places) {
-  for (const std::string_view directory : split_nonempty(places, ':')) {
-    std::string path = std::string(directory) + "/" + name;
-    if (path.starts_with('/') && access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
-}
 
 /// Debian's ldconfig is a script around the program.
 std::string host_ldconfig() {

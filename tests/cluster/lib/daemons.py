@@ -33,8 +33,8 @@ def listens(address: str, port: int) -> bool:
 
 
 def wait_until(what: str, holds: Callable[[], object], daemon: subprocess.Popen | None = None) -> None:
-    """At most 20 s, and not when the daemon has ended."""
-    for _ in range(1000):
+    """At most 50 s, and not when the daemon has ended."""
+    for _ in range(2500):
         if holds():
             return
         if daemon and daemon.poll() is not None:

@@ -35,4 +35,5 @@ def start(directory: str) -> None:
 def answer() -> bool:
     """All of them listen."""
     hosts = ["registry.test", "auth.test", "token.test", "auth-token.test", "fault.test", "badcert.test", "content.test"]
-    return all(daemons.listens(HOSTS[host], 443) for host in hosts)
+    others = {"plain.test": 80, "proxy.test": 3128}
+    return all(daemons.listens(HOSTS[host], port) for host, port in {**dict.fromkeys(hosts, 443), **others}.items())

@@ -5,7 +5,8 @@
   refuse     every CONNECT is answered 403
   others     nothing
 
-GET http://proxy.test:3128/stats/NAME says what came through: {"connects": [host:port of each tunnel], "urls": [plain http]}.
+GET http://proxy.test:3128/stats/NAME says what came through: {"connects": [host:port of each tunnel], "urls": [plain http],
+"held": whether a connection has been stopped}.
 Without a login the name is "nobody".
 """
 
@@ -37,7 +38,7 @@ class Proxy(BaseHTTPRequestHandler):
         return base64.b64decode(value).decode().partition(":")[0] if kind == "Basic" else "nobody"
 
     def counted(self, name):
-        return self.stats.setdefault(name, {"connects": [], "urls": []})
+        return self.stats.setdefault(name, {"connects": [], "urls": [], "held": False})
 
     def do_CONNECT(self):
         name = self.name()
@@ -69,6 +70,7 @@ class Proxy(BaseHTTPRequestHandler):
                 with self.lock:
                     first = name not in self.held
                     self.held.add(name)
+                    self.counted(name)["held"] = True
                 if first:
                     time.sleep(int(name[5:]))
 

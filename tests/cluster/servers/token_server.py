@@ -1,7 +1,7 @@
 """Who may pull what from token.test? Answers https://auth-token.test/token with signed tokens.
 
 Repositories under public/ (and, where the question is to authn.nvidia.com, nvidia/) need no credentials; every other one needs basic credentials
-of one of LOGINS. A token names exactly the scope that was asked for and lives for five minutes; those for brief/ live for one or two seconds
+of one of LOGINS. A token names exactly the scope that was asked for and lives for five minutes; those for brief/ live for three or four seconds
 (docker-registry allows clocks to differ by 60 seconds, so their time is in the past). The scope "private/..." is granted to nobody: the token
 is valid, but empty.
 """
@@ -54,7 +54,7 @@ class TokenServer(BaseHTTPRequestHandler):
         if query.get("scope") and not access and not given:
             return self.answer(401, {"details": "unauthorized"})
         now = int(time.time())
-        lifetime = -58 if any(entry["name"].startswith("brief/") and "push" not in str(query) for entry in access) else 300
+        lifetime = -56 if any(entry["name"].startswith("brief/") and "push" not in str(query) for entry in access) else 300
         claims = {"iss": "lab", "sub": users.get(given, ""), "aud": "token.test", "exp": now + lifetime, "nbf": now - 10, "iat": now,
                   "jti": str(now), "access": access}
         token = jwt.encode(claims, self.key, algorithm="RS256", headers={"x5c": self.chain})
