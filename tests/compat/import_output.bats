@@ -172,7 +172,7 @@ def last_three(drawings, holds):
     return len(drawings) >= 3 and all(holds(drawing) for drawing in drawings[-3:])
 
 resize(24, 120)
-wide = watch(lambda seen: last_three(seen, lambda d: len(d) == 3) and any(re.search(r"MiB/s  \d+:\d\d$", line) for d in seen for line in d))
+wide = watch(lambda seen: last_three(seen, lambda d: len(d) == 3 and re.search(r"MiB/s  \d+:\d\d$", d[-1])))
 resize(24, 50)
 narrow = watch(lambda seen: last_three(seen, lambda d: all(len(line) < 50 for line in d)))
 resize(5, 80)
