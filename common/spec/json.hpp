@@ -16,10 +16,17 @@
 
 namespace situla {
 
+/// Of an object. A template, because a value holds them.
+template <typename Value>
+struct JsonMember {
+  std::string name;
+  Value value;
+};
+
 /// One value (RFC 8259). Names keep the order of the document.
 class Json {
  public:
-  struct Member;
+  using Member = JsonMember<Json>;
   using List = std::vector<Json>;
   using Members = std::vector<Member>;
   /// A number that is not whole, as it was written.
@@ -75,11 +82,6 @@ class Json {
  private:
   friend class JsonDocument;
   std::variant<std::monostate, bool, int64_t, uint64_t, Decimal, std::string, List, Members> value_;
-};
-
-struct Json::Member {
-  std::string name;
-  Json value;
 };
 
 struct JsonLayout {
