@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include <unistd.h>
-
 #include "common/base/text.hpp"
 #include "common/sys/process/run_program.hpp"
 #include "hooks/inject/hooks.hpp"

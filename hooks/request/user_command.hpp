@@ -5,10 +5,8 @@
 #include <chrono>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "common/base/result.hpp"
-#include "common/spec/environment.hpp"
 #include "common/sys/process/process.hpp"
 
 namespace situla {

@@ -107,8 +107,8 @@ function(situla_build_quickly target)
   cmake_parse_arguments(arg "" "" "ALONE" ${ARGN})
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # A type of one source's own, in a struct of that source: not its main file any more, as the compiler sees it.
-  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  # A type of one source's own, in a struct of that source: not its main file any more, as g++ sees it.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # situla_read_headers_once(library): what nearly every source reads first comes from one precompiled header.
@@ -117,16 +117,16 @@ function(situla_read_headers_once library)
     return()
   endif()
   # g++ 12 finds these in std::string itself (GCC PR 105651), and does not know a precompiled header for a system's.
-  set(no_warnings -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+  set(no_warnings $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>)
   if(NOT TARGET situla_headers)
     file(WRITE ${CMAKE_BINARY_DIR}/headers.cpp "")
     add_library(situla_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cpp)
     situla_compile(situla_headers)
-    target_compile_options(situla_headers PRIVATE ${no_warnings})
+    target_compile_options(situla_headers PRIVATE "${no_warnings}")
     target_precompile_headers(situla_headers PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional>
       <set> <string> <string_view> <tuple> <unordered_map> <vector> <tl/expected.hpp> <fcntl.h> <sys/stat.h> <unistd.h>)
   endif()
-  target_compile_options(${library} PRIVATE ${no_warnings})
+  target_compile_options(${library} PRIVATE "${no_warnings}")
   target_precompile_headers(${library} REUSE_FROM situla_headers)
 endfunction()
 
