@@ -11,6 +11,7 @@
 #include "hooks/builder/shared_environment.hpp"
 #include "hooks/containers/container_identity.hpp"
 #include "hooks/containers/container_store.hpp"
+#include "hooks/containers/keeper.hpp"
 #include "hooks/containers/named_container.hpp"
 #include "hooks/containers/running_processes.hpp"
 #include "hooks/run/attach.hpp"
@@ -93,6 +94,7 @@ class NamedSearch {
   Result<bool> join(const NamedContainer& container, const StepRoot& root) {
     if (!may_join()) return false;
     if (!spec_.save.empty()) TRY(leave_for_saver(root.save_directory, root.save_image));
+    keep_layers_for_broker(container);
     TRY_ASSIGN(const bool joined_other, ask_to_join({.ignored = ignored(),
                                                      .identity = root.identity,
                                                      .directory = static_cast<uint32_t>(root.directory.get())}));

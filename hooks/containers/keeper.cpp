@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -39,7 +40,11 @@ constexpr size_t kMaxPacket = 8192;
 // Beneath the container's state directory.
 constexpr const char* kLockName = "keeper";
 constexpr const char* kSocketName = "socket";
-// The keeper's word when it has mounted the layers; with the mount, its step follows.
+// What the keeper is asked, with pidfds of those who use the mount: for the mount, or only to keep it for them.
+constexpr const char* kMount = "mount";
+constexpr const char* kKeep = "keep";
+constexpr size_t kMostUsers = 2;
+// Its word when it has mounted the layers; with the mount, its step follows.
 constexpr std::string_view kOk = "ok";
 // Its word when the layers are still mounted by one that was killed.
 constexpr std::string_view kBusy = "busy";
@@ -85,11 +90,32 @@ Error unpack(std::string_view bytes) {
   return error;
 }
 
+/// Who uses the mount from now on: this process, which becomes the program, and for a step its parent, the broker. The
+/// broker holds the container while no process is in it: before its first task, between two, and before those of a step
+/// that joins.
+Result<std::vector<UniqueFd>> users_of_mount(bool for_step) {
+  std::vector<UniqueFd> users;
+  TRY_ASSIGN(UniqueFd self, open_pidfd(getpid()));
+  users.push_back(std::move(self));
+  if (!for_step) return users;
+  const pid_t parent = getppid();
+  TRY_ASSIGN(UniqueFd broker, open_pidfd(parent));
+  // If it has ended meanwhile, the number may be another process's.
+  if (parent != 1 && getppid() == parent) users.push_back(std::move(broker));
+  return users;
+}
+
+std::vector<int> numbers(const std::vector<UniqueFd>& fds) {
+  std::vector<int> all;
+  all.reserve(fds.size());
+  for (const UniqueFd& fd : fds) all.push_back(fd.get());
+  return all;
+}
+
 class Keeper {
  public:
-  Keeper(FileLock lock, UniqueFd first_user) : lock_(std::move(lock)), step_(own_job_or_step()) {
-    users_.push_back(std::move(first_user));
-  }
+  Keeper(FileLock lock, std::vector<UniqueFd> users)
+      : lock_(std::move(lock)), step_(own_job_or_step()), users_(std::move(users)) {}
 
   /// Makes the mount, in a mount namespace of this process's own. When it returns, nothing of the host is mounted there
   /// any more: the namespace would keep every disk of the node busy.
@@ -117,8 +143,9 @@ class Keeper {
   Result<void> drop_descriptors(const UniqueFd& null) {
     for (const int number : {0, 1, 2})
       if (dup2(null.get(), number) < 0) return fail_errno(errno, "close the standard streams");
-    close_other_fds(3, {lock_.fd(), proc_.get(), state_.get(), listener_.get(), root_.get(), server_.pidfd.get(),
-                        users_.front().get()});
+    std::vector<int> kept = numbers(users_);
+    kept.insert(kept.end(), {lock_.fd(), proc_.get(), state_.get(), listener_.get(), root_.get(), server_.pidfd.get()});
+    close_other_fds(3, kept);
     return {};
   }
 
@@ -175,10 +202,12 @@ class Keeper {
     pollfd event{client.get(), POLLIN, 0};
     if (poll(&event, 1, kClientPatience) <= 0) return fail(ErrorKind::failure, "wait for a request");
     TRY_ASSIGN(auto packet, receive_packet(client.get(), kMaxPacket));
-    if (!packet || packet->fds.size() != 1) return fail(ErrorKind::failure, "read a request");
+    if (!packet || packet->fds.empty() || packet->fds.size() > kMostUsers)
+      return fail(ErrorKind::failure, "read a request");
+    std::move(packet->fds.begin(), packet->fds.end(), std::back_inserter(users_));
+    if (packet->bytes == kKeep) return send_packet(client.get(), kOk);
     const auto clone = clone_tree(root_.get(), false);
     if (!clone) return send_packet(client.get(), pack(clone.error()));
-    users_.push_back(std::move(packet->fds[0]));
     return send_packet(client.get(), std::string(kOk) + step_, {clone->fd()});
   }
 
@@ -192,12 +221,12 @@ class Keeper {
 };
 
 /// In the keeper's process.
-[[noreturn]] void keep(FileLock lock, UniqueFd first_user, const NamedContainer& container,
+[[noreturn]] void keep(FileLock lock, std::vector<UniqueFd> users, const NamedContainer& container,
                        const ContainerRequest& request, UniqueFd report, LogSink& log) {
   (void)setsid();
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
   const ProcessName name("situla-keeper");
-  Keeper keeper(std::move(lock), std::move(first_user));
+  Keeper keeper(std::move(lock), std::move(users));
   auto ready = [&]() -> Result<void> {
     TRY_ASSIGN(const UniqueFd null, open_file("/dev/null", O_RDWR));
     TRY(keeper.set_up(container, request, log));
@@ -214,13 +243,13 @@ class Keeper {
 /// Returns when it answers; false: programs still use the mount of one that was killed.
 Result<bool> start_keeper(FileLock lock, const NamedContainer& container, const ContainerRequest& request,
                           LogSink& log) {
-  TRY_ASSIGN(UniqueFd self, open_pidfd(getpid()));
+  TRY_ASSIGN(std::vector<UniqueFd> users, users_of_mount(request.for_step()));
   TRY_ASSIGN(auto sockets, socket_pair());
   TRY_ASSIGN(Child between, fork_child());
   if (!between) {
     // A grandchild: the program that this process becomes shall not meet children that it did not make.
     auto keeper = fork_child();
-    if (keeper && !*keeper) keep(std::move(lock), std::move(self), container, request, std::move(sockets.second), log);
+    if (keeper && !*keeper) keep(std::move(lock), std::move(users), container, request, std::move(sockets.second), log);
     if (keeper) (void)keeper->release();
     _exit(keeper ? 0 : 1);
   }
@@ -245,11 +274,11 @@ struct KeptLayers {
 };
 
 /// nullopt: there is no keeper, or it is about to begin or to end.
-Result<std::optional<KeptLayers>> ask_keeper(int state) {
+Result<std::optional<KeptLayers>> ask_keeper(int state, bool for_step) {
   const auto socket = connect_to(socket_path(state));
   if (!socket) return std::optional<KeptLayers>();
-  TRY_ASSIGN(const UniqueFd self, open_pidfd(getpid()));
-  if (!send_packet(socket->get(), "mount", {self.get()})) return std::optional<KeptLayers>();
+  TRY_ASSIGN(const std::vector<UniqueFd> users, users_of_mount(for_step));
+  if (!send_packet(socket->get(), kMount, numbers(users))) return std::optional<KeptLayers>();
   auto answer = receive_packet(socket->get(), kMaxPacket);
   if (!answer || !*answer) return std::optional<KeptLayers>();
   if ((*answer)->fds.size() != 1) return fail(unpack((*answer)->bytes));
@@ -275,7 +304,7 @@ Result<DetachedMount> join_layers(const NamedContainer& container, const Contain
   TRY_ASSIGN(const UniqueFd state, open_file(container.state(), O_RDONLY | O_DIRECTORY));
   const auto deadline = Clock::now() + kPatience;
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, kLongestPause)) {
-    TRY_ASSIGN(auto kept, ask_keeper(state.get()));
+    TRY_ASSIGN(auto kept, ask_keeper(state.get(), request.for_step()));
     if (kept) {
       warn_of_other_owner(container, request, kept->owner, log);
       return std::move(kept->mount);
@@ -292,6 +321,15 @@ Result<DetachedMount> join_layers(const NamedContainer& container, const Contain
     if (Clock::now() > deadline) return fail(not_acquired(container));
     std::this_thread::sleep_for(pause);
   }
+}
+
+void keep_layers_for_broker(const NamedContainer& container) {
+  if (container.kind != NamedContainer::Kind::layered) return;
+  const auto state = open_file(container.state(), O_RDONLY | O_DIRECTORY);
+  const auto socket = state ? connect_to(socket_path(state->get())) : fail(state.error());
+  const auto users = users_of_mount(true);
+  if (!socket || !users || !send_packet(socket->get(), kKeep, numbers(*users))) return;
+  (void)receive_packet(socket->get(), kMaxPacket);
 }
 
 }  // namespace situla

@@ -91,3 +91,21 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
   [ "${lines[-1]}" = fine ]
 }
+
+# before: in two of five rounds it had ended between the builder's end and the first task; the next start would have
+# mounted the same layer a second time
+@test "the keeper waits for the first task, however long that takes because the processors are busy" {
+  local busy=() round kept=0
+  for round in $(seq "$(nproc)"); do
+    nice -n -5 sh -c 'while :; do :; done' 3>&- &
+    busy+=($!)
+  done
+  for round in 1 2 3 4 5 6; do
+    runs "$round" || break
+    pgrep -a -u alice situla-keeper && kept=$((kept + 1))
+    touch "end-$round"
+    wait_until 20 grep -qx fine "$round.out" || break
+  done
+  kill "${busy[@]}"
+  [ "$kept" -eq 6 ]
+}
