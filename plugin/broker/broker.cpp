@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include <syslog.h>
 
@@ -225,9 +226,7 @@ void Broker::finish(bool orderly) {
     ready->save->say_rest();
     if (orderly && !ready->save->begun()) (void)save(-1);
   }
-  Phase last = std::move(phase_);
-  enter(phase::Waiting{});
-  take_down(std::move(last), orderly);
+  take_down(std::exchange(phase_, phase::Waiting{}), orderly);
   if (!step_) return;
   step_->mounts.drop_idle(step_->config.image_mount_idle);
   step_->launcher.cgroups.leave_step();
@@ -235,7 +234,7 @@ void Broker::finish(bool orderly) {
 
 void Broker::fail_step(const Error& error) {
   syslog(LOG_INFO, "%s: %s", name_.c_str(), as_one_line(error.message()).c_str());
-  Phase before = std::move(phase_);
+  Phase before = std::exchange(phase_, phase::Waiting{});
   enter(phase::Failed{error});
   clients_.for_each_waiting([this](Client& client) { refuse(client); });
   take_down(std::move(before), false);

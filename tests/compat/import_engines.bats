@@ -24,16 +24,17 @@ wait_for() {
   done
 }
 
-# same_as LAYOUT:TAG HOW REFERENCE...: the imported tree is umoci's, and the image is all that there is afterwards.
+# same_as LAYOUT:TAG HOW REFERENCE...: the imported trees are umoci's, and the images are all that there is afterwards.
 same_as() {
-  local layout=$1 how=$2 reference
+  local layout=$1 how=$2 reference images=()
   shift 2
   for reference; do
-    "$how" situla import -o "$work/image.sqsh" "$reference"
-    "$here/import-vs-umoci" "$work/image.sqsh" "$SITULA_LAB_IMAGES/$layout"
-    rm "$work/image.sqsh"
-    [ -z "$(ls -A "$work")" ]
+    images+=("$work/${#images[@]}.sqsh")
+    "$how" situla import -o "${images[-1]}" "$reference"
   done
+  "$here/import-vs-umoci" "${images[@]}" "$SITULA_LAB_IMAGES/$layout"
+  rm "${images[@]}"
+  [ -z "$(ls -A "$work")" ]
 }
 
 # fails_with PATTERN... -- CMD...: one error, and nothing left.

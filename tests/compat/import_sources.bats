@@ -6,13 +6,14 @@ load import_trees
 
 # same_as LAYOUT:TAG REFERENCE...
 same_as() {
-  local layout=$1 reference
+  local layout=$1 reference images=()
   shift
   for reference; do
-    situla import -o "$work/image.sqsh" "$reference"
-    "$here/import-vs-umoci" "$work/image.sqsh" "$SITULA_LAB_IMAGES/$layout"
-    rm "$work/image.sqsh"
+    images+=("$work/${#images[@]}.sqsh")
+    situla import -o "${images[-1]}" "$reference"
   done
+  "$here/import-vs-umoci" "${images[@]}" "$SITULA_LAB_IMAGES/$layout"
+  rm "${images[@]}"
 }
 
 # every_form NAME:TAG: copies of a layout's image by skopeo

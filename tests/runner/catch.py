@@ -47,6 +47,8 @@ def as_root(command):
 
 def as_ordinary_user(command):
     """The command as an ordinary user with a name, a home and one supplementary group, none of which exist outside."""
+    if not IS_ROOT:
+        return command
     home = f"/tmp/situla-test-home-{os.getpid()}"
     script = f"""
 set -e
@@ -67,29 +69,32 @@ exec setpriv --reuid {TEST_UID} --regid {TEST_UID} --init-groups --inh-caps=-all
     return ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "ordinary-user", *command]
 
 
-def run_catch(context, tally, preset, label, wrap=as_root, environment=None):
-    programs = list(catch_programs(context, preset, label))
+def run_catch(context, tally, preset, labels):
+    """labels: of the programs, and how each is run: its command in another one, and variables."""
+    programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     if not programs:
         tally.add(0, 1)
-        print(f"  fail  no test program carries the label {label}")
+        print(f"  fail  no test program carries the label {' or '.join(labels)}")
         return
     # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
-    context.build(preset, {name for name, _, _ in programs} if preset == "asan" else None)
-    programs = list(catch_programs(context, preset, label))  # only now CTest knows where the programs are
+    context.build(preset, {name for name, *_ in programs} if preset == "asan" else None)
+    # Only now CTest knows where the programs are.
+    programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     programs.sort(key=lambda program: -float(program[2].get("COST", 0)))  # those that take long first, so that none is alone at the end
 
     def run(program):
-        name, command, properties = program
+        _, command, properties, label = program
+        wrap, variables = labels[label]
         began = time.monotonic()
         limit = float(properties.get("TIMEOUT", 300)) * (4 if preset == "asan" else 1)
         extra = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
-        result = run_program(context, wrap(command), limit, {**os.environ, **extra, **(environment or {})}, properties.get("WORKING_DIRECTORY", BUILD))
+        result = run_program(context, wrap(command), limit, {**os.environ, **extra, **variables}, properties.get("WORKING_DIRECTORY", BUILD))
         return (*result, time.monotonic() - began)
 
     # Several at a time: the programs have nothing in common, and many wait for what they started.
     with concurrent.futures.ThreadPoolExecutor(max_workers=int(JOBS)) as pool:
-        for (name, command, _), (code, output, seconds) in zip(programs, pool.map(run, programs)):
-            report_catch(context, tally, name, code, output, seconds, wrap(command)[-len(command):])
+        for (name, command, _, label), (code, output, seconds) in zip(programs, pool.map(run, programs)):
+            report_catch(context, tally, name, code, output, seconds, labels[label][0](command)[-len(command):])
 
 
 def report_catch(context, tally, name, code, output, seconds, command):

@@ -10,7 +10,7 @@ from runner.catch import catch_programs, missing_for_fuzz
 from runner.core import IDLY, ROOT, BuildError, Tally, hurry
 from runner.matrix import LARGE, labs
 
-PRESETS = {"asan-unit": ("asan", "unit"), "asan-userns": ("asan", "userns"), "asan-plugin": ("asan", "plugin"), "fuzz": ("fuzz", "fuzz")}
+LABELS = {"asan": ["unit", "userns", "plugin"], "fuzz": ["fuzz"]}  # what the suites that have a preset of their own build
 
 
 def run_bats(context, tally, files, chosen_lab=""):
@@ -97,9 +97,9 @@ class Beside(threading.Thread):
     def run(self):
         try:
             for name in self.later:
-                if name in PRESETS and (name != "fuzz" or not missing_for_fuzz()):
-                    preset, label = PRESETS[name]
-                    self.context.build(preset, {program for program, _, _ in catch_programs(self.context, preset, label)}, idly=True)
+                if name in LABELS and (name != "fuzz" or not missing_for_fuzz()):
+                    programs = {program for label in LABELS[name] for program, _, _ in catch_programs(self.context, name, label)}
+                    self.context.build(name, programs, idly=True)
             if "tidy" in self.later:
                 self.tidy.run(self.context, lambda: not self.over.is_set(), IDLY)
         except BuildError:

@@ -11,6 +11,7 @@ size of the layout, the peak memory of the largest process, seconds, exit status
 Everything is made of pieces that are compressed once and repeated: gzip members and zstd frames may follow each other, so a hundred
 gigabytes are written in a moment. zstd frames are made by hand, of blocks that repeat one byte.
 """
+import functools
 import hashlib
 import itertools
 import json
@@ -42,9 +43,10 @@ def number(value, width):
     return bytes([0x80]) + value.to_bytes(width - 1, "big")
 
 
-def header(name, size=0, kind=b"0", target=b"", magic=b"ustar\x0000"):
+@functools.lru_cache(maxsize=64)
+def nameless_header(size, kind, target, magic):
+    """A header of ustar, and the sum of its bytes."""
     block = bytearray(512)
-    block[0:100] = name[:100].ljust(100, b"\0")
     block[100:108] = number(0o755, 8)
     block[108:116] = block[116:124] = number(0, 8)
     block[124:136] = number(size, 12)
@@ -53,8 +55,13 @@ def header(name, size=0, kind=b"0", target=b"", magic=b"ustar\x0000"):
     block[156:157] = kind
     block[157:257] = target[:100].ljust(100, b"\0")
     block[257:265] = magic
-    block[148:155] = b"%06o\0" % sum(block)
-    return bytes(block)
+    return bytes(block), sum(block)
+
+
+def header(name, size=0, kind=b"0", target=b"", magic=b"ustar\x0000"):
+    block, total = nameless_header(size, kind, target, magic)
+    name = name[:100]
+    return name.ljust(100, b"\0") + block[100:148] + b"%06o\0" % (total + sum(name)) + block[155:]
 
 
 def padded(body):
@@ -62,14 +69,14 @@ def padded(body):
 
 
 def pax_header(fields):
-    body = b""
+    body = bytearray()
     for key, value in fields:
         rest = b" " + key + b"=" + value + b"\n"
         length = len(rest) + 1
         while len(str(length)) + len(rest) != length:
             length = len(str(length)) + len(rest)
         body += str(length).encode() + rest
-    return header(b"pax", len(body), b"x") + padded(body)
+    return header(b"pax", len(body), b"x") + padded(bytes(body))
 
 
 def long_name(name):
@@ -354,7 +361,12 @@ def xattr_names_of_one_checksum(layout):
 @case
 def xattrs_of_one_entry(layout):
     fields = [(b"SCHILY.xattr.user.%05x" % i, b"") for i in range(34000)]
-    layout.one_layer(*[gzip(pax_header(fields + [(b"SCHILY.xattr.user.n", b"%d" % i)]) + header(b"f%d" % i)) for i in range(30)], gzip(END))
+    # They differ in the last bytes only: all else is compressed once.
+    entries = [pax_header([*fields, (b"SCHILY.xattr.user.n", b"%02d" % i)]) + header(b"f%02d" % i) for i in range(30)]
+    same = len(os.path.commonprefix(entries))
+    first = gzip(entries[0][:same])
+    pieces = [piece for entry in entries for piece in (first, gzip(entry[same:]))]
+    layout.one_layer(*pieces, gzip(END))
 
 
 # --- sparse files and bombs -----------------------------------------------------------------------------------------
