@@ -234,8 +234,8 @@ void Broker::finish(bool orderly) {
 
 void Broker::fail_step(const Error& error) {
   syslog(LOG_INFO, "%s: %s", name_.c_str(), as_one_line(error.message()).c_str());
-  Phase before = std::exchange(phase_, phase::Waiting{});
-  enter(phase::Failed{error});
+  Phase before = std::exchange(phase_, phase::Failed{error});
+  changed_ = true;
   clients_.for_each_waiting([this](Client& client) { refuse(client); });
   take_down(std::move(before), false);
 }

@@ -92,7 +92,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   [ "${lines[-1]}" = fine ]
 }
 
-# before: in two of five rounds it had ended between the builder's end and the first task; the next start would have
+# before: in one or two rounds of six it had ended between the builder's end and the first task; the next start would have
 # mounted the same layer a second time
 @test "the keeper waits for the first task, however long that takes because the processors are busy" {
   local busy=() round kept=0
