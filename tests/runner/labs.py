@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import threading
+import time
 
 from runner.catch import catch_programs, missing_for_fuzz
 from runner.core import IDLY, ROOT, BuildError, Tally, hurry
@@ -13,15 +14,15 @@ from runner.matrix import LARGE, labs
 LABELS = {"asan": ["unit", "userns", "plugin"], "fuzz": ["fuzz"]}  # what the suites that have a preset of their own build
 
 
-def run_bats(context, tally, files, chosen_lab=""):
-    """Each file runs in each of its labs (runner/matrix.py), or in the chosen one."""
+def run_bats(context, tally, files, chosen_lab="", lanes=3):
+    """Each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time."""
     if not files:
         tally.add(0, 1)
         print("  fail  there is no .bats file")
     # What tests run in labs besides Situla.
     context.build("release", {"tests/cluster/all", "tests/gpu/all"})
-    # Two labs at a time: they have nothing in common, and most of their time is waiting.
-    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+    # They have nothing in common, and much of their time is waiting.
+    with concurrent.futures.ThreadPoolExecutor(max_workers=lanes) as pool:
         try:
             for done in [pool.submit(run_tap, context, *lab) for lab in labs_of(context, files, chosen_lab)]:
                 output, part = done.result()
@@ -49,7 +50,7 @@ def run_tap(context, name, lab, command, limit=2700):
     name += f" ({lab})" if lab else ""
     tally.output = output
     print(f"  ----  {name}: {shlex.join(command)}", file=output)
-    planned, seen, failing = None, 0, False
+    planned, seen, failing, began = None, 0, False, time.monotonic()
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True) as process:
         # SIGTERM, not SIGKILL: a lab takes itself down.
@@ -83,6 +84,7 @@ def run_tap(context, name, lab, command, limit=2700):
     elif process.returncode != 0 and not tally.failed:
         tally.add(0, 1)
         print(f"  FAIL  {name}: all tests passed, but {command[0]} exited with {process.returncode}", file=output)
+    print(f"  ....  {name}: {time.monotonic() - began:.0f} s", file=output)
     return output.getvalue(), tally
 
 
