@@ -49,6 +49,8 @@ Result<UniqueFd> kernel_open(int root_fd, const std::string& path, int flags, mo
     // EAGAIN: a rename elsewhere made ".." uncertain; only trying again tells.
     if (errnum != EAGAIN && errnum != EINTR) break;
   }
+  // When a rename or a mount elsewhere makes the kernel begin again, it counts the links on the way twice.
+  if (errnum == ELOOP) return walk_open(root_fd, path, flags, mode);
   return fail_errno(errnum, ((flags & O_CREAT) != 0 ? "create " : "open ") + path + " in the root file system");
 }
 

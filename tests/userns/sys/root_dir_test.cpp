@@ -230,3 +230,29 @@ TEST_CASE("Somebody who renames while we resolve gains nothing") {
     CHECK(refused > 0);  // or the attacker never got in between and the test shows nothing
   }
 }
+
+TEST_CASE("Links that somebody replaces by equal ones while we resolve are no circle") {
+  // Linux counts links twice when it begins a walk again.
+  for (const ResolveMode mode : kModes) {
+    CAPTURE(mode == ResolveMode::walk);
+    const Trap trap;
+    const auto name = [&](int i) { return trap.dir / ("root/chain" + std::to_string(i)); };
+    std::filesystem::create_directory(name(0));
+    trap.dir.write("root/chain0/file", "found");
+    for (int i = 1; i <= 30; ++i) std::filesystem::create_symlink("chain" + std::to_string(i - 1), name(i));
+    auto other = fork_child();
+    REQUIRE(other);
+    if (!*other) {
+      for (int i = 0;; i = (i + 1) % 30)
+        if (symlink(("chain" + std::to_string(i)).c_str(), name(31).c_str()) == 0)
+          (void)rename(name(31).c_str(), name(i + 1).c_str());
+    }
+    const RootDir root = trap.root(mode);
+    int lost = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < end) lost += content(root, "chain30/file") == "found" ? 0 : 1;
+    (void)other->signal(SIGKILL);
+    (void)other->wait();
+    CHECK(lost == 0);
+  }
+}
