@@ -14,8 +14,9 @@ from runner.matrix import LARGE, labs
 LABELS = {"asan": ["unit", "userns", "plugin"], "fuzz": ["fuzz"]}  # what the suites that have a preset of their own build
 
 
-def run_bats(context, tally, files, chosen_lab="", lanes=3):
-    """Each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time."""
+def run_bats(context, tally, files, chosen_lab="", lanes=3, yielding=False):
+    """Each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time. yielding: a later one leaves the
+    processors to an earlier one."""
     if not files:
         tally.add(0, 1)
         print("  fail  there is no .bats file")
@@ -24,7 +25,8 @@ def run_bats(context, tally, files, chosen_lab="", lanes=3):
     # They have nothing in common, and much of their time is waiting.
     with concurrent.futures.ThreadPoolExecutor(max_workers=lanes) as pool:
         try:
-            for done in [pool.submit(run_tap, context, *lab) for lab in labs_of(context, files, chosen_lab)]:
+            runs = labs_of(context, files, chosen_lab)
+            for done in [pool.submit(run_tap, context, *lab, nice=5 * number if yielding else 0) for number, lab in enumerate(runs)]:
                 output, part = done.result()
                 print(output, end="", flush=True)
                 tally.merge(part)
@@ -43,8 +45,9 @@ def labs_of(context, files, chosen_lab):
                 yield f"{path.parent.name}/{path.name}", lab.name if len(several) > 1 else "", lab.command(path)
 
 
-def run_tap(context, name, lab, command, limit=2700):
+def run_tap(context, name, lab, command, limit=2700, nice=0):
     """What to print, and what it came to."""
+    command = ["nice", "-n", str(nice), *command] if nice else command
     tally, output = Tally(), io.StringIO()
     each = f"{name.removesuffix('.bats')} ({lab}): " if lab else ""
     name += f" ({lab})" if lab else ""
