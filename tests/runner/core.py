@@ -15,8 +15,15 @@ FORBID_SKIPS = os.environ.get("SITULA_FORBID_SKIPS") == "1"
 IS_ROOT = os.geteuid() == 0
 TEST_UID = 54321  # of the ordinary user who runs the userns suite; exists only inside that suite's mount namespace
 JOBS = str(os.cpu_count() or 2)
-IDLY = ["chrt", "--idle", "0"]  # before a command: with what processor time others leave
+# Before a command: with what processor time others leave. A session counts as one among others where the kernel makes groups of them
+# (sched(7), "The autogroup feature"); within it policies and nice values count.
+IDLY = ["setsid", "sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec chrt --idle 0 "$@"', "idly"]
 ASAN = {"UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1"}
+
+
+def yielding(nice):
+    """Before a command that begins a session: the higher the number, the more it leaves to others."""
+    return ["sh", "-c", f'echo {nice} 2>/dev/null >/proc/self/autogroup; exec nice -n {nice} "$@"', "yielding"] if nice else []
 
 
 class Tally:
@@ -86,6 +93,8 @@ def descendants(pid):
 def hurry():
     """What was started idly goes on like everything else."""
     for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text("0", encoding="ascii")
         with contextlib.suppress(OSError):
             for thread in map(int, os.listdir(f"/proc/{pid}/task")):
                 if os.sched_getscheduler(thread) == os.SCHED_IDLE:

@@ -8,7 +8,7 @@ import threading
 import time
 
 from runner.catch import catch_programs, missing_for_fuzz
-from runner.core import IDLY, ROOT, BuildError, Tally, hurry
+from runner.core import IDLY, ROOT, BuildError, Tally, hurry, yielding
 from runner.matrix import LARGE, labs
 
 LABELS = {"asan": ["unit", "userns", "plugin"], "fuzz": ["fuzz"]}  # what the suites that have a preset of their own build
@@ -47,12 +47,12 @@ def labs_of(context, files, chosen_lab):
 
 def run_tap(context, name, lab, command, limit=2700, nice=0):
     """What to print, and what it came to."""
-    command = ["nice", "-n", str(nice), *command] if nice else command
+    shown, command = command, [*yielding(nice), *command]
     tally, output = Tally(), io.StringIO()
     each = f"{name.removesuffix('.bats')} ({lab}): " if lab else ""
     name += f" ({lab})" if lab else ""
     tally.output = output
-    print(f"  ----  {name}: {shlex.join(command)}", file=output)
+    print(f"  ----  {name}: {shlex.join(shown)}", file=output)
     planned, seen, failing, began = None, 0, False, time.monotonic()
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True) as process:
@@ -86,7 +86,7 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
               file=output)
     elif process.returncode != 0 and not tally.failed:
         tally.add(0, 1)
-        print(f"  FAIL  {name}: all tests passed, but {command[0]} exited with {process.returncode}", file=output)
+        print(f"  FAIL  {name}: all tests passed, but {shown[0]} exited with {process.returncode}", file=output)
     print(f"  ....  {name}: {time.monotonic() - began:.0f} s", file=output)
     return output.getvalue(), tally
 
