@@ -38,8 +38,9 @@ ErrorKind kind_of_errno(int errnum) {
   }
 }
 
-constexpr std::array<std::string_view, 10> kKindNames = {"failure", "usage",   "not_found", "exists",      "denied",
-                                                         "network", "corrupt", "no_space",  "unsupported", "cancelled"};
+constexpr std::array<std::string_view, 11> kKindNames = {"failure",     "usage",     "not_found",  "exists",
+                                                         "denied",      "network",   "corrupt",    "no_space",
+                                                         "unsupported", "cancelled", "unreachable"};
 
 }  // namespace
 

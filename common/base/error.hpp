@@ -20,7 +20,11 @@ enum class ErrorKind {
   no_space,     ///< disk, quota or memory exhausted
   unsupported,  ///< this kernel, build or release cannot do it; a fallback may
   cancelled,    ///< asked to stop
+  unreachable,  ///< the other side is not there: an unknown host, nobody who listens; to try again at once is no use
 };
+constexpr ErrorKind last_of(ErrorKind) {
+  return ErrorKind::unreachable;
+}
 
 /// An error is made once, where it happens, as verb + operand ("open /etc/x"), and each meaningful layer puts one
 /// phrase in front. It is printed once, at the boundary. No "failed to", no trailing full stop.

@@ -140,12 +140,16 @@ struct Failure {
 
 // store, importer -> broker
 
+/// The store does not have the image: it is imported now.
+struct ImportBegins {};
+
 struct ImportDone {
   Digest digest;           ///< of the manifest
   std::string store_name;  ///< of the image in the store; empty for an import as the user
   bool stored = false;     ///< the image was in the store already
+  bool stays = false;      ///< the store program asks the registry once more, until its connection is closed
 
-  static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored); }
+  static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored, done.stays); }
 };  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.
 
 // builder <-> broker
@@ -224,13 +228,10 @@ struct Finished {       ///< nothing is left of the container
 
 using Message = std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish,
                              Finished, Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving,
-                             ScratchPlace, StepPrepared, TaskEnded, Alive>;
+                             ScratchPlace, StepPrepared, TaskEnded, Alive, ImportBegins>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;
-}
-constexpr ErrorKind last_of(ErrorKind) {
-  return ErrorKind::cancelled;
 }
 
 /// common/base/wire.hpp. Texts are cut at kMaxTextBytes.

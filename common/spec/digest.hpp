@@ -37,4 +37,13 @@ class Digest {
   std::array<uint8_t, kBytes> bytes_{};
 };
 
+/// What a name of an image means.
+struct NamedManifest {
+  Digest named;     ///< for every platform: an index, or the manifest itself
+  Digest manifest;  ///< for one of them
+
+  static auto fields(auto& it) { return std::tie(it.named, it.manifest); }
+  friend bool operator==(const NamedManifest&, const NamedManifest&) = default;
+};
+
 }  // namespace situla

@@ -41,7 +41,8 @@ ImportSession::ImportSession(const ImportRequest& request, Platform platform, st
 Error ImportSession::explain(Error error) const {
   const ErrorKind kind = error.kind();
   error.with_context("failed to import docker image: " + source_->text());
-  const bool name_may_be_wrong = kind == ErrorKind::not_found || kind == ErrorKind::denied;
+  const bool name_may_be_wrong =
+      kind == ErrorKind::not_found || kind == ErrorKind::denied || kind == ErrorKind::unreachable;
   if (!name_may_be_wrong || request_.hint.empty()) return error;
   // The file that exists is the better guess of the two.
   Error better(kind, error.message());

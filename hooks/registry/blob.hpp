@@ -19,6 +19,7 @@ struct ResolvedImage {
   Manifest manifest;
   std::string media_type = {};       ///< as served, for `situla inspect`; may be empty
   std::string bytes = {};            ///< of the manifest, as served; empty where the source has none
+  bool is_known = false;             ///< as ImportRequest::known says; then nothing but the digests is here
   std::optional<Digest> named = {};  ///< of what the reference means for every platform: an index, or the manifest
 };
 

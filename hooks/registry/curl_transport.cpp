@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,12 +12,14 @@
 #include "common/sys/socket.hpp"
 #include "hooks/registry/curl_versions.hpp"
 #include "hooks/registry/http.hpp"
+#include "hooks/registry/trust_store.hpp"
 
 namespace situla {
 namespace {
 
 constexpr long kReceiveBuffer = 256L << 10;
-constexpr size_t kMaxHeaderBytes = size_t{512} << 10U;  // of one answer: redirects and trailers count
+constexpr size_t kMostCertificates = size_t{16} << 20U;  // bytes
+constexpr size_t kMaxHeaderBytes = size_t{512} << 10U;   // of one answer: redirects and trailers count
 
 /// "http://proxy", or "" to make libcurl ignore the environment: the settings are the only source.
 const std::string& proxy_for(const ImportSettings& settings, std::string_view url) {
@@ -36,7 +37,7 @@ struct Transfer {
   std::array<char, CURL_ERROR_SIZE> detail{};
   size_t header_bytes = 0;
   uint32_t stall_rate = 0, stall_timeout = 0;
-  bool head_ended = false, head_told = false, stopped = false, by_hash = false;
+  bool head_ended = false, head_told = false, stopped = false;
 
   Transfer() = default;
   Transfer(const Transfer&) = delete;
@@ -102,7 +103,7 @@ Error connect_error(const Transfer& transfer, const std::string& where) {
   curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &errnum);
   const Error error = errnum != 0 ? Error::from_errno(static_cast<int>(errnum), what)
                                   : Error(ErrorKind::failure, what + ": " + printable(transfer.detail.data()));
-  return Error(ErrorKind::failure, error.message())
+  return Error(ErrorKind::unreachable, error.message())
       .with_hint(proxy ? "check https_proxy and no_proxy"
                        : "check the registry's name and port, and that it can be reached from this node");
 }
@@ -119,7 +120,7 @@ Error tunnel_error(long status, const std::string& where) {
   if (status >= 500)
     return Error(ErrorKind::network, message)
         .with_hint("the proxy may not reach it: ask its operators, or see no_proxy");
-  return Error(ErrorKind::denied, message)
+  return Error(ErrorKind::unreachable, message)
       .with_hint(status == 407 ? "https_proxy must hold a login: http://USER:PASSWORD@HOST:PORT"
                                : "ask the operators of the proxy, or add the host to no_proxy");
 }
@@ -128,7 +129,7 @@ Error certificate_error(const Transfer& transfer, const std::string& where) {
   std::string_view detail = transfer.detail.data();
   constexpr std::string_view kPrefix = "SSL certificate problem: ";
   if (detail.starts_with(kPrefix)) detail.remove_prefix(kPrefix.size());
-  return Error(ErrorKind::denied, "verify the certificate of " + where + ": " + printable(detail))
+  return Error(ErrorKind::failure, "verify the certificate of " + where + ": " + printable(detail))
       .with_hint("install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
 }
 
@@ -161,10 +162,10 @@ Error describe(CURLcode code, const Transfer& transfer) {
   if (const long status = refused_tunnel(transfer); status != 0) return tunnel_error(status, where);
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
-      return Error(ErrorKind::not_found, "resolve host " + where + ": unknown host")
+      return Error(ErrorKind::unreachable, "resolve host " + where + ": unknown host")
           .with_hint("check the spelling of the registry; a name without a registry is looked for on Docker Hub");
     case CURLE_COULDNT_RESOLVE_PROXY:
-      return Error(ErrorKind::not_found, "resolve the proxy for " + where + ": unknown host")
+      return Error(ErrorKind::unreachable, "resolve the proxy for " + where + ": unknown host")
           .with_hint("check https_proxy");
     case CURLE_COULDNT_CONNECT:
       return connect_error(transfer, where);
@@ -196,29 +197,21 @@ Error describe(CURLcode code, const Transfer& transfer) {
   }
 }
 
-/// libcurl's own directory of CA certificates, if `openssl rehash` has filled it and there is a bundle beside it.
-std::string system_certificates_by_hash() {
-  const BuiltInCertificates built = built_in_certificates();
-  if (built.directory == nullptr || built.bundle == nullptr) return {};
-  std::error_code error;
-  std::filesystem::directory_iterator entry(built.directory, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (name.size() == 10 && name.ends_with(".0") && name.find_first_not_of("0123456789abcdef") == 8)
-      return built.directory;
-  }
+/// The bundle that libcurl reads by itself; old releases do not say which.
+std::string certificates_of_node() {
+  const char* built = built_in_bundle();
+  for (const char* path : {built != nullptr ? built : "", "/etc/ssl/certs/ca-certificates.crt",
+                           "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"})
+    if (const auto text = *path == '\0' ? std::string() : read_file(path, kMostCertificates).value_or("");
+        !text.empty())
+      return text + "\n";
   return {};
 }
 
-/// The bundle that libcurl reads by itself; old releases do not say which.
-std::string certificates_of_node() {
-  constexpr size_t kMost = size_t{8} << 20U;
-  const char* built = built_in_certificates().bundle;
-  for (const char* path : {built != nullptr ? built : "", "/etc/ssl/certs/ca-certificates.crt",
-                           "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"})
-    if (const auto text = *path == '\0' ? std::string() : read_file(path, kMost).value_or(""); !text.empty())
-      return text + "\n";
-  return {};
+/// Others have no way to be asked for one certificate.
+bool is_of_openssl() {
+  const char* name = curl_version_info(CURLVERSION_NOW)->ssl_version;
+  return name != nullptr && std::string_view(name).starts_with("OpenSSL");
 }
 
 class CurlTransport final : public HttpTransport {
@@ -307,7 +300,7 @@ class CurlTransport final : public HttpTransport {
     if (request.connect_timeout != 0)
       curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
                        static_cast<long>(std::min(request.connect_timeout, settings_.connect_timeout)));
-    set_certificates(transfer);
+    set_certificates(easy);
     if (request.insecure) {
       curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
       curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -368,7 +361,9 @@ class CurlTransport final : public HttpTransport {
     transfer.stall_rate = std::max(settings_.stall_rate, 1U);
     transfer.stall_timeout = settings_.stall_timeout;
     uint32_t limit = settings_.transfer_timeout;
-    if (limit == 0 && request.time_limit != 0)
+    if (request.at_once)
+      limit = request.time_limit;
+    else if (limit == 0 && request.time_limit != 0)
       limit = std::max(request.time_limit, settings_.stall_timeout) + settings_.connect_timeout;
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_timeout));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT, static_cast<long>(limit));
@@ -376,29 +371,25 @@ class CurlTransport final : public HttpTransport {
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(transfer.stall_timeout));
   }
 
-  /// What the user brought; else the system's directory of CA certificates by hash, of which only the one that is
-  /// needed is read (parsing the whole bundle takes tens of milliseconds).
-  void set_certificates(Transfer& transfer) const {
-    transfer.by_hash = !own_certificates_ && !hashed_directory_.empty();
-    if (transfer.by_hash) {
-      curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, nullptr);
-      curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, hashed_directory_.c_str());
-      return;
+  /// libcurl would parse the whole bundle, which takes tens of milliseconds.
+  void set_certificates(CURL* easy) {
+    if (is_of_openssl() && curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, trust_callback) == CURLE_OK) {
+      curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, this);
+      curl_easy_setopt(easy, CURLOPT_CAINFO, nullptr);
+    } else if (own_certificates_) {
+      curl_easy_setopt(easy, CURLOPT_CAINFO, fd_path(own_certificates_.get()).c_str());
     }
-    const std::string file = fd_path(own_certificates_.get());
-    if (own_certificates_) curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, file.c_str());
-    // Without a directory libcurl keeps the parsed bundle for all connections.
-    curl_easy_setopt(transfer.easy, CURLOPT_CAPATH, nullptr);
+    curl_easy_setopt(easy, CURLOPT_CAPATH, nullptr);
   }
 
-  /// Starts the transfer anew with the system's bundle, for a CA that an administrator added only there.
-  bool try_bundle(CURLcode code, Transfer& transfer) {
-    if (!certificate_refused(code) || !transfer.by_hash) return false;
-    hashed_directory_.clear();
-    curl_multi_remove_handle(multi_, transfer.easy);
-    curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, built_in_certificates().bundle);
-    set_certificates(transfer);
-    return curl_multi_add_handle(multi_, transfer.easy) == CURLM_OK;
+  /// For each connection.
+  static CURLcode trust_callback(CURL*, void* context, void* user) {
+    auto& self = *static_cast<CurlTransport*>(user);
+    if (!self.trust_) {
+      const int own = self.own_certificates_.get();
+      self.trust_.emplace(own >= 0 ? read_file(fd_path(own), kMostCertificates).value_or("") : certificates_of_node());
+    }
+    return self.trust_->add_to(context) ? CURLE_OK : CURLE_OUT_OF_MEMORY;
   }
 
   /// Handlers may start transfers from on_end().
@@ -412,7 +403,7 @@ class CurlTransport final : public HttpTransport {
       char* user = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
       auto& transfer = *reinterpret_cast<Transfer*>(user);
-      if (!try_bundle(code, transfer)) finish(code, transfer);
+      finish(code, transfer);
     }
     return any;
   }
@@ -439,7 +430,7 @@ class CurlTransport final : public HttpTransport {
   UniqueFd own_certificates_;  ///< what the user brought, by descriptor: libcurl reads files
   CURLM* multi_;
   Bell bell_;
-  std::string hashed_directory_ = system_certificates_by_hash();
+  std::optional<TrustStore> trust_;
   TransferId last_id_ = 0;
   std::map<TransferId, std::unique_ptr<Transfer>> transfers_;
 };

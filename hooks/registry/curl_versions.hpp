@@ -38,18 +38,13 @@ enum class Protocols { http, https, both };
 #endif
 }
 
-struct BuiltInCertificates {
-  const char* bundle = nullptr;
-  const char* directory = nullptr;
-};
-
-/// Where libcurl looks by itself, nullptr where it does not say.
-inline BuiltInCertificates built_in_certificates() {
+/// The bundle of certificates that libcurl reads by itself; nullptr where it does not say.
+inline const char* built_in_bundle() {
 #if SITULA_LIBCURL_VERSION >= 0x074600  // 7.70
   const curl_version_info_data* info = curl_version_info(CURLVERSION_NOW);
-  if (info->age >= CURLVERSION_SEVENTH) return {info->cainfo, info->capath};
+  if (info->age >= CURLVERSION_SEVENTH) return info->cainfo;
 #endif
-  return {};
+  return nullptr;
 }
 
 /// 7.61 has two codes where there is one since 7.62: 51 for a wrong name, 60 for an unknown issuer.

@@ -28,6 +28,7 @@ struct HttpRequest {
   bool insecure = false;            ///< the registry's rule says so: its certificate is not verified, http is allowed
   uint32_t connect_timeout = 0;     ///< seconds; 0: what the settings say
   uint32_t time_limit = 0;          ///< seconds for the whole answer; the user's ENROOT_TRANSFER_TIMEOUT comes first
+  bool at_once = false;             ///< time_limit is meant to the second: whoever asks has something else to do
   const char* limit_key = nullptr;  ///< of situla.toml, which limits the size of the answer; null: nobody can change it
 };
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxProbeBytes = size_t{1} << 20U;
 constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
+constexpr uint32_t kImpatientSeconds = 5;
 constexpr uint32_t kLongestAnswer = 120;  // seconds for a manifest, a token or a configuration
 
 std::string login_hint(const std::string& host) {
@@ -38,8 +39,9 @@ HttpRequest RegistryClient::request_to(std::string url) const {
   // A token server need not be the registry: nothing was said about its certificate.
   request.insecure = options_.insecure && authority_of(url) == authority_of(reference_.registry);
   request.url = std::move(url);
-  request.connect_timeout = options_.connect_timeout;
-  request.time_limit = kLongestAnswer;
+  request.connect_timeout = options_.impatient ? kImpatientSeconds : options_.connect_timeout;
+  request.time_limit = options_.impatient ? kImpatientSeconds : kLongestAnswer;
+  request.at_once = options_.impatient;
   return request;
 }
 
@@ -58,7 +60,9 @@ Result<void> RegistryClient::choose_scheme() {
   auto response = fetch(transport_, request, kMaxProbeBytes, options_.cancelled);
   if (response) return {};
   const ErrorKind kind = response.error().kind();
-  if (kind == ErrorKind::unsupported || kind == ErrorKind::failure || kind == ErrorKind::network) scheme_ = "http://";
+  // Not where somebody speaks TLS and is somebody else.
+  if (kind == ErrorKind::unsupported || kind == ErrorKind::network || kind == ErrorKind::unreachable)
+    scheme_ = "http://";
   return {};
 }
 
@@ -67,7 +71,7 @@ Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request
     auto response = fetch(transport_, request, limit, options_.cancelled);
     const bool transient =
         response ? is_transient_status(response->status) : response.error().kind() == ErrorKind::network;
-    if (!transient || attempt > options_.retries) return response;
+    if (!transient || options_.impatient || attempt > options_.retries) return response;
     options_.sleep(retry_delay(attempt, response ? &*response : nullptr));
   }
 }
@@ -186,7 +190,9 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
                            : "it is wrong or no longer valid: look at ~/.config/enroot/.credentials, and at the "
                              "logins of docker and podman"));
   }
-  if (response.status != 200) return fail(ErrorKind::failure, where + ": answers " + std::to_string(response.status));
+  if (response.status != 200)
+    return fail(is_transient_status(response.status) ? ErrorKind::network : ErrorKind::failure,
+                where + ": answers " + std::to_string(response.status));
   const std::string token = parse_token(response.body);
   if (token.empty()) return fail(ErrorKind::corrupt, where + ": its answer has no token");
   if (!is_plain_token(token)) return fail(ErrorKind::corrupt, where + ": its token has other than plain characters");
@@ -254,6 +260,12 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   TRY_ASSIGN(auto answer, get_manifest(reference_.manifest_name(), reference_.digest));
   TRY_ASSIGN(auto parsed, parse_manifest(answer.first, answer.second));
   const Digest named = digest_of(answer.first);
+  if (options_.known && named == options_.known->named) {
+    ResolvedImage known{options_.known->manifest, {}};
+    known.is_known = true;
+    known.named = named;
+    return known;
+  }
   if (const Index* index = std::get_if<Index>(&parsed)) {
     TRY_ASSIGN(const Descriptor chosen, choose_platform(*index, platform));
     TRY_ASSIGN(answer, get_manifest(chosen.digest.text(), chosen.digest));
@@ -262,7 +274,9 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   Manifest* manifest = std::get_if<Manifest>(&parsed);
   if (manifest == nullptr) return fail(ErrorKind::corrupt, "manifest: an index inside an index");
   const Digest digest = digest_of(answer.first);
-  return ResolvedImage{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first), named};
+  ResolvedImage image{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first)};
+  image.named = named;
+  return image;
 }
 
 Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class RegistryClient {
     std::vector<TokenServer> token_servers;                ///< pairs beside the known ones
     ImportBudget budget;                                   ///< sizes of manifests and configurations
     uint32_t connect_timeout = 0;                          ///< seconds; 0: what the settings say
+    bool impatient = false;                                ///< ImportRequest::impatient
+    std::optional<NamedManifest> known;                    ///< ImportRequest::known
     std::function<bool()> cancelled;                       ///< asked while waiting; may be empty
     std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
   };
@@ -36,7 +39,8 @@ class RegistryClient {
   /// transport and credentials must outlive the client.
   RegistryClient(HttpTransport& transport, ImageReference reference, const CredentialSet& credentials, Options options);
 
-  /// One or two manifest requests and, if the registry wants it, one for a token.
+  /// One or two manifest requests and, if the registry wants it, one for a token. One where Options::known is still
+  /// true.
   Result<ResolvedImage> resolve(const Platform& platform);
   /// Finds out whether the registry speaks TLS, where it may be without; once. Part of what follows.
   Result<void> choose_scheme();

@@ -79,9 +79,14 @@ struct ImportRequest {
   std::vector<RegistryRule> rules;
   /// What the image may make the import take. Not serialized either: the administrator's.
   ImportBudget budget;
+  std::string resolve;  ///< --container-resolve, for the node's store; empty: the site's rule
+  /// Of an importer that knows more than the user does. Not serialized.
+  std::optional<NamedManifest> known;  ///< what the name meant last (ResolvedImage::is_known)
+  bool impatient = false;              ///< a registry that does not answer at once is not waited for
 
   static auto fields(auto& it) {
-    return std::tie(it.image, it.platform, it.hint, it.terminal_columns, it.terminal_rows, it.settings, it.credentials);
+    return std::tie(it.image, it.platform, it.hint, it.resolve, it.terminal_columns, it.terminal_rows, it.settings,
+                    it.credentials);
   }
   static constexpr size_t kMaxBytes = size_t{2} << 20U;
   /// A versioned byte string; at most kMaxBytes (ErrorKind::usage beyond).

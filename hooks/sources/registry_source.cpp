@@ -27,6 +27,8 @@ RegistryClient::Options client_options(const ImportRequest& request, const Regis
   options.cancelled = std::move(cancelled);
   options.retries = last ? std::clamp(settings.transfer_retries, kLeastRetries, 100U) : 0;
   options.connect_timeout = last ? 0 : kMirrorConnectSeconds;
+  options.impatient = request.impatient;
+  options.known = request.known;
   return options;
 }
 

@@ -98,7 +98,7 @@ TEST_CASE("flags and enums have no values beyond their own") {
     return !decoded && decoded.error().kind() == ErrorKind::corrupt;
   };
   CHECK(refused(Note{LogLevel::error, ""}, 0, 4));
-  CHECK(refused(Failure{ErrorKind::cancelled, "", ""}, 0, 10));
+  CHECK(refused(Failure{ErrorKind::unreachable, "", ""}, 0, 11));
   CHECK(refused(MapsWanted{true}, 0, 2));
   CHECK(refused(JoinReply{"", Isolation{}}, 4, 2));
   StepRequest request;
