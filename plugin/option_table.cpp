@@ -8,6 +8,7 @@
 #include "common/spec/device_name.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/resolve_rule.hpp"
 
 namespace situla {
 namespace {
@@ -90,6 +91,12 @@ Result<void> set_devices(std::string_view value, ContainerSpec& spec) {
   return {};
 }
 
+Result<void> set_resolve(std::string_view value, ContainerSpec& spec) {
+  TRY(ResolveRule::parse(value));
+  spec.resolve = value;
+  return {};
+}
+
 template <auto Member, auto Value>
 Result<void> set(std::string_view, ContainerSpec& spec) {
   spec.*Member = Value;
@@ -137,6 +144,10 @@ constexpr std::array kTable = {
                set_kept_variables, "ENV", nullptr, "SLURM_SITULA_CONTAINER_ENV"},
     OptionInfo{"container-unshare", "NS[,NS...]", "[situla] namespaces of its own: net, ipc, uts, pid", set_namespaces,
                "UNSHARE"},
+    OptionInfo{"container-resolve", "job|always|SECONDS",
+               "[situla] when to ask the registry what a tag means: once for all steps of the job, for each step, or "
+               "when the last answer is older (default: situla.toml)",
+               set_resolve, "RESOLVE"},
     OptionInfo{"container-devices", "VENDOR/CLASS=NAME[,...]|none",
                "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
                "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters",

@@ -48,6 +48,7 @@ struct ContainerSpec {
   std::vector<MountOption> mounts;
   std::string workdir;                ///< empty = the image's WORKDIR, else "/"
   std::vector<std::string> keep_env;  ///< --container-env: names that keep the host's value
+  std::string resolve;                ///< --container-resolve: a text of ResolveRule; empty: the site's rule
   std::vector<std::string> devices;   ///< --container-devices: CDI names; "none" alone: none; empty: the site's
   Tristate mount_home = Tristate::unset;
   Tristate remap_root = Tristate::unset;
@@ -60,8 +61,8 @@ struct ContainerSpec {
 
   static auto fields(auto& spec) {
     return std::tie(spec.image, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts, spec.workdir,
-                    spec.keep_env, spec.devices, spec.mount_home, spec.remap_root, spec.writable, spec.entrypoint,
-                    spec.entrypoint_log, spec.unshare, spec.terminal_columns, spec.terminal_rows);
+                    spec.keep_env, spec.resolve, spec.devices, spec.mount_home, spec.remap_root, spec.writable,
+                    spec.entrypoint, spec.entrypoint_log, spec.unshare, spec.terminal_columns, spec.terminal_rows);
   }
 
   /// A versioned byte string for the way plugin -> builder; deserialize() trusts nothing and reports

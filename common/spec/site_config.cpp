@@ -156,6 +156,12 @@ std::optional<DiskShare> share_of(const toml::node& value) {
   return bytes ? std::optional(DiskShare{0, *bytes}) : std::nullopt;
 }
 
+std::optional<ResolveRule> resolve_rule_of(const toml::node& value) {
+  const auto number = value.value_exact<int64_t>();
+  const auto rule = ResolveRule::parse(number ? std::to_string(*number) : text_of(value));
+  return rule ? std::optional(*rule) : std::nullopt;
+}
+
 /// `well_formed` says whether a word may stand in the list.
 Setter words(std::vector<std::string> DeviceSettings::*field, bool (*well_formed)(const std::string&),
              const char* wanted) {
@@ -176,7 +182,7 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 22> keys() {
+std::array<Key, 28> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
@@ -189,6 +195,13 @@ std::array<Key, 22> keys() {
       {"bytes_per_user",
        setter(&SiteConfig::bytes_per_user, "a share such as \"50%\", a size such as \"500GiB\", or 0", share_of)},
       {"store_reserve", size(&SiteConfig::store_reserve, "2GiB")},
+      {"store_max",
+       setter(&SiteConfig::store_max, "a share such as \"80%\", a size such as \"500GiB\", or 0", share_of)},
+      {"image_age", seconds(&SiteConfig::image_age, 0)},
+      {"resolve", setter(&SiteConfig::resolve, R"("job", "always" or a number of seconds)", resolve_rule_of)},
+      {"resolve_choice", boolean(&SiteConfig::resolve_choice)},
+      {"grant_lifetime", seconds(&SiteConfig::grant_lifetime, 0)},
+      {"grant_offline", seconds(&SiteConfig::grant_offline, 0)},
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},

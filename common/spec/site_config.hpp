@@ -11,6 +11,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
+#include "common/spec/resolve_rule.hpp"
 
 namespace situla {
 
@@ -59,6 +60,12 @@ struct SiteConfig {
   uint64_t largest_image = uint64_t{256} << 30U;  ///< largest_image; bytes of one image file; 0: no limit
   DiskShare bytes_per_user{50, 0};                ///< bytes_per_user; of images imported for one user
   std::optional<uint64_t> store_reserve;  ///< store_reserve; bytes left free in its file system; none: the default
+  ResolveRule resolve;          ///< resolve = "job", "always" or seconds; when a registry is asked what a tag means
+  bool resolve_choice = false;  ///< resolve_choice; users may choose what asks less than that
+  std::chrono::seconds grant_lifetime{3600};  ///< grant_lifetime; so long a registry's leave to have an image counts
+  std::chrono::seconds grant_offline{86400};  ///< grant_offline; the same while the registry does not answer; 0: never
+  DiskShare store_max;                        ///< store_max; bytes of all images; neither: no limit
+  std::chrono::seconds image_age{0};          ///< image_age; images that nobody asks for so long are removed; 0: never
   uint32_t mounts_per_user = 64;  ///< mounts_per_user; of images, by the kernel, at a time on this node; 0: no limit
   std::chrono::seconds image_mount_idle{
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it

@@ -161,7 +161,7 @@ Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offs
   return {};
 }
 
-Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode) {
+Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode, Sync sync) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
@@ -172,12 +172,12 @@ Result<void> write_file_atomically(const std::string& path, std::string_view byt
   ScopeExit remove([&] { (void)unlinkat(parent.get(), temporary.c_str(), 0); });
   TRY_CONTEXT(path, write_all(file.get(), bytes));
   if (fchmod(file.get(), mode) != 0) return fail_errno(errno, "set mode of " + path);
-  if (fsync(file.get()) != 0) return fail_errno(errno, "sync " + path);
+  if (sync == Sync::yes && fsync(file.get()) != 0) return fail_errno(errno, "sync " + path);
   if (renameat(parent.get(), temporary.c_str(), parent.get(), name.c_str()) != 0)
     return fail_errno(errno, "rename " + temporary + " to " + path);
   remove.dismiss();
   // The file is there; a directory that cannot be synced (some network file systems) does not undo that.
-  (void)fsync(parent.get());
+  if (sync == Sync::yes) (void)fsync(parent.get());
   return {};
 }
 

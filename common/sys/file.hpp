@@ -27,7 +27,8 @@ Result<void> write_all(int fd, std::string_view bytes);
 /// sharing them where the file system can. ErrorKind::corrupt when `from` ends before.
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size);
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
-Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode);
+enum class Sync { yes, no };  ///< no: for what can be made again, and is checked when it is read
+Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode, Sync sync = Sync::yes);
 Result<void> make_directories(const std::string& path, mode_t mode);
 /// Where this process is; "/" where that cannot be said.
 std::string current_directory();

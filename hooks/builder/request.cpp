@@ -19,6 +19,7 @@ Result<void> collect_and_write(int output, LogSink& log) {
              make_import_request(data.spec.image, config, credentials_environment(data), RuleFiles::of_node(), log));
   request.terminal_columns = data.spec.terminal_columns;
   request.terminal_rows = data.spec.terminal_rows;
+  request.resolve = data.spec.resolve;
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output, bytes);
 }

@@ -180,6 +180,30 @@ Result<void> write_image(ImportSession& session, const StoreClient& store, const
   return store.tell(store_line::Built{session.layer_bytes() - built.reused_bytes, session.architecture()});
 }
 
+/// What the registry says goes to the store, which answers. nullptr: it has another image to start.
+Result<std::unique_ptr<ImportSession>> resolve(const ImportRequest& request, const StoreClient& store,
+                                               StoreClient::Answer& answer, Reporter& reporter) {
+  auto session = ImportSession::open(request, reporter);
+  if (!session) {
+    TRY_ASSIGN(answer, store.ask(store_line::Unresolved{session.error().kind()}));
+    if (!std::holds_alternative<store_line::Have>(answer.message)) return session;
+    return std::unique_ptr<ImportSession>();
+  }
+  const ResolvedImage& image = (*session)->resolved();
+  TRY_ASSIGN(answer, store.ask(store_line::Resolved{{image.named.value_or(image.digest), image.digest}}));
+  if (reporter.cancelled()) return fail((*session)->explain({ErrorKind::cancelled, "cancelled"}));
+  return session;
+}
+
+/// The very manifest, whatever the name means by now.
+Result<void> pin(ImportRequest& request, const Digest& digest) {
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
+  const std::string user = reference.user.empty() ? "" : reference.user + "@";
+  const std::string tag = reference.tag.empty() ? "" : ":" + reference.tag;
+  request.image = user + reference.registry + "#" + reference.repository + tag + "@" + digest.text();
+  return {};
+}
+
 Result<void> import(const StoreClient& store, Reporter& reporter) {
   TRY_ASSIGN(const auto work, store.receive());
   const auto* wanted = std::get_if<store_line::Work>(&work.message);
@@ -190,15 +214,24 @@ Result<void> import(const StoreClient& store, Reporter& reporter) {
   // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
   TRY_ASSIGN(request.budget, load_import_budget(RuleFiles::of_node()));
+  request.known = wanted->known;
+  request.impatient = wanted->impatient;
+  if (wanted->digest) TRY(pin(request, *wanted->digest));
   reporter.draw_in({request.terminal_columns, request.terminal_rows});
-  TRY_ASSIGN(const auto session, ImportSession::open(request, reporter));
-  TRY_ASSIGN(const auto place, store.ask(store_line::Resolved{session->digest()}));
-  if (reporter.cancelled()) return fail(session->explain({ErrorKind::cancelled, "cancelled"}));
-  if (std::holds_alternative<store_line::Have>(place.message)) {
+  StoreClient::Answer answer;
+  TRY_ASSIGN(auto session, resolve(request, store, answer, reporter));
+  if (session == nullptr || std::holds_alternative<store_line::Have>(answer.message)) {
     reporter.finish("");
     return {};
   }
-  return write_image(*session, store, place, wanted->variant, reporter);
+  if (request.known || request.impatient) {
+    // It was asked in a hurry, or not for everything.
+    request.known.reset();
+    request.impatient = false;
+    TRY(pin(request, session->digest()));
+    TRY_ASSIGN(session, ImportSession::open(request, reporter));
+  }
+  return write_image(*session, store, answer, wanted->variant, reporter);
 }
 
 /// Before any other thread exists, and before a byte of anybody's is read.

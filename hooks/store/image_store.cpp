@@ -28,6 +28,7 @@ constexpr mode_t kOthers = 077;
 constexpr uint64_t kRecordVersion = 2;
 constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
 constexpr std::string_view kImageEnding = ".sqsh";
+constexpr const char* kPinEnding = ".pin";
 constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
 constexpr std::chrono::seconds kWriterLimit{2};
 
@@ -39,6 +40,7 @@ std::string to_text(const ImageKey& key, const StoreRecord& record, uint64_t ima
                             {"digest", key.digest.text()},
                             {"variant", key.variant},
                             {"source", record.source},
+                            {"name", record.name},
                             {"architecture", record.architecture},
                             {"image_bytes", image_bytes},
                             {"fetched_bytes", record.fetched_bytes},
@@ -48,14 +50,23 @@ std::string to_text(const ImageKey& key, const StoreRecord& record, uint64_t ima
   return to_text(json, {.ascii = true});
 }
 
-std::optional<uid_t> read_uid(const std::string& record_path) {
-  const auto text = read_file(record_path, kMaxRecordBytes);
+StoreRecord read_record(const std::string& path) {
+  StoreRecord record;
+  const auto text = read_file(path, kMaxRecordBytes);
   const auto json = parse_json(text.value_or(""));
   const Json* version = json ? json->find("version") : nullptr;
-  if (version == nullptr || version->as_number() != kRecordVersion) return std::nullopt;
-  const Json* uid = json->find("uid");
-  const auto number = uid != nullptr ? uid->as_number() : std::nullopt;
-  return number ? std::optional(static_cast<uid_t>(*number)) : std::nullopt;
+  if (version == nullptr || version->as_number() != kRecordVersion) return record;
+  const auto number = [&](const char* name) {
+    const Json* member = json->find(name);
+    return member != nullptr ? member->as_number() : std::nullopt;
+  };
+  record.source = json->text("source");
+  record.name = json->text("name");
+  record.architecture = json->text("architecture");
+  record.fetched_bytes = number("fetched_bytes").value_or(0);
+  record.imported = static_cast<int64_t>(number("imported").value_or(0));
+  if (const auto uid = number("uid")) record.uid = static_cast<uid_t>(*uid);
+  return record;
 }
 
 bool is_hex(std::string_view text) {
@@ -182,8 +193,9 @@ std::vector<StoredImage> ImageStore::list() const {
     if (!is_name(image.name) || stat((directory + file).c_str(), &status) != 0) continue;
     image.bytes = static_cast<uint64_t>(status.st_size);
     const std::string record = directory + image.name + ".json";
-    if (stat(record.c_str(), &status) == 0) image.uid = read_uid(record);
+    if (stat(record.c_str(), &status) == 0) image.record = read_record(record);
     image.used = status.st_mtim;
+    image.pinned = access((directory + image.name + kPinEnding).c_str(), F_OK) == 0;
     images.push_back(std::move(image));
   }
   std::sort(images.begin(), images.end(), [](const StoredImage& a, const StoredImage& b) {
@@ -198,14 +210,46 @@ std::optional<ImageStore::Version> ImageStore::version() const {
   return Version(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
+namespace {
+
+/// True: nobody else has it open, and who opens it from now on waits. The lease ends with the descriptor.
+std::optional<bool> lease_alone(int fd) {
+  // Who opens it meanwhile ends the lease by a signal: by one that does not end this process.
+  if (fcntl(fd, F_SETSIG, SIGURG) != 0) return std::nullopt;
+  if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0) return true;
+  return errno == EAGAIN ? std::optional(false) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<bool> ImageStore::is_in_use(const std::string& name) const {
+  const auto file = find_named(name);
+  const auto alone = file ? lease_alone(file->get()) : std::nullopt;
+  return alone ? std::optional(!*alone) : std::nullopt;
+}
+
 bool ImageStore::remove_unused(const std::string& name) const {
   const auto file = find_named(name);
-  // Who opens it meanwhile ends the lease by a signal: by one that does not end this process.
-  if (!file || fcntl(file->get(), F_SETSIG, SIGURG) != 0 || fcntl(file->get(), F_SETLEASE, F_WRLCK) != 0) return false;
   const std::string path = directory_ + "/images/sha256/" + name;
+  if (!file || access((path + kPinEnding).c_str(), F_OK) == 0 || !lease_alone(file->get()).value_or(false))
+    return false;
   if (unlink((path + std::string(kImageEnding)).c_str()) != 0) return false;
   unlink((path + ".json").c_str());
   return true;
+}
+
+Result<void> ImageStore::pin(const std::string& name, bool pinned) const {
+  if (!find_named(name)) return fail(ErrorKind::not_found, "there is no image " + name + " in the store");
+  const std::string path = directory_ + "/images/sha256/" + name + kPinEnding;
+  if (pinned) return write_file_atomically(path, "", kRecordMode);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + path);
+  return {};
+}
+
+std::string StoredImage::reference() const {
+  if (record.source.empty()) return "?";
+  if (record.name.empty()) return record.source;
+  return record.source + (record.name.starts_with("sha256:") ? "@" : ":") + record.name;
 }
 
 void ImageStore::touch(const ImageKey& key) const {

@@ -37,6 +37,7 @@ struct ImageKey {
 /// What is written about an image beside its name.
 struct StoreRecord {
   std::string source;  ///< "registry.test/debian"; with what proves the registry's name, where that is not the node
+  std::string name;    ///< what was asked for: "12", "sha256:..."; empty: an older release did not write it
   std::string architecture;
   /// For whom it was imported, whose share of the store it takes. None: an older release did not write it.
   std::optional<uid_t> uid;
@@ -46,10 +47,14 @@ struct StoreRecord {
 
 /// One of all the images.
 struct StoredImage {
-  std::string name;          ///< ImageKey::name()
-  std::optional<uid_t> uid;  ///< StoreRecord::uid; none also without a record
+  std::string name;    ///< ImageKey::name()
+  StoreRecord record;  ///< empty when it cannot be read
   uint64_t bytes = 0;
-  timespec used{};  ///< when it was asked for last
+  timespec used{};      ///< when it was asked for last
+  bool pinned = false;  ///< it stays until somebody unpins it
+
+  /// "registry.test/debian:12"
+  [[nodiscard]] std::string reference() const;
 };
 
 /// `<store>/images/sha256/<ImageKey::name()>.sqsh`, mode 0400, and `.json` beside it, 0600, in directories of 0700. All
@@ -79,9 +84,13 @@ class ImageStore {
   /// Another one after an image came or went.
   using Version = std::pair<int64_t, int64_t>;
   [[nodiscard]] std::optional<Version> version() const;
-  /// Removes an image that no process and no mount of this node has open. False if one has, and where the file system
-  /// cannot tell (fcntl(2), F_SETLEASE). Who asks for it meanwhile finds none.
+  /// Whether a process or a mount of this node has the image open (fcntl(2), F_SETLEASE); nullopt where the file system
+  /// cannot tell, and when there is no such image.
+  [[nodiscard]] std::optional<bool> is_in_use(const std::string& name) const;
+  /// Removes an image that is not in use, and not pinned. False if it is, or nobody can tell. Who asks for it meanwhile
+  /// finds none.
   [[nodiscard]] bool remove_unused(const std::string& name) const;
+  Result<void> pin(const std::string& name, bool pinned) const;
 
   /// Checks the sealed file, writes the record, and gives the file its name: no image is without a record. False:
   /// another import was faster, and its file stays.

@@ -1,7 +1,11 @@
 // situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
 // [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
-// --sweep`.
+// --sweep`. By `situla`, for the administrator: `situla-store images|prune|rm|pin --store PATH ...` (keep_house()).
+#include <algorithm>
+#include <array>
 #include <csignal>
+#include <ctime>
+#include <iostream>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,6 +17,7 @@
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/request/registries_conf.hpp"
+#include "hooks/store/housekeeping.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/serve.hpp"
 
@@ -61,7 +66,16 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   return arguments;
 }
 
-Result<ServedImage> serve(const StoreJob& job, LogSink& log) {
+Result<void> hand_over(const ServedImage& image, bool looks_again) {
+  ImportDone done;
+  done.digest = image.key.digest;
+  done.store_name = image.key.name();
+  done.stored = image.stored;
+  done.stays = looks_again;
+  return send_packet(store_fd::kBroker, encode(done), {image.file.get()});
+}
+
+Result<void> serve(const StoreJob& job, LogSink& log) {
   TRY_ASSIGN(const SiteConfig config, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
   TRY_ASSIGN(const std::string bytes, read_all(store_fd::kRequest, ImportRequest::kMaxBytes));
   if (bytes.empty()) return fail(ErrorKind::cancelled, "");  // whoever was to write it has said why
@@ -70,10 +84,60 @@ Result<ServedImage> serve(const StoreJob& job, LogSink& log) {
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
   const bool has_process = fcntl(store_fd::kImporterProcess, F_GETFD) >= 0;
   return serve_import(job, request, config,
-                      {store_fd::kBroker, store_fd::kImporter, has_process ? store_fd::kImporterProcess : -1}, log);
+                      {store_fd::kBroker, store_fd::kImporter, has_process ? store_fd::kImporterProcess : -1},
+                      {[] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); }, hand_over}, log);
+}
+
+/// `images [--json]`, `prune --unused-for SECONDS [--to BYTES] [--dry-run]`, `rm WORD...`, `pin [--undo] WORD...`: what
+/// the command line of `situla` has checked.
+Result<void> keep_house(const std::vector<std::string>& words) {
+  std::string store;
+  Housekeeping::Prune prune;
+  bool json = false, undo = false;
+  std::vector<std::string> names;
+  for (size_t i = 2; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool has_value = word == "--store" || word == "--unused-for" || word == "--to";
+    if (has_value && i + 1 == words.size()) return fail(ErrorKind::usage, "store: " + word + " needs a value");
+    const std::string value = has_value ? words[++i] : "";
+    const auto number = parse_unsigned(value);
+    if (word == "--store")
+      store = value;
+    else if (word == "--unused-for" && number)
+      prune.unused_for = std::chrono::seconds(*number);
+    else if (word == "--to" && number)
+      prune.to = *number;
+    else if (word == "--json")
+      json = true;
+    else if (word == "--undo")
+      undo = true;
+    else if (word == "--dry-run")
+      prune.dry_run = true;
+    else if (word.starts_with("--"))
+      return fail(ErrorKind::usage, "store: " + printable(word) + " is not an option, or its value is no number");
+    else
+      names.push_back(word);
+  }
+  if (!store.starts_with('/')) return fail(ErrorKind::usage, "store: --store needs an absolute path");
+  TRY_ASSIGN(const ImageStore images, ImageStore::open(store));
+  const Housekeeping house(images, std::cout, std::time(nullptr));
+  if (words[1] == "images") return house.show(json);
+  if (words[1] == "prune") return house.prune(prune);
+  return words[1] == "rm" ? house.remove(names) : house.pin(names, !undo);
+}
+
+bool is_housekeeping(const std::vector<std::string>& words) {
+  constexpr std::array<std::string_view, 4> kWords = {"images", "prune", "rm", "pin"};
+  return words.size() > 1 && std::find(kWords.begin(), kWords.end(), words[1]) != kWords.end();
 }
 
 int run(const std::vector<std::string>& words) {
+  if (is_housekeeping(words)) {
+    umask(077);
+    const auto kept = keep_house(words);
+    if (!kept) std::cerr << "[ERROR] " << kept.error().text() << '\n';
+    return kept ? 0 : 1;
+  }
   const KeepSecrets secrets;
   (void)std::signal(SIGPIPE, SIG_IGN);
   umask(077);
@@ -84,15 +148,9 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   BrokerNotes log;
-  auto image = arguments ? serve(arguments->job, log) : fail(arguments.error());
-  if (image) {
-    ImportDone done;
-    done.digest = image->key.digest;
-    done.store_name = image->key.name();
-    done.stored = image->stored;
-    return send_packet(store_fd::kBroker, encode(done), {image->file.get()}) ? 0 : 1;
-  }
-  const Error& error = image.error();
+  const auto served = arguments ? serve(arguments->job, log) : fail(arguments.error());
+  if (served) return 0;
+  const Error& error = served.error();
   if (!error.message().empty())
     (void)send_packet(store_fd::kBroker, encode(Failure{error.kind(), error.message(), error.hint()}));
   return 1;

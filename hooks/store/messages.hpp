@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <variant>
 
+#include "common/base/error.hpp"
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
 
@@ -19,9 +21,13 @@ constexpr size_t kMaxBytes = 4096;  ///< of one message
 
 /// Once, first. fds: the import request, a sealed memory file.
 struct Work {
-  std::string variant;  ///< of the image: "" (zstd level 1) or "lz4"
+  std::string variant;           ///< of the image: "" (zstd level 1) or "lz4"
+  std::optional<Digest> digest;  ///< of the manifest that the job's other steps have: to be asked for, not the name
+  /// What the name meant last. As long as it means the same index, its manifest need not be fetched.
+  std::optional<NamedManifest> known;
+  bool impatient = false;  ///< if the registry does not answer at once, there is something else to be started
 
-  static auto fields(auto& work) { return std::tie(work.variant); }
+  static auto fields(auto& work) { return std::tie(work.variant, work.digest, work.known, work.impatient); }
 };
 /// The store has the image: nothing is to be done.
 struct Have {};
@@ -40,14 +46,23 @@ struct Layer {
 struct NoLayer {};
 /// fds: a file without a name, for the index of a layer of the image that was written.
 struct WriteIndex {};
+/// There is nothing else to be started.
+struct NoImage {};
 
 // importer -> store
 
 /// The registry has let the user in and named this manifest. Answer: Have, or WriteImage, maybe much later.
 struct Resolved {
-  Digest manifest;
+  NamedManifest image;
 
-  static auto fields(auto& resolved) { return std::tie(resolved.manifest); }
+  static auto fields(auto& resolved) { return std::tie(resolved.image); }
+};
+/// It has not: denied, not_found, network or unreachable (it does not answer), or another reason. Answer: Have or
+/// NoImage.
+struct Unresolved {
+  ErrorKind why = ErrorKind::failure;
+
+  static auto fields(auto& unresolved) { return std::tie(unresolved.why); }
 };
 /// Answer: Layer or NoLayer. kind: of the blocks, "zstd-131072": [a-z0-9-].
 struct FindLayer {
@@ -78,8 +93,8 @@ struct Built {
   static auto fields(auto& built) { return std::tie(built.fetched_bytes, built.architecture); }
 };
 
-using Message =
-    std::variant<Work, Have, WriteImage, Layer, NoLayer, WriteIndex, Resolved, FindLayer, PutLayer, Progressed, Built>;
+using Message = std::variant<Work, Have, WriteImage, Layer, NoLayer, WriteIndex, NoImage, Resolved, Unresolved,
+                             FindLayer, PutLayer, Progressed, Built>;
 
 std::string encode(const Message& message);
 /// ErrorKind::corrupt for anything that encode() did not write, another version included.

@@ -36,6 +36,7 @@ void remove_unused(const ImageStore& store, const std::vector<StoredImage>& imag
 Result<void> StoreRoom::make(uint64_t bytes, uint64_t in_flight) {
   TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
   if (const uint64_t limit = limits_.per_user.of(disk.total); limit > 0) TRY(make_of_user(bytes + in_flight, limit));
+  if (const uint64_t limit = limits_.all.of(disk.total); limit > 0) TRY(make_of_all(bytes, limit));
   return keep_reserve();
 }
 
@@ -44,8 +45,11 @@ void StoreRoom::look() {
   if (version && seen_ == version) return;
   seen_ = version;
   stored_ = LayerShelf::bytes_of(store_, uid_);
-  for (const StoredImage& image : store_.list())
-    if (image.uid == uid_) stored_ += image.bytes;
+  all_ = 0;
+  for (const StoredImage& image : store_.list()) {
+    all_ += image.bytes;
+    if (image.record.uid == uid_) stored_ += image.bytes;
+  }
 }
 
 Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
@@ -53,7 +57,7 @@ Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
   // No use in removing what would not be enough.
   if (stored_ + bytes > limit && bytes <= limit) {
     auto images = store_.list();
-    std::erase_if(images, [&](const StoredImage& image) { return image.uid != uid_; });
+    std::erase_if(images, [&](const StoredImage& image) { return image.record.uid != uid_; });
     remove_unused(store_, images, stored_ + bytes - limit);
     look();
   }
@@ -65,6 +69,28 @@ Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
                              "later, or see bytes_per_user in /etc/situla/situla.toml"));
 }
 
+Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t limit) {
+  look();
+  if (all_ + bytes > limit && bytes <= limit) {
+    remove_unused(store_, store_.list(), all_ + bytes - limit);
+    look();
+  }
+  if (all_ + bytes <= limit) return {};
+  return fail(
+      Error(ErrorKind::no_space, "all images in the store take " + format_size(all_ + bytes) +
+                                     " with this one, and may take " + format_size(limit))
+          .with_hint("images that steps use now, and pinned ones, are not removed for it: try again later, or see "
+                     "store_max in /etc/situla/situla.toml"));
+}
+
+void StoreRoom::drop_old(uint64_t now) const {
+  if (limits_.age.count() == 0) return;
+  for (const StoredImage& image : store_.list()) {
+    if (static_cast<uint64_t>(image.used.tv_sec) + static_cast<uint64_t>(limits_.age.count()) > now) return;
+    (void)store_.remove_unused(image.name);
+  }
+}
+
 Result<void> StoreRoom::keep_reserve() {
   const auto missing = [&](const Disk& disk) -> uint64_t {
     const uint64_t wanted = limits_.reserve.value_or(std::min(disk.total / 20, StoreLimits::kMostReserved));
@@ -74,9 +100,10 @@ Result<void> StoreRoom::keep_reserve() {
   if (const uint64_t bytes = missing(disk); bytes > 0) {
     auto images = store_.list();
     std::map<std::optional<uid_t>, uint64_t> taken;
-    for (const StoredImage& image : images) taken[image.uid] += image.bytes;
-    std::stable_sort(images.begin(), images.end(),
-                     [&](const StoredImage& a, const StoredImage& b) { return taken[a.uid] > taken[b.uid]; });
+    for (const StoredImage& image : images) taken[image.record.uid] += image.bytes;
+    std::stable_sort(images.begin(), images.end(), [&](const StoredImage& a, const StoredImage& b) {
+      return taken[a.record.uid] > taken[b.record.uid];
+    });
     remove_unused(store_, images, bytes);
     TRY_ASSIGN(disk, disk_of(store_.directory()));
   }

@@ -1,6 +1,7 @@
 // Is there room in the store for one more image, and what goes when there is none?
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -18,6 +19,8 @@ struct StoreLimits {
   static constexpr uint64_t kMostReserved = uint64_t{2} << 30U;
   std::optional<uint64_t> reserve;  ///< bytes that stay free in its file system
   DiskShare per_user;               ///< of it, for the images imported for one user
+  DiskShare all{};                  ///< of it, for all images
+  std::chrono::seconds age{0};      ///< images that nobody has asked for in that time go; 0: they stay
 };
 
 /// Room for one import of one user. Images go that no process of this node has open: for the user's own limit his own,
@@ -30,9 +33,12 @@ class StoreRoom {
   /// For a file of so many bytes. in_flight: of the files that other imports of this user write now.
   /// ErrorKind::no_space with both numbers.
   Result<void> make(uint64_t bytes, uint64_t in_flight);
+  /// Of all users' images those of which StoreLimits::age says so. now: seconds since the epoch.
+  void drop_old(uint64_t now) const;
 
  private:
   Result<void> make_of_user(uint64_t bytes, uint64_t limit);
+  Result<void> make_of_all(uint64_t bytes, uint64_t limit);
   Result<void> keep_reserve();
   void look();
 
@@ -41,6 +47,7 @@ class StoreRoom {
   StoreLimits limits_;
   std::optional<ImageStore::Version> seen_;
   uint64_t stored_ = 0;  ///< of this user, at that version
+  uint64_t all_ = 0;     ///< of all images
 };
 
 }  // namespace situla

@@ -15,6 +15,7 @@
 #include "hooks/store/layer_shelf.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/messages.hpp"
+#include "hooks/store/resolution.hpp"
 #include "hooks/store/room.hpp"
 
 namespace situla {
@@ -30,38 +31,101 @@ std::string printed_holder(const LeaseRecord& holder) {
   return printable("job " + holder.job + " on " + holder.node);
 }
 
-/// One import, from the registry's answer to the image's name.
+Result<ImageQuestion> question_of(const ImportRequest& request, uid_t uid, const Origin& origin) {
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
+  Platform platform = Platform::host();
+  if (!request.platform.empty()) {
+    TRY_ASSIGN(platform, Platform::parse(request.platform));
+  }
+  return ImageQuestion{uid, origin, reference.manifest_name(),
+                       platform.os + "/" + platform.architecture + "/" + platform.variant, reference.user};
+}
+
+/// One import, from what is known of the image to its name.
 class Serving {
  public:
-  Serving(const StoreJob& job, const SiteConfig& config, const StoreLines& lines, LogSink& log,
-          const Lease::Options& patience, ImageStore store, Origin origin)
+  Serving(const StoreJob& job, const SiteConfig& config, const StoreLines& lines, const StoreEvents& events,
+          LogSink& log, const Lease::Options& patience, ImageStore store, Origin origin, Resolution resolution,
+          std::string name, std::string question_name)
       : job_(job),
         config_(config),
         lines_(lines),
+        events_(events),
         log_(log),
         patience_(patience),
         store_(std::move(store)),
         origin_(std::move(origin)),
+        resolution_(std::move(resolution)),
+        name_(std::move(name)),
+        question_name_(std::move(question_name)),
         shelf_(store_, job.uid, origin_key({origin_.registry, ""}), origin_key(origin_)),
-        room_(store_, job.uid, {config.store_reserve, config.bytes_per_user}) {}
+        room_(store_, job.uid, {config.store_reserve, config.bytes_per_user, config.store_max, config.image_age}) {}
 
-  Result<ServedImage> run() {
-    while (!served_) {
-      TRY_ASSIGN(const auto packet, next());
-      if (!packet) {
-        TRY(beat());
-        continue;
+  /// `work`: the request, for the importer.
+  Result<void> run(int work) {
+    if (!start_without_asking()) {
+      TRY(ask(work, resolution_.pinned()));
+      while (!served_) {
+        TRY_ASSIGN(const auto message, next());
+        if (message)
+          TRY(std::visit([this](const auto& m) { return on(m); }, *message));
+        else
+          TRY(beat());
       }
-      TRY_ASSIGN(const line::Message message, line::decode(packet->bytes));
-      if (!packet->fds.empty()) return fail(ErrorKind::corrupt, "the importer sent descriptors");
-      TRY(std::visit([this](const auto& m) { return on(m); }, message));
     }
-    return std::move(*served_);
+    if (const auto moved = resolution_.moved_to())
+      log_.warning(name_ + " has moved since this job's first step: it means " + moved->text() +
+                   " by now, and this job goes on with " + key_.digest.text() +
+                   " (--container-resolve=always, or a new job, gets the new one)");
+    const bool looks_again = !asked_ && resolution_.look_again();
+    TRY(events_.served(*served_, looks_again));
+    served_.reset();
+    return looks_again ? look_again(work) : Result<void>();
   }
 
  private:
+  /// What the registry has said before may be enough.
+  bool start_without_asking() {
+    if (const auto manifest = resolution_.granted(); manifest && find(*manifest)) return true;
+    return resolution_.is_silent() && start_offline();
+  }
+
+  bool start_offline() {
+    const auto old = resolution_.offline();
+    if (!old || !find(old->manifest)) return false;
+    const uint64_t minutes = (resolution_.now() - old->time) / 60;
+    log_.warning(origin_.registry + " does not answer: " + name_ + " is started as it was " +
+                 (minutes < 120 ? std::to_string(minutes) + " min" : std::to_string(minutes / 60) + " h") + " ago, " +
+                 old->manifest.text());
+    return true;
+  }
+
+  Result<void> ask(int work, const std::optional<Digest>& pinned) {
+    asked_ = true;
+    line::Work wanted{job_.variant, pinned, std::nullopt, false};
+    if (const auto& last = resolution_.last(); last && !pinned && has(last->manifest))
+      wanted.known = NamedManifest{last->named, last->manifest};
+    const auto old = resolution_.offline();
+    wanted.impatient = old && has(old->manifest);
+    return answer(wanted, {work});
+  }
+
+  /// While the step runs already: it has its image, whatever comes of this.
+  Result<void> look_again(int work) {
+    TRY(answer(line::Work{job_.variant, std::nullopt, std::nullopt, true}, {work}));
+    TRY_ASSIGN(const auto message, next());
+    if (!message) return out_of_turn();
+    if (const auto* resolved = std::get_if<line::Resolved>(&*message))
+      resolution_.looked_again(resolved->image.named, resolved->image.manifest);
+    else if (const auto* unresolved = std::get_if<line::Unresolved>(&*message))
+      resolution_.refused(unresolved->why);
+    else
+      return out_of_turn();
+    return answer(line::Have());
+  }
+
   /// A message, or nothing when the time for a heartbeat has come.
-  Result<std::optional<Packet>> next() {
+  Result<std::optional<line::Message>> next() {
     std::array<pollfd, 2> wait{{{lines_.importer, POLLIN, 0}, {lines_.broker, POLLRDHUP, 0}}};
     const int count = poll(wait.data(), wait.size(), image_ ? static_cast<int>(kTick.count()) : -1);
     if (count < 0 && errno != EINTR) return fail_errno(errno, "wait for the importer");
@@ -69,9 +133,11 @@ class Serving {
     if (wait[1].revents != 0) return fail(ErrorKind::cancelled, "");
     TRY_ASSIGN(auto packet, receive_packet(lines_.importer, line::kMaxBytes));
     if (!packet) return fail(ErrorKind::cancelled, "");
+    if (!packet->fds.empty()) return fail(ErrorKind::corrupt, "the importer sent descriptors");
+    TRY_ASSIGN(line::Message message, line::decode(packet->bytes));
     // A heart beats also while messages come without a pause.
     if (std::chrono::steady_clock::now() - last_beat_ > kTick) TRY(beat());
-    return packet;
+    return message;
   }
 
   [[nodiscard]] bool is_cancelled() const {
@@ -89,11 +155,18 @@ class Serving {
   }
   static Result<void> out_of_turn() { return fail(ErrorKind::corrupt, "the importer sent a message out of turn"); }
 
+  [[nodiscard]] ImageKey key_of(const Digest& manifest, std::optional<uid_t> only = {}) const {
+    return {manifest, origin_key(origin_), job_.variant, only};
+  }
+  [[nodiscard]] bool has(const Digest& manifest) const {
+    return store_.find(key_of(manifest)) || store_.find(key_of(manifest, job_.uid));
+  }
+
   /// The image as everybody gets it who is let in to its origin, or this user's own.
-  bool find() {
+  bool find(const Digest& manifest) {
+    key_ = key_of(manifest);
     for (const auto& only : {std::optional<uid_t>(), std::optional<uid_t>(job_.uid)}) {
-      ImageKey key = key_;
-      key.only = only;
+      ImageKey key = key_of(manifest, only);
       if (auto file = store_.find(key)) {
         store_.touch(key);
         served_ = ServedImage{std::move(key), std::move(*file), true};
@@ -106,19 +179,32 @@ class Serving {
   Result<void> on(const line::Resolved& resolved) {
     if (resolved_) return out_of_turn();
     resolved_ = true;
-    key_ = {resolved.manifest, origin_key(origin_), job_.variant, std::nullopt};
-    if (find()) return answer(line::Have());
+    const Digest& manifest = resolved.image.manifest;
+    // Another step of the job may have been faster, and have got another answer.
+    if (find(resolution_.answered(resolved.image.named, manifest)) || find(manifest)) return answer(line::Have());
     TRY(take_turn());
     if (served_) return answer(line::Have());
+    events_.importing();
     TRY(make_room());
     TRY_ASSIGN(OutputFile file, store_.create());
     image_.emplace(std::move(file));
     return answer(line::WriteImage{store_.image_path(key_)}, {image_->fd()});
   }
 
+  Result<void> on(const line::Unresolved& unresolved) {
+    if (resolved_) return out_of_turn();
+    resolved_ = true;
+    resolution_.refused(unresolved.why);
+    if (unresolved.why != ErrorKind::network && unresolved.why != ErrorKind::unreachable)
+      return answer(line::NoImage());
+    resolution_.unanswered();
+    return start_offline() ? answer(line::Have()) : answer(line::NoImage());
+  }
+
   /// One import of an image at a time, and not too many of one user.
   Result<void> take_turn() {
-    const auto wanted = [this] { return !is_cancelled() && !find(); };
+    const Digest manifest = key_.digest;
+    const auto wanted = [&] { return !is_cancelled() && !find(manifest); };
     LeaseRecord self;
     self.uid = job_.uid;
     self.job = job_.job;
@@ -133,7 +219,7 @@ class Serving {
       log_.info("the other import of the same image is slow: importing it here as well");
     if (acquired.lease) lease_.emplace(std::move(*acquired.lease));
     // Its last holder may have finished between our look and his leaving.
-    if (served_ || find()) return {};
+    if (served_ || find(manifest)) return {};
     if (is_cancelled()) return fail(ErrorKind::cancelled, "");
     TRY_ASSIGN(auto slot, ImportSlot::acquire(
                               store_.slots(), job_.uid, config_.imports_per_user,
@@ -185,12 +271,14 @@ class Serving {
     log_.debug("syncing the image");
     StoreRecord record;
     record.source = origin_.registry + "/" + origin_.repository;
+    record.name = question_name_;
     record.architecture = printable(std::string_view(built.architecture).substr(0, 64));
     record.uid = job_.uid;
     record.fetched_bytes = built.fetched_bytes;
     record.imported = std::time(nullptr);
     TRY_ASSIGN(const bool first, store_.publish(*image_, key_, record));
     if (first) keep_layers();
+    room_.drop_old(static_cast<uint64_t>(record.imported));
     auto file = store_.find(key_);
     if (!file) return fail(ErrorKind::failure, "the image disappeared from the store as soon as it was there");
     served_ = ServedImage{key_, std::move(*file), false};
@@ -257,14 +345,17 @@ class Serving {
   const StoreJob& job_;
   const SiteConfig& config_;
   StoreLines lines_;
+  const StoreEvents& events_;
   LogSink& log_;
   Lease::Options patience_;
   ImageStore store_;
   Origin origin_;
+  Resolution resolution_;
+  std::string name_, question_name_;  ///< the image as typed, for messages; ImageQuestion::name
   LayerShelf shelf_;
   StoreRoom room_;
 
-  bool resolved_ = false;
+  bool asked_ = false, resolved_ = false;
   ImageKey key_;
   std::optional<Lease> lease_;
   std::optional<ImportSlot> slot_;
@@ -278,21 +369,30 @@ class Serving {
 
 }  // namespace
 
-Result<ServedImage> serve_import(const StoreJob& job, const ImportRequest& request, const SiteConfig& config,
-                                 const StoreLines& lines, LogSink& log, const Lease::Options& patience) {
+Result<void> serve_import(const StoreJob& job, const ImportRequest& request, const SiteConfig& config,
+                          const StoreLines& lines, const StoreEvents& events, LogSink& log,
+                          const Lease::Options& patience) {
   // This runs as the service user: it must not open a file or a socket because somebody else named it.
   if (image_kind(request.image) != ImageKind::registry)
     return fail(Error(ErrorKind::denied, "import " + printable(request.image) + ": only images of a registry go here")
                     .with_hint("images in files and engines are imported by their user: 'situla import'"));
+  const auto explained = [&](Error error) {
+    return std::move(error).with_context("failed to import docker image: " + printable(request.image));
+  };
   auto origin = origin_of(request);
-  if (!origin)
-    return fail(std::move(origin).error().with_context("failed to import docker image: " + printable(request.image)));
+  if (!origin) return fail(explained(std::move(origin).error()));
+  auto settings = Resolution::settings_of(config, request.resolve);
+  if (!settings) return fail(explained(std::move(settings).error()));
+  auto question = question_of(request, job.uid, *origin);
+  if (!question) return fail(explained(std::move(question).error()));
   TRY_ASSIGN(ImageStore store, ImageStore::open(job.store));
   TRY_ASSIGN(const std::string bytes, request.serialize());
   TRY_ASSIGN(const UniqueFd work, sealed_memory("situla-request", bytes));
-  TRY(send_packet(lines.importer, line::encode(line::Work{job.variant}), {work.get()}));
-  Serving serving(job, config, lines, log, patience, std::move(store), std::move(*origin));
-  return serving.run();
+  const std::string asked_for = question->name;
+  Resolution resolution(job.store, std::move(*question), job.job, *settings, static_cast<uint64_t>(std::time(nullptr)));
+  Serving serving(job, config, lines, events, log, patience, std::move(store), std::move(*origin),
+                  std::move(resolution), printable(request.image), asked_for);
+  return serving.run(work.get());
 }
 
 }  // namespace situla

@@ -2,6 +2,7 @@
 // gives what was written its name.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <sys/types.h>
@@ -20,7 +21,7 @@ struct StoreJob {
   std::string store;    ///< absolute path
   std::string variant;  ///< of the image: "" or "lz4"
   uid_t uid = 0;        ///< for whom
-  std::string job;      ///< "123.0", for those who wait
+  std::string job;      ///< "123.0": for those who wait, and for what the steps of a job have in common
 };
 
 /// The other ends. None of them is closed here.
@@ -36,9 +37,18 @@ struct ServedImage {
   bool stored = false;
 };
 
-/// Until the image is there. The request's rules are those of the node. An error with ErrorKind::cancelled and no text:
-/// the importer ended by itself, and has told the broker why.
-Result<ServedImage> serve_import(const StoreJob& job, const ImportRequest& request, const SiteConfig& config,
-                                 const StoreLines& lines, LogSink& log, const Lease::Options& patience = {});
+/// What is told of one import. None of it is called after an error.
+struct StoreEvents {
+  /// The image is not here: it is imported now.
+  std::function<void()> importing;
+  /// Here it is. looks_again: the registry is asked afterwards, while the step runs, whether the name still means it.
+  std::function<Result<void>(const ServedImage& image, bool looks_again)> served;
+};
+
+/// Until the image is there, and the registry has been asked again. The request's rules are those of the node. An error
+/// with ErrorKind::cancelled and no text: the importer ended by itself, and has told the broker why.
+Result<void> serve_import(const StoreJob& job, const ImportRequest& request, const SiteConfig& config,
+                          const StoreLines& lines, const StoreEvents& events, LogSink& log,
+                          const Lease::Options& patience = {});
 
 }  // namespace situla

@@ -78,10 +78,15 @@ void Broker::watch_phase(PollSet& set) {
     set.add(import.store(), [&] { on_imported(import.on_store(*step_, clients_)); });
     if (importing->build) set.add(importing->build->builder.socket(), [this] { on_builder(); });
   }
-  if (ending_import_)
+  if (ending_import_) {
+    for (const int socket : {ending_import_->request_writer(), ending_import_->importer(), ending_import_->store()})
+      set.add(socket, [this, socket] {
+        if (ending_import_) ending_import_->ignore(socket);
+      });
     set.add(ending_import_->ending(), [this] {
-      if (ending_import_->on_ended(*step_)) ending_import_.reset();
+      if (ending_import_ && ending_import_->on_ended(*step_)) ending_import_.reset();
     });
+  }
   if (auto* building = std::get_if<phase::Building>(&phase_))
     set.add(building->build.builder.socket(), [this] { on_builder(); });
   if (auto* found = std::get_if<phase::Ready>(&phase_)) {

@@ -34,10 +34,9 @@ void Broker::begin_if_possible() {
 /// What only the user may read waits until a task has asked, because relative paths begin in its directory.
 Result<void> Broker::begin_import() {
   const StepRequest& request = step_->request;
-  // COMPAT.md 1, "Messages that people grep": the first only for a single task.
-  if (request.all_tasks <= 1) clients_.note({LogLevel::info, "importing docker image: " + request.image});
   report_.begin("import");
   const bool as_user = request.origin == ImageOrigin::user;
+  if (as_user) say_importing(request, clients_);  // from a registry: when the store does not have it
   release_owed_ = as_user && !request.importer.empty();
   auto import = as_user ? ImageImport::as_user(*step_, *place_) : ImageImport::into_store(*step_);
   if (!import)
@@ -64,7 +63,7 @@ void Broker::on_imported(Result<std::optional<Imported>> imported) {
 Result<void> Broker::use_image(Imported imported) {
   auto& importing = std::get<phase::Importing>(phase_);
   const bool from_store = !imported.store_name.empty();
-  importing.import.hang_up();
+  if (!imported.stays) importing.import.hang_up();
   report_.end();
   if (imported.digest != Digest{}) report_.digest = imported.digest.text();
   if (from_store)

@@ -70,6 +70,10 @@ bool ends_itself(Helper& helper) {
 
 }  // namespace
 
+void say_importing(const StepRequest& step, Clients& tasks) {
+  if (step.all_tasks <= 1) tasks.note({LogLevel::info, "importing docker image: " + step.image});
+}
+
 Result<ImageImport> ImageImport::into_store(const Step& step) {
   const SiteConfig& config = step.config;
   const Launcher& launcher = step.launcher;
@@ -173,19 +177,30 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     return fail(ended_early("the store program", store_.process));
   }
   TRY(pass_on(heard->message, tasks));
-  if (std::holds_alternative<Note>(heard->message)) return std::optional<Imported>();
+  if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, tasks);
+  if (std::holds_alternative<Note>(heard->message) || std::holds_alternative<ImportBegins>(heard->message))
+    return std::optional<Imported>();
   const auto* done = std::get_if<ImportDone>(&heard->message);
   if (done == nullptr) return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
   if (heard->fds.size() != 1 || !is_store_name(done->store_name))
     return fail(ErrorKind::corrupt, "the store program sent no image, or named one that cannot be");
   TRY_CONTEXT(phrase(RootOperation::accept_store_image),
               check_store_image(heard->fds[0].get(), step.config.service_user));
-  return std::optional(Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored});
+  stays_ = done->stays;
+  return std::optional(Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored, stays_});
 }
 
 void ImageImport::hang_up() {
   importer_.socket.reset();
   store_.socket.reset();
+}
+
+void ImageImport::ignore(int socket) {
+  if (socket != request_writer() && socket != importer() && socket != store()) return;  // closed a moment ago
+  if (const auto message = hear(socket); message && *message) return;
+  if (socket != request_writer()) return hang_up();
+  request_writer_.socket.reset();
+  (void)request_writer_.process.wait_for(kEndLimit);
 }
 
 int ImageImport::ending() const {
@@ -204,7 +219,8 @@ bool ImageImport::on_ended(const Step& step) {
 void ImageImport::end(const Step& step) {
   hang_up();
   request_writer_ = Helper{};
-  (void)ends_itself(importer_);  // what it wrote to has no name
+  if (stays_) importer_.process = Child();  // it has nothing to unwind, and the step has ended
+  (void)ends_itself(importer_);             // what it wrote to has no name
   // One that ended before anybody told it to, and was reaped for it, has left what it held.
   const bool unwound = step.request.origin == ImageOrigin::user || ends_itself(store_);
   if (unwound) return;

@@ -17,7 +17,11 @@ struct Imported {
   UniqueFd file;           ///< of the store; or a parcel of the user's, with the file in it
   std::string store_name;  ///< empty: it is the user's
   bool stored = false;     ///< the image was in the store already
+  bool stays = false;      ///< the registry is asked once more, while the step runs: ImageImport::ignore()
 };
+
+/// COMPAT.md 1, "Messages that people grep": only for a single task.
+void say_importing(const StepRequest& step, Clients& tasks);
 
 /// Into the node's store: the process of the job user that writes the request (reference, credentials, proxies) into a
 /// pipe which this side never reads; the store program, as the service user, which reads it and hands over the image;
@@ -47,6 +51,8 @@ class ImageImport {
 
   /// They are not listened to any more: who still runs ends by himself.
   void hang_up();
+  /// The image is there. What request_writer(), importer() and store() still say is read and dropped.
+  void ignore(int socket);
   /// After hang_up(): readable when one of them has ended; -1: none is there.
   [[nodiscard]] int ending() const;
   /// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs. True: all have ended.
@@ -56,8 +62,9 @@ class ImageImport {
 
  private:
   Helper importer_, request_writer_, store_;
-  UniqueFd request_;  ///< the store program's input, until there is who writes it
-  UniqueFd parcel_;   ///< where an importer that runs as the user puts the image
+  UniqueFd request_;    ///< the store program's input, until there is who writes it
+  bool stays_ = false;  ///< Imported::stays
+  UniqueFd parcel_;     ///< where an importer that runs as the user puts the image
 };
 
 /// `PROGRAM release` of the cluster's own program, once for each step on the node. Ends when the program has, or is

@@ -74,7 +74,7 @@ fails_with() {
   mount -t tmpfs -o size=1m,mode=0755 small /var/lib/situla
   chown situla: /var/lib/situla
   fails_with registry.test/debian:12 'No space left'
-  run find /var/lib/situla -type f -size +0
+  run find /var/lib/situla -type f -size +0 -not -path "*/grants/*"
   [ -z "$output" ]
   umount /var/lib/situla
 }

@@ -24,6 +24,9 @@ pretty='PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"'
   run_and_show srun -n1 --container-image=registry.test/tiny true
   [ "$output" = "situla: importing docker image: registry.test/tiny
 situla: imported docker image: registry.test/tiny" ]
+  # Nothing is imported a second time.
+  run_and_show srun -n1 --container-image=registry.test/tiny true
+  [ "$output" = "situla: imported docker image: registry.test/tiny" ]
   run_and_show srun -n4 --container-image=registry.test/tiny true
   [ "$output" = "situla: imported docker image: registry.test/tiny" ]
   run_and_show srun -n4 --container-image=registry.test/nosuchimage true

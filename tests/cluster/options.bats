@@ -22,6 +22,7 @@ good() {
 --container-env=GREETING|test "$GREETING" = outside
 --container-unshare=net,ipc,uts,pid|test "$(ls /sys/class/net)" = lo
 --container-devices=none|test "$GREETING" = hello
+--container-resolve=always|test "$GREETING" = hello
 TABLE
 }
 
@@ -48,6 +49,7 @@ bad() {
 --container-env=A=b|not the name of an environment variable
 --container-unshare=user|unknown namespace: user
 --container-unshare=net,,mnt|unknown namespace: mnt
+--container-resolve=sometimes|must be "job", "always" or a number of seconds
 --container-devices=gpu|no name of a device
 --container-devices=nvidia.com/gpu=|no name of a device
 --container-devices=none,nvidia.com/gpu=0|no name of a device
@@ -168,6 +170,7 @@ try_good() {
       --container-mounts=* | --container-env=* | --container-devices=*) ;;
       --container-image=*) refused "specified multiple times" "$option" --container-image=registry.test/debian ;;
       --container-unshare=*) refused "specified multiple times" "$option" --container-unshare=uts ;;
+      --container-resolve=*) refused "specified multiple times" "$option" --container-resolve=job ;;
       *=*) refused "specified multiple times" "$option" "${option%%=*}=/another" ;;
     esac
   done < <(good | grep -v container-name | cut -d'|' -f1)

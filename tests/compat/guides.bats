@@ -67,17 +67,17 @@ follow() {
   if grep 'mirror not used' "$BATS_TEST_TMPDIR/output"; then false; fi
 }
 
-@test "the daily job of that guide deletes what no job asked for in a month, and nothing else" {
-  local store=/var/lib/situla/images/sha256 old=0000000000000000000000000000000000000000000000000000000000000000
-  touch -d '40 days ago' "$store/$old.json" "$store/$old.sqsh"
+@test "what that guide removes are images that no job asked for in a month, and nothing else" {
+  local store=/var/lib/situla/images/sha256
+  as_user srun -w node1 --container-image=ubuntu:24.04 true
+  [ "$(find "$store" -name '*.json' | wc -l)" -ge 1 ]
   touch -d '40 days ago' "$store"/*.json
-  # Asked for: of a node's two images one is used again.
+  # Asked for again: that one stays.
   as_user srun -w node1 --container-image=ubuntu:24.04 true
   [ "$(find "$store" -name '*.json' -mtime -1 | wc -l)" -eq 1 ]
-  /etc/cron.daily/situla-store
-  [ ! -e "$store/$old.sqsh" ]
-  [ "$(find "$store" -name '*.sqsh' | wc -l)" -eq 1 ]
+  situla prune --unused-for 30
   [ "$(find "$store" -name '*.json' | wc -l)" -eq 1 ]
+  [ "$(find "$store" -name '*.sqsh' | wc -l)" -eq 1 ]
   as_user srun -w node1 --container-image=ubuntu:24.04 true
 }
 

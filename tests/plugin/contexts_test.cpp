@@ -38,6 +38,7 @@ const char* sample(const Option& option) {
   if (option.name == "container-name") return "mine:auto";
   if (option.name == "container-save") return "./saved.sqsh";
   if (option.name == "container-unshare") return "net,ipc";
+  if (option.name == "container-resolve") return "3600";
   if (option.name == "container-devices") return "amd.com/gpu=0,amd.com/gpu=1";
   return "ONE,TWO";
 }
@@ -121,7 +122,7 @@ TEST_CASE("bad values of options are errors with a message") {
       {"container-name", "../x"},   {"container-name", ""},        {"container-name", "a:b"},
       {"container-save", ""},       {"container-env", "1A"},       {"container-env", "A=B"},
       {"container-env", ""},        {"container-unshare", "moon"}, {"container-unshare", ""},
-      {"container-devices", "gpu"}, {"container-devices", ""},
+      {"container-devices", "gpu"}, {"container-devices", ""},     {"container-resolve", "sometimes"},
   };
   for (const spank_context_t context : {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE})
     for (const auto& [name, value] : bad) {

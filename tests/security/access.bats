@@ -104,3 +104,29 @@ setup() {
   run_and_show jq -r .source "/var/lib/situla/images/sha256/${digest#sha256:}".*.json
   [ "$(sort <<<"$output" | paste -sd ' ')" = "auth.test/tiny registry.test/tiny" ]
 }
+
+@test "leave to have an image is one user's own, whatever is copied beside it" {
+  run_and_show as_alice srun --container-image=auth.test/weird true
+  [ "$status" -eq 0 ]
+  [ "$(stat -c '%U %a' /var/lib/situla/grants "/var/lib/situla/grants/$(id -u alice)" | uniq)" = "situla 700" ]
+  cp -a "/var/lib/situla/grants/$(id -u alice)" "/var/lib/situla/grants/$(id -u bob)"
+  run_and_show as bob srun --container-image=auth.test/weird true
+  [ "$status" -ne 0 ]
+  digest=$(skopeo inspect docker://registry.test/weird | jq -r .Digest)
+  run_and_show as bob srun --container-image="auth.test/weird@$digest" true
+  [ "$status" -ne 0 ]
+  rm -r "/var/lib/situla/grants/$(id -u bob)"
+}
+
+@test "without the login that had leave, a new job gets nothing, and after that no step does" {
+  local login=/home/alice/.config/enroot/.credentials
+  run_and_show as_alice srun --container-image=auth.test/weird true
+  [ "$status" -eq 0 ]
+  mv $login $login.away
+  run_and_show as_alice srun --container-image=auth.test/weird true
+  mv $login.away $login
+  [ "$status" -ne 0 ]
+  digest=$(skopeo inspect docker://registry.test/weird | jq -r .Digest)
+  run_and_show as_alice env HOME=/nonexistent srun --container-image="auth.test/weird@$digest" true
+  [ "$status" -ne 0 ]
+}

@@ -31,6 +31,12 @@ image_mount_idle = 5
 root_tmpfs = 1048576
 bytes_per_user = "20%"
 import_timeout = 60
+store_max = "80%"
+image_age = 2592000
+resolve = 600
+resolve_choice = true
+grant_lifetime = 7200
+grant_offline = 0
 build_timeout = 30
 gpu = "nvidia-container-cli"
 driver_root = "/run/nvidia/driver/"
@@ -51,6 +57,12 @@ devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
   CHECK(config->root_tmpfs_bytes == 1048576);
   CHECK(config->bytes_per_user == DiskShare{20, 0});
   CHECK(config->import_timeout == std::chrono::seconds(60));
+  CHECK(config->store_max == DiskShare{80, 0});
+  CHECK(config->image_age == std::chrono::hours(720));
+  CHECK(config->resolve == ResolveRule{ResolveRule::Kind::seconds, std::chrono::seconds(600)});
+  CHECK(config->resolve_choice);
+  CHECK(config->grant_lifetime == std::chrono::hours(2));
+  CHECK(config->grant_offline == std::chrono::seconds(0));
   CHECK(config->build_timeout == std::chrono::seconds(30));
   const DeviceSettings& devices = config->device_settings;
   CHECK(devices.gpu == GpuMode::nvidia_container_cli);
@@ -88,6 +100,9 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"bytes_per_user = \"0%\"", "bytes_per_user must be a share such as \"50%\""},
            Case{"bytes_per_user = \"101%\"", "bytes_per_user must be a share such as \"50%\""},
            Case{"root_tmpfs = \"lots\"", "root_tmpfs must be a size"},
+           Case{"resolve = \"sometimes\"", "resolve must be \"job\", \"always\" or a number of seconds"},
+           Case{"resolve = -5", "resolve must be \"job\", \"always\" or a number of seconds"},
+           Case{"grant_lifetime = -1", "grant_lifetime must be a number of seconds, at least 0"},
            Case{"image_mount_idle = -1", "image_mount_idle must be a number of seconds, at least 0"},
            Case{"import_timeout = 0", "import_timeout must be a number of seconds"},
            Case{"import_timeout = \"1h\"", "import_timeout must be a number of seconds"},
@@ -120,7 +135,7 @@ TEST_CASE("every key of situla.toml is in the sample") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 24);
+  REQUIRE(top.size() == 30);
   for (const std::string& key : top) {
     INFO(key);
     const std::string table = key == "registry" ? "[[registry]]" : "\n#   [limits]\n";
@@ -263,5 +278,11 @@ TEST_CASE("the sample configuration that is installed is valid and changes nothi
   CHECK(full->root_tmpfs_bytes == defaults.root_tmpfs_bytes);
   CHECK(full->bytes_per_user == defaults.bytes_per_user);
   CHECK(full->import_timeout == defaults.import_timeout);
+  CHECK(full->store_max == defaults.store_max);
+  CHECK(full->image_age == defaults.image_age);
+  CHECK(full->resolve == defaults.resolve);
+  CHECK(full->resolve_choice == defaults.resolve_choice);
+  CHECK(full->grant_lifetime == defaults.grant_lifetime);
+  CHECK(full->grant_offline == defaults.grant_offline);
   CHECK(full->build_timeout == defaults.build_timeout);
 }

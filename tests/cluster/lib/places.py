@@ -22,6 +22,7 @@ HOSTS = {
     "content.test": "127.0.0.9",
     "proxy.test": "127.0.0.10",
     "plain.test": "127.0.0.11",
+    "distant.test": "127.0.0.13",
     "ctl": "127.0.1.0",
 }
 # Also in the hosts' certificate, for a test that has them in /etc/hosts: registries by the names that guides print.

@@ -39,6 +39,9 @@ Faults that go away, for clients that try again; these understand Range:
   greedy/...          sends clients to token.test's token server, and would like to see the token
   foreign             the layers are not here; their descriptors name https://content.test
 
+  moody-NAME          does what GET /mood/moody-NAME?is=MOOD said last: a status (401, 503) for every request; "silent": no answer;
+                      another word: the tag means another manifest, which says so; "fine"
+
 GET /stats/NAME says what was asked for: {"requests": N, "served": bytes of the layer, "size": its size, "tokens": N,
 "ranges": [first bytes], "logins": {host: [whether Authorization was there]}, "retries": [seconds between requests of one thing],
 "connections": N, "peak": requests for the layer that were under way at once}.
@@ -85,6 +88,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
     seen = set()
     stats = {}
     seen_lock = threading.Lock()
+    moods = {}
 
     @classmethod
     def configured(cls, state):
@@ -167,6 +171,9 @@ class FaultRegistry(BaseHTTPRequestHandler):
             return self.reply(200, b"{}", "application/json", body)
         if path.startswith("/stats/"):
             return self.reply(200, json.dumps(self.statistics(path[7:]).document()).encode(), "application/json", body)
+        if path.startswith("/mood/"):
+            self.moods[path[6:]] = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["is"][0]
+            return self.reply(200, b"{}", "application/json", body)
         if path == "/token":
             scope = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("scope", [""])[0]
             return self.token(scope.partition(":")[2].partition(":")[0], "token")
@@ -185,6 +192,11 @@ class FaultRegistry(BaseHTTPRequestHandler):
         good, challenge = self.let_in(fault)
         if not good:
             return self.error(401, "UNAUTHORIZED", body, {"WWW-Authenticate": challenge})
+        mood = self.moods.get(fault, "fine")
+        if mood == "silent":
+            time.sleep(60)
+        if mood.isdigit():
+            return self.error(int(mood), "FAULT", body)
         if fault == "busy" and count == 1:
             after = formatdate(time.time() + 2, usegmt=True) if path.endswith(self.image(fault)[1]) else "1"
             return self.error(429, "TOOMANYREQUESTS", body, {"Retry-After": after})
@@ -205,7 +217,7 @@ class FaultRegistry(BaseHTTPRequestHandler):
         if fault == "borrowed":
             content = self.image(fault)[0]
             return self.reply(200, content, MANIFEST, body, {})
-        document["annotations"] = {"test.situla.repository": fault}
+        document["annotations"] = {"test.situla.repository": fault + self.moods.get(fault, "fine")}
         if fault == "foreign":
             for layer in document["layers"]:
                 layer["urls"] = ["http://content.test/plain", "https://content.test/v2/good/blobs/" + layer["digest"]]

@@ -1,5 +1,5 @@
 """The lab's small servers: the token server of token.test, a registry that misbehaves on demand, the same without TLS and with a
-stranger's certificate, and a proxy that counts.
+stranger's certificate, registry.test as from far away, and a proxy that counts.
 
     servers.py LABSTATE        (LABSTATE: build/lab, with tls/ and images/)
 
@@ -14,6 +14,7 @@ import sys
 import threading
 from http.server import ThreadingHTTPServer
 
+from distant import Distant
 from fault import FaultRegistry
 from proxy import Proxy, ProxyServer
 from token_server import TokenServer
@@ -53,6 +54,7 @@ def main():
         Server("127.0.0.9", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key"),
         Server("127.0.0.11", FaultRegistry.configured(state), port=80),
         ProxyServer(("127.0.0.10", 3128), Proxy),
+        Distant("127.0.0.13", ("127.0.0.2", 443)),
     ]
     if os.path.exists("/proc/net/if_inet6"):
         servers.append(Server("::1", FaultRegistry.configured(state), tls + "server.crt", tls + "server.key", 5443))

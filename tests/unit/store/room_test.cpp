@@ -122,9 +122,32 @@ TEST_CASE("the list has the owner from the record, and knows what has none") {
   const auto before = store->version();
   const auto images = store->list();
   REQUIRE(images.size() == 2);
-  CHECK((images[0].uid == 1000U && !images[1].uid && images[1].bytes == kBytes));
+  CHECK((images[0].record.uid == 1000U && !images[1].record.uid && images[1].bytes == kBytes));
   CHECK(store->version() == before);
   CHECK(store->remove_unused(bare.name()));
   CHECK_FALSE(store->remove_unused(bare.name()));
   CHECK(store->list().size() == 1);
+}
+
+TEST_CASE("all images together have a limit, and an age") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  const ImageKey oldest = publish(*store, 1001, 'a', 300), pinned = publish(*store, 1000, 'b', 400);
+  const ImageKey newer = publish(*store, 1000, 'c', 200);
+  REQUIRE(store->pin(pinned.name(), true));
+  StoreRoom room(*store, 1000, {0, {}, {0, 3 * kBytes}});
+  REQUIRE(room.make(kBytes, 0));
+  CHECK((!store->find(oldest) && store->find(pinned) && store->find(newer)));
+  const auto full = room.make(3 * kBytes, 0);
+  REQUIRE_FALSE(full);
+  CHECK(full.error().kind() == ErrorKind::no_space);
+  CHECK(full.error().hint().find("store_max") != std::string::npos);
+  CHECK_FALSE(room.make(4 * kBytes, 0));
+
+  const ImageKey last = publish(*store, 1000, 'd', 100);
+  StoreRoom(*store, 1000, {0, {}, {}, std::chrono::seconds(150)}).drop_old(1'000'000'000);
+  CHECK((store->find(last) && store->find(pinned) && !store->find(newer)));
+  StoreRoom(*store, 1000, {0, {}, {}, std::chrono::seconds(100)}).drop_old(1'000'000'000);
+  CHECK_FALSE(store->find(last));
 }

@@ -13,6 +13,8 @@
 #include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/store/messages.hpp"
+#include "hooks/store/resolution.hpp"
+#include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -35,7 +37,7 @@ std::string superblock() {
 class Scene {
  public:
   explicit Scene(const test::TempDir& directory, const std::string& image = "registry.test/tiny", uid_t uid = 1000,
-                 const SiteConfig& config = {}) {
+                 const SiteConfig& config = {}, bool asks = true, const std::string& job = "1.0") {
     request_.image = image;
     config_ = config;
     if (!config_.store_reserve) config_.store_reserve = 0;
@@ -46,18 +48,29 @@ class Scene {
     theirs_ = std::move(importer->second);
     broker_ = std::move(broker->first);
     broker_of_store_ = std::move(broker->second);
-    job_ = {directory / "store", "", uid, "1.0"};
+    job_ = {directory / "store", "", uid, job};
     answer_ = std::async(std::launch::async, [this] {
-      NullLog log;
       Lease::Options quick;
       quick.poll = std::chrono::milliseconds(10);
       quick.patience = std::chrono::milliseconds(200);
-      auto served = serve_import(job_, request_, config_, {broker_of_store_.get(), theirs_.get(), -1}, log, quick);
+      Result<ServedImage> result = fail(ErrorKind::failure, "the store said nothing");
+      const StoreEvents events{[this] { ++begun; },
+                               [&](const ServedImage& served, bool again) -> Result<void> {
+                                 ServedImage copy{served.key, UniqueFd(dup(served.file.get())), served.stored};
+                                 result = std::move(copy);
+                                 looks_again = again;
+                                 return {};
+                               }};
+      const StoreLines lines{broker_of_store_.get(), theirs_.get(), -1};
+      const auto served = serve_import(job_, request_, config_, lines, events, notes_, quick);
       theirs_.reset();
-      return served;
+      if (!served && !result) result = fail(served.error());
+      return result;
     });
-    const auto work = ask();
-    REQUIRE((work.message && std::holds_alternative<line::Work>(*work.message) && work.fds.size() == 1));
+    if (!asks) return;
+    const auto first = ask();
+    REQUIRE((first.message && std::holds_alternative<line::Work>(*first.message) && first.fds.size() == 1));
+    work = std::get<line::Work>(*first.message);
   }
   ~Scene() { ours_.reset(); }
   Scene(const Scene&) = delete;
@@ -81,7 +94,7 @@ class Scene {
   void say(const line::Message& message) { REQUIRE(send_packet(ours_.get(), line::encode(message))); }
   /// What an honest importer does.
   void import(const std::string& bytes = superblock()) {
-    auto answer = ask(line::Resolved{kManifest});
+    auto answer = ask(line::Resolved{{kManifest, kManifest}});
     REQUIRE((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
     REQUIRE(write_all(answer.fds.at(0).get(), bytes));
     answer = {};
@@ -98,8 +111,14 @@ class Scene {
   Result<ServedImage> result() { return answer_.get(); }
   int line_fd() const { return ours_.get(); }
   void lose_broker() { broker_.reset(); }
+  [[nodiscard]] std::string said() const { return notes_.text(LogLevel::info); }
+
+  line::Work work;
+  int begun = 0;  ///< how often an import was announced; after result()
+  bool looks_again = false;
 
  private:
+  test::MemoryLog notes_;
   ImportRequest request_;
   SiteConfig config_;
   StoreJob job_;
@@ -124,8 +143,8 @@ TEST_CASE("an image is imported once, and given as a descriptor that only reads"
     CHECK(write(image->file.get(), "x", 1) < 0);
   }
   {
-    Scene scene(directory);
-    const auto answer = scene.ask(line::Resolved{kManifest});
+    Scene scene(directory, "registry.test/tiny", 1000, {}, true, "2.0");
+    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
     REQUIRE((answer.message && std::holds_alternative<line::Have>(*answer.message)));
     const auto image = scene.end();
     REQUIRE(image);
@@ -134,7 +153,7 @@ TEST_CASE("an image is imported once, and given as a descriptor that only reads"
   {
     // The same digest by another origin is another image.
     Scene scene(directory, "auth.test/tiny");
-    const auto answer = scene.ask(line::Resolved{kManifest});
+    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
     CHECK((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
   }
   CHECK(std::filesystem::is_empty(directory / "store/leases"));
@@ -150,7 +169,7 @@ TEST_CASE("blocks of another origin make an image one user's own") {
   }
   {
     Scene scene(directory, "registry.test/derived");
-    auto answer = scene.ask(line::Resolved{kManifest});
+    auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
     REQUIRE(answer.fds.size() == 1);
     REQUIRE(write_all(answer.fds[0].get(), superblock()));
     const auto layer = scene.ask(line::FindLayer{kLayer, "zstd-131072"});
@@ -164,10 +183,10 @@ TEST_CASE("blocks of another origin make an image one user's own") {
     CHECK(image->key.only == 1000U);
   }
   {
-    Scene mine(directory, "registry.test/derived");
-    CHECK(std::holds_alternative<line::Have>(*mine.ask(line::Resolved{kManifest}).message));
+    Scene mine(directory, "registry.test/derived", 1000, {}, true, "2.0");
+    CHECK(std::holds_alternative<line::Have>(*mine.ask(line::Resolved{{kManifest, kManifest}}).message));
     Scene other(directory, "registry.test/derived", 1001);
-    CHECK(std::holds_alternative<line::WriteImage>(*other.ask(line::Resolved{kManifest}).message));
+    CHECK(std::holds_alternative<line::WriteImage>(*other.ask(line::Resolved{{kManifest, kManifest}}).message));
     CHECK(std::holds_alternative<line::NoLayer>(*other.ask(line::FindLayer{kLayer, "zstd-131072"}).message));
   }
 }
@@ -189,8 +208,8 @@ TEST_CASE("what an importer must not do gives no image") {
   CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), "nonsense"); }),
              Catch::Contains("of another release"));
   CHECK_THAT(refused([](Scene& scene) {
-               (void)scene.ask(line::Resolved{kManifest});
-               scene.say(line::Resolved{kLayer});
+               (void)scene.ask(line::Resolved{{kManifest, kManifest}});
+               scene.say(line::Resolved{{kLayer, kLayer}});
              }),
              Catch::Contains("out of turn"));
   CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), line::encode(line::Progressed()), {0}); }),
@@ -201,7 +220,7 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
   const test::TempDir directory;
   {
     Scene scene(directory);
-    const auto answer = scene.ask(line::Resolved{kManifest});
+    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
     scene.say(line::Built{});
     const auto image = scene.end();  // the descriptor is still here
@@ -219,7 +238,7 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
   config.largest_image = 95;
   {
     Scene scene(directory, "registry.test/tiny", 1000, config);
-    auto answer = scene.ask(line::Resolved{kManifest});
+    auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
     answer = {};
     // The store may have seen it by then, and left.
@@ -230,7 +249,7 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
   }
   {
     Scene scene(directory, "registry.test/tiny", 1000, config);
-    const auto answer = scene.ask(line::Resolved{kManifest});
+    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
     scene.say(line::Built{});  // and stays, and writes
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
     const auto image = scene.result();
@@ -244,14 +263,14 @@ TEST_CASE("an importer or a broker that goes ends it without a word, and without
   const test::TempDir directory;
   {
     Scene scene(directory);
-    (void)scene.ask(line::Resolved{kManifest});
+    (void)scene.ask(line::Resolved{{kManifest, kManifest}});
     const auto image = scene.end();
     REQUIRE_FALSE(image);
     CHECK(image.error().message().empty());
   }
   {
     Scene scene(directory);
-    (void)scene.ask(line::Resolved{kManifest});
+    (void)scene.ask(line::Resolved{{kManifest, kManifest}});
     scene.lose_broker();
     const auto image = scene.result();
     REQUIRE_FALSE(image);
@@ -264,7 +283,7 @@ TEST_CASE("an importer or a broker that goes ends it without a word, and without
 TEST_CASE("who gets on too slowly is overtaken, and the first file stays") {
   const test::TempDir directory;
   Scene slow(directory, "registry.test/tiny", 1000);
-  auto held = slow.ask(line::Resolved{kManifest});
+  auto held = slow.ask(line::Resolved{{kManifest, kManifest}});
   REQUIRE(held.fds.size() == 1);
   Scene quick(directory, "registry.test/tiny", 1001);
   quick.import();
@@ -291,9 +310,111 @@ TEST_CASE("the service user's store takes only images of a registry: it opens no
     ImportRequest request;
     request.image = name;
     const StoreJob job{directory / "store", "", 1000, "1.0"};
-    const auto served = serve_import(job, request, {}, {lines->first.get(), lines->second.get(), -1}, log);
+    const auto served = serve_import(job, request, {}, {lines->first.get(), lines->second.get(), -1}, {}, log);
     REQUIRE_FALSE(served);
     CHECK(served.error().kind() == ErrorKind::denied);
     CHECK(served.error().message().find("only images of a registry") != std::string::npos);
   }
+}
+
+TEST_CASE("a job's later steps ask nobody; a new job asks, and is given what it means by now") {
+  const test::TempDir directory;
+  {
+    Scene first(directory);
+    CHECK_FALSE(first.work.digest);
+    CHECK_FALSE(first.work.impatient);
+    first.import();
+    REQUIRE(first.end());
+    CHECK(first.begun == 1);
+  }
+  {
+    Scene second(directory, "registry.test/tiny", 1000, {}, false, "1.1");
+    const auto image = second.result();
+    REQUIRE(image);
+    CHECK(image->stored);
+    CHECK(image->key.digest == kManifest);
+    CHECK(second.begun == 0);
+    CHECK_FALSE(second.looks_again);  // it was asked a moment ago
+    CHECK(second.said().empty());
+  }
+  {
+    Scene other_job(directory, "registry.test/tiny", 1000, {}, true, "2.0");
+    CHECK(other_job.work.known == NamedManifest{kManifest, kManifest});
+    CHECK(other_job.work.impatient);
+    CHECK(std::holds_alternative<line::Have>(*other_job.ask(line::Resolved{{kManifest, kManifest}}).message));
+    REQUIRE(other_job.end());
+    CHECK(other_job.begun == 0);
+  }
+  Scene other_user(directory, "registry.test/tiny", 1001, {}, true, "1.2");
+  CHECK_FALSE(other_user.work.impatient);
+  CHECK(std::holds_alternative<line::NoImage>(*other_user.ask(line::Unresolved{ErrorKind::denied}).message));
+  CHECK_FALSE(other_user.end());
+}
+
+TEST_CASE("a registry that does not answer keeps out only those whom it has not let in") {
+  const test::TempDir directory;
+  {
+    Scene first(directory);
+    first.import();
+    REQUIRE(first.end());
+  }
+  {
+    Scene later(directory, "registry.test/tiny", 1000, {}, true, "2.0");
+    CHECK(std::holds_alternative<line::Have>(*later.ask(line::Unresolved{ErrorKind::network}).message));
+    const auto image = later.end();
+    REQUIRE(image);
+    CHECK(image->key.digest == kManifest);
+    CHECK_THAT(later.said(),
+               Catch::StartsWith("registry.test does not answer: registry.test/tiny is started as it was 0 min ago") &&
+                   Catch::Contains(kManifest.text()));
+  }
+  {
+    // A minute long it is not even asked, by nobody's job.
+    Scene next(directory, "registry.test/tiny", 1000, {}, false, "3.0");
+    REQUIRE(next.result());
+    CHECK_THAT(next.said(), Catch::StartsWith("registry.test does not answer"));
+  }
+  {
+    Scene other(directory, "registry.test/tiny", 1001, {}, true, "4.0");
+    CHECK(std::holds_alternative<line::NoImage>(*other.ask(line::Unresolved{ErrorKind::network}).message));
+    CHECK_FALSE(other.end());
+  }
+  SiteConfig never;
+  never.grant_offline = std::chrono::seconds(0);
+  Scene forbidden(directory, "registry.test/tiny", 1000, never, true, "5.0");
+  CHECK(std::holds_alternative<line::NoImage>(*forbidden.ask(line::Unresolved{ErrorKind::network}).message));
+  CHECK_FALSE(forbidden.end());
+}
+
+TEST_CASE("who is refused once has no leave any more, also for when the registry is away") {
+  const test::TempDir directory;
+  {
+    Scene first(directory);
+    first.import();
+    REQUIRE(first.end());
+  }
+  {
+    Scene revoked(directory, "registry.test/tiny", 1000, {}, true, "2.0");
+    CHECK(std::holds_alternative<line::NoImage>(*revoked.ask(line::Unresolved{ErrorKind::denied}).message));
+    CHECK_FALSE(revoked.end());
+  }
+  Scene away(directory, "registry.test/tiny", 1000, {}, true, "3.0");
+  CHECK(std::holds_alternative<line::NoImage>(*away.ask(line::Unresolved{ErrorKind::network}).message));
+  CHECK_FALSE(away.end());
+}
+
+TEST_CASE("the site says whether a user may ask less than it does") {
+  SiteConfig config;
+  CHECK(Resolution::settings_of(config, "")->rule == ResolveRule{});
+  CHECK(Resolution::settings_of(config, "always")->rule.kind == ResolveRule::Kind::always);
+  const auto less = Resolution::settings_of(config, "86400");
+  REQUIRE_FALSE(less);
+  CHECK(less.error().kind() == ErrorKind::denied);
+  config.resolve = {ResolveRule::Kind::seconds, std::chrono::seconds(60)};
+  CHECK(Resolution::settings_of(config, "30"));
+  CHECK_FALSE(Resolution::settings_of(config, "61"));
+  CHECK_FALSE(Resolution::settings_of(config, "job"));
+  config.resolve_choice = true;
+  CHECK(Resolution::settings_of(config, "job"));
+  CHECK_FALSE(Resolution::settings_of(config, "sometimes"));
 }

@@ -1,0 +1,24 @@
+#include "common/spec/resolve_rule.hpp"
+
+#include "common/base/text.hpp"
+
+namespace situla {
+
+Result<ResolveRule> ResolveRule::parse(std::string_view text) {
+  constexpr uint64_t kOneYear = 365ULL * 24 * 3600;
+  if (text == "job") return ResolveRule{};
+  if (text == "always") return ResolveRule{Kind::always};
+  const auto seconds = parse_unsigned(text);
+  if (!seconds || *seconds > kOneYear)
+    return fail(ErrorKind::usage, R"(must be "job", "always" or a number of seconds, not ")" + printable(text) + '"');
+  if (*seconds == 0) return ResolveRule{Kind::always};
+  return ResolveRule{Kind::seconds, std::chrono::seconds(*seconds)};
+}
+
+bool ResolveRule::is_at_least(const ResolveRule& other) const {
+  if (kind == Kind::always || *this == other) return true;
+  // A job may take a minute or a month: it is neither more nor less than any number of seconds.
+  return kind == Kind::seconds && other.kind == Kind::seconds && age <= other.age;
+}
+
+}  // namespace situla

@@ -1,0 +1,25 @@
+// How often is a registry asked what a tag means? DESIGN.md section 8.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+#include "common/base/result.hpp"
+
+namespace situla {
+
+/// `resolve` in situla.toml, and --container-resolve.
+struct ResolveRule {
+  enum class Kind { job, always, seconds };
+  Kind kind = Kind::job;  ///< once for all steps of a job; for each step; when the last answer is older than `age`
+  std::chrono::seconds age{0};  ///< of Kind::seconds
+
+  /// "job", "always", or a number of seconds, at most a year; "0" is "always". ErrorKind::usage.
+  static Result<ResolveRule> parse(std::string_view text);
+  /// Whether it never takes an older answer for good than `other` would.
+  [[nodiscard]] bool is_at_least(const ResolveRule& other) const;
+
+  friend bool operator==(const ResolveRule&, const ResolveRule&) = default;
+};
+
+}  // namespace situla

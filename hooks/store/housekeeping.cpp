@@ -1,0 +1,169 @@
+#include "hooks/store/housekeeping.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+#include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
+#include "common/spec/json.hpp"
+#include "hooks/store/grants.hpp"
+
+namespace situla {
+namespace {
+
+constexpr size_t kShortDigest = 12, kLeastDigits = 6;
+
+std::string_view digest_digits(const StoredImage& image) {
+  return std::string_view(image.name).substr(0, image.name.find('.'));
+}
+
+/// "<digest>.<origin>", without what follows.
+std::string subject_of_grants(const StoredImage& image) {
+  return image.name.substr(0, image.name.find('.', image.name.find('.') + 1));
+}
+
+/// A digest in it only by its beginning, as everywhere in the table.
+std::string shown_reference(const StoredImage& image) {
+  std::string text = image.reference();
+  const size_t digest = text.find("@sha256:");
+  if (digest != std::string::npos) text.resize(std::min(text.size(), digest + 8 + kShortDigest));
+  return printable(text);
+}
+
+std::string state(const ImageStore& store, const StoredImage& image) {
+  const auto used = store.is_in_use(image.name);
+  std::string text = !used ? "unknown" : *used ? "in use" : "";
+  if (image.pinned) text += text.empty() ? "pinned" : ", pinned";
+  return text;
+}
+
+bool means(const std::string& word, const StoredImage& image) {
+  std::string_view digits = word;
+  if (digits.starts_with("sha256:")) digits.remove_prefix(7);
+  if (digits.size() >= kLeastDigits && digest_digits(image).starts_with(digits)) return true;
+  const auto reference = ImageReference::parse(word);
+  if (!reference || image.record.source != reference->registry + "/" + reference->repository) return false;
+  if (reference->digest) return digest_digits(image) == reference->digest->hex();
+  const bool any_tag = word.find(':', word.rfind('/') == std::string::npos ? 0 : word.rfind('/')) == std::string::npos;
+  return any_tag || image.record.name == reference->tag;
+}
+
+}  // namespace
+
+std::string Housekeeping::age(int64_t time) const {
+  const int64_t seconds = std::max<int64_t>(now_ - time, 0);
+  constexpr std::array<std::pair<int64_t, const char*>, 3> kUnits = {
+      {{86400, " d ago"}, {3600, " h ago"}, {60, " min ago"}}};
+  for (const auto& [unit, name] : kUnits)
+    if (seconds >= 2 * unit) return std::to_string(seconds / unit) + name;
+  return seconds >= 60 ? "1 min ago" : "now";
+}
+
+Result<void> Housekeeping::show(bool json) const {
+  auto images = store_.list();
+  std::reverse(images.begin(), images.end());
+  const auto granted = granted_users(store_.directory());
+  const auto users_of = [&](const StoredImage& image) {
+    const auto found = granted.find(subject_of_grants(image));
+    return found == granted.end() ? std::vector<uint64_t>()
+                                  : std::vector<uint64_t>(found->second.begin(), found->second.end());
+  };
+  if (json) {
+    Json list = Json::list();
+    for (const StoredImage& image : images)
+      list.add(Json::object({{"reference", image.reference()},
+                             {"digest", "sha256:" + std::string(digest_digits(image))},
+                             {"name", image.name},
+                             {"bytes", image.bytes},
+                             {"used", int64_t{image.used.tv_sec}},
+                             {"imported", image.record.imported},
+                             {"uid", image.record.uid},
+                             {"users", users_of(image)},
+                             {"in_use", store_.is_in_use(image.name)},
+                             {"pinned", image.pinned}}));
+    out_ << to_text(list) << '\n';
+    return {};
+  }
+  std::vector<std::array<std::string, 6>> rows = {{"REFERENCE", "DIGEST", "SIZE", "LAST USE", "USERS", "STATE"}};
+  for (const StoredImage& image : images)
+    rows.push_back({shown_reference(image), std::string(digest_digits(image).substr(0, kShortDigest)),
+                    format_size(image.bytes), age(image.used.tv_sec), std::to_string(users_of(image).size()),
+                    state(store_, image)});
+  std::array<size_t, 6> widths{};
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths.at(i) = std::max(widths.at(i), row.at(i).size());
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += flush_left(row.at(i), widths.at(i)) + "  ";
+    out_ << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+  }
+  return {};
+}
+
+void Housekeeping::say_removed(const StoredImage& image, bool dry_run) const {
+  out_ << (dry_run ? "would remove " : "removed ") << shown_reference(image) << ' '
+       << digest_digits(image).substr(0, kShortDigest) << ", " << format_size(image.bytes) << ", last used "
+       << age(image.used.tv_sec) << '\n';
+}
+
+Result<void> Housekeeping::prune(const Prune& what) const {
+  const auto images = store_.list();
+  uint64_t left = 0, gone = 0;
+  for (const StoredImage& image : images) left += image.bytes;
+  for (const StoredImage& image : images) {
+    if (what.to && left <= *what.to) break;
+    if (image.used.tv_sec + what.unused_for.count() > now_) break;
+    const bool goes =
+        what.dry_run ? !image.pinned && store_.is_in_use(image.name) == false : store_.remove_unused(image.name);
+    if (!goes) continue;
+    say_removed(image, what.dry_run);
+    left -= image.bytes;
+    gone += image.bytes;
+  }
+  out_ << format_size(gone) << (what.dry_run ? " would be freed, " : " freed, ") << format_size(left) << " left\n";
+  return {};
+}
+
+Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) const {
+  auto images = store_.list();
+  std::erase_if(images, [&](const StoredImage& image) { return !means(word, image); });
+  if (images.empty())
+    return fail(Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
+                    .with_hint("'situla images' lists them"));
+  return images;
+}
+
+Result<void> Housekeeping::remove(const std::vector<std::string>& words) const {
+  Result<void> result;
+  for (const std::string& word : words) {
+    const auto images = find(word);
+    if (!images) result = fail(images.error());
+    for (const StoredImage& image : images.value_or(std::vector<StoredImage>())) {
+      if (store_.remove_unused(image.name)) {
+        say_removed(image, false);
+        continue;
+      }
+      const std::string why =
+          image.pinned ? "it is pinned" : "it is in use on this node, or its file system cannot tell";
+      result = fail(Error(ErrorKind::failure, "remove " + shown_reference(image) + ": " + why)
+                        .with_hint(image.pinned ? "situla pin --undo " + shell_quote(word)
+                                                : "try again when its steps have ended; see 'situla images'"));
+    }
+  }
+  return result;
+}
+
+Result<void> Housekeeping::pin(const std::vector<std::string>& words, bool pinned) const {
+  for (const std::string& word : words) {
+    TRY_ASSIGN(const auto images, find(word));
+    for (const StoredImage& image : images) {
+      TRY(store_.pin(image.name, pinned));
+      out_ << (pinned ? "pinned " : "not pinned any more: ") << shown_reference(image) << ' '
+           << digest_digits(image).substr(0, kShortDigest) << '\n';
+    }
+  }
+  return {};
+}
+
+}  // namespace situla

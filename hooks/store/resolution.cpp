@@ -1,0 +1,123 @@
+#include "hooks/store/resolution.hpp"
+
+#include <utility>
+
+namespace situla {
+
+Result<Resolution::Settings> Resolution::settings_of(const SiteConfig& config, const std::string& wanted) {
+  Settings settings{config.resolve, config.grant_lifetime, config.grant_offline};
+  if (wanted.empty()) return settings;
+  TRY_ASSIGN(settings.rule, ResolveRule::parse(wanted));
+  if (!config.resolve_choice && !settings.rule.is_at_least(config.resolve))
+    return fail(
+        Error(ErrorKind::denied, "--container-resolve=" + wanted + ": this site does not let its users choose it")
+            .with_hint("\"always\" is possible; see resolve_choice in /etc/situla/situla.toml"));
+  return settings;
+}
+
+Resolution::Resolution(const std::string& store, ImageQuestion question, const std::string& job,
+                       const Settings& settings, uint64_t now)
+    : grants_(store, question.uid),
+      question_(std::move(question)),
+      job_(job.substr(0, job.find('.'))),
+      settings_(settings),
+      now_(now),
+      by_digest_(Digest::parse(question_.name).has_value()),
+      last_(grants_.find(question_)) {
+  if (settings_.rule.kind != ResolveRule::Kind::job || by_digest_ || job_.empty()) return;
+  pin_ = grants_.find_pin(question_, job_);
+  if (pin_ && !is_younger(pin_->grant.time, std::chrono::seconds(kLongestJob))) pin_.reset();
+}
+
+/// A time that has not come yet is nobody's word.
+bool Resolution::is_younger(uint64_t time, std::chrono::seconds limit) const {
+  return time <= now_ && now_ - time < static_cast<uint64_t>(limit.count());
+}
+
+std::optional<Digest> Resolution::granted() const {
+  std::optional<Digest> manifest;
+  if (pin_)
+    manifest = pin_->grant.manifest;
+  else if (last_ && (by_digest_ || (settings_.rule.kind == ResolveRule::Kind::seconds &&
+                                    is_younger(last_->time, settings_.rule.age))))
+    manifest = last_->manifest;
+  if (!manifest) return std::nullopt;
+  const auto grant = by_digest_ ? last_ : grants_.find(question_.of(*manifest));
+  return grant && is_younger(grant->time, settings_.lifetime) ? manifest : std::nullopt;
+}
+
+std::optional<Digest> Resolution::pinned() const {
+  return pin_ ? std::optional(pin_->grant.manifest) : std::nullopt;
+}
+
+std::optional<Grant> Resolution::offline() const {
+  const auto grant = pin_ ? grants_.find(question_.of(pin_->grant.manifest)) : last_;
+  return grant && is_younger(grant->time, settings_.offline) ? grant : std::nullopt;
+}
+
+bool Resolution::is_silent() const {
+  return is_younger(grants_.silent_since(question_.origin.registry), std::chrono::seconds(kSilence));
+}
+
+Digest Resolution::answered(const Digest& named, const Digest& manifest) {
+  grants_.drop_silent(question_.origin.registry);
+  (void)grants_.put(question_.of(manifest), {manifest, manifest, now_});
+  if (named != manifest) (void)grants_.put(question_.of(named), {named, manifest, now_});
+  if (pin_) return manifest;  // the question was about that one
+  if (!by_digest_) (void)grants_.put(question_, {named, manifest, now_});
+  if (settings_.rule.kind != ResolveRule::Kind::job || by_digest_ || job_.empty()) return manifest;
+  if (const auto other = grants_.find_pin(question_, job_);
+      other && is_younger(other->grant.time, std::chrono::seconds(kLongestJob)))
+    pin_ = other;
+  else
+    keep_pin({{named, manifest, now_}, now_, std::nullopt, false});
+  return pin_->grant.manifest;
+}
+
+void Resolution::refused(ErrorKind why) {
+  if (why != ErrorKind::denied && why != ErrorKind::not_found) return;
+  grants_.drop_silent(question_.origin.registry);
+  if (why == ErrorKind::denied) return grants_.drop_all(question_.origin);
+  grants_.drop(pin_ ? question_.of(pin_->grant.manifest) : question_);
+}
+
+void Resolution::unanswered() {
+  (void)grants_.put_silent(question_.origin.registry, now_);
+  const auto grant = offline();
+  if (grant && !pin_ && settings_.rule.kind == ResolveRule::Kind::job && !by_digest_ && !job_.empty())
+    keep_pin({{grant->named, grant->manifest, now_}, now_, std::nullopt, false});
+}
+
+void Resolution::keep_pin(const JobPin& pin) {
+  pin_ = pin;
+  (void)grants_.put_pin(question_, job_, pin);
+}
+
+bool Resolution::look_again() {
+  if (!pin_ || is_younger(pin_->asked, std::chrono::seconds(kLookAgain))) return false;
+  JobPin pin = *pin_;
+  pin.asked = now_;
+  keep_pin(pin);
+  return true;
+}
+
+void Resolution::looked_again(const Digest& named, const Digest& manifest) {
+  grants_.drop_silent(question_.origin.registry);
+  (void)grants_.put(question_, {named, manifest, now_});
+  (void)grants_.put(question_.of(manifest), {manifest, manifest, now_});
+  if (!pin_ || manifest == pin_->grant.manifest || pin_->moved == manifest) return;
+  JobPin pin = *pin_;
+  pin.moved = manifest;
+  pin.told = false;
+  keep_pin(pin);
+}
+
+std::optional<Digest> Resolution::moved_to() {
+  if (!pin_ || !pin_->moved || pin_->told) return std::nullopt;
+  JobPin pin = *pin_;
+  pin.told = true;
+  keep_pin(pin);
+  return pin.moved;
+}
+
+}  // namespace situla

@@ -1,0 +1,64 @@
+# lab: --user root --situla-conf tests/cluster/no_idle.toml
+# The administrator's commands for the node's image store, on images that jobs have imported.
+load helpers
+
+setup_file() {
+  runuser -u alice -- env HOME=/home/alice srun --container-image=registry.test/debian:12 true
+  runuser -u bob -- env HOME=/home/bob srun --container-image=registry.test/debian:12 true
+  runuser -u alice -- env HOME=/home/alice srun --container-image=registry.test/tiny true
+}
+
+@test "images: a table, and the same for programs" {
+  run_and_show situla images
+  [ "$status" -eq 0 ]
+  [[ ${lines[0]} == REFERENCE*DIGEST*SIZE*"LAST USE"*USERS*STATE ]]
+  [[ ${lines[1]} == "registry.test/tiny:latest "* ]]
+  [[ ${lines[2]} =~ ^"registry.test/debian:12 "+[0-9a-f]{12}" "+[0-9.]+" MiB "+(now|[0-9]+" min ago")" "+2$ ]]
+  run_and_show situla images --json
+  jq -e 'length == 2 and (.[1] | .reference == "registry.test/debian:12" and (.users | length) == 2 and .in_use == false and .pinned == false and .bytes > 10000000)' <<<"$output"
+}
+
+@test "only the administrator looks into the store" {
+  run_and_show as_alice situla images
+  [ "$status" -eq 1 ]
+  [[ $output == *"the node's image store belongs to the user situla"*"hint: run it as root"* ]]
+  # Nothing of it is done with root's rights.
+  run_and_show strace -f -e trace=setresuid,openat -o "$BATS_TEST_TMPDIR/trace" situla images
+  [ "$status" -eq 0 ]
+  service=$(id -u situla)
+  awk -v service="$service" '/setresuid/ && index($0, service) {dropped = 1} /var.lib.situla/ && !dropped {bad = 1} END {exit bad || !dropped}' "$BATS_TEST_TMPDIR/trace"
+}
+
+@test "an image in use stays; a pinned one as well; the others go" {
+  as_alice srun --container-image=registry.test/tiny sleep 100 3>&- &
+  wait_until 30 sh -c 'situla images | grep -q "tiny:latest.*in use"'
+  run_and_show situla rm registry.test/tiny
+  [ "$status" -eq 1 ]
+  [[ $output == *"remove registry.test/tiny:latest: it is in use"* ]]
+  scancel -u alice
+  wait
+  situla pin registry.test/tiny
+  situla images | grep -q 'tiny:latest.*pinned'
+  run_and_show situla prune --unused-for 0
+  [ "$status" -eq 0 ]
+  [[ $output == *"removed registry.test/debian:12 "*" freed, "*" left" ]]
+  run_and_show situla rm registry.test/tiny
+  [ "$status" -eq 1 ]
+  situla pin --undo registry.test/tiny
+  wait_until 30 situla rm registry.test/tiny
+  [ "$(situla images | wc -l)" -eq 1 ]
+  # The next step imports it again.
+  run_and_show as_alice srun --container-image=registry.test/tiny true
+  [ "$status" -eq 0 ]
+  [[ $output == *"importing docker image"* ]]
+}
+
+@test "wrong words are answered" {
+  run_and_show situla rm registry.test/nothing
+  [ "$status" -eq 1 ]
+  [[ $output == *"there is no image 'registry.test/nothing' in the store"*"hint: 'situla images' lists them"* ]]
+  run_and_show situla prune --to much
+  [ "$status" -eq 1 ]
+  run_and_show situla pin
+  [ "$status" -eq 1 ]
+}
