@@ -200,7 +200,7 @@ Result<void> pin(ImportRequest& request, const Digest& digest) {
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
   const std::string user = reference.user.empty() ? "" : reference.user + "@";
   const std::string tag = reference.tag.empty() ? "" : ":" + reference.tag;
-  request.image = user + reference.registry + "#" + reference.repository + tag + "@" + digest.text();
+  request.image = "docker://" + user + reference.registry + "#" + reference.repository + tag + "@" + digest.text();
   return {};
 }
 

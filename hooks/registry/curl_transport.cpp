@@ -120,7 +120,7 @@ Error tunnel_error(long status, const std::string& where) {
   if (status >= 500)
     return Error(ErrorKind::network, message)
         .with_hint("the proxy may not reach it: ask its operators, or see no_proxy");
-  return Error(ErrorKind::unreachable, message)
+  return Error(ErrorKind::failure, message)
       .with_hint(status == 407 ? "https_proxy must hold a login: http://USER:PASSWORD@HOST:PORT"
                                : "ask the operators of the proxy, or add the host to no_proxy");
 }
@@ -379,7 +379,8 @@ class CurlTransport final : public HttpTransport {
     } else if (own_certificates_) {
       curl_easy_setopt(easy, CURLOPT_CAINFO, fd_path(own_certificates_.get()).c_str());
     }
-    curl_easy_setopt(easy, CURLOPT_CAPATH, nullptr);
+    // The node's own directory of hashes, of which libcurl reads what it needs, counts beside the node's bundle.
+    if (own_certificates_) curl_easy_setopt(easy, CURLOPT_CAPATH, nullptr);
   }
 
   /// For each connection.

@@ -61,7 +61,8 @@ Result<void> RegistryClient::choose_scheme() {
   if (response) return {};
   const ErrorKind kind = response.error().kind();
   // Not where somebody speaks TLS and is somebody else.
-  if (kind == ErrorKind::unsupported || kind == ErrorKind::network || kind == ErrorKind::unreachable)
+  const bool late = kind == ErrorKind::network && options_.impatient;
+  if (kind == ErrorKind::unsupported || (kind == ErrorKind::network && !late) || kind == ErrorKind::unreachable)
     scheme_ = "http://";
   return {};
 }

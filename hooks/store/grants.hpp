@@ -24,9 +24,15 @@ struct ImageQuestion {
   std::string name;      ///< a tag, or a digest: "sha256:..."
   std::string platform;  ///< "linux/arm64/v8"
   std::string login{};   ///< ImageReference::user: another one may have other rights
+  std::string
+      tag{};  ///< beside a name that is a digest, as srun adds it for all nodes of a step; no part of the question
 
   /// The same of the image that has this digest.
   [[nodiscard]] ImageQuestion of(const Digest& digest) const { return {uid, origin, digest.text(), platform, login}; }
+  /// What a tag meant when it was asked for by a digest beside it: only for when nobody answers.
+  [[nodiscard]] ImageQuestion of_tag() const {
+    return {uid, origin, "beside a digest: " + (tag.empty() ? name : tag), platform, login};
+  }
 };
 
 /// Yes.

@@ -44,8 +44,10 @@ bool means(const std::string& word, const StoredImage& image) {
   if (digits.size() >= kLeastDigits && digest_digits(image).starts_with(digits)) return true;
   const auto reference = ImageReference::parse(word);
   if (!reference || image.record.source != reference->registry + "/" + reference->repository) return false;
-  if (reference->digest) return digest_digits(image) == reference->digest->hex();
-  const bool any_tag = word.find(':', word.rfind('/') == std::string::npos ? 0 : word.rfind('/')) == std::string::npos;
+  if (reference->digest)
+    return digest_digits(image) == reference->digest->hex() || image.record.name == reference->digest->text();
+  const size_t path = word.find_last_of("/#");
+  const bool any_tag = word.find(':', path == std::string::npos ? 0 : path) == std::string::npos;
   return any_tag || image.record.name == reference->tag;
 }
 

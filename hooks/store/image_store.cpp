@@ -30,6 +30,7 @@ constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
 constexpr std::string_view kImageEnding = ".sqsh";
 constexpr const char* kPinEnding = ".pin";
 constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
+constexpr int kMostTries = 100;  // a millisecond apart
 constexpr std::chrono::seconds kWriterLimit{2};
 
 constexpr const char* kHint =
@@ -158,6 +159,11 @@ std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
   if (!is_name(name)) return std::nullopt;
   const std::string path = directory_ + "/images/sha256/" + name + ".sqsh";
   auto file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  // Somebody asks at this moment whether it is in use.
+  for (int tries = 0; !file && file.error().errnum() == EWOULDBLOCK && tries < kMostTries; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  }
   struct stat status {};
   if (!file || fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
     return std::nullopt;
@@ -212,7 +218,7 @@ std::optional<ImageStore::Version> ImageStore::version() const {
 
 namespace {
 
-/// True: nobody else has it open, and who opens it from now on waits. The lease ends with the descriptor.
+/// True: nobody else has it open, and who opens it from now on finds it busy. The lease ends with the descriptor.
 std::optional<bool> lease_alone(int fd) {
   // Who opens it meanwhile ends the lease by a signal: by one that does not end this process.
   if (fcntl(fd, F_SETSIG, SIGURG) != 0) return std::nullopt;

@@ -24,9 +24,13 @@ Resolution::Resolution(const std::string& store, ImageQuestion question, const s
       now_(now),
       by_digest_(Digest::parse(question_.name).has_value()),
       last_(grants_.find(question_)) {
-  if (settings_.rule.kind != ResolveRule::Kind::job || by_digest_ || job_.empty()) return;
+  if (!pins()) return;
   pin_ = grants_.find_pin(question_, job_);
   if (pin_ && !is_younger(pin_->grant.time, std::chrono::seconds(kLongestJob))) pin_.reset();
+}
+
+bool Resolution::pins() const {
+  return settings_.rule.kind == ResolveRule::Kind::job && !by_digest_ && !job_.empty();
 }
 
 /// A time that has not come yet is nobody's word.
@@ -46,12 +50,16 @@ std::optional<Digest> Resolution::granted() const {
   return grant && is_younger(grant->time, settings_.lifetime) ? manifest : std::nullopt;
 }
 
-std::optional<Digest> Resolution::pinned() const {
-  return pin_ ? std::optional(pin_->grant.manifest) : std::nullopt;
+std::optional<Grant> Resolution::pinned() const {
+  return pin_ ? std::optional(pin_->grant) : std::nullopt;
 }
 
 std::optional<Grant> Resolution::offline() const {
-  const auto grant = pin_ ? grants_.find(question_.of(pin_->grant.manifest)) : last_;
+  auto grant = pin_ ? grants_.find(question_.of(pin_->grant.manifest)) : last_;
+  if (!pin_ && !by_digest_) {
+    const auto beside = grants_.find(question_.of_tag());
+    if (beside && (!grant || beside->time > grant->time)) grant = beside;
+  }
   return grant && is_younger(grant->time, settings_.offline) ? grant : std::nullopt;
 }
 
@@ -61,11 +69,16 @@ bool Resolution::is_silent() const {
 
 Digest Resolution::answered(const Digest& named, const Digest& manifest) {
   grants_.drop_silent(question_.origin.registry);
+  if (pin_) {
+    if (manifest != pin_->grant.manifest) looked_again(named, manifest);
+    (void)grants_.put(question_.of(pin_->grant.manifest), {pin_->grant.manifest, pin_->grant.manifest, now_});
+    return pin_->grant.manifest;
+  }
   (void)grants_.put(question_.of(manifest), {manifest, manifest, now_});
   if (named != manifest) (void)grants_.put(question_.of(named), {named, manifest, now_});
-  if (pin_) return manifest;  // the question was about that one
+  if (by_digest_ && !question_.tag.empty()) (void)grants_.put(question_.of_tag(), {named, manifest, now_});
   if (!by_digest_) (void)grants_.put(question_, {named, manifest, now_});
-  if (settings_.rule.kind != ResolveRule::Kind::job || by_digest_ || job_.empty()) return manifest;
+  if (!pins()) return manifest;
   if (const auto other = grants_.find_pin(question_, job_);
       other && is_younger(other->grant.time, std::chrono::seconds(kLongestJob)))
     pin_ = other;
@@ -74,18 +87,19 @@ Digest Resolution::answered(const Digest& named, const Digest& manifest) {
   return pin_->grant.manifest;
 }
 
-void Resolution::refused(ErrorKind why) {
+void Resolution::refused(ErrorKind why, bool by_digest) {
   if (why != ErrorKind::denied && why != ErrorKind::not_found) return;
   grants_.drop_silent(question_.origin.registry);
   if (why == ErrorKind::denied) return grants_.drop_all(question_.origin);
-  grants_.drop(pin_ ? question_.of(pin_->grant.manifest) : question_);
+  grants_.drop(by_digest && pin_ ? question_.of(pin_->grant.manifest) : question_);
 }
 
 void Resolution::unanswered() {
   (void)grants_.put_silent(question_.origin.registry, now_);
-  const auto grant = offline();
-  if (grant && !pin_ && settings_.rule.kind == ResolveRule::Kind::job && !by_digest_ && !job_.empty())
-    keep_pin({{grant->named, grant->manifest, now_}, now_, std::nullopt, false});
+}
+
+void Resolution::started_offline(const Grant& grant) {
+  if (!pin_ && pins()) keep_pin({{grant.named, grant.manifest, now_}, now_, std::nullopt, false});
 }
 
 void Resolution::keep_pin(const JobPin& pin) {
@@ -105,9 +119,11 @@ void Resolution::looked_again(const Digest& named, const Digest& manifest) {
   grants_.drop_silent(question_.origin.registry);
   (void)grants_.put(question_, {named, manifest, now_});
   (void)grants_.put(question_.of(manifest), {manifest, manifest, now_});
-  if (!pin_ || manifest == pin_->grant.manifest || pin_->moved == manifest) return;
+  if (!pin_) return;
+  const auto moved = manifest == pin_->grant.manifest ? std::nullopt : std::optional(manifest);
+  if (pin_->moved == moved) return;
   JobPin pin = *pin_;
-  pin.moved = manifest;
+  pin.moved = moved;
   pin.told = false;
   keep_pin(pin);
 }

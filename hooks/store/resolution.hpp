@@ -36,7 +36,7 @@ class Resolution {
   /// The manifest that needs no question.
   [[nodiscard]] std::optional<Digest> granted() const;
   /// What the job's other steps have for the name; none: the registry says.
-  [[nodiscard]] std::optional<Digest> pinned() const;
+  [[nodiscard]] std::optional<Grant> pinned() const;
   /// What the registry said last: as long as the name means the same index, it means the same manifest.
   [[nodiscard]] const std::optional<Grant>& last() const { return last_; }
   /// What may be started when the registry does not answer. Grant::time: when it said so.
@@ -44,13 +44,16 @@ class Resolution {
   /// The registry did not answer a moment ago.
   [[nodiscard]] bool is_silent() const;
 
-  /// The registry lets the user have this. Returns the manifest for this step: another one, where another step of the
-  /// job was first.
+  /// The registry lets the user have this by the name, or what the job's steps have was asked for. Returns the manifest
+  /// for this step: that of the job's first step, which counts as allowed with what is in the same repository.
   Digest answered(const Digest& named, const Digest& manifest);
-  /// It says no. ErrorKind::denied: not to this user; not_found: there is nothing of that name. Others say nothing.
-  void refused(ErrorKind why);
-  /// It does not answer. What offline() said is what the job's other steps get as well.
+  /// It says no. ErrorKind::denied: not to this user; not_found: there is nothing of that name, or by_digest: not that
+  /// manifest. Others say nothing.
+  void refused(ErrorKind why, bool by_digest);
+  /// It does not answer.
   void unanswered();
+  /// offline() is started, and is what the job's other steps get as well.
+  void started_offline(const Grant& grant);
 
   /// Whether to ask if the name still means what the job's steps have, while the step runs; marks that it is asked.
   bool look_again();
@@ -61,6 +64,8 @@ class Resolution {
   [[nodiscard]] uint64_t now() const { return now_; }
 
  private:
+  /// Whether the steps of the job have the name's meaning in common.
+  [[nodiscard]] bool pins() const;
   [[nodiscard]] bool is_younger(uint64_t time, std::chrono::seconds limit) const;
   void keep_pin(const JobPin& pin);
 

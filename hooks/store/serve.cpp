@@ -37,8 +37,10 @@ Result<ImageQuestion> question_of(const ImportRequest& request, uid_t uid, const
   if (!request.platform.empty()) {
     TRY_ASSIGN(platform, Platform::parse(request.platform));
   }
-  return ImageQuestion{uid, origin, reference.manifest_name(),
-                       platform.os + "/" + platform.architecture + "/" + platform.variant, reference.user};
+  ImageQuestion question{uid, origin, reference.manifest_name(),
+                         platform.os + "/" + platform.architecture + "/" + platform.variant, reference.user};
+  if (reference.digest) question.tag = reference.tag;
+  return question;
 }
 
 /// One import, from what is known of the image to its name.
@@ -64,7 +66,7 @@ class Serving {
   /// `work`: the request, for the importer.
   Result<void> run(int work) {
     if (!start_without_asking()) {
-      TRY(ask(work, resolution_.pinned()));
+      TRY(ask(work));
       while (!served_) {
         TRY_ASSIGN(const auto message, next());
         if (message)
@@ -93,6 +95,7 @@ class Serving {
   bool start_offline() {
     const auto old = resolution_.offline();
     if (!old || !find(old->manifest)) return false;
+    resolution_.started_offline(*old);
     const uint64_t minutes = (resolution_.now() - old->time) / 60;
     log_.warning(origin_.registry + " does not answer: " + name_ + " is started as it was " +
                  (minutes < 120 ? std::to_string(minutes) + " min" : std::to_string(minutes / 60) + " h") + " ago, " +
@@ -100,11 +103,15 @@ class Serving {
     return true;
   }
 
-  Result<void> ask(int work, const std::optional<Digest>& pinned) {
+  /// The name, also when the job's steps have another image by that name: that is how it is noticed. Only what the
+  /// store has lost is asked for by its digest.
+  Result<void> ask(int work) {
     asked_ = true;
-    line::Work wanted{job_.variant, pinned, std::nullopt, false};
-    if (const auto& last = resolution_.last(); last && !pinned && has(last->manifest))
-      wanted.known = NamedManifest{last->named, last->manifest};
+    const auto pin = resolution_.pinned();
+    if (pin && !has(pin->manifest)) wanted_ = pin->manifest;
+    line::Work wanted{job_.variant, wanted_, std::nullopt, false};
+    const auto last = pin ? pin : resolution_.last();
+    if (last && !wanted_ && has(last->manifest)) wanted.known = NamedManifest{last->named, last->manifest};
     const auto old = resolution_.offline();
     wanted.impatient = old && has(old->manifest);
     return answer(wanted, {work});
@@ -118,7 +125,7 @@ class Serving {
     if (const auto* resolved = std::get_if<line::Resolved>(&*message))
       resolution_.looked_again(resolved->image.named, resolved->image.manifest);
     else if (const auto* unresolved = std::get_if<line::Unresolved>(&*message))
-      resolution_.refused(unresolved->why);
+      resolution_.refused(unresolved->why, false);
     else
       return out_of_turn();
     return answer(line::Have());
@@ -180,6 +187,8 @@ class Serving {
     if (resolved_) return out_of_turn();
     resolved_ = true;
     const Digest& manifest = resolved.image.manifest;
+    if (wanted_ && manifest != *wanted_)
+      return fail(ErrorKind::corrupt, "the importer resolved another manifest than it was asked for");
     // Another step of the job may have been faster, and have got another answer.
     if (find(resolution_.answered(resolved.image.named, manifest)) || find(manifest)) return answer(line::Have());
     TRY(take_turn());
@@ -194,7 +203,7 @@ class Serving {
   Result<void> on(const line::Unresolved& unresolved) {
     if (resolved_) return out_of_turn();
     resolved_ = true;
-    resolution_.refused(unresolved.why);
+    resolution_.refused(unresolved.why, wanted_.has_value());
     if (unresolved.why != ErrorKind::network && unresolved.why != ErrorKind::unreachable)
       return answer(line::NoImage());
     resolution_.unanswered();
@@ -356,6 +365,7 @@ class Serving {
   StoreRoom room_;
 
   bool asked_ = false, resolved_ = false;
+  std::optional<Digest> wanted_;  ///< the importer was asked for this manifest, not for the name
   ImageKey key_;
   std::optional<Lease> lease_;
   std::optional<ImportSlot> slot_;

@@ -18,6 +18,7 @@ const Digest kIndex = *Digest::parse_hex(std::string(64, 'a'));
 const Digest kManifest = *Digest::parse_hex(std::string(64, 'b'));
 const Digest kNewIndex = *Digest::parse_hex(std::string(64, 'c'));
 const Digest kNewManifest = *Digest::parse_hex(std::string(64, 'd'));
+const Digest kOther = *Digest::parse_hex(std::string(64, 'e'));
 constexpr uint64_t kNow = 2'000'000'000;
 
 ImageQuestion question(uid_t uid = 1000, const std::string& name = "12") {
@@ -40,7 +41,8 @@ TEST_CASE("a tag means one manifest for all steps of a job, as long as the leave
   CHECK(Resolution(store.path(), question(), "7.1", settings(), kNow + 3599).granted() == kManifest);
   const Resolution late(store.path(), question(), "7.1", settings(), kNow + 3600);
   CHECK_FALSE(late.granted());
-  CHECK(late.pinned() == kManifest);  // asked for by its digest
+  REQUIRE(late.pinned());
+  CHECK(late.pinned()->manifest == kManifest);
 
   const Resolution other_job(store.path(), question(), "8.0", settings(), kNow + 1);
   CHECK_FALSE(other_job.granted());
@@ -98,7 +100,10 @@ TEST_CASE("without an answer, what was granted within grant_offline is started, 
   CHECK(later.offline()->manifest == kManifest);
   CHECK(later.offline()->time == kNow);
   later.unanswered();
-  CHECK(later.pinned() == kManifest);
+  CHECK_FALSE(later.pinned());  // nothing was started
+  later.started_offline(*later.offline());
+  REQUIRE(later.pinned());
+  CHECK(later.pinned()->manifest == kManifest);
   CHECK(Resolution(store.path(), question(), "9.0", settings(), kNow + 80059).is_silent());
   CHECK_FALSE(Resolution(store.path(), question(), "9.0", settings(), kNow + 80060).is_silent());
   CHECK_FALSE(Resolution(store.path(), question(1001), "9.0", settings(), kNow + 80001).is_silent());
@@ -114,7 +119,7 @@ TEST_CASE("a refusal takes back what was granted") {
   const auto refused = [&](const char* job, ErrorKind why) {
     std::filesystem::remove_all(store / "grants");
     Resolution(store.path(), question(), "7.0", settings(), kNow).answered(kIndex, kManifest);
-    Resolution(store.path(), question(), job, settings(), kNow + 1).refused(why);
+    Resolution(store.path(), question(), job, settings(), kNow + 1).refused(why, false);
     return std::pair(Resolution(store.path(), question(), "7.2", settings(), kNow + 2).granted().has_value(),
                      Resolution(store.path(), question(), "9.0", settings(), kNow + 2).offline().has_value());
   };
@@ -123,6 +128,34 @@ TEST_CASE("a refusal takes back what was granted") {
   // A tag that is gone: who has the image, has it.
   CHECK(refused("8.0", ErrorKind::not_found) == std::pair(true, false));
   CHECK(refused("8.0", ErrorKind::corrupt) == std::pair(true, true));
+}
+
+TEST_CASE(
+    "a job whose leave has lapsed asks by the name: it goes on with what it has, and hears that the tag has moved") {
+  const test::TempDir store;
+  Resolution(store.path(), question(), "7.0", settings(), kNow).answered(kIndex, kManifest);
+  Resolution later(store.path(), question(), "7.1", settings(), kNow + 7200);
+  CHECK_FALSE(later.granted());
+  CHECK(later.answered(kNewIndex, kNewManifest) == kManifest);
+  CHECK(later.moved_to() == kNewManifest);
+  CHECK(Resolution(store.path(), question(), "7.2", settings(), kNow + 7201).granted() == kManifest);
+  // What is gone at the registry is no leave; what is gone by its digest takes none of the name.
+  Resolution(store.path(), question(), "7.3", settings(), kNow + 7202).refused(ErrorKind::not_found, true);
+  CHECK_FALSE(Resolution(store.path(), question(), "7.4", settings(), kNow + 7203).granted());
+  CHECK(Resolution(store.path(), question(), "8.0", settings(), kNow + 7203).last());
+}
+
+TEST_CASE("what several nodes asked for by a digest beside the tag is what they start when nobody answers") {
+  const test::TempDir store;
+  ImageQuestion on_nodes = question(1000, kIndex.text());
+  on_nodes.tag = "12";
+  Resolution(store.path(), on_nodes, "7.0", settings(), kNow).answered(kIndex, kManifest);
+  const Resolution alone(store.path(), question(), "8.0", settings("600"), kNow + 5);
+  CHECK_FALSE(alone.granted());  // the registry has not said that of the tag
+  REQUIRE(alone.offline());
+  CHECK(alone.offline()->manifest == kManifest);
+  CHECK_FALSE(Resolution(store.path(), question(1000, "13"), "8.0", settings(), kNow + 5).offline());
+  CHECK_FALSE(Resolution(store.path(), question(1001), "8.0", settings(), kNow + 5).offline());
 }
 
 TEST_CASE("a tag that has moved is looked for once a minute, and said once") {
@@ -144,6 +177,10 @@ TEST_CASE("a tag that has moved is looked for once a minute, and said once") {
   CHECK_FALSE(told.moved_to());
   Resolution(store.path(), question(), "7.5", settings(), kNow + 300).looked_again(kNewIndex, kNewManifest);
   CHECK_FALSE(Resolution(store.path(), question(), "7.6", settings(), kNow + 301).moved_to());
+  // There and back again.
+  Resolution(store.path(), question(), "7.6", settings(), kNow + 400).looked_again(kOther, kOther);
+  Resolution(store.path(), question(), "7.7", settings(), kNow + 500).looked_again(kIndex, kManifest);
+  CHECK_FALSE(Resolution(store.path(), question(), "7.8", settings(), kNow + 501).moved_to());
 }
 
 TEST_CASE("a grant that was planted, copied, damaged or linked is none") {
@@ -161,9 +198,13 @@ TEST_CASE("a grant that was planted, copied, damaged or linked is none") {
   std::vector<std::filesystem::path> files;
   for (const auto& file : std::filesystem::directory_iterator(grants + "/1000")) files.push_back(file.path());
   REQUIRE(files.size() >= 6);
-  const std::string bytes = *read_file(files[0]);
-  for (const auto& file : files) REQUIRE(write_file_atomically(file, bytes, 0600));
-  CHECK_FALSE((granted(1000, "12") && granted(1000, "13")));
+  // The bytes of each of them under all names: one question at most is answered by its own.
+  std::vector<std::string> contents;
+  for (const auto& file : files) contents.push_back(*read_file(file));
+  for (const std::string& bytes : contents) {
+    for (const auto& file : files) REQUIRE(write_file_atomically(file, bytes, 0600));
+    CHECK_FALSE((granted(1000, "12") && granted(1000, "13")));
+  }
   for (const auto& file : files) REQUIRE(write_file_atomically(file, "nonsense", 0600));
   CHECK_FALSE(granted(1000, "12"));
 
