@@ -63,29 +63,41 @@ bool is_same_name(std::string_view der, const X509_NAME* name) {
   return parsed && X509_NAME_cmp(parsed.get(), name) == 0;
 }
 
-/// The first one becomes `found`; OpenSSL looks at what else is in its store if that does not fit.
-bool take(const TrustStore::Certificate& each, X509_LOOKUP* lookup, X509_OBJECT* found, bool first) {
+/// Into OpenSSL's own store of what it has seen.
+bool add(const TrustStore::Certificate& each, X509_STORE* store) {
   const auto* at = reinterpret_cast<const unsigned char*>(each.der.data());
   const std::unique_ptr<X509, FreeCertificate> certificate(d2i_X509(nullptr, &at, static_cast<long>(each.der.size())));
-  if (!certificate || X509_STORE_add_cert(X509_LOOKUP_get_store(lookup), certificate.get()) != 1) return false;
-  return !first || X509_OBJECT_set1_X509(found, certificate.get()) == 1;
+  return certificate && X509_STORE_add_cert(store, certificate.get()) == 1;
+}
+
+/// Without a reference of its own: OpenSSL takes one itself, as its own methods (by_dir.c) leave it to do.
+bool lend(X509_STORE* store, const X509_NAME* name, X509_OBJECT* found) {
+  if (X509_STORE_lock(store) != 1) return false;
+  const X509_OBJECT* kept =
+      X509_OBJECT_retrieve_by_subject(X509_STORE_get0_objects(store), X509_LU_X509, const_cast<X509_NAME*>(name));
+  X509* certificate = kept != nullptr ? X509_OBJECT_get0_X509(kept) : nullptr;
+  const bool lent = certificate != nullptr && X509_OBJECT_set1_X509(found, certificate) == 1;
+  if (lent) X509_free(certificate);
+  return X509_STORE_unlock(store) == 1 && lent;
 }
 
 /// Certificates with that subject. Nearly always the very bytes are there.
 int find(X509_LOOKUP* lookup, X509_LOOKUP_TYPE type, const X509_NAME* name, X509_OBJECT* found) {
-  const auto* store = static_cast<const TrustStore*>(X509_LOOKUP_get_method_data(lookup));
+  const auto* trusted = static_cast<const TrustStore*>(X509_LOOKUP_get_method_data(lookup));
+  X509_STORE* store = X509_LOOKUP_get_store(lookup);
   const unsigned char* bytes = nullptr;
   size_t size = 0;
-  if (type != X509_LU_X509 || store == nullptr || X509_NAME_get0_der(const_cast<X509_NAME*>(name), &bytes, &size) != 1)
+  if (type != X509_LU_X509 || trusted == nullptr ||
+      X509_NAME_get0_der(const_cast<X509_NAME*>(name), &bytes, &size) != 1)
     return 0;
   const std::string_view wanted(reinterpret_cast<const char*>(bytes), size);
   bool any = false;
-  for (const auto& each : store->certificates())
-    if (each.subject_name() == wanted) any = take(each, lookup, found, !any) || any;
-  if (any) return 1;
-  for (const auto& each : store->certificates())
-    if (is_same_name(each.subject_name(), name)) any = take(each, lookup, found, !any) || any;
-  return any ? 1 : 0;
+  for (const auto& each : trusted->certificates())
+    if (each.subject_name() == wanted) any = add(each, store) || any;
+  if (!any)
+    for (const auto& each : trusted->certificates())
+      if (is_same_name(each.subject_name(), name)) any = add(each, store) || any;
+  return any && lend(store, name, found) ? 1 : 0;
 }
 
 #if OPENSSL_VERSION_NUMBER < 0x30000000L
