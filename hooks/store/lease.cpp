@@ -22,12 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kRecordBytes = 512;  // padded, so that a shorter line leaves nothing of a longer one
 constexpr std::array<std::string_view, 4> kStates = {"queued", "fetching", "finishing", "storing"};
 
-std::string own_node() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string own_boot() {
   const auto boot = read_file("/proc/sys/kernel/random/boot_id", 4096);
   return boot ? std::string(trim(*boot)) : "-";
@@ -153,6 +147,12 @@ class Patience {
 
 }  // namespace
 
+std::string own_node() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 std::string LeaseRecord::text() const {
   return "1 " + owner + " " + (node.empty() ? "-" : node) + " " + (boot.empty() ? "-" : boot) + " " +
          std::to_string(uid) + " " + (job.empty() ? "-" : job) + " " +
@@ -220,9 +220,9 @@ Result<Lease::Acquired> Lease::acquire(const std::string& path, LeaseRecord self
   }
 }
 
-void sweep_dead_leases(const std::string& directory) {
+bool sweep_dead_leases(const std::string& directory, const std::string& ended) {
   const auto names = list_directory(directory);
-  if (!names || names->empty()) return;
+  if (!names || names->empty()) return true;
   LeaseRecord self;
   self.node = own_node();
   self.boot = own_boot();
@@ -230,13 +230,20 @@ void sweep_dead_leases(const std::string& directory) {
   const std::string clock = directory + "/" + random_name(".clock-");
   const UniqueFd made(open(clock.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   struct stat status {};
-  if (!made || fstat(made.get(), &status) != 0) return;
+  if (!made || fstat(made.get(), &status) != 0) return true;
   unlink(clock.c_str());
+  bool all = true;
   for (const std::string& name : *names) {
     const std::string path = directory + "/" + name;
     const auto seen = look(path);
-    if (seen && *seen && is_dead(**seen, self, status.st_mtim, Lease::Options().stale)) unlink(path.c_str());
+    if (!seen || !*seen) continue;
+    const auto& record = (*seen)->record;
+    if (is_dead(**seen, self, status.st_mtim, Lease::Options().stale))
+      unlink(path.c_str());
+    else if (record && record->node == self.node && record->boot == self.boot && record->job == ended)
+      all = false;
   }
+  return all;
 }
 
 }  // namespace situla

@@ -83,8 +83,12 @@ struct Lease::Acquired {
   std::optional<Lease> lease;
 };
 
+/// This host's name.
+std::string own_node();
+
 /// Removes the lease files in a directory whose holder on this node died (kill -9), and those of other nodes whose
-/// heartbeat has stopped. Those of living holders stay.
-void sweep_dead_leases(const std::string& directory);
+/// heartbeat has stopped. Those of living holders stay. False: one of them works on this node for the step `ended`
+/// ("123.0"), which has none any more: it is on its way out.
+bool sweep_dead_leases(const std::string& directory, const std::string& ended = "");
 
 }  // namespace situla

@@ -1,6 +1,5 @@
 #include "hooks/store/limits.hpp"
 
-#include <array>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -13,12 +12,14 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/store/lease.hpp"
 
 namespace situla {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
-constexpr size_t kTextBytes = 20;  // the digits of any uint64_t, padded
+constexpr size_t kDigits = 20;  // of any uint64_t, padded; the job follows
+constexpr size_t kTextBytes = 256;
 
 /// nullopt: somebody else has it.
 Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
@@ -36,18 +37,16 @@ Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
 
 }  // namespace
 
-Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directory, uid_t uid, uint32_t count,
-                                                      const std::function<void()>& waiting,
+Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directory, uid_t uid, const std::string& job,
+                                                      uint32_t count, const std::function<void()>& waiting,
                                                       const std::function<bool()>& done) {
-  std::array<char, 256> node{};
-  gethostname(node.data(), node.size() - 1);
-  const std::string prefix = std::string(node.data()) + "." + std::to_string(uid) + ".";
+  const std::string prefix = own_node() + "." + std::to_string(uid) + ".";
   for (bool told = false;; std::this_thread::sleep_for(kPoll)) {
     for (uint32_t i = 0; count == 0 || i < count; ++i) {
       const std::string name = prefix + std::to_string(i);
       TRY_ASSIGN(auto locked, try_lock(directory + "/" + name));
       if (!locked) continue;
-      ImportSlot slot(directory, name, uid, std::move(*locked));
+      ImportSlot slot(directory, name, uid, job, std::move(*locked));
       slot.report(0);  // the file may be of one that was killed
       return slot;
     }
@@ -61,7 +60,7 @@ ImportSlot::~ImportSlot() {
 }
 
 void ImportSlot::report(uint64_t bytes) const {
-  const std::string text = flush_left(std::to_string(bytes), kTextBytes);
+  const std::string text = flush_left(std::to_string(bytes), kDigits) + job_ + "\n";
   (void)pwrite(fd_.get(), text.data(), text.size(), 0);
 }
 
@@ -73,19 +72,31 @@ uint64_t ImportSlot::bytes_of_others() const {
     const auto fd = open_file(directory_ + "/" + name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!fd || flock(fd->get(), LOCK_SH | LOCK_NB) == 0) continue;  // nobody has it: it was killed
     const auto text = read_all(fd->get(), kTextBytes);
-    if (const auto bytes = text ? parse_unsigned(trim(*text)) : std::nullopt) sum += *bytes;
+    const auto bytes = text ? parse_unsigned(trim(std::string_view(*text).substr(0, kDigits))) : std::nullopt;
+    if (bytes) sum += *bytes;
   }
   return sum;
 }
 
-void sweep_free_slots(const std::string& directory) {
+bool sweep_free_slots(const std::string& directory, const std::string& ended) {
   const auto names = list_directory(directory);
-  if (!names) return;
+  if (!names) return true;
+  const std::string prefix = own_node() + ".";
+  bool all = true;
   for (const std::string& name : *names) {
     const std::string path = directory + "/" + name;
     const auto fd = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-    if (fd && flock(fd->get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+    if (!fd) continue;
+    if (flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
+      unlink(path.c_str());
+      continue;
+    }
+    const auto text = read_all(fd->get(), kTextBytes);
+    if (!ended.empty() && text && text->size() > kDigits && name.starts_with(prefix) &&
+        split(std::string_view(*text).substr(kDigits), '\n').front() == ended)
+      all = false;
   }
+  return all;
 }
 
 }  // namespace situla

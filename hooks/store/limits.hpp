@@ -18,9 +18,9 @@ namespace situla {
 class ImportSlot {
  public:
   /// `waiting` is called once, before the first wait; `done` before each further one: true ends the waiting with
-  /// nullopt. count: of slots; 0: no limit.
-  static Result<std::optional<ImportSlot>> acquire(const std::string& directory, uid_t uid, uint32_t count,
-                                                   const std::function<void()>& waiting,
+  /// nullopt. job: "123.0". count: of slots; 0: no limit.
+  static Result<std::optional<ImportSlot>> acquire(const std::string& directory, uid_t uid, const std::string& job,
+                                                   uint32_t count, const std::function<void()>& waiting,
                                                    const std::function<bool()>& done);
   /// So much has the file of this import.
   void report(uint64_t bytes) const;
@@ -32,14 +32,15 @@ class ImportSlot {
   ~ImportSlot();
 
  private:
-  ImportSlot(std::string directory, std::string name, uid_t uid, UniqueFd fd)
-      : directory_(std::move(directory)), name_(std::move(name)), uid_(uid), fd_(std::move(fd)) {}
-  std::string directory_, name_;  ///< "<node>.<uid>.<number>"
+  ImportSlot(std::string directory, std::string name, uid_t uid, std::string job, UniqueFd fd)
+      : directory_(std::move(directory)), name_(std::move(name)), job_(std::move(job)), uid_(uid), fd_(std::move(fd)) {}
+  std::string directory_, name_, job_;  ///< name: "<node>.<uid>.<number>"
   uid_t uid_;
   UniqueFd fd_;
 };
 
-/// Removes what imports that were killed left there.
-void sweep_free_slots(const std::string& directory);
+/// Removes what imports that were killed left there. False: one is held for the step `ended` of this node, whose import
+/// is on its way out.
+bool sweep_free_slots(const std::string& directory, const std::string& ended = "");
 
 }  // namespace situla

@@ -1,11 +1,14 @@
 // situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
 // [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
-// --sweep`. By `situla`, for the administrator: `situla-store images|prune|rm|pin --store PATH ...` (keep_house()).
+// --sweep [--job JOB.STEP]`. By `situla`, for the administrator: `situla-store images|prune|rm|pin --store PATH ...`
+// (keep_house()).
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <iostream>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -131,6 +134,18 @@ bool is_housekeeping(const std::vector<std::string>& words) {
   return words.size() > 1 && std::find(kWords.begin(), kWords.end(), words[1]) != kWords.end();
 }
 
+/// What killed imports have left; those of the step that has lost its broker die at this moment.
+void sweep(const StoreJob& job) {
+  constexpr std::chrono::seconds kLimit{10};
+  constexpr std::chrono::milliseconds kPause{20};
+  for (const auto end = std::chrono::steady_clock::now() + kLimit;;) {
+    const bool leases = sweep_dead_leases(job.store + "/leases", job.job);
+    const bool slots = sweep_free_slots(job.store + "/slots", job.job);
+    if ((leases && slots) || std::chrono::steady_clock::now() > end) return;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 int run(const std::vector<std::string>& words) {
   if (is_housekeeping(words)) {
     umask(077);
@@ -143,8 +158,7 @@ int run(const std::vector<std::string>& words) {
   umask(077);
   const auto arguments = parse_arguments(words);
   if (arguments && arguments->sweep) {
-    sweep_dead_leases(arguments->job.store + "/leases");
-    sweep_free_slots(arguments->job.store + "/slots");
+    sweep(arguments->job);
     return 0;
   }
   BrokerNotes log;

@@ -231,7 +231,7 @@ class Serving {
     if (served_ || find(manifest)) return {};
     if (is_cancelled()) return fail(ErrorKind::cancelled, "");
     TRY_ASSIGN(auto slot, ImportSlot::acquire(
-                              store_.slots(), job_.uid, config_.imports_per_user,
+                              store_.slots(), job_.uid, job_.job, config_.imports_per_user,
                               [this] {
                                 log_.info("waiting: this user has " + std::to_string(config_.imports_per_user) +
                                           " imports on this node already, and may have " +

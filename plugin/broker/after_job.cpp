@@ -127,7 +127,7 @@ int sweep_step(const std::string& job_text, const std::string& step_text, const 
     forget_running(SITULA_RUNTIME_DIR, *job, *step);
     remove_scratch(*launcher, step_scratch_path(*job, *step));
   }
-  auto sweeper = start_store_sweeper(*launcher, *config);
+  auto sweeper = start_store_sweeper(*launcher, *config, job_text + "." + step_text);
   return sweeper && sweeper->wait() ? 0 : 1;
 }
 

@@ -129,10 +129,13 @@ void refresh_inventory(const Step& step) {
     syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_inventory).data(), started.error().message().c_str());
 }
 
-Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config) {
+Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config, const std::string& step) {
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  return launcher.launch(
-      {Program::store, {"--store", config.store_path, "--sweep"}, launcher.cgroups.broker(), service, Rights::service});
+  return launcher.launch({Program::store,
+                          {"--store", config.store_path, "--sweep", "--job", step},
+                          launcher.cgroups.broker(),
+                          service,
+                          Rights::service});
 }
 
 Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd) {

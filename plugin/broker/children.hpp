@@ -55,8 +55,8 @@ struct Builder {
 /// waits.
 void refresh_inventory(const Step& step);
 
-/// Removes, as the service user, what a killed importer left in the store.
-Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config);
+/// Removes, as the service user, what killed imports left in the store. step: "123.0", one that has none any more.
+Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config, const std::string& step);
 
 /// Removes, as the user, the named containers of a job that has ended. environment_fd: keep_environment()'s file, or
 /// -1.

@@ -224,7 +224,10 @@ void ImageImport::end(const Step& step) {
   // One that ended before anybody told it to, and was reaped for it, has left what it held.
   const bool unwound = step.request.origin == ImageOrigin::user || ends_itself(store_);
   if (unwound) return;
-  if (auto sweeper = start_store_sweeper(step.launcher, step.config)) (void)sweeper->wait_for(kEndLimit);
+  // Who did not end by himself is killed before anybody sweeps up after him.
+  importer_.process = Child();
+  store_.process = Child();
+  if (auto sweeper = start_store_sweeper(step.launcher, step.config, step.name())) (void)sweeper->wait_for(kEndLimit);
 }
 
 Result<void> release_site_image(const Step& step, const TaskPlace& place) {

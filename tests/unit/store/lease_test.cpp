@@ -71,11 +71,13 @@ TEST_CASE("a dead holder on this node holds nothing, and is swept up") {
   {
     const auto lease = Lease::acquire(path, of_job("8.0"), {}, kSilent, kNever);
     CHECK((lease && lease->outcome == Lease::Outcome::held));
-    sweep_dead_leases(directory.path());
+    CHECK(sweep_dead_leases(directory.path()));
+    CHECK_FALSE(sweep_dead_leases(directory.path(), "8.0"));  // whoever has it is still there
+    CHECK(sweep_dead_leases(directory.path(), "9.0"));
     CHECK(fs::exists(path));
   }
   die_with_it();
-  sweep_dead_leases(directory.path());
+  CHECK(sweep_dead_leases(directory.path(), "7.0"));
   CHECK(fs::is_empty(directory.path()));
 }
 

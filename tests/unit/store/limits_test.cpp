@@ -14,24 +14,26 @@ TEST_CASE("so many imports of one user at a time, and nothing left of them") {
   const auto silent = [] {};
   const auto at_once = [] { return true; };
   {
-    const auto first = ImportSlot::acquire(directory.path(), 1000, 2, silent, at_once);
-    auto second = ImportSlot::acquire(directory.path(), 1000, 2, silent, at_once);
+    const auto first = ImportSlot::acquire(directory.path(), 1000, "7.0", 2, silent, at_once);
+    auto second = ImportSlot::acquire(directory.path(), 1000, "7.0", 2, silent, at_once);
     REQUIRE((first && *first && second && *second));
-    const auto third = ImportSlot::acquire(directory.path(), 1000, 2, silent, at_once);
+    const auto third = ImportSlot::acquire(directory.path(), 1000, "7.0", 2, silent, at_once);
     REQUIRE(third);
     CHECK_FALSE(*third);
-    const auto other = ImportSlot::acquire(directory.path(), 1001, 2, silent, at_once);
+    const auto other = ImportSlot::acquire(directory.path(), 1001, "8.0", 2, silent, at_once);
     CHECK((other && *other));
     bool told = false;
     const auto later = ImportSlot::acquire(
-        directory.path(), 1000, 2, [&] { told = true; },
+        directory.path(), 1000, "7.0", 2, [&] { told = true; },
         [&] {
           second->reset();
           return false;
         });
     CHECK((later && *later));
     CHECK(told);
-    sweep_free_slots(directory.path());
+    CHECK(sweep_free_slots(directory.path()));
+    CHECK_FALSE(sweep_free_slots(directory.path(), "8.0"));  // whoever has it is still there
+    CHECK(sweep_free_slots(directory.path(), "9.0"));
     CHECK_FALSE(std::filesystem::is_empty(directory.path()));
   }
   CHECK(std::filesystem::is_empty(directory.path()));
@@ -44,9 +46,9 @@ TEST_CASE("what a user's imports write is known to his others, as long as they l
   const test::TempDir directory;
   const auto silent = [] {};
   const auto at_once = [] { return true; };
-  const auto first = ImportSlot::acquire(directory.path(), 1000, 0, silent, at_once);
-  auto second = ImportSlot::acquire(directory.path(), 1000, 0, silent, at_once);
-  const auto other = ImportSlot::acquire(directory.path(), 1001, 0, silent, at_once);
+  const auto first = ImportSlot::acquire(directory.path(), 1000, "7.0", 0, silent, at_once);
+  auto second = ImportSlot::acquire(directory.path(), 1000, "7.0", 0, silent, at_once);
+  const auto other = ImportSlot::acquire(directory.path(), 1001, "8.0", 0, silent, at_once);
   REQUIRE((first && *first && second && *second && other && *other));
   (*second)->report(UINT64_MAX - 1);
   (*second)->report(12);
