@@ -19,23 +19,35 @@ bool may_move(const std::string& image) {
   return !image.empty() && image_kind(image) == ImageKind::registry && image.find("@sha256:") == std::string::npos;
 }
 
-Result<Digest> ask_registry(const std::string& image, std::chrono::milliseconds limit) {
+/// The first line of the answer is a digest, a second one what the name means by now.
+Result<std::string> ask(const PinnedStep& step, std::chrono::milliseconds limit) {
   constexpr size_t kMaxAnswer = 4096;
   SpawnOptions options;
   options.program = libexec_path("situla-full");
-  options.arguments = {"situla", "digest", "--index", "--", image};
+  options.arguments = {"situla", "digest", "--index", "--job", std::to_string(step.job)};
+  if (!step.resolve.empty()) options.arguments.insert(options.arguments.end(), {"--resolve", step.resolve});
+  options.arguments.insert(options.arguments.end(), {"--", step.image});
   options.environment = Environment::from_envp(environ).strings();
   TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), {.time = limit, .output_bytes = kMaxAnswer}));
-  if (!run.success()) return fail(ErrorKind::network, "ask the registry for the digest of " + image);
-  return Digest::parse(trim(run.output));
+  if (!run.success()) return fail(ErrorKind::network, "ask the registry for the digest of " + step.image);
+  return run.output;
 }
 
 }  // namespace
 
-void pin_image(const std::string& image, std::chrono::milliseconds limit) {
+std::string pin_image(const PinnedStep& step, std::chrono::milliseconds limit) {
   unsetenv(kDigestVariable);
-  if (!may_move(image)) return;
-  if (const auto digest = ask_registry(image, limit)) setenv(kDigestVariable, digest->text().c_str(), 1);
+  if (!may_move(step.image)) return "";
+  const auto answer = ask(step, limit);
+  const auto lines = split_nonempty(answer ? std::string_view(*answer) : std::string_view(), '\n');
+  const auto digest = lines.empty() ? fail(ErrorKind::network, "") : Digest::parse(lines[0]);
+  if (!digest) return "";
+  setenv(kDigestVariable, digest->text().c_str(), 1);
+  const auto moved = lines.size() < 2 ? fail(ErrorKind::not_found, "") : Digest::parse(lines[1]);
+  if (!moved) return "";
+  return printable(step.image) + " has moved since this job's first step: it means " + moved->text() +
+         " by now, and this job goes on with " + digest->text() +
+         " (--container-resolve=always, or a new job, gets the new one)";
 }
 
 void use_pinned_image(Environment& environment, ContainerSpec& spec) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,9 +14,15 @@ namespace situla {
 /// In srun's environment, and so in the job's, the digest; gone before the task starts.
 constexpr const char* kDigestVariable = "SITULA_IMAGE_DIGEST";
 
-/// In srun, as the user: sets the variable when the registry can be asked from here within `limit`; else removes it,
-/// and every node asks for itself.
-void pin_image(const std::string& image, std::chrono::milliseconds limit);
+/// What srun knows of its step.
+struct PinnedStep {
+  std::string image;    ///< empty: nothing is to be pinned
+  uint32_t job = 0;     ///< whose steps have one answer
+  std::string resolve;  ///< ContainerSpec::resolve
+};
+/// In srun, as the user: sets the variable when an earlier step of the job knows, or the registry can be asked from
+/// here within `limit`; else removes it, and every node asks for itself. Returns a warning, or nothing.
+std::string pin_image(const PinnedStep& step, std::chrono::milliseconds limit);
 /// On the node: takes the variable out of the environment and adds the digest to the image's name.
 void use_pinned_image(Environment& environment, ContainerSpec& spec);
 

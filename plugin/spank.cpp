@@ -284,7 +284,11 @@ Result<void> pin_on_client(spank_t spank) {
   // A Slurm that does not tell srun: then every node asks for itself.
   if (status != ESPANK_NOT_AVAIL && status != ESPANK_NOT_REMOTE)
     TRY(checked(status, "ask Slurm for the number of nodes"));
-  pin_image(nodes > 1 && g_state->config.importer.empty() ? g_state->spec->image : "", kPinLimit);
+  PinnedStep step;
+  const bool pins = nodes > 1 && g_state->config.importer.empty();
+  if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
+  step.resolve = g_state->spec->resolve;
+  if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);
   return {};
 }
 

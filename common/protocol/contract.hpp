@@ -63,12 +63,12 @@ constexpr const char* kStageMount = SITULA_RUNTIME_DIR "/root";
 constexpr const char* kStageImage = "image";      ///< beneath it: where root attaches the image
 constexpr const char* kStageDirectory = "stage";  ///< beneath it: what prepare_container() may use
 
-/// situla-store, started by the broker as the service user.
+/// situla-store, started by the broker as the service user. `--view`: kImage and kBroker only.
 namespace store_fd {
-constexpr int kRequest = 0;          ///< a pipe: what the request writer writes
-constexpr int kBroker = 3;           ///< SOCK_SEQPACKET to the broker
-constexpr int kImporter = 4;         ///< SOCK_SEQPACKET to the importer
-constexpr int kImporterProcess = 5;  ///< pidfd of the importer, where the kernel has such
+constexpr int kRequest = 0;   ///< a pipe: what the request writer writes
+constexpr int kImage = 0;     ///< --view: the image, open for reading
+constexpr int kBroker = 3;    ///< SOCK_SEQPACKET to the broker
+constexpr int kImporter = 4;  ///< SOCK_SEQPACKET to the importer
 }  // namespace store_fd
 
 /// situla-importer, started by the broker as the import user.

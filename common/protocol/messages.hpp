@@ -140,6 +140,11 @@ struct Failure {
 
 // store, importer -> broker
 
+/// The store program has something for an importer to do. Answer: ImporterStarted.
+struct ImporterWanted {};
+/// fds: its pidfd, where the kernel has such.
+struct ImporterStarted {};
+
 /// The store does not have the image: it is imported now.
 struct ImportBegins {};
 
@@ -151,6 +156,16 @@ struct ImportDone {
 
   static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored, done.stays); }
 };  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.
+
+/// The answer of `situla-store --view`. fds: the whole view, open for reading; or, on a file system that shares no
+/// blocks, a sealed memory file of one block or two that take the place of the image's own at `offset`.
+struct ViewMade {
+  static constexpr uint64_t kBlockBytes = 4096;
+  bool whole = false;
+  uint64_t offset = 0;  ///< bytes
+
+  static auto fields(auto& view) { return std::tie(view.whole, view.offset); }
+};
 
 // builder <-> broker
 
@@ -226,9 +241,10 @@ struct Finished {       ///< nothing is left of the container
   static auto fields(auto& finished) { return std::tie(finished.summary); }
 };
 
-using Message = std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish,
-                             Finished, Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving,
-                             ScratchPlace, StepPrepared, TaskEnded, Alive, ImportBegins>;
+using Message =
+    std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
+                 Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared,
+                 TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;

@@ -25,6 +25,9 @@ constexpr std::array<std::pair<std::string_view, MountKind>, 4> kMountNames = {{
                                                                                 {"fuse", MountKind::fuse},
                                                                                 {"extract", MountKind::extract}}};
 
+constexpr std::array<std::pair<std::string_view, OwnerWay>, 4> kOwnerNames = {
+    {{"auto", OwnerWay::automatic}, {"idmap", OwnerWay::idmap}, {"reflink", OwnerWay::reflink}, {"dm", OwnerWay::dm}}};
+
 constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
     {{"native", GpuMode::native},
      {"cdi", GpuMode::cdi},
@@ -182,9 +185,10 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 28> keys() {
+std::array<Key, 29> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
+      {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
       {"store_path", text(&SiteConfig::store_path, "an absolute path", is_absolute)},
       {"service_user", account(&SiteConfig::service_user)},
@@ -271,6 +275,10 @@ std::string_view to_string(GpuMode mode) {
 
 std::string_view to_string(MountKind kind) {
   return kMountNames.at(static_cast<size_t>(kind)).first;
+}
+
+std::string_view to_string(OwnerWay way) {
+  return kOwnerNames.at(static_cast<size_t>(way)).first;
 }
 
 Result<SiteConfig> SiteConfig::load(const std::string& path) {

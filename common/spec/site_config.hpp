@@ -19,6 +19,16 @@ namespace situla {
 enum class MountKind : uint8_t { automatic, kernel, fuse, extract };
 std::string_view to_string(MountKind kind);
 
+/// How the files of an image that the kernel mounts are the job user's own, best first. `automatic` takes the best one
+/// that works on this node.
+enum class OwnerWay : uint8_t {
+  automatic,
+  idmap,    ///< an id-mapped mount (Linux 6.2)
+  reflink,  ///< a file of the user's with the image's blocks (XFS, Btrfs)
+  dm        ///< device-mapper puts a block of the user's before one of the image's
+};
+std::string_view to_string(OwnerWay way);
+
 /// Where the files and devices of NVIDIA GPUs in containers come from.
 enum class GpuMode : uint8_t {
   native,                ///< Situla finds and adds them
@@ -50,8 +60,10 @@ struct DiskShare {
 };
 
 struct SiteConfig {
-  MountKind mount = MountKind::automatic;      ///< mount = "auto|kernel|fuse|extract"
-  bool kernel_mount_user_images = false;       ///< let the kernel mount a user's own .sqsh file
+  MountKind mount = MountKind::automatic;  ///< mount = "auto|kernel|fuse|extract"
+  OwnerWay image_owner =
+      OwnerWay::automatic;                ///< image_owner = "auto|idmap|reflink|dm"; else FUSE, where mount allows it
+  bool kernel_mount_user_images = false;  ///< let the kernel mount a user's own .sqsh file
   std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
   std::string service_user = "situla";         ///< service_user; owns the store
   std::string import_user =

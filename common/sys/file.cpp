@@ -8,7 +8,9 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +161,13 @@ Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offs
     size -= count;
   }
   return {};
+}
+
+Result<void> share_all_blocks(int from, int to) {
+  if (ioctl(to, FICLONE, from) == 0) return {};
+  const bool cannot = errno == EOPNOTSUPP || errno == ENOTTY || errno == EXDEV || errno == EINVAL || errno == ENOSYS;
+  Error error = Error::from_errno(errno, "share a file's blocks");
+  return fail(cannot ? Error(ErrorKind::unsupported, error.message()) : std::move(error));
 }
 
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode, Sync sync) {

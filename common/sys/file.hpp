@@ -26,6 +26,9 @@ Result<void> write_all(int fd, std::string_view bytes);
 /// Copies size bytes between files at the given offsets, inside the kernel where it can (copy_file_range(2)), and
 /// sharing them where the file system can. ErrorKind::corrupt when `from` ends before.
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size);
+/// The file `to` becomes the file `from`, with which it has all blocks in common until one of them is changed
+/// (FICLONE). ErrorKind::unsupported: their file system cannot do that, or they are in two.
+Result<void> share_all_blocks(int from, int to);
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
 enum class Sync { yes, no };  ///< no: for what can be made again, and is checked when it is read
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode, Sync sync = Sync::yes);

@@ -56,8 +56,8 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 /// What a word of start's means: a file is an image, anything else the name of a container.
 Result<RootSource> find_root(const Context& context, const std::string& word);
 
-/// situla-store, as the service user, who alone may look into the node's store: `images`, `prune`, `rm` or `pin`, and
-/// its arguments. Returns its exit code. ErrorKind::denied for anybody but root and that user.
+/// situla-store, as the service user, who alone may look into the node's store: `images`, `prune`, `rm`, `pin` or
+/// `verify`, and its arguments. Returns its exit code. ErrorKind::denied for anybody but root and that user.
 Result<int> run_store_program(const std::string& command, std::vector<std::string> arguments);
 
 /// enroot's words for it.

@@ -19,6 +19,8 @@ Check check_squashfs(const Places& places);
 Check check_loop(const Places& places);
 Check check_compressors();
 Check check_idmapped_mounts();
+/// By which way the files of a mounted image are the job user's; idmapped: what check_idmapped_mounts() found.
+Check check_image_owner(const SiteConfig& config, const Check& idmapped);
 Check check_fuse(const Places& places);
 
 // namespace_checks.cpp: what the node's settings allow to ordinary users.

@@ -17,7 +17,7 @@
 namespace situla::doctor {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKernelNeeds = {"overlay", "mount-api", "loop", "idmapped-mounts"};
+constexpr std::array<std::string_view, 4> kKernelNeeds = {"overlay", "mount-api", "loop", "image-owner"};
 constexpr std::array<std::string_view, 2> kFuseNeeds = {"overlay", "fuse"};
 constexpr std::array<std::string_view, 1> kAllNeed = {"user-namespaces"};
 
@@ -139,6 +139,10 @@ Report examine(const Places& installed, const Environment& environment) {
   SiteConfig config;
   Check site_config = check_site_config(places, config);
 
+  Check idmapped = check_idmapped_mounts();
+  const Check owner = check_image_owner(config, idmapped);
+  if (owner.state == State::ok && idmapped.state == State::warn) idmapped.state = State::info;
+
   report.sections.push_back({"node",
                              "kernel and what it allows",
                              {check_kernel(places), check_user_namespaces(places), check_namespace_limits(places),
@@ -146,7 +150,7 @@ Report examine(const Places& installed, const Environment& environment) {
   report.sections.push_back({"images",
                              "images as root file systems",
                              {check_mount_api(), check_overlay(), check_squashfs(places), check_loop(places),
-                              check_compressors(), check_idmapped_mounts(), check_fuse(places)}});
+                              check_compressors(), idmapped, owner, check_fuse(places)}});
   const bool by_plugstack = plugstack_wants_fuse(files);
   if (by_plugstack) config.mount = MountKind::fuse;
   std::tie(report.tier, report.reason) =

@@ -10,6 +10,7 @@
 #include "common/base/parts.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/mount/dm_device.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/probes.hpp"
@@ -121,7 +122,27 @@ Check check_idmapped_mounts() {
   constexpr const char* kName = "idmapped-mounts";
   if (geteuid() != 0) return not_tried(kName);
   return check_of(kName, try_idmapped_mount(), "squashfs mounts can show the job's user as owner", State::warn,
-                  "Linux 6.2 or newer id-maps squashfs; otherwise FUSE serves images");
+                  "Linux 6.2 or newer id-maps squashfs; see the line image-owner");
+}
+
+Check check_image_owner(const SiteConfig& config, const Check& idmapped) {
+  constexpr const char* kName = "image-owner";
+  if (geteuid() != 0) return not_tried(kName);
+  const auto allowed = [&](OwnerWay way) {
+    return config.image_owner == OwnerWay::automatic || config.image_owner == way;
+  };
+  if (allowed(OwnerWay::idmap) && idmapped.state == State::ok)
+    return {kName, State::ok, "idmap: one mount of an image serves all users", ""};
+  if (allowed(OwnerWay::reflink) && try_shared_blocks(config.store_path))
+    return {kName, State::ok, "reflink: each user's mount is a file that shares its blocks with the image", ""};
+  if (allowed(OwnerWay::dm) && dm_available())
+    return {kName, State::ok, "dm: each user's mount has one block of its own before the image's", ""};
+  return {kName, State::warn,
+          config.image_owner == OwnerWay::automatic
+              ? "none of idmap, reflink and dm works"
+              : "image_owner = \"" + std::string(to_string(config.image_owner)) + "\" does not work here",
+          "Linux 6.2, a store on XFS or Btrfs, or modprobe dm-mod (and list it in /etc/modules-load.d); otherwise FUSE "
+          "serves images"};
 }
 
 Check check_fuse(const Places& places) {

@@ -152,6 +152,14 @@ Result<void> try_idmapped_mount() {
   });
 }
 
+Result<void> try_shared_blocks(const std::string& directory) {
+  constexpr size_t kBlock = 4096;
+  TRY_ASSIGN(const UniqueFd from, open_file(directory, O_TMPFILE | O_RDWR, 0600));
+  TRY_ASSIGN(const UniqueFd to, open_file(directory, O_TMPFILE | O_RDWR, 0600));
+  TRY(write_all(from.get(), std::string(kBlock, 'x')));
+  return share_all_blocks(from.get(), to.get());
+}
+
 Result<std::vector<std::string>> squashfs_compressors() {
   constexpr std::array<std::pair<uint8_t, std::string_view>, 5> kCompressors = {
       {{1, "gzip"}, {3, "lzo"}, {4, "xz"}, {5, "lz4"}, {6, "zstd"}}};

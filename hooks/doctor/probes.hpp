@@ -27,6 +27,8 @@ Result<void> try_overlay(const Ordinary& user);
 Result<void> try_kernel_mount();
 /// The same, with its owner mapped to another user, and looks whether the owner is mapped.
 Result<void> try_idmapped_mount();
+/// Whether files in the directory can share blocks.
+Result<void> try_shared_blocks(const std::string& directory);
 /// As root: the compressors ("gzip", "lzo", "xz", "lz4", "zstd") that the kernel's squashfs can read.
 Result<std::vector<std::string>> squashfs_compressors();
 

@@ -18,6 +18,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/squashfs/budget.hpp"
+#include "hooks/squashfs/layout.hpp"
 #include "hooks/squashfs/piece_list.hpp"
 #include "hooks/squashfs/root_tree.hpp"
 
@@ -146,7 +147,8 @@ class TreeWriter {
 
   void fill_base(sqfs_inode_generic_t& inode, const LayerEntry& entry, uint32_t type, uint32_t number) const {
     inode.base.mode = static_cast<sqfs_u16>(type | entry.mode);
-    inode.base.uid_idx = inode.base.gid_idx = 0;  // root is the only id
+    inode.base.uid_idx = squashfs::kUserIndex;
+    inode.base.gid_idx = squashfs::kGroupIndex;
     inode.base.mod_time = parts_.time_of(entry);
     inode.base.inode_number = number;
   }

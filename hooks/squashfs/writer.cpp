@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <thread>
 
 #include <sqfs/block.h>
@@ -11,7 +12,6 @@
 #include <sqfs/compressor.h>
 #include <sqfs/dir_writer.h>
 #include <sqfs/frag_table.h>
-#include <sqfs/id_table.h>
 #include <sqfs/inode.h>
 #include <sqfs/meta_writer.h>
 #include <sqfs/super.h>
@@ -20,6 +20,7 @@
 
 #include "hooks/squashfs/adopt.hpp"
 #include "hooks/squashfs/io.hpp"
+#include "hooks/squashfs/layout.hpp"
 #include "hooks/squashfs/tree.hpp"
 
 namespace situla {
@@ -83,7 +84,6 @@ struct SquashfsWriter::State {
   Owned<sqfs_compressor_t> compressor, decompressor;
   std::unique_ptr<TracingCompressor> traced;
   Owned<sqfs_frag_table_t> fragments;
-  Owned<sqfs_id_table_t> ids;
   Owned<sqfs_block_writer_t> blocks;
   Owned<sqfs_xattr_writer_t> xattrs;
   Owned<sqfs_block_processor_t> processor;  // last: its threads use the others
@@ -119,6 +119,7 @@ struct SquashfsWriter::State {
   Result<void> create_parts();
   Result<void> start_processor();
   Result<void> harvest(bool last);
+  Result<void> write_ids();
   void keep(const sqfs_inode_generic_t& inode);
   uint32_t keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment);
   sqfs_compressor_t* inode_compressor() { return options.store_inodes ? &storing.base : &metadata.base; }
@@ -152,11 +153,9 @@ Result<void> SquashfsWriter::State::create_parts() {
   TRY(check(std::min(written, 0), "write"));
   if (written > 0) super.flags |= SQFS_FLAG_COMPRESSOR_OPTIONS;
   fragments.reset(sqfs_frag_table_create(0));
-  ids.reset(sqfs_id_table_create(0));
   blocks.reset(sqfs_block_writer_create(&file.base, kPadding, 0));
   xattrs.reset(sqfs_xattr_writer_create(0));
-  if (!fragments || !ids || !blocks || !xattrs)
-    return fail(ErrorKind::no_space, "prepare " + where + ": out of memory");
+  if (!fragments || !blocks || !xattrs) return fail(ErrorKind::no_space, "prepare " + where + ": out of memory");
   return start_processor();
 }
 
@@ -213,6 +212,13 @@ Result<void> SquashfsWriter::State::harvest(bool last) {
   }
   pending_count = 0;
   return {};
+}
+
+Result<void> SquashfsWriter::State::write_ids() {
+  squashfs::OwnIdTable table{squashfs::kMetadataStored | (2 * sizeof(uint32_t)), 0, 0, file.size};
+  super.id_count = squashfs::kIdCount;
+  super.id_table_start = file.size + offsetof(squashfs::OwnIdTable, block);
+  return check(DescriptorFile::write_at(&file.base, file.size, &table, sizeof table), "write");
 }
 
 bool belongs_in_image(std::string_view attribute) {
@@ -369,8 +375,6 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter
   if (state.processor) TRY(state.harvest(true));
   // What it remembers of every small file, to find equal ones, is no longer needed.
   state.processor.reset();
-  sqfs_u16 root_id = 0;
-  TRY(state.check(sqfs_id_table_id_to_index(state.ids.get(), 0, &root_id), "write"));
   const Owned<sqfs_meta_writer_t> inodes(sqfs_meta_writer_create(&state.file.base, state.inode_compressor(), 0));
   WaitingBlocks waiting;
   const Owned<sqfs_meta_writer_t> names(sqfs_meta_writer_create(&waiting.base, state.inode_compressor(), 0));
@@ -399,7 +403,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter
   }
   TRY(check(sqfs_dir_writer_write_export_table(directories.get(), &state.file.base, compressor, writer.root_number(),
                                                state.super.root_inode_ref, &state.super)));
-  TRY(check(sqfs_id_table_write(state.ids.get(), &state.file.base, &state.super, compressor)));
+  TRY(state.write_ids());
   TRY(check(sqfs_xattr_writer_flush(state.xattrs.get(), &state.file.base, &state.super,
                                     state.options.store_xattrs ? &state.storing.base : &state.metadata.base)));
   if (state.options.store_inodes) state.super.flags |= SQFS_FLAG_UNCOMPRESSED_INODES | SQFS_FLAG_UNCOMPRESSED_IDS;

@@ -168,4 +168,35 @@ Result<void> Housekeeping::pin(const std::vector<std::string>& words, bool pinne
   return {};
 }
 
+/// What is said of it before its name.
+Result<const char*> Housekeeping::verify(const StoredImage& image) const {
+  const auto file = store_.find_named(image.name);
+  if (!file) return "gone";
+  const auto found = hash_content(file->get(), [] { return true; });
+  if (!found) return "unreadable";
+  const auto expected = store_.content(image.name);
+  if (expected) return **found == *expected ? "ok" : "damaged";
+  TRY(store_.note_content(image.name, **found));
+  return "first read";
+}
+
+Result<void> Housekeeping::verify(const std::vector<std::string>& words) const {
+  std::vector<StoredImage> images = words.empty() ? store_.list() : std::vector<StoredImage>();
+  for (const std::string& word : words) {
+    TRY_ASSIGN(auto meant, find(word));
+    images.insert(images.end(), std::make_move_iterator(meant.begin()), std::make_move_iterator(meant.end()));
+  }
+  size_t bad = 0;
+  for (const StoredImage& image : images) {
+    TRY_ASSIGN(const std::string_view found, verify(image));
+    if (found == "damaged" || found == "unreadable") ++bad;
+    out_ << found << ": " << shown_reference(image) << ' ' << digest_digits(image).substr(0, kShortDigest) << ", "
+         << format_size(image.bytes) << std::endl;
+  }
+  if (bad == 0) return {};
+  return fail(Error(ErrorKind::corrupt, std::to_string(bad) + " of " + std::to_string(images.size()) +
+                                            " images do not hold what they held after their import")
+                  .with_hint("'situla rm' removes them, the next step imports them again; look at the disk, too"));
+}
+
 }  // namespace situla

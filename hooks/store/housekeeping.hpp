@@ -1,4 +1,5 @@
-// What is in the store, and what may go? For the administrator: `situla images`, `prune`, `rm`, `pin`.
+// What is in the store, and what may go? For the administrator: `situla images`, `prune`, `rm`, `pin`,
+// `verify`.
 #pragma once
 
 #include <chrono>
@@ -32,9 +33,13 @@ class Housekeeping {
   /// ErrorKind::not_found for a word that means no image, failure for an image that cannot go. All words are tried.
   Result<void> remove(const std::vector<std::string>& words) const;
   Result<void> pin(const std::vector<std::string>& words, bool pinned) const;
+  /// Reads images, without words all of them, and compares them with what they held after their import.
+  /// ErrorKind::corrupt when one is not the same.
+  Result<void> verify(const std::vector<std::string>& words) const;
 
  private:
   [[nodiscard]] Result<std::vector<StoredImage>> find(const std::string& word) const;
+  [[nodiscard]] Result<const char*> verify(const StoredImage& image) const;
   void say_removed(const StoredImage& image, bool dry_run) const;
   [[nodiscard]] std::string age(int64_t time) const;
 

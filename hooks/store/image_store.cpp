@@ -29,6 +29,8 @@ constexpr uint64_t kRecordVersion = 2;
 constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
 constexpr std::string_view kImageEnding = ".sqsh";
 constexpr const char* kPinEnding = ".pin";
+constexpr const char* kContentEnding = ".sha256";
+constexpr int64_t kForgotten = 3600;  // seconds; an image gets its name right after its record
 constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
 constexpr int kMostTries = 100;  // a millisecond apart
 constexpr std::chrono::seconds kWriterLimit{2};
@@ -181,6 +183,7 @@ Result<bool> ImageStore::publish(OutputFile& file, const ImageKey& key, const St
   if (fstat(file.fd(), &status) != 0) return fail_errno(errno, "stat the new image");
   TRY(write_file_atomically(record_path(key), to_text(key, record, static_cast<uint64_t>(status.st_size)),
                             kRecordMode));
+  unlink((images() + "/" + key.name() + kContentEnding).c_str());
   auto published = file.publish_as(image_path(key), kImageMode);
   if (published) return true;
   if (published.error().kind() == ErrorKind::exists) return false;
@@ -239,6 +242,8 @@ bool ImageStore::remove_unused(const std::string& name) const {
   const std::string path = directory_ + "/images/sha256/" + name;
   if (!file || access((path + kPinEnding).c_str(), F_OK) == 0 || !lease_alone(file->get()).value_or(false))
     return false;
+  // First what must not say anything of another image by this name.
+  unlink((path + kContentEnding).c_str());
   if (unlink((path + std::string(kImageEnding)).c_str()) != 0) return false;
   unlink((path + ".json").c_str());
   return true;
@@ -250,6 +255,44 @@ Result<void> ImageStore::pin(const std::string& name, bool pinned) const {
   if (pinned) return write_file_atomically(path, "", kRecordMode);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + path);
   return {};
+}
+
+std::optional<Digest> ImageStore::content(const std::string& name) const {
+  const auto text = read_file(images() + "/" + name + kContentEnding, kMaxRecordBytes);
+  const auto digest = Digest::parse(trim(text.value_or("")));
+  return digest ? std::optional(*digest) : std::nullopt;
+}
+
+Result<void> ImageStore::note_content(const std::string& name, const Digest& content) const {
+  return write_file_atomically(images() + "/" + name + kContentEnding, content.text() + "\n", kRecordMode);
+}
+
+void ImageStore::sweep(int64_t now) const {
+  for (const std::string& file : list_directory(images()).value_or(std::vector<std::string>())) {
+    // ".NAME.json.<16 hex>" is one that was not written to its end.
+    const bool part = file.starts_with('.');
+    const std::string name = part ? file.substr(1, kDigestDigits + 1 + kOriginDigits) : file.substr(0, file.rfind('.'));
+    const std::string path = images() + "/" + file;
+    struct stat status {};
+    if (file.ends_with(kImageEnding) || !is_name(name)) continue;
+    if (!part && access((images() + "/" + name + ".sqsh").c_str(), F_OK) == 0) continue;
+    if (stat(path.c_str(), &status) == 0 && status.st_mtime + kForgotten < now) unlink(path.c_str());
+  }
+}
+
+Result<std::optional<Digest>> hash_content(int fd, const std::function<bool()>& go_on) {
+  constexpr size_t kPiece = size_t{64} << 10U;  // it gives way between two
+  std::string piece(kPiece, '\0');
+  Sha256 hash;
+  for (off_t at = 0; go_on();) {
+    const ssize_t count = pread(fd, piece.data(), piece.size(), at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail_errno(errno, "read the image");
+    if (count == 0) return hash.finish();
+    hash.update({piece.data(), static_cast<size_t>(count)});
+    at += count;
+  }
+  return std::nullopt;
 }
 
 std::string StoredImage::reference() const {

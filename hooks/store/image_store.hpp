@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,8 +58,8 @@ struct StoredImage {
   [[nodiscard]] std::string reference() const;
 };
 
-/// `<store>/images/sha256/<ImageKey::name()>.sqsh`, mode 0400, and `.json` beside it, 0600, in directories of 0700. All
-/// of it belongs to the service user; who gets an image gets a descriptor of it.
+/// `<store>/images/sha256/<ImageKey::name()>.sqsh`, mode 0400, and beside it, 0600, `.json` and maybe `.pin` and
+/// `.sha256`, in directories of 0700. All of it belongs to the service user; who gets an image gets a descriptor of it.
 class ImageStore {
  public:
   /// Makes the directories that are missing, closes those of an older release, and removes images of it, whose names
@@ -68,6 +69,7 @@ class ImageStore {
   [[nodiscard]] std::string image_path(const ImageKey& key) const;
   [[nodiscard]] std::string record_path(const ImageKey& key) const;
   [[nodiscard]] std::string lease_path(const ImageKey& key) const { return leases() + "/" + key.name(); }
+  [[nodiscard]] std::string images() const { return directory_ + "/images/sha256"; }
   [[nodiscard]] std::string leases() const { return directory_ + "/leases"; }
   [[nodiscard]] std::string layers(uid_t uid) const { return directory_ + "/layers/" + std::to_string(uid); }
   [[nodiscard]] std::string slots() const { return directory_ + "/slots"; }
@@ -91,6 +93,11 @@ class ImageStore {
   /// finds none.
   [[nodiscard]] bool remove_unused(const std::string& name) const;
   Result<void> pin(const std::string& name, bool pinned) const;
+  /// What the file holds, since somebody has read it whole after the import.
+  [[nodiscard]] std::optional<Digest> content(const std::string& name) const;
+  Result<void> note_content(const std::string& name, const Digest& content) const;
+  /// Removes what a crash left beside an image that never came to be, or had gone. now: seconds since the epoch.
+  void sweep(int64_t now) const;
 
   /// Checks the sealed file, writes the record, and gives the file its name: no image is without a record. False:
   /// another import was faster, and its file stays.
@@ -106,6 +113,8 @@ class ImageStore {
 /// Waits until nobody has the file open for writing any more (fcntl(2), F_SETLEASE), where the file system can tell.
 /// read_only_fd: of a file of this process's user, which this process has open for reading only.
 Result<void> wait_for_writers(int read_only_fd);
+/// sha256 of all its bytes, read in pieces; nullopt when go_on says no between two of them.
+Result<std::optional<Digest>> hash_content(int fd, const std::function<bool()>& go_on);
 /// Whether the file can be a squashfs image at all: its superblock's magic number, version and size.
 Result<void> check_superblock(int fd);
 

@@ -64,16 +64,18 @@ void ImportSlot::report(uint64_t bytes) const {
   (void)pwrite(fd_.get(), text.data(), text.size(), 0);
 }
 
-uint64_t ImportSlot::bytes_of_others() const {
-  uint64_t sum = 0;
+ImportSlot::InFlight ImportSlot::others() const {
+  InFlight sum;
   for (const std::string& name : list_directory(directory_).value_or(std::vector<std::string>())) {
     const auto words = split_nonempty(name, '.');  // the node's name may have dots, too
-    if (name == name_ || words.size() < 3 || words[words.size() - 2] != std::to_string(uid_)) continue;
+    if (name == name_ || words.size() < 3) continue;
     const auto fd = open_file(directory_ + "/" + name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!fd || flock(fd->get(), LOCK_SH | LOCK_NB) == 0) continue;  // nobody has it: it was killed
     const auto text = read_all(fd->get(), kTextBytes);
     const auto bytes = text ? parse_unsigned(trim(std::string_view(*text).substr(0, kDigits))) : std::nullopt;
-    if (bytes) sum += *bytes;
+    if (!bytes) continue;
+    sum.of_all += *bytes;
+    if (words[words.size() - 2] == std::to_string(uid_)) sum.of_user += *bytes;
   }
   return sum;
 }

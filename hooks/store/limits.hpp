@@ -24,8 +24,12 @@ class ImportSlot {
                                                    const std::function<bool()>& done);
   /// So much has the file of this import.
   void report(uint64_t bytes) const;
-  /// So much have the files of the user's other imports, on all nodes.
-  [[nodiscard]] uint64_t bytes_of_others() const;
+  /// Bytes of files that other imports write now, on all nodes.
+  struct InFlight {
+    uint64_t of_user = 0;  ///< of this import's user
+    uint64_t of_all = 0;
+  };
+  [[nodiscard]] InFlight others() const;
 
   ImportSlot(ImportSlot&&) noexcept = default;
   ImportSlot& operator=(ImportSlot&&) = delete;

@@ -1,7 +1,7 @@
 // situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
 // [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
-// --sweep [--job JOB.STEP]`. By `situla`, for the administrator: `situla-store images|prune|rm|pin --store PATH ...`
-// (keep_house()).
+// --sweep [--job JOB.STEP]`, or `--view UID:GID [--way reflink|dm]`. By `situla`, for the administrator: `situla-store
+// images|prune|rm|pin|verify --store PATH ...` (keep_house()).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,18 +11,21 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/request/registries_conf.hpp"
 #include "hooks/store/housekeeping.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/serve.hpp"
+#include "hooks/store/view.hpp"
 
 namespace situla {
 namespace {
@@ -37,7 +40,17 @@ class BrokerNotes final : public LogSink {
 struct Arguments {
   StoreJob job;
   bool sweep = false;
+  std::optional<Owner> view;
+  std::string way;  ///< of a view; empty: the best
 };
+
+std::optional<Owner> parse_owner(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto user = parse_unsigned(text.substr(0, colon));
+  const auto group = colon == text.npos ? std::nullopt : parse_unsigned(text.substr(colon + 1));
+  if (!user || !group || *user >= UINT32_MAX || *group >= UINT32_MAX) return std::nullopt;
+  return Owner{static_cast<uid_t>(*user), static_cast<gid_t>(*group)};
+}
 
 Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   Arguments arguments;
@@ -58,6 +71,11 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
       const auto uid = parse_unsigned(value);
       if (!uid || *uid >= UINT32_MAX) return fail(ErrorKind::usage, "store: --uid needs a number");
       arguments.job.uid = static_cast<uid_t>(*uid);
+    } else if (words[i] == "--view") {
+      arguments.view = parse_owner(value);
+      if (!arguments.view) return fail(ErrorKind::usage, "store: --view needs UID:GID");
+    } else if (words[i] == "--way" && (value == "reflink" || value == "dm")) {
+      arguments.way = value;
     } else {
       return fail(ErrorKind::usage, "store: unknown option " + printable(words[i]));
     }
@@ -69,13 +87,35 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   return arguments;
 }
 
-Result<void> hand_over(const ServedImage& image, bool looks_again) {
+Result<void> hand_over(const ServedImage& image, bool stays) {
   ImportDone done;
   done.digest = image.key.digest;
   done.store_name = image.key.name();
   done.stored = image.stored;
-  done.stays = looks_again;
+  done.stays = stays;
   return send_packet(store_fd::kBroker, encode(done), {image.file.get()});
+}
+
+Result<UniqueFd> start_importer() {
+  TRY(send_packet(store_fd::kBroker, encode(ImporterWanted())));
+  TRY_ASSIGN(auto answer, receive_packet(store_fd::kBroker, kMaxMessageBytes));
+  if (!answer) return fail(ErrorKind::cancelled, "");
+  TRY_ASSIGN(const Message message, decode(answer->bytes));
+  if (!std::holds_alternative<ImporterStarted>(message))
+    return fail(ErrorKind::corrupt, "the broker sent a message out of turn");
+  return answer->fds.empty() ? UniqueFd() : std::move(answer->fds[0]);
+}
+
+/// For `situla verify`, while the step runs already and no longer than that: with the processor time that nobody wants.
+Result<void> note_content(const ImageStore& store, const std::string& name) {
+  TRY(run_when_idle());
+  const auto file = store.find_named(name);
+  if (!file) return {};
+  TRY_ASSIGN(const auto content, hash_content(file->get(), [] {
+               pollfd broker{store_fd::kBroker, POLLRDHUP, 0};
+               return poll(&broker, 1, 0) == 0;
+             }));
+  return content ? store.note_content(name, *content) : Result<void>();
 }
 
 Result<void> serve(const StoreJob& job, LogSink& log) {
@@ -85,14 +125,33 @@ Result<void> serve(const StoreJob& job, LogSink& log) {
   TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
   // The administrator's and nobody else's: what a mirror answers counts as the registry's own answer (mirrors.hpp).
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
-  const bool has_process = fcntl(store_fd::kImporterProcess, F_GETFD) >= 0;
-  return serve_import(job, request, config,
-                      {store_fd::kBroker, store_fd::kImporter, has_process ? store_fd::kImporterProcess : -1},
-                      {[] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); }, hand_over}, log);
+  std::optional<std::string> imported;
+  const StoreEvents events{start_importer, [] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); },
+                           [&](const ServedImage& image, bool looks_again) {
+                             if (!image.stored) imported = image.key.name();
+                             return hand_over(image, looks_again || imported);
+                           }};
+  TRY(serve_import(job, request, config, {store_fd::kBroker, store_fd::kImporter}, events, log));
+  // The step has its image: nothing that goes wrong from here on is its matter.
+  if (imported)
+    if (const auto store = ImageStore::open(job.store)) (void)note_content(*store, *imported);
+  return {};
 }
 
-/// `images [--json]`, `prune --unused-for SECONDS [--to BYTES] [--dry-run]`, `rm WORD...`, `pin [--undo] WORD...`: what
-/// the command line of `situla` has checked.
+/// Of the image that the broker holds, for a user who has it already.
+Result<void> make_view(const Arguments& arguments) {
+  if (arguments.way != "dm") {
+    TRY_ASSIGN(const ImageStore store, ImageStore::open(arguments.job.store));
+    const auto view = share_view(store.images(), store_fd::kImage, *arguments.view);
+    if (view) return send_packet(store_fd::kBroker, encode(ViewMade{true, 0}), {view->get()});
+    if (view.error().kind() != ErrorKind::unsupported || arguments.way == "reflink") return fail(view.error());
+  }
+  TRY_ASSIGN(const ViewBlocks blocks, view_blocks(store_fd::kImage, *arguments.view));
+  return send_packet(store_fd::kBroker, encode(ViewMade{false, blocks.offset}), {blocks.memory.get()});
+}
+
+/// `images [--json]`, `prune --unused-for SECONDS [--to BYTES] [--dry-run]`, `rm WORD...`, `pin [--undo] WORD...`,
+/// `verify [WORD...]`: what the command line of `situla` has checked.
 Result<void> keep_house(const std::vector<std::string>& words) {
   std::string store;
   Housekeeping::Prune prune;
@@ -126,11 +185,12 @@ Result<void> keep_house(const std::vector<std::string>& words) {
   const Housekeeping house(images, std::cout, std::time(nullptr));
   if (words[1] == "images") return house.show(json);
   if (words[1] == "prune") return house.prune(prune);
+  if (words[1] == "verify") return house.verify(names);
   return words[1] == "rm" ? house.remove(names) : house.pin(names, !undo);
 }
 
 bool is_housekeeping(const std::vector<std::string>& words) {
-  constexpr std::array<std::string_view, 4> kWords = {"images", "prune", "rm", "pin"};
+  constexpr std::array<std::string_view, 5> kWords = {"images", "prune", "rm", "pin", "verify"};
   return words.size() > 1 && std::find(kWords.begin(), kWords.end(), words[1]) != kWords.end();
 }
 
@@ -141,9 +201,10 @@ void sweep(const StoreJob& job) {
   for (const auto end = std::chrono::steady_clock::now() + kLimit;;) {
     const bool leases = sweep_dead_leases(job.store + "/leases", job.job);
     const bool slots = sweep_free_slots(job.store + "/slots", job.job);
-    if ((leases && slots) || std::chrono::steady_clock::now() > end) return;
+    if ((leases && slots) || std::chrono::steady_clock::now() > end) break;
     std::this_thread::sleep_for(kPause);
   }
+  if (const auto store = ImageStore::open(job.store)) store->sweep(std::time(nullptr));
 }
 
 int run(const std::vector<std::string>& words) {
@@ -162,7 +223,9 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   BrokerNotes log;
-  const auto served = arguments ? serve(arguments->job, log) : fail(arguments.error());
+  const auto served = !arguments        ? fail(arguments.error())
+                      : arguments->view ? make_view(*arguments)
+                                        : serve(arguments->job, log);
   if (served) return 0;
   const Error& error = served.error();
   if (!error.message().empty())

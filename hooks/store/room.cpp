@@ -33,10 +33,11 @@ void remove_unused(const ImageStore& store, const std::vector<StoredImage>& imag
 
 }  // namespace
 
-Result<void> StoreRoom::make(uint64_t bytes, uint64_t in_flight) {
+Result<void> StoreRoom::make(uint64_t bytes, const ImportSlot::InFlight& others) {
   TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
-  if (const uint64_t limit = limits_.per_user.of(disk.total); limit > 0) TRY(make_of_user(bytes + in_flight, limit));
-  if (const uint64_t limit = limits_.all.of(disk.total); limit > 0) TRY(make_of_all(bytes, limit));
+  if (const uint64_t limit = limits_.per_user.of(disk.total); limit > 0)
+    TRY(make_of_user(bytes + others.of_user, limit));
+  if (const uint64_t limit = limits_.all.of(disk.total); limit > 0) TRY(make_of_all(bytes, others.of_all, limit));
   return keep_reserve();
 }
 
@@ -69,10 +70,10 @@ Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
                              "later, or see bytes_per_user in /etc/situla/situla.toml"));
 }
 
-Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t limit) {
+Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t others, uint64_t limit) {
   look();
-  if (all_ + bytes > limit && bytes <= limit) {
-    remove_unused(store_, store_.list(), all_ + bytes - limit);
+  if (const uint64_t wanted = all_ + bytes + others; wanted > limit && bytes <= limit) {
+    remove_unused(store_, store_.list(), wanted - limit);
     look();
   }
   if (all_ + bytes <= limit) return {};

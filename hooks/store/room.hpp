@@ -10,6 +10,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/site_config.hpp"
 #include "hooks/store/image_store.hpp"
+#include "hooks/store/limits.hpp"
 
 namespace situla {
 
@@ -30,15 +31,15 @@ class StoreRoom {
   StoreRoom(const ImageStore& store, uid_t uid, const StoreLimits& limits)
       : store_(store), uid_(uid), limits_(limits) {}
 
-  /// For a file of so many bytes. in_flight: of the files that other imports of this user write now.
-  /// ErrorKind::no_space with both numbers.
-  Result<void> make(uint64_t bytes, uint64_t in_flight);
+  /// For a file of so many bytes, beside those that other imports write now. ErrorKind::no_space with both numbers;
+  /// that other users write files keeps nobody from his, but images go for them, too.
+  Result<void> make(uint64_t bytes, const ImportSlot::InFlight& others);
   /// Of all users' images those of which StoreLimits::age says so. now: seconds since the epoch.
   void drop_old(uint64_t now) const;
 
  private:
   Result<void> make_of_user(uint64_t bytes, uint64_t limit);
-  Result<void> make_of_all(uint64_t bytes, uint64_t limit);
+  Result<void> make_of_all(uint64_t bytes, uint64_t others, uint64_t limit);
   Result<void> keep_reserve();
   void look();
 

@@ -6,10 +6,12 @@
 #include <ctime>
 #include <deque>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/store/layer_shelf.hpp"
@@ -25,6 +27,7 @@ namespace line = store_line;
 
 constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::seconds kEndLimit{10};
+constexpr std::chrono::seconds kPublishingLimit{20};  // syncing a large image takes its time; then without
 constexpr size_t kMostLayers = 512;  // more are not kept: each is an open file until the image has its name
 
 std::string printed_holder(const LeaseRecord& holder) {
@@ -114,11 +117,13 @@ class Serving {
     if (last && !wanted_ && has(last->manifest)) wanted.known = NamedManifest{last->named, last->manifest};
     const auto old = resolution_.offline();
     wanted.impatient = old && has(old->manifest);
+    TRY_ASSIGN(importer_, events_.start_importer());
     return answer(wanted, {work});
   }
 
   /// While the step runs already: it has its image, whatever comes of this.
   Result<void> look_again(int work) {
+    TRY_ASSIGN(importer_, events_.start_importer());
     TRY(answer(line::Work{job_.variant, std::nullopt, std::nullopt, true}, {work}));
     TRY_ASSIGN(const auto message, next());
     if (!message) return out_of_turn();
@@ -276,6 +281,10 @@ class Serving {
     TRY(wait_for_writers(image_->fd()));
     TRY(check_size());
     TRY(check_superblock(image_->fd()));
+    // One after the other: what is counted here has its name before the next one counts.
+    TRY_ASSIGN(UniqueFd images, open_file(store_.images(), O_RDONLY | O_DIRECTORY));
+    const auto alone =
+        FileLock::acquire(std::move(images), FileLock::Kind::exclusive, kPublishingLimit, store_.images());
     TRY(make_room());
     log_.debug("syncing the image");
     StoreRecord record;
@@ -288,6 +297,7 @@ class Serving {
     TRY_ASSIGN(const bool first, store_.publish(*image_, key_, record));
     if (first) keep_layers();
     room_.drop_old(static_cast<uint64_t>(record.imported));
+    store_.sweep(record.imported);
     auto file = store_.find(key_);
     if (!file) return fail(ErrorKind::failure, "the image disappeared from the store as soon as it was there");
     served_ = ServedImage{key_, std::move(*file), false};
@@ -296,8 +306,7 @@ class Serving {
 
   /// Its end is the end of every right to the file that it had. Until then it can write.
   Result<void> wait_for_importer() {
-    pollfd end{lines_.importer_process < 0 ? lines_.importer : lines_.importer_process,
-               lines_.importer_process < 0 ? short{POLLRDHUP} : short{POLLIN}, 0};
+    pollfd end{importer_ ? importer_.get() : lines_.importer, importer_ ? short{POLLIN} : short{POLLRDHUP}, 0};
     const auto limit = std::chrono::steady_clock::now() + kEndLimit;
     while (poll(&end, 1, static_cast<int>(kTick.count())) <= 0) {
       if (std::chrono::steady_clock::now() > limit)
@@ -327,7 +336,7 @@ class Serving {
   Result<void> make_room() {
     const uint64_t bytes = std::max<uint64_t>(written(), 1);
     if (slot_) slot_->report(bytes);
-    return room_.make(bytes, slot_ ? slot_->bytes_of_others() : 0);
+    return room_.make(bytes, slot_ ? slot_->others() : ImportSlot::InFlight());
   }
 
   [[nodiscard]] Result<void> check_size() const {
@@ -365,6 +374,7 @@ class Serving {
   StoreRoom room_;
 
   bool asked_ = false, resolved_ = false;
+  UniqueFd importer_;             ///< pidfd, or none
   std::optional<Digest> wanted_;  ///< the importer was asked for this manifest, not for the name
   ImageKey key_;
   std::optional<Lease> lease_;

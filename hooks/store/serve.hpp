@@ -26,9 +26,8 @@ struct StoreJob {
 
 /// The other ends. None of them is closed here.
 struct StoreLines {
-  int broker = -1;            ///< gets Notes; its closing cancels
-  int importer = -1;          ///< store_line messages
-  int importer_process = -1;  ///< pidfd; -1: this kernel has none, and only the lease (F_SETLEASE) tells
+  int broker = -1;    ///< gets Notes; its closing cancels
+  int importer = -1;  ///< store_line messages
 };
 
 struct ServedImage {
@@ -39,6 +38,9 @@ struct ServedImage {
 
 /// What is told of one import. None of it is called after an error.
 struct StoreEvents {
+  /// There has to be an importer at the other end of StoreLines::importer. Its pidfd; -1: this kernel has none, and
+  /// only the lease (F_SETLEASE) tells whether it has ended. Called at most once.
+  std::function<Result<UniqueFd>()> start_importer;
   /// The image is not here: it is imported now.
   std::function<void()> importing;
   /// Here it is. looks_again: the registry is asked afterwards, while the step runs, whether the name still means it.

@@ -290,9 +290,13 @@ Result<MetadataPosition> ImageAccess::table_entry(uint64_t table, uint64_t index
 }
 
 Result<std::optional<uint32_t>> ImageAccess::only_owner() {
-  if (image_->super.id_count != 1) return std::nullopt;
-  TRY_ASSIGN(MetadataPosition at, table_entry(image_->super.id_table, 0, sizeof(uint32_t)));
-  TRY_ASSIGN(const uint32_t owner, read_fields<uint32_t>(at));
+  std::optional<uint32_t> owner;
+  for (uint16_t i = 0; i < std::max<uint16_t>(image_->super.id_count, 1); ++i) {
+    TRY_ASSIGN(MetadataPosition at, table_entry(image_->super.id_table, i, sizeof(uint32_t)));
+    TRY_ASSIGN(const uint32_t id, read_fields<uint32_t>(at));
+    if (owner.value_or(id) != id) return std::nullopt;
+    owner = id;
+  }
   return owner;
 }
 

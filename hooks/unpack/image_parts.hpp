@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "hooks/squashfs/layout.hpp"
 #include "hooks/unpack/block_cache.hpp"
 #include "hooks/unpack/image_access.hpp"
-#include "hooks/unpack/squashfs_layout.hpp"
 
 namespace situla {
 

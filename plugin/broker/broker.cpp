@@ -81,7 +81,7 @@ void Broker::watch_phase(PollSet& set) {
   if (ending_import_) {
     for (const int socket : {ending_import_->request_writer(), ending_import_->importer(), ending_import_->store()})
       set.add(socket, [this, socket] {
-        if (ending_import_) ending_import_->ignore(socket);
+        if (ending_import_) ending_import_->ignore(*step_, socket);
       });
     set.add(ending_import_->ending(), [this] {
       if (ending_import_ && ending_import_->on_ended(*step_)) ending_import_.reset();

@@ -187,7 +187,9 @@ Result<void> Broker::accept_container(Build& build, const Ready& message) {
     TRY_ASSIGN(directory, look_at_descriptor(pid, message.directory));
     TRY_ASSIGN(key, RunningKey::of_container(step_->user.uid, message.identity, directory.get()));
   }
-  report_.root = message.root;
+  // Of an id-mapped mount it is not said.
+  const OwnerWay way = build.image.owner_way;
+  report_.root = way == OwnerWay::reflink || way == OwnerWay::dm ? to_string(way) : message.root;
   if (!message.on_image) build.image.saved.reset();
   phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks)},
                      std::move(build.for_others)};

@@ -3,15 +3,20 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <syslog.h>
 #include <unistd.h>
 
+#include "common/protocol/contract.hpp"
+#include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/cgroup.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/users.hpp"
+#include "plugin/broker/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -35,19 +40,74 @@ Result<void> check_kernel_may_read(int file) {
   return {};
 }
 
-/// RootOperation::mount_image and map_image_owner.
-Result<StepImage> mount_for_user(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+MountShare share_of(const Step& step) {
+  return {step.user.uid, step.config.mounts_per_user};
+}
+
+/// RootOperation::make_view: a file with other owners, or the blocks that make it one.
+Result<DetachedMount> mount_new_view(const Step& step, int file) {
+  const SiteConfig& config = step.config;
+  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  Launch what{
+      Program::store,
+      {"--store", config.store_path, "--view", std::to_string(step.user.uid) + ":" + std::to_string(step.user.gid)},
+      step.launcher.cgroups.broker(),
+      service,
+      Rights::service};
+  if (config.image_owner != OwnerWay::automatic)
+    what.arguments.insert(what.arguments.end(), {"--way", std::string(to_string(config.image_owner))});
+  what.fds = {{file, store_fd::kImage}};
+  TRY_ASSIGN(Helper store, step.launcher.launch_helper(std::move(what), store_fd::kBroker));
+  pollfd answer{store.socket.get(), POLLIN, 0};
+  if (poll(&answer, 1, static_cast<int>(kLookLimit.count())) != 1)
+    return fail(ErrorKind::unsupported, "the store program does not answer");
+  TRY_ASSIGN(const auto heard, hear_store(store.socket.get()));
+  if (!heard) return fail(ErrorKind::failure, "the store program ended without a word");
+  if (const auto* failure = std::get_if<Failure>(&heard->message)) return fail(error_of(*failure));
+  const auto* view = std::get_if<ViewMade>(&heard->message);
+  if (view == nullptr || heard->fds.size() != 1)
+    return fail(ErrorKind::corrupt, "the store program sent no view of the image");
+  const int made = heard->fds[0].get();
+  if (view->whole) {
+    TRY(check_store_view(made, config.service_user));
+    return mount_image_file(made, share_of(step));
+  }
+  TRY(read_sealed_memory(made, 2 * ViewMade::kBlockBytes));
+  TRY_ASSIGN(const FileLock making, step.mounts.lock_dm());
+  return mount_patched_file(file, made, view->offset, share_of(step));
+}
+
+/// The image as the user's own, without an id-mapped mount. No other user gets this one.
+Result<StepImage> mount_view(const Step& step, int file, const std::string& store_name) {
   StepImage image;
   image.mode = "mounted";
-  UniqueFd taken;
-  if (store_name.empty()) {
-    TRY_ASSIGN(taken, take_user_image(step, file));
-    file = taken.get();
+  const std::string name = store_name + ".v" + std::to_string(step.user.uid) + "." + std::to_string(step.user.gid);
+  auto found = step.mounts.acquire(name, [&] { return mount_new_view(step, file); });
+  if (!found) return fail(std::move(found).error().with_context(phrase(RootOperation::make_view)));
+  image.in_use = std::move(*found);
+  struct stat root {};
+  constexpr unsigned kLoopMajor = 7;
+  if (fstat(image.in_use->mount.get(), &root) != 0) return fail_errno(errno, "stat the view of the image");
+  image.owner_way = major(root.st_dev) == kLoopMajor ? OwnerWay::reflink : OwnerWay::dm;
+  if (image.owner_way == OwnerWay::reflink) {
+    // Nobody has the image itself open: it is mounted, too, so that the store keeps it as long as views of it. This
+    // mount is nobody's share.
+    TRY_ASSIGN(ImageInUse whole, step.mounts.acquire(store_name, [&] { return mount_image_file(file, {0, 0}); }));
+    image.in_use->image = std::move(whole.lock);
   }
-  const MountShare share{step.user.uid, step.config.mounts_per_user};
+  TRY_ASSIGN(DetachedMount mounted, clone_tree(image.in_use->mount.get(), false));
+  image.mount = mounted.take();
+  return image;
+}
+
+/// RootOperation::mount_image and map_image_owner.
+Result<StepImage> mount_mapped(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+  StepImage image;
+  image.mode = "mounted";
+  image.owner_way = OwnerWay::idmap;
   const auto mount = [&]() -> Result<DetachedMount> {
-    if (store_name.empty()) return mount_image_file(file, share);
-    TRY_ASSIGN(image.in_use, step.mounts.acquire(store_name, file, share));
+    if (store_name.empty()) return mount_image_file(file, share_of(step));
+    TRY_ASSIGN(image.in_use, step.mounts.acquire(store_name, [&] { return mount_image_file(file, share_of(step)); }));
     return clone_tree(image.in_use->mount.get(), false);
   };
   auto mounted = mount();
@@ -58,11 +118,31 @@ Result<StepImage> mount_for_user(const Step& step, int file, const std::string& 
     }
     return mounted->map_ids(mapping.get());
   };
-  TRY_CONTEXT(phrase(RootOperation::map_image_owner), map());
-  if (step.request.save) {
-    TRY_ASSIGN(image.saved, duplicate_fd(file, "the image"));
+  if (auto mapped = map(); !mapped) {
+    if (mapped.error().kind() == ErrorKind::unsupported) step.mounts.note_refused_id_map();
+    return fail(std::move(mapped).error().with_context(phrase(RootOperation::map_image_owner)));
   }
   image.mount = mounted->take();
+  return image;
+}
+
+Result<StepImage> mount_for_user(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+  UniqueFd taken;
+  if (store_name.empty()) {
+    TRY_ASSIGN(taken, take_user_image(step, file));
+    file = taken.get();
+  }
+  const OwnerWay wanted = step.config.image_owner;
+  // A user's own file is not ours to show with other owners.
+  const bool may_map = wanted == OwnerWay::automatic || wanted == OwnerWay::idmap || store_name.empty();
+  const bool may_view = wanted != OwnerWay::idmap && !store_name.empty();
+  Result<StepImage> image = fail(ErrorKind::unsupported, "this kernel does not id-map images");
+  if (may_map && (!may_view || !step.mounts.refused_id_map()))
+    image = mount_mapped(step, file, store_name, std::move(mapping));
+  if (!image && may_view && (!may_map || step.mounts.refused_id_map())) image = mount_view(step, file, store_name);
+  if (image && step.request.save) {
+    TRY_ASSIGN(image->saved, duplicate_fd(file, "the image"));
+  }
   return image;
 }
 

@@ -12,11 +12,12 @@
 namespace situla {
 
 struct StepImage {
-  UniqueFd mount;         ///< id-mapped detached mount to attach (kernel tier), or none
+  UniqueFd mount;         ///< detached mount of the user's to attach (kernel tier), or none
   UniqueFd file;          ///< other tiers: open image file, or a parcel with it; none: the task's packet has it
   const char* mode = "";  ///< builder_fd: mounted, image-fuse, image-extract, image-auto, named
-  std::optional<ImageInUse> in_use;  ///< keeps the node-wide mount for as long as the container is there
-  UniqueFd saved;                    ///< the mounted file, if --container-save may need it
+  std::optional<ImageInUse> in_use;          ///< keeps the node-wide mount for as long as the container is there
+  OwnerWay owner_way = OwnerWay::automatic;  ///< by which way the mount's files are the user's; automatic: no mount
+  UniqueFd saved;                            ///< the mounted file, if --container-save may need it
 };
 
 /// `file`: of the store; without a name there, the socket in which a user's file lies. mapping: of

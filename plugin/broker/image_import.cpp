@@ -78,34 +78,51 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
   const SiteConfig& config = step.config;
   const Launcher& launcher = step.launcher;
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  auto import_user = identity_of_user(config.import_user);
-  if (!import_user)
-    return fail(Error(import_user.error().kind(), import_user.error().message())
-                    .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
-                               ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
-                               "/situla.toml"));
-  if (import_user->uid == service.uid)
-    return fail(Error(ErrorKind::usage, "import_user and service_user are one account")
-                    .with_hint("what reads foreign bytes must have no right to the store: see situla.toml(5)"));
-  TRY_ASSIGN(const auto between, socket_pair());
+  TRY_ASSIGN(auto between, socket_pair());
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   const UniqueFd reader(ends[0]);
   ImageImport import;
   import.request_ = UniqueFd(ends[1]);
-  Launch importer{Program::importer, {}, launcher.cgroups.broker(), std::move(*import_user), Rights::service};
-  importer.fds = {{between.first.get(), importer_fd::kStore}};
-  TRY_ASSIGN(import.importer_, launcher.launch_helper(std::move(importer), importer_fd::kBroker));
+  import.importer_line_ = std::move(between.first);
+  if (step.request.step_id == 0) TRY(import.start_importer(step, launcher.cgroups.broker()));
   Launch store{Program::store,
                {"--store", config.store_path, "--uid", std::to_string(step.user.uid), "--job", step.name()},
                launcher.cgroups.broker(),
                service,
                Rights::service};
   store.fds = {{reader.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
-  if (const int process = import.importer_.process.pidfd(); process >= 0)
-    store.fds.emplace_back(process, store_fd::kImporterProcess);
   TRY_ASSIGN(import.store_, launcher.launch_helper(std::move(store), store_fd::kBroker));
   return import;
+}
+
+Result<void> ImageImport::start_importer(const Step& step, CgroupPlace place) {
+  const SiteConfig& config = step.config;
+  auto import_user = identity_of_user(config.import_user);
+  if (!import_user)
+    return fail(Error(import_user.error().kind(), import_user.error().message())
+                    .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
+                               ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
+                               "/situla.toml"));
+  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  if (import_user->uid == service.uid)
+    return fail(Error(ErrorKind::usage, "import_user and service_user are one account")
+                    .with_hint("what reads foreign bytes must have no right to the store: see situla.toml(5)"));
+  Launch importer{Program::importer, {}, std::move(place), std::move(*import_user), Rights::service};
+  importer.fds = {{importer_line_.get(), importer_fd::kStore}};
+  TRY_ASSIGN(importer_, step.launcher.launch_helper(std::move(importer), importer_fd::kBroker));
+  importer_line_.reset();
+  return {};
+}
+
+/// The request has come to the store program by now, and so Slurm has made the step's cgroups.
+Result<void> ImageImport::on_importer_wanted(const Step& step) {
+  if (importer_line_) {
+    TRY_ASSIGN(CgroupPlace place, step.launcher.cgroups.step());
+    TRY_CONTEXT(phrase(RootOperation::start_importer), start_importer(step, std::move(place)));
+  }
+  const int process = importer_.process.pidfd();
+  return tell(store_.socket.get(), ImporterStarted(), process >= 0 ? std::vector<int>{process} : std::vector<int>());
 }
 
 Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& place) {
@@ -126,7 +143,8 @@ Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& plac
 Result<void> ImageImport::write_request(const Step& step) {
   if (!request_) return {};
   TRY_ASSIGN(const CgroupPlace place, step.launcher.cgroups.step());
-  TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(importer_.process.pid(), place.text()));
+  if (importer_.process)
+    TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(importer_.process.pid(), place.text()));
   Launch writer{Program::builder, {"request"}, place, step.user};
   writer.fds = {{step.spec.get(), builder_fd::kSpec},
                 {step.environment.get(), builder_fd::kEnvironment},
@@ -170,13 +188,19 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     for (pollfd last{importer_.socket.get(), POLLIN, 0}; importer_.socket && poll(&last, 1, 0) == 1;)
       TRY(on_importer(tasks));
     // An importer whose store program was killed ends by itself, and without a word.
-    const auto importer = importer_.process.wait_for(std::chrono::milliseconds(1000));
-    if (importer && *importer && (*importer)->signal != 0)
-      return fail(Error(ErrorKind::failure, "the importer " + (*importer)->text())
-                      .with_hint("the node's system log may say more"));
+    if (importer_.process) {
+      const auto importer = importer_.process.wait_for(std::chrono::milliseconds(1000));
+      if (importer && *importer && (*importer)->signal != 0)
+        return fail(Error(ErrorKind::failure, "the importer " + (*importer)->text())
+                        .with_hint("the node's system log may say more"));
+    }
     return fail(ended_early("the store program", store_.process));
   }
   TRY(pass_on(heard->message, tasks));
+  if (std::holds_alternative<ImporterWanted>(heard->message)) {
+    TRY(on_importer_wanted(step));
+    return std::optional<Imported>();
+  }
   if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, tasks);
   if (std::holds_alternative<Note>(heard->message) || std::holds_alternative<ImportBegins>(heard->message))
     return std::optional<Imported>();
@@ -195,10 +219,15 @@ void ImageImport::hang_up() {
   store_.socket.reset();
 }
 
-void ImageImport::ignore(int socket) {
+void ImageImport::ignore(const Step& step, int socket) {
   if (socket != request_writer() && socket != importer() && socket != store()) return;  // closed a moment ago
-  if (const auto message = hear(socket); message && *message) return;
-  if (socket != request_writer()) return hang_up();
+  if (const auto message = hear(socket); message && *message) {
+    const bool wanted = socket == store() && std::holds_alternative<ImporterWanted>(**message);
+    if (wanted && !on_importer_wanted(step)) hang_up();
+    return;
+  }
+  if (socket == importer()) return importer_.socket.reset();  // the store program may still work
+  if (socket == store()) return hang_up();
   request_writer_.socket.reset();
   (void)request_writer_.process.wait_for(kEndLimit);
 }
@@ -219,10 +248,12 @@ bool ImageImport::on_ended(const Step& step) {
 void ImageImport::end(const Step& step) {
   hang_up();
   request_writer_ = Helper{};
-  if (stays_) importer_.process = Child();  // it has nothing to unwind, and the step has ended
-  (void)ends_itself(importer_);             // what it wrote to has no name
+  // They have nothing to unwind, hold nothing that others wait for, and the step has ended.
+  if (stays_) importer_.process = Child();
+  if (stays_) store_.process = Child();
+  (void)ends_itself(importer_);  // what it wrote to has no name
   // One that ended before anybody told it to, and was reaped for it, has left what it held.
-  const bool unwound = step.request.origin == ImageOrigin::user || ends_itself(store_);
+  const bool unwound = stays_ || step.request.origin == ImageOrigin::user || ends_itself(store_);
   if (unwound) return;
   // Who did not end by himself is killed before anybody sweeps up after him.
   importer_.process = Child();

@@ -29,8 +29,9 @@ void say_importing(const StepRequest& step, Clients& tasks);
 /// which image was imported. An import as the user is an importer alone.
 class ImageImport {
  public:
-  /// Before Slurm has made the step's cgroups the importer starts in Situla's own, where it waits without having read a
-  /// byte of anybody's. The store program stays there.
+  /// The store program lives in Situla's own cgroup. In a job's first step, which asks the registry, the importer
+  /// starts at once: before Slurm has made the step's cgroups in Situla's own, where it waits without having read a
+  /// byte of anybody's. Later ones mostly need none; there it starts when the store program says so.
   static Result<ImageImport> into_store(const Step& step);
   /// What only the job user may read is imported as that user, in the asking task's place; by the cluster's own program
   /// (hooks/importer/site_program.cpp) if there is one.
@@ -51,8 +52,9 @@ class ImageImport {
 
   /// They are not listened to any more: who still runs ends by himself.
   void hang_up();
-  /// The image is there. What request_writer(), importer() and store() still say is read and dropped.
-  void ignore(int socket);
+  /// The image is there. What request_writer(), importer() and store() still say is read and dropped, but that the
+  /// store program wants an importer.
+  void ignore(const Step& step, int socket);
   /// After hang_up(): readable when one of them has ended; -1: none is there.
   [[nodiscard]] int ending() const;
   /// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs. True: all have ended.
@@ -61,10 +63,14 @@ class ImageImport {
   void end(const Step& step);
 
  private:
+  Result<void> start_importer(const Step& step, CgroupPlace place);
+  Result<void> on_importer_wanted(const Step& step);
+
   Helper importer_, request_writer_, store_;
-  UniqueFd request_;    ///< the store program's input, until there is who writes it
-  bool stays_ = false;  ///< Imported::stays
-  UniqueFd parcel_;     ///< where an importer that runs as the user puts the image
+  UniqueFd importer_line_;  ///< to the store program, until there is an importer
+  UniqueFd request_;        ///< the store program's input, until there is who writes it
+  bool stays_ = false;      ///< Imported::stays
+  UniqueFd parcel_;         ///< where an importer that runs as the user puts the image
 };
 
 /// `PROGRAM release` of the cluster's own program, once for each step on the node. Ends when the program has, or is

@@ -17,9 +17,10 @@ enum class RootOperation {
 
   /// Starts the store program and the importer. They become the service user and the import user for good and lose
   /// every capability before exec. What is to be imported comes to the store program through a pipe that a process of
-  /// the job user fills, when both it and the importer live in the job's cgroup, and that this side never reads. The
-  /// importer, which reads what registries send, says nothing here that decides anything; the store program reports a
-  /// descriptor, a digest of fixed length and a checked name.
+  /// the job user fills, when it lives in the job's cgroup, and the importer, too, if there is one already, and that
+  /// this side never reads. An importer that the store program wants later starts in the job's cgroup. The importer,
+  /// which reads what registries send, says nothing here that decides anything; the store program reports a descriptor,
+  /// a digest of fixed length and a checked name.
   start_importer,
 
   /// Starts the builder (also in its modes "request", "clean", "sweep" and "epilog"), the importer (mode "user") or the
@@ -49,6 +50,13 @@ enum class RootOperation {
   /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only, the
   /// content of an image whose manifest the registry gave out to this very user.
   map_image_owner,
+
+  /// Where the kernel cannot do that: mounts the image as a file whose owner the store program has changed for this
+  /// user, in eight bytes of a copy that shares all other blocks with it, or in a block that device-mapper puts in the
+  /// place of the image's. The store program says which file (checked as in accept_store_image, but it has no name), or
+  /// which block (sealed memory) and where; this side adds and compares numbers, and parses nothing. The mount lies
+  /// beside those of mount_image, under the user's number, and no other user is given it.
+  make_view,
 
   /// In a forked child: enters the mount namespace of the asking task only if that namespace belongs to our own user
   /// namespace (a user cannot make one), makes a private copy, mounts a tmpfs on a fixed path and attaches the clone in
@@ -91,22 +99,15 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 15> kPhrases = {
-      "make Situla's own cgroups",
-      "start the importer",
-      "start a helper as the job user",
-      "keep the inventory of GPUs",
-      "accept the image of the store",
-      "mount the image",
-      "map the image's owner",
-      "stage the container's root",
-      "write the id maps",
-      "join the job's cgroup",
-      "hand out the container's namespaces",
-      "keep the job's environment",
-      "note the step's directory on disk",
-      "end what is left of the job",
-      "end the container's processes",
+  constexpr std::array<std::string_view, 16> kPhrases = {
+      "make Situla's own cgroups",      "start the importer",
+      "start a helper as the job user", "keep the inventory of GPUs",
+      "accept the image of the store",  "mount the image",
+      "map the image's owner",          "show the image as the user's",
+      "stage the container's root",     "write the id maps",
+      "join the job's cgroup",          "hand out the container's namespaces",
+      "keep the job's environment",     "note the step's directory on disk",
+      "end what is left of the job",    "end the container's processes",
   };
   return kPhrases.at(static_cast<size_t>(operation));
 }

@@ -53,6 +53,23 @@ setup_file() {
   [[ $output == *"importing docker image"* ]]
 }
 
+@test "verify: what was imported is still what is there" {
+  as_alice srun --container-image=registry.test/debian:12 sleep 2
+  wait_until 30 sh -c 'ls /var/lib/situla/images/sha256/*.sha256 | grep -q .'
+  run_and_show situla verify
+  [ "$status" -eq 0 ]
+  grep -qE '^(ok|first read): registry.test/debian:12 [0-9a-f]{12}, [0-9.]+ MiB$' <<<"$output"
+  run_and_show situla verify registry.test/debian
+  [[ $output == "ok: registry.test/debian:12 "* ]]
+  image=$(situla images --json | jq -r '.[] | select(.reference == "registry.test/debian:12").name')
+  printf x | dd of="/var/lib/situla/images/sha256/$image.sqsh" bs=1 seek=100000 conv=notrunc status=none
+  run_and_show situla verify registry.test/debian
+  [ "$status" -eq 1 ]
+  [[ $output == *"damaged: registry.test/debian:12 "* ]]
+  [[ $output == *"1 of 1 images do not hold what they held after their import"*"hint: 'situla rm' removes them"* ]]
+  wait_until 30 situla rm registry.test/debian
+}
+
 @test "wrong words are answered" {
   run_and_show situla rm registry.test/nothing
   [ "$status" -eq 1 ]

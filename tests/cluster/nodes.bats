@@ -23,3 +23,35 @@ setup() { cd "$HOME"; }
   [ "$lines_with_reason" -ge 1 ]
   [ "$lines_with_reason" -le 4 ]
 }
+
+@test "several nodes: a job's later steps ask nobody, hear of a tag that has moved, and wait for no registry that is silent" {
+  # shellcheck disable=SC2016
+  run_and_show salloc -Q -N2 bash -euc '
+    step() { srun -N2 --container-image="fault.test#moody-$1" echo inside; }
+    requests() { curl -s https://fault.test/stats/moody-moves | jq .requests; }
+    mood() { curl -s "https://fault.test/mood/moody-$1?is=$2" >/dev/null; }
+    step moves
+    before=$(requests)
+    step moves
+    echo "$(($(requests) - before)) requests"
+    step sleeps
+    mood moves moved
+    mood sleeps silent
+    sleep 60
+    step moves
+    asked() { [ "$(requests)" -gt "$before" ]; }
+    for ((i = 0; i < 100; ++i)); do asked && break; sleep 0.1; done
+    sleep 1
+    step moves
+    step moves
+    began=$SECONDS
+    step sleeps
+    echo "took $((SECONDS - began)) s"'
+  curl -s "https://fault.test/mood/moody-moves?is=fine" "https://fault.test/mood/moody-sleeps?is=fine" >/dev/null
+  [ "$status" -eq 0 ]
+  grep -qx '0 requests' <<<"$output"
+  [ "$(grep -cx inside <<<"$output")" -eq 14 ]
+  [ "$(grep -c "has moved since this job's first step" <<<"$output")" -eq 1 ]
+  # Asked in front of the step it would have been 5 s at least.
+  [ "$(sed -n 's/^took \([0-9]*\) s$/\1/p' <<<"$output")" -lt 5 ]
+}

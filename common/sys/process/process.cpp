@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -146,6 +147,12 @@ Result<Child> fork_child() {
 
 Result<void> die_with_parent() {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return fail_errno(errno, "ask for a signal at the parent's end");
+  return {};
+}
+
+Result<void> run_when_idle() {
+  const sched_param none{};
+  if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) return fail_errno(errno, "give way to other processes");
   return {};
 }
 

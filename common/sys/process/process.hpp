@@ -81,6 +81,8 @@ Error execute(const SpawnOptions& options);
 Result<Child> fork_child();
 /// In the new child: SIGKILL when the parent ends (PR_SET_PDEATHSIG), through exec(2), too.
 Result<void> die_with_parent();
+/// This process gets the processor time that nobody else wants (SCHED_IDLE), for good.
+Result<void> run_when_idle();
 /// In the new child, before exec: closes all descriptors >= first except those in `keep` (sorted not required).
 void close_other_fds(int first, const std::vector<int>& keep);
 /// Opens a pidfd (pidfd_open(2)) for somebody else's process.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/sys/directory.hpp"
+#include "common/sys/mount/dm_device.hpp"
 #include "common/sys/mount/loop_device.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/users.hpp"
@@ -12,9 +13,12 @@
 namespace situla {
 namespace {
 
-constexpr std::chrono::seconds kLockWait{30};
+constexpr std::chrono::seconds kLockWait{30}, kNoWait{0};
 constexpr int64_t kSquashfsMagic = 0x73717368;  // linux/magic.h, SQUASHFS_MAGIC
 constexpr MountFlags kImageFlags{.read_only = true, .no_suid = true, .no_dev = true};
+constexpr const char* kDevices = "situla-view-";  // names of our own device-mapper devices begin so
+constexpr const char* kRefused = "/no-id-map";    // beside the mounts
+constexpr const char* kDmLock = "/device-mapper";
 
 bool is_squashfs(int fd) {
   const auto type = filesystem_type(fd);
@@ -34,14 +38,16 @@ bool is_removed(int lock_fd) {
 
 }  // namespace
 
-Result<void> check_store_image(int fd, const std::string& service_user) {
+namespace {
+
+Result<void> check_store_file(int fd, const std::string& service_user, nlink_t names) {
   constexpr mode_t kMode = 0400;
   TRY_ASSIGN(const Identity owner, identity_of_user(service_user));
   struct stat info {};
   if (fstat(fd, &info) != 0) return fail_errno(errno, "stat the image of the store");
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0) return fail_errno(errno, "look at the descriptor of the image");
-  if (S_ISREG(info.st_mode) && info.st_uid == owner.uid && (info.st_mode & 07777U) == kMode && info.st_nlink == 1 &&
+  if (S_ISREG(info.st_mode) && info.st_uid == owner.uid && (info.st_mode & 07777U) == kMode && info.st_nlink == names &&
       (flags & (O_ACCMODE | O_PATH)) == O_RDONLY)
     return {};
   return fail(Error(ErrorKind::denied, "the image of the store is not a file of one name that only " + service_user +
@@ -49,7 +55,8 @@ Result<void> check_store_image(int fd, const std::string& service_user) {
                   .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
 }
 
-Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
+/// A mount is one loop device with the label of its user, whatever else it needs.
+Result<LoopDevice> attach_within_share(int image_fd, MountShare share) {
   const std::string label = "situla:" + std::to_string(share.uid);
   if (share.most != 0)
     if (const size_t count = LoopDevice::count(label); count >= share.most)
@@ -57,7 +64,39 @@ Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
                                                 std::to_string(share.most) + " may be")
                       .with_hint("they go with the last process that uses them, in jobs or outside; mounts_per_user in "
                                  "situla.toml is the limit"));
-  TRY_ASSIGN(const LoopDevice device, LoopDevice::attach(image_fd, label));
+  return LoopDevice::attach(image_fd, label);
+}
+
+}  // namespace
+
+Result<void> check_store_image(int fd, const std::string& service_user) {
+  return check_store_file(fd, service_user, 1);
+}
+
+Result<void> check_store_view(int fd, const std::string& service_user) {
+  return check_store_file(fd, service_user, 0);
+}
+
+Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
+  TRY_ASSIGN(const LoopDevice device, attach_within_share(image_fd, share));
+  return new_mount("squashfs", device.path(), {}, kImageFlags);
+}
+
+Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offset, MountShare share) {
+  constexpr uint64_t kSector = 512;
+  struct stat image {
+  }, patch{};
+  if (fstat(image_fd, &image) != 0 || fstat(blocks, &patch) != 0) return fail_errno(errno, "stat the image's blocks");
+  const uint64_t sectors = static_cast<uint64_t>(image.st_size) / kSector;
+  const uint64_t begin = offset / kSector, count = static_cast<uint64_t>(patch.st_size) / kSector;
+  if (count == 0 || begin > sectors || count > sectors - begin)
+    return fail(ErrorKind::corrupt, "the blocks of a view do not lie in the image");
+  TRY_ASSIGN(const LoopDevice whole, attach_within_share(image_fd, share));
+  TRY_ASSIGN(const LoopDevice own, LoopDevice::attach(blocks, kDevices));
+  std::vector<DmPiece> pieces = {{own.fd(), 0, count}};
+  if (begin > 0) pieces.insert(pieces.begin(), {whole.fd(), 0, begin});
+  if (begin + count < sectors) pieces.push_back({whole.fd(), begin + count, sectors - begin - count});
+  TRY_ASSIGN(const DmDevice device, DmDevice::make(kDevices, pieces));
   return new_mount("squashfs", device.path(), {}, kImageFlags);
 }
 
@@ -67,7 +106,20 @@ Result<ImageMounts> ImageMounts::open(const std::string& runtime) {
   return ImageMounts(runtime + "/images");
 }
 
-Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd, MountShare share) const {
+bool ImageMounts::refused_id_map() const {
+  return access((directory_ + kRefused).c_str(), F_OK) == 0;
+}
+
+void ImageMounts::note_refused_id_map() const {
+  (void)write_file_atomically(directory_ + kRefused, "", 0600, Sync::no);
+}
+
+Result<FileLock> ImageMounts::lock_dm() const {
+  return FileLock::acquire(directory_ + kDmLock, FileLock::Kind::shared, kLockWait);
+}
+
+Result<ImageInUse> ImageMounts::acquire(const std::string& name,
+                                        const std::function<Result<DetachedMount>()>& make) const {
   const std::string path = directory_ + "/" + name;
   const std::string lock_path = path + ".lock";
   // Again and again: between giving up the exclusive lock and getting the shared one, a sweep of another broker may
@@ -87,7 +139,7 @@ Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd, M
     if (is_removed(exclusive.fd())) continue;
     TRY_ASSIGN(const UniqueFd target, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
     if (!is_squashfs(target.get())) {
-      TRY_ASSIGN(const DetachedMount mount, mount_image_file(image_fd, share));
+      TRY_ASSIGN(const DetachedMount mount, make());
       TRY(mount.attach(target.get()));
     }
     touch(exclusive.fd());
@@ -96,6 +148,10 @@ Result<ImageInUse> ImageMounts::acquire(const std::string& name, int image_fd, M
 }
 
 void ImageMounts::drop_idle(std::chrono::seconds idle) const {
+  // What a broker left that was killed between making a device and mounting it.
+  if (access((directory_ + kDmLock).c_str(), F_OK) == 0)
+    if (const auto alone = FileLock::acquire(directory_ + kDmLock, FileLock::Kind::exclusive, kNoWait))
+      DmDevice::remove_unused(kDevices);
   const auto names = list_directory(directory_);
   if (!names) return;
   for (const std::string& file : *names) {
@@ -105,7 +161,7 @@ void ImageMounts::drop_idle(std::chrono::seconds idle) const {
     struct stat info {};
     if (stat(lock_path.c_str(), &info) != 0 || time(nullptr) - info.st_mtime < idle.count()) continue;
     // Held by a broker whose step uses the image: not idle, whatever its age.
-    const auto lock = FileLock::acquire(lock_path, FileLock::Kind::exclusive, std::chrono::milliseconds(0));
+    const auto lock = FileLock::acquire(lock_path, FileLock::Kind::exclusive, kNoWait);
     if (!lock) continue;
     const auto mount = open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
     if (mount && is_squashfs(mount->get()) && !unmount(path, true)) continue;

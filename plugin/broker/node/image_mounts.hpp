@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include <sys/types.h>
@@ -14,6 +16,8 @@ namespace situla {
 
 /// Whether a descriptor from the store program is what RootOperation::accept_store_image says.
 Result<void> check_store_image(int fd, const std::string& service_user);
+/// The same of a view, which has no name.
+Result<void> check_store_view(int fd, const std::string& service_user);
 
 /// For whom the kernel mounts. A user who keeps a mount namespace open keeps its images, beyond every job: each costs
 /// the kernel memory that no cgroup counts.
@@ -26,6 +30,8 @@ struct MountShare {
 struct ImageInUse {
   FileLock lock;   ///< shared
   UniqueFd mount;  ///< O_PATH of the root of the node-wide mount
+  std::optional<FileLock>
+      image{};  ///< of a view in a file of its own: the same of the image, which the store keeps then
 };
 
 /// The node-wide mounts below <runtime>/images. All state is in the kernel and the lock files; brokers come and go.
@@ -34,9 +40,14 @@ class ImageMounts {
   /// Creates the directories (images: 0700).
   static Result<ImageMounts> open(const std::string& runtime);
 
-  /// Finds the mount of this image or makes it from the file (loop device, squashfs, ro nosuid nodev). `name`: of
-  /// the image in the store. Fails when the user has his share of mounts; finding one takes none.
-  [[nodiscard]] Result<ImageInUse> acquire(const std::string& name, int image_fd, MountShare share) const;
+  /// Finds the mount of that name or makes it. `name`: of the image in the store, and whose view of it.
+  [[nodiscard]] Result<ImageInUse> acquire(const std::string& name,
+                                           const std::function<Result<DetachedMount>()>& make) const;
+  /// Whether the kernel has refused to id-map an image since the node was started.
+  [[nodiscard]] bool refused_id_map() const;
+  void note_refused_id_map() const;
+  /// Several brokers may make device-mapper devices at the same time, as long as they hold this.
+  [[nodiscard]] Result<FileLock> lock_dm() const;
   /// Unmounts what nobody has used for `idle`. Errors are skipped: the next broker tries again.
   void drop_idle(std::chrono::seconds idle) const;
 
@@ -45,7 +56,10 @@ class ImageMounts {
   std::string directory_;
 };
 
-/// Mounts a file that is not in the store; the mount is attached nowhere and ends with its descriptors.
+/// Mounts an image file (loop device, squashfs, ro nosuid nodev); the mount is attached nowhere and ends with its
+/// descriptors. Fails when the user has his share of mounts.
 Result<DetachedMount> mount_image_file(int image_fd, MountShare share);
+/// The same of a file in which other blocks take the place of its own. blocks: sealed memory; offset: bytes.
+Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offset, MountShare share);
 
 }  // namespace situla

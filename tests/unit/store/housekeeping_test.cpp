@@ -126,3 +126,44 @@ TEST_CASE("an image is named by reference, with or without a tag, or by a digest
   CHECK_THAT(remove({"sha256:aaaaaa", "cccccccc"}), !Catch::Contains("error"));
   CHECK(std::filesystem::is_empty(house.directory / "images/sha256"));
 }
+
+TEST_CASE("what images hold is compared with what they held after their import") {
+  House house;
+  const ImageKey old = house.add('a', "debian", "12", kDay), other = house.add('b', "tiny", "latest", 0);
+  const auto verify = [&](const std::vector<std::string>& words) {
+    return words_of(house.say([&](const Housekeeping& some) { return some.verify(words); }));
+  };
+  CHECK(verify({}) ==
+        "first read: registry.test/debian:12 aaaaaaaaaaaa, 1000 B|"
+        "first read: registry.test/tiny:latest bbbbbbbbbbbb, 1000 B|");
+  CHECK(verify({"registry.test/tiny"}) == "ok: registry.test/tiny:latest bbbbbbbbbbbb, 1000 B|");
+  const std::string path = house.store.image_path(old);
+  REQUIRE(chmod(path.c_str(), 0600) == 0);
+  REQUIRE(truncate(path.c_str(), 999) == 0);
+  const std::string said = verify({});
+  CHECK(said.starts_with("damaged: registry.test/debian:12 aaaaaaaaaaaa, 999 B|ok: registry.test/tiny:latest "));
+  CHECK(said.find("error: 1 of 2 images do not hold what they held after their import") != std::string::npos);
+  CHECK(verify({"nothing"}).find("there is no image 'nothing'") != std::string::npos);
+  CHECK(house.store.remove_unused(other.name()));
+  CHECK_FALSE(house.store.content(other.name()));
+}
+
+TEST_CASE("what a crash left beside images that are not there goes after an hour") {
+  House house;
+  const ImageKey whole = house.add('a', "debian", "12", 0), gone = house.add('b', "tiny", "latest", 0);
+  REQUIRE(house.store.pin(gone.name(), true));
+  REQUIRE(house.store.note_content(whole.name(), gone.digest));
+  REQUIRE(std::filesystem::remove(house.store.image_path(gone)));
+  (void)house.directory.write("images/sha256/." + whole.name() + ".json.0123456789abcdef", "half");
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(house.store.images()),
+                         std::filesystem::directory_iterator());
+  };
+  const int64_t now = std::time(nullptr);
+  house.store.sweep(now);
+  // The record's time is that of its last use, which is long to come here.
+  CHECK(files() == 6);
+  house.store.sweep(now + kNow);
+  CHECK(files() == 3);
+  CHECK(house.store.list().size() == 1);
+}

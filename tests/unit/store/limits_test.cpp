@@ -52,11 +52,12 @@ TEST_CASE("what a user's imports write is known to his others, as long as they l
   REQUIRE((first && *first && second && *second && other && *other));
   (*second)->report(UINT64_MAX - 1);
   (*second)->report(12);
-  CHECK((*first)->bytes_of_others() == 12);
-  CHECK((*second)->bytes_of_others() == 0);
-  CHECK((*other)->bytes_of_others() == 0);
+  CHECK((*first)->others().of_user == 12);
+  CHECK((*second)->others().of_user == 0);
+  CHECK((*other)->others().of_user == 0);
+  CHECK((*other)->others().of_all == 12);
   (void)directory.write("other.node.1000.7", "99");  // of an import that was killed
-  CHECK((*first)->bytes_of_others() == 12);
+  CHECK((*first)->others().of_user == 12);
   second->reset();
-  CHECK((*first)->bytes_of_others() == 0);
+  CHECK((*first)->others().of_user == 0);
 }

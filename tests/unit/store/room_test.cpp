@@ -44,9 +44,9 @@ TEST_CASE("a user's oldest images go for his newest, and nobody else's") {
   const ImageKey others = publish(*store, 1001, 'd', 4);
   const ImageKey nobodys = publish(*store, std::nullopt, 'e', 5);
   StoreRoom room(*store, 1000, {0, {0, 4 * kBytes}});
-  REQUIRE(room.make(kBytes, 0));
+  REQUIRE(room.make(kBytes, {}));
   CHECK(store->find(oldest));
-  REQUIRE(room.make(kBytes, 1));
+  REQUIRE(room.make(kBytes, {1, 1}));
   CHECK_FALSE(store->find(oldest));
   CHECK_FALSE(std::filesystem::exists(store->record_path(oldest)));
   CHECK((store->find(older) && store->find(newest) && store->find(others) && store->find(nobodys)));
@@ -60,18 +60,18 @@ TEST_CASE("what somebody has open stays, and the error has both numbers") {
   const ImageKey unused = publish(*store, 1000, 'b', 2);
   const auto open = store->find(used);
   StoreRoom room(*store, 1000, {0, {0, 2000}});
-  const auto full = room.make(1500, 0);
+  const auto full = room.make(1500, {});
   REQUIRE_FALSE(full);
   CHECK(full.error().kind() == ErrorKind::no_space);
   CHECK(full.error().message() ==
         "the images of uid 1000 in the store take 2.4 KiB with this one, and may take 2.0 KiB");
   CHECK_THAT(full.error().hint(), Catch::Contains("bytes_per_user"));
   CHECK((store->find(used) && !store->find(unused)));
-  CHECK(room.make(1000, 0));
+  CHECK(room.make(1000, {}));
 
   // Nothing is removed for what can never be enough.
   const ImageKey another = publish(*store, 1000, 'c', 1);
-  CHECK_FALSE(room.make(1500, 501));
+  CHECK_FALSE(room.make(1500, {501, 501}));
   CHECK(store->find(another));
 }
 
@@ -84,12 +84,12 @@ TEST_CASE("indexes of layers count, and no limit is none") {
   auto index = shelf.create();
   REQUIRE((index && write_all(index->fd(), std::string(kBytes, 'i')) && index->seal()));
   shelf.put(*index, *Digest::parse_hex(std::string(64, '1')), "zstd-131072", "x");
-  CHECK_FALSE(StoreRoom(*store, 1000, {0, {0, kBytes + 9}}).make(10, 0));
-  CHECK(StoreRoom(*store, 1000, {0, {0, kBytes + 10}}).make(10, 0));
-  CHECK(StoreRoom(*store, 1001, {0, {0, 10}}).make(10, 0));
-  CHECK(StoreRoom(*store, 1000, {0, {0, 0}}).make(UINT64_MAX / 2, 0));
-  CHECK(StoreRoom(*store, 1000, {0, {50, 0}}).make(10, 0));
-  CHECK_FALSE(StoreRoom(*store, 1000, {0, {50, 0}}).make(UINT64_MAX / 2, 0));
+  CHECK_FALSE(StoreRoom(*store, 1000, {0, {0, kBytes + 9}}).make(10, {}));
+  CHECK(StoreRoom(*store, 1000, {0, {0, kBytes + 10}}).make(10, {}));
+  CHECK(StoreRoom(*store, 1001, {0, {0, 10}}).make(10, {}));
+  CHECK(StoreRoom(*store, 1000, {0, {0, 0}}).make(UINT64_MAX / 2, {}));
+  CHECK(StoreRoom(*store, 1000, {0, {50, 0}}).make(10, {}));
+  CHECK_FALSE(StoreRoom(*store, 1000, {0, {50, 0}}).make(UINT64_MAX / 2, {}));
 }
 
 TEST_CASE("for the reserve those go first who have most") {
@@ -101,13 +101,13 @@ TEST_CASE("for the reserve those go first who have most") {
   publish(*store, 1000, 'c', 1);
   {
     const auto first_open = store->find(lone);
-    const auto full = StoreRoom(*store, 1002, {UINT64_MAX / 2, {0, 0}}).make(1, 0);
+    const auto full = StoreRoom(*store, 1002, {UINT64_MAX / 2, {0, 0}}).make(1, {});
     REQUIRE_FALSE(full);
     CHECK(full.error().kind() == ErrorKind::no_space);
     CHECK_THAT(full.error().message(), Catch::Matches("the image store .* has .*iB free, and .*iB have to stay so"));
     CHECK((store->list().size() == 1 && store->find(lone)));
   }
-  CHECK(StoreRoom(*store, 1002, {0, {0, 0}}).make(1, 0));
+  CHECK(StoreRoom(*store, 1002, {0, {0, 0}}).make(1, {}));
   CHECK(store->find(lone));
 }
 
@@ -137,13 +137,13 @@ TEST_CASE("all images together have a limit, and an age") {
   const ImageKey newer = publish(*store, 1000, 'c', 200);
   REQUIRE(store->pin(pinned.name(), true));
   StoreRoom room(*store, 1000, {0, {}, {0, 3 * kBytes}});
-  REQUIRE(room.make(kBytes, 0));
+  REQUIRE(room.make(kBytes, {}));
   CHECK((!store->find(oldest) && store->find(pinned) && store->find(newer)));
-  const auto full = room.make(3 * kBytes, 0);
+  const auto full = room.make(3 * kBytes, {});
   REQUIRE_FALSE(full);
   CHECK(full.error().kind() == ErrorKind::no_space);
   CHECK(full.error().hint().find("store_max") != std::string::npos);
-  CHECK_FALSE(room.make(4 * kBytes, 0));
+  CHECK_FALSE(room.make(4 * kBytes, {}));
 
   const ImageKey last = publish(*store, 1000, 'd', 100);
   StoreRoom(*store, 1000, {0, {}, {}, std::chrono::seconds(150)}).drop_old(1'000'000'000);

@@ -54,14 +54,18 @@ class Scene {
       quick.poll = std::chrono::milliseconds(10);
       quick.patience = std::chrono::milliseconds(200);
       Result<ServedImage> result = fail(ErrorKind::failure, "the store said nothing");
-      const StoreEvents events{[this] { ++begun; },
+      const StoreEvents events{[this]() -> Result<UniqueFd> {
+                                 ++importers;
+                                 return UniqueFd();
+                               },
+                               [this] { ++begun; },
                                [&](const ServedImage& served, bool again) -> Result<void> {
                                  ServedImage copy{served.key, UniqueFd(dup(served.file.get())), served.stored};
                                  result = std::move(copy);
                                  looks_again = again;
                                  return {};
                                }};
-      const StoreLines lines{broker_of_store_.get(), theirs_.get(), -1};
+      const StoreLines lines{broker_of_store_.get(), theirs_.get()};
       const auto served = serve_import(job_, request_, config_, lines, events, notes_, quick);
       theirs_.reset();
       if (!served && !result) result = fail(served.error());
@@ -114,7 +118,8 @@ class Scene {
   [[nodiscard]] std::string said() const { return notes_.text(LogLevel::info); }
 
   line::Work work;
-  int begun = 0;  ///< how often an import was announced; after result()
+  int begun = 0;      ///< how often an import was announced; after result()
+  int importers = 0;  ///< how often one was started
   bool looks_again = false;
 
  private:
@@ -310,7 +315,7 @@ TEST_CASE("the service user's store takes only images of a registry: it opens no
     ImportRequest request;
     request.image = name;
     const StoreJob job{directory / "store", "", 1000, "1.0"};
-    const auto served = serve_import(job, request, {}, {lines->first.get(), lines->second.get(), -1}, {}, log);
+    const auto served = serve_import(job, request, {}, {lines->first.get(), lines->second.get()}, {}, log);
     REQUIRE_FALSE(served);
     CHECK(served.error().kind() == ErrorKind::denied);
     CHECK(served.error().message().find("only images of a registry") != std::string::npos);
@@ -326,6 +331,7 @@ TEST_CASE("a job's later steps ask nobody; a new job asks, and is given what it 
     first.import();
     REQUIRE(first.end());
     CHECK(first.begun == 1);
+    CHECK(first.importers == 1);
   }
   {
     Scene second(directory, "registry.test/tiny", 1000, {}, false, "1.1");
@@ -334,6 +340,7 @@ TEST_CASE("a job's later steps ask nobody; a new job asks, and is given what it 
     CHECK(image->stored);
     CHECK(image->key.digest == kManifest);
     CHECK(second.begun == 0);
+    CHECK(second.importers == 0);
     CHECK_FALSE(second.looks_again);  // it was asked a moment ago
     CHECK(second.said().empty());
   }

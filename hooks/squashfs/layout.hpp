@@ -22,6 +22,16 @@ struct [[gnu::packed]] Superblock {
 };
 static_assert(sizeof(Superblock) == 96);
 
+/// Who owns the files, in images of our own importer: block and row of the id table, in the file one after the other.
+/// User and group have an entry each, both 0, in a block that is not compressed: with eight other bytes all files are
+/// somebody else's.
+struct [[gnu::packed]] OwnIdTable {
+  uint16_t header;  ///< of the metadata block: kMetadataStored | 8
+  uint32_t user, group;
+  uint64_t block;  ///< where the header is
+};
+constexpr uint16_t kUserIndex = 0, kGroupIndex = 1, kIdCount = 2;
+
 struct [[gnu::packed]] InodeHeader {
   uint16_t type, mode, owner, group;
   uint32_t modification_time, number;
