@@ -98,7 +98,8 @@ Result<UniqueFd> open_device(const std::string& path, dev_t number) {
 
 /// The kernel's long form of a device number (new_encode_dev).
 dev_t decode_device(uint64_t number) {
-  return makedev((number & 0xfff00U) >> 8U, (number & 0xffU) | ((number >> 12U) & 0xfff00U));
+  const auto bits = static_cast<uint32_t>(number);
+  return makedev((bits & 0xfff00U) >> 8U, (bits & 0xffU) | ((bits >> 12U) & 0xfff00U));
 }
 
 Result<void> load(int control, const std::string& name, const std::vector<DmPiece>& pieces) {
