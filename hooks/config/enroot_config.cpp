@@ -226,7 +226,8 @@ Environment with_base_directories(Environment environment) {
   const auto default_to = [&](std::string_view name, const std::string& value) {
     if (environment.get_or(name, "").empty()) environment.set(name, value);
   };
-  default_to("HOME", home_of_caller());
+  // Who asks for accounts may wait for a directory service.
+  if (environment.get_or("HOME", "").empty()) environment.set("HOME", home_of_caller());
   const std::string home = environment.get_or("HOME", "/");
   default_to("XDG_CONFIG_HOME", home + "/.config");
   default_to("XDG_DATA_HOME", home + "/.local/share");

@@ -21,6 +21,7 @@
 #include "common/sys/process/process.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/registry/sha256.hpp"
 #include "hooks/request/registries_conf.hpp"
 #include "hooks/store/housekeeping.hpp"
 #include "hooks/store/limits.hpp"
@@ -120,11 +121,15 @@ Result<void> note_content(const ImageStore& store, const std::string& name) {
 
 Result<void> serve(const StoreJob& job, LogSink& log) {
   TRY_ASSIGN(const SiteConfig config, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
+  // What takes time is done before the request comes, while Slurm still makes the step: the node's rules, and
+  // libcrypto's own start, a millisecond.
+  auto rules = load_registry_rules(RuleFiles::of_node());
+  (void)digest_of("");
   TRY_ASSIGN(const std::string bytes, read_all(store_fd::kRequest, ImportRequest::kMaxBytes));
   if (bytes.empty()) return fail(ErrorKind::cancelled, "");  // whoever was to write it has said why
   TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
   // The administrator's and nobody else's: what a mirror answers counts as the registry's own answer (mirrors.hpp).
-  TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
+  TRY_ASSIGN(request.rules, std::move(rules));
   std::optional<std::string> imported;
   const StoreEvents events{start_importer, [] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); },
                            [&](const ServedImage& image, bool looks_again) {
