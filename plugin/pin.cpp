@@ -6,6 +6,7 @@
 #include "common/base/text.hpp"
 #include "common/spec/digest.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/resolve_rule.hpp"
 #include "common/sys/process/run_program.hpp"
 
 extern "C" char** environ;
@@ -45,9 +46,7 @@ std::string pin_image(const PinnedStep& step, std::chrono::milliseconds limit) {
   setenv(kDigestVariable, digest->text().c_str(), 1);
   const auto moved = lines.size() < 2 ? fail(ErrorKind::not_found, "") : Digest::parse(lines[1]);
   if (!moved) return "";
-  return printable(step.image) + " has moved since this job's first step: it means " + moved->text() +
-         " by now, and this job goes on with " + digest->text() +
-         " (--container-resolve=always, or a new job, gets the new one)";
+  return printable(step.image) + has_moved(*moved, *digest);
 }
 
 void use_pinned_image(Environment& environment, ContainerSpec& spec) {

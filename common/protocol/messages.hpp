@@ -152,7 +152,7 @@ struct ImportDone {
   Digest digest;           ///< of the manifest
   std::string store_name;  ///< of the image in the store; empty for an import as the user
   bool stored = false;     ///< the image was in the store already
-  bool stays = false;      ///< the store program asks the registry once more, until its connection is closed
+  bool stays = false;      ///< the store program goes on beside the step, until its connection is closed
 
   static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored, done.stays); }
 };  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.

@@ -21,4 +21,9 @@ bool ResolveRule::is_at_least(const ResolveRule& other) const {
   return kind == Kind::seconds && other.kind == Kind::seconds && age <= other.age;
 }
 
+std::string has_moved(const Digest& now, const Digest& kept) {
+  return " has moved since this job's first step: it means " + now.text() + " by now, and this job goes on with " +
+         kept.text() + " (--container-resolve=always, or a new job, gets the new one)";
+}
+
 }  // namespace situla

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <string_view>
 
 #include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
 
 namespace situla {
 
@@ -21,5 +23,8 @@ struct ResolveRule {
 
   friend bool operator==(const ResolveRule&, const ResolveRule&) = default;
 };
+
+/// Behind the image's name, once for a job: a tag means something else by now.
+std::string has_moved(const Digest& now, const Digest& kept);
 
 }  // namespace situla

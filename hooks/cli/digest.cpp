@@ -42,7 +42,7 @@ void look_again(const DigestOptions& options, const Context& context, const JobA
   alarm(kLimit);
   const auto digest = ask(options, context);
   // Another step may have said something meanwhile.
-  auto current = answers.find(std::time(nullptr));
+  auto current = answers.find(static_cast<uint64_t>(std::time(nullptr)));
   if (!digest || !current) _exit(0);
   if (*digest == current->digest)
     current->moved.reset();
@@ -56,8 +56,8 @@ void look_again(const DigestOptions& options, const Context& context, const JobA
 /// For srun (plugin/pin.hpp): what an earlier step of the job was told. A second line is the digest that the name means
 /// by now, once.
 Result<int> digest_of_job(const DigestOptions& options, const Context& context) {
-  constexpr int64_t kPause = 60;  // seconds between two looks
-  const int64_t now = std::time(nullptr);
+  constexpr uint64_t kPause = 60;  // seconds between two looks
+  const auto now = static_cast<uint64_t>(std::time(nullptr));
   TRY_ASSIGN(const ResolveRule rule, options.resolve.empty()
                                          ? Result<ResolveRule>(load_site_config(context.log).resolve)
                                          : ResolveRule::parse(options.resolve));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
@@ -15,10 +16,12 @@ namespace situla {
 
 struct JobAnswer {
   Digest digest;
-  int64_t asked = 0;            ///< seconds since the epoch, when the registry said so
-  int64_t looked = 0;           ///< when somebody began to look whether it still does
+  uint64_t asked = 0;           ///< seconds since the epoch, when the registry said so
+  uint64_t looked = 0;          ///< when somebody began to look whether it still does
   std::optional<Digest> moved;  ///< what it has said since then
   bool told = false;            ///< and the user knows
+
+  static auto fields(auto& it) { return std::tie(it.digest, it.asked, it.looked, it.moved, it.told); }
 };
 
 struct JobName {
@@ -34,7 +37,7 @@ class JobAnswers {
   static Result<JobAnswers> open(const std::string& cache, const JobName& job, const std::string& image,
                                  const ResolveRule& rule);
   /// What is to be used without asking; now: seconds since the epoch.
-  [[nodiscard]] std::optional<JobAnswer> find(int64_t now) const;
+  [[nodiscard]] std::optional<JobAnswer> find(uint64_t now) const;
   /// Files that nobody has written in a week before answer.looked go.
   Result<void> keep(const JobAnswer& answer) const;
 

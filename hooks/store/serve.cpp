@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
@@ -27,7 +28,7 @@ namespace line = store_line;
 
 constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::seconds kEndLimit{10};
-constexpr std::chrono::seconds kPublishingLimit{20};  // syncing a large image takes its time; then without
+constexpr std::chrono::seconds kPublishingLimit{20};  // then without
 constexpr size_t kMostLayers = 512;  // more are not kept: each is an open file until the image has its name
 
 std::string printed_holder(const LeaseRecord& holder) {
@@ -78,17 +79,23 @@ class Serving {
           TRY(beat());
       }
     }
-    if (const auto moved = resolution_.moved_to())
-      log_.warning(name_ + " has moved since this job's first step: it means " + moved->text() +
-                   " by now, and this job goes on with " + key_.digest.text() +
-                   " (--container-resolve=always, or a new job, gets the new one)");
+    if (const auto moved = resolution_.moved_to()) log_.warning(name_ + has_moved(*moved, key_.digest));
     const bool looks_again = !asked_ && resolution_.look_again();
+    const bool imported = !served_->stored;
     TRY(events_.served(*served_, looks_again));
     served_.reset();
+    if (imported) tidy_up();
     return looks_again ? look_again(work) : Result<void>();
   }
 
  private:
+  /// After the import, when the step has its image.
+  void tidy_up() {
+    const int64_t now = std::time(nullptr);
+    room_.drop_old(static_cast<uint64_t>(now));
+    store_.sweep(now);
+  }
+
   /// What the registry has said before may be enough.
   bool start_without_asking() {
     if (const auto manifest = resolution_.granted(); manifest && find(*manifest)) return true;
@@ -281,12 +288,14 @@ class Serving {
     TRY(wait_for_writers(image_->fd()));
     TRY(check_size());
     TRY(check_superblock(image_->fd()));
-    // One after the other: what is counted here has its name before the next one counts.
+    log_.debug("syncing the image");
+    if (fsync(image_->fd()) != 0) return fail_errno(errno, "sync the new image in " + store_.images());
+    // One after the other: what is counted here has its name before the next one counts. Nobody writes out an image
+    // meanwhile.
     TRY_ASSIGN(UniqueFd images, open_file(store_.images(), O_RDONLY | O_DIRECTORY));
     const auto alone =
         FileLock::acquire(std::move(images), FileLock::Kind::exclusive, kPublishingLimit, store_.images());
     TRY(make_room());
-    log_.debug("syncing the image");
     StoreRecord record;
     record.source = origin_.registry + "/" + origin_.repository;
     record.name = question_name_;
@@ -296,8 +305,6 @@ class Serving {
     record.imported = std::time(nullptr);
     TRY_ASSIGN(const bool first, store_.publish(*image_, key_, record));
     if (first) keep_layers();
-    room_.drop_old(static_cast<uint64_t>(record.imported));
-    store_.sweep(record.imported);
     auto file = store_.find(key_);
     if (!file) return fail(ErrorKind::failure, "the image disappeared from the store as soon as it was there");
     served_ = ServedImage{key_, std::move(*file), false};

@@ -63,7 +63,7 @@ void Broker::on_imported(Result<std::optional<Imported>> imported) {
 Result<void> Broker::use_image(Imported imported) {
   auto& importing = std::get<phase::Importing>(phase_);
   const bool from_store = !imported.store_name.empty();
-  if (!imported.stays) importing.import.hang_up();
+  importing.import.image_taken();
   report_.end();
   if (imported.digest != Digest{}) report_.digest = imported.digest.text();
   if (from_store)

@@ -69,7 +69,7 @@ Result<DetachedMount> mount_new_view(const Step& step, int file) {
     return fail(ErrorKind::corrupt, "the store program sent no view of the image");
   const int made = heard->fds[0].get();
   if (view->whole) {
-    TRY(check_store_view(made, config.service_user));
+    TRY(check_store_view(made, service.uid, config.service_user));
     return mount_image_file(made, share_of(step));
   }
   TRY(read_sealed_memory(made, 2 * ViewMade::kBlockBytes));

@@ -83,6 +83,7 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
   const UniqueFd reader(ends[0]);
   ImageImport import;
+  import.service_ = service.uid;
   import.request_ = UniqueFd(ends[1]);
   import.importer_line_ = std::move(between.first);
   if (step.request.step_id == 0) TRY(import.start_importer(step, launcher.cgroups.broker()));
@@ -104,8 +105,7 @@ Result<void> ImageImport::start_importer(const Step& step, CgroupPlace place) {
                     .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
                                ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
                                "/situla.toml"));
-  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  if (import_user->uid == service.uid)
+  if (import_user->uid == service_)
     return fail(Error(ErrorKind::usage, "import_user and service_user are one account")
                     .with_hint("what reads foreign bytes must have no right to the store: see situla.toml(5)"));
   Launch importer{Program::importer, {}, std::move(place), std::move(*import_user), Rights::service};
@@ -209,9 +209,13 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
   if (heard->fds.size() != 1 || !is_store_name(done->store_name))
     return fail(ErrorKind::corrupt, "the store program sent no image, or named one that cannot be");
   TRY_CONTEXT(phrase(RootOperation::accept_store_image),
-              check_store_image(heard->fds[0].get(), step.config.service_user));
+              check_store_image(heard->fds[0].get(), service_, step.config.service_user));
   stays_ = done->stays;
-  return std::optional(Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored, stays_});
+  return std::optional(Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored});
+}
+
+void ImageImport::image_taken() {
+  if (!stays_) hang_up();
 }
 
 void ImageImport::hang_up() {

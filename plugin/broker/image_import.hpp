@@ -17,7 +17,6 @@ struct Imported {
   UniqueFd file;           ///< of the store; or a parcel of the user's, with the file in it
   std::string store_name;  ///< empty: it is the user's
   bool stored = false;     ///< the image was in the store already
-  bool stays = false;      ///< the registry is asked once more, while the step runs: ImageImport::ignore()
 };
 
 /// COMPAT.md 1, "Messages that people grep": only for a single task.
@@ -50,12 +49,13 @@ class ImageImport {
   Result<std::optional<Imported>> on_importer(Clients& tasks);
   Result<std::optional<Imported>> on_store(const Step& step, Clients& tasks);
 
-  /// They are not listened to any more: who still runs ends by himself.
-  void hang_up();
+  /// Its image is taken. They are not listened to any more, but for a store program that goes on beside the step:
+  /// ignore().
+  void image_taken();
   /// The image is there. What request_writer(), importer() and store() still say is read and dropped, but that the
   /// store program wants an importer.
   void ignore(const Step& step, int socket);
-  /// After hang_up(): readable when one of them has ended; -1: none is there.
+  /// Afterwards: readable when one of them has ended; -1: none is there.
   [[nodiscard]] int ending() const;
   /// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs. True: all have ended.
   bool on_ended(const Step& step);
@@ -63,13 +63,16 @@ class ImageImport {
   void end(const Step& step);
 
  private:
+  /// Who still runs ends by himself.
+  void hang_up();
   Result<void> start_importer(const Step& step, CgroupPlace place);
   Result<void> on_importer_wanted(const Step& step);
 
   Helper importer_, request_writer_, store_;
+  uid_t service_ = 0;       ///< whom the store belongs to
   UniqueFd importer_line_;  ///< to the store program, until there is an importer
   UniqueFd request_;        ///< the store program's input, until there is who writes it
-  bool stays_ = false;      ///< Imported::stays
+  bool stays_ = false;      ///< ImportDone::stays
   UniqueFd parcel_;         ///< where an importer that runs as the user puts the image
 };
 

@@ -54,14 +54,17 @@ setup_file() {
 }
 
 @test "verify: what was imported is still what is there" {
-  as_alice srun --container-image=registry.test/debian:12 sleep 2
-  wait_until 30 sh -c 'ls /var/lib/situla/images/sha256/*.sha256 | grep -q .'
-  run_and_show situla verify
-  [ "$status" -eq 0 ]
-  grep -qE '^(ok|first read): registry.test/debian:12 [0-9a-f]{12}, [0-9.]+ MiB$' <<<"$output"
-  run_and_show situla verify registry.test/debian
-  [[ $output == "ok: registry.test/debian:12 "* ]]
+  as_alice srun --container-image=registry.test/debian:12 sleep 300 3>&- &
+  wait_until 30 sh -c 'situla images | grep -q debian:12'
   image=$(situla images --json | jq -r '.[] | select(.reference == "registry.test/debian:12").name')
+  # Taken beside the step, before anybody asks.
+  wait_until 30 test -e "/var/lib/situla/images/sha256/$image.sha256"
+  [ "sha256:$(sha256sum <"/var/lib/situla/images/sha256/$image.sqsh" | cut -d' ' -f1)" = "$(cat "/var/lib/situla/images/sha256/$image.sha256")" ]
+  as_alice scancel -u alice
+  wait
+  run_and_show situla verify registry.test/debian
+  [ "$status" -eq 0 ]
+  grep -qE '^ok: registry.test/debian:12 [0-9a-f]{12}, [0-9.]+ MiB$' <<<"$output"
   printf x | dd of="/var/lib/situla/images/sha256/$image.sqsh" bs=1 seek=100000 conv=notrunc status=none
   run_and_show situla verify registry.test/debian
   [ "$status" -eq 1 ]

@@ -104,6 +104,14 @@ WORKER
   run_and_show situla verify
   [ "$status" -eq 0 ]
   [[ $output != *damaged* ]]
+  # And by another reader: all of these images have the same files, but for the name of the image in /etc/rc.
+  for image in "$store"/images/sha256/*.sqsh; do
+    unsquashfs -d "$BATS_TEST_TMPDIR/tree" -n -q "$image" >/dev/null
+    (cd "$BATS_TEST_TMPDIR/tree" && find . -type f -not -path ./etc/rc -exec sha256sum {} + | sort | sha256sum)
+    rm -rf "$BATS_TEST_TMPDIR/tree"
+  done >"$BATS_TEST_TMPDIR/contents"
+  [ "$(wc -l <"$BATS_TEST_TMPDIR/contents")" -ge 2 ]
+  [ "$(sort -u "$BATS_TEST_TMPDIR/contents" | wc -l)" -eq 1 ]
   # Nothing but images, their records and checksums, and of the dead what the sweeper finds.
   runuser -u situla -- "$SITULA_LAB_PREFIX/libexec/situla/situla-store" --store "$store" --sweep
   [ -z "$(find "$store/leases" "$store/slots" -type f)" ]

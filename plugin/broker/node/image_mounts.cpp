@@ -8,7 +8,6 @@
 #include "common/sys/mount/dm_device.hpp"
 #include "common/sys/mount/loop_device.hpp"
 #include "common/sys/mount/mount_api.hpp"
-#include "common/sys/users.hpp"
 
 namespace situla {
 namespace {
@@ -36,18 +35,13 @@ bool is_removed(int lock_fd) {
   return fstat(lock_fd, &info) != 0 || info.st_nlink == 0;
 }
 
-}  // namespace
-
-namespace {
-
-Result<void> check_store_file(int fd, const std::string& service_user, nlink_t names) {
+Result<void> check_store_file(int fd, uid_t service, const std::string& service_user, nlink_t names) {
   constexpr mode_t kMode = 0400;
-  TRY_ASSIGN(const Identity owner, identity_of_user(service_user));
   struct stat info {};
   if (fstat(fd, &info) != 0) return fail_errno(errno, "stat the image of the store");
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0) return fail_errno(errno, "look at the descriptor of the image");
-  if (S_ISREG(info.st_mode) && info.st_uid == owner.uid && (info.st_mode & 07777U) == kMode && info.st_nlink == names &&
+  if (S_ISREG(info.st_mode) && info.st_uid == service && (info.st_mode & 07777U) == kMode && info.st_nlink == names &&
       (flags & (O_ACCMODE | O_PATH)) == O_RDONLY)
     return {};
   return fail(Error(ErrorKind::denied, "the image of the store is not a file of one name that only " + service_user +
@@ -69,12 +63,12 @@ Result<LoopDevice> attach_within_share(int image_fd, MountShare share) {
 
 }  // namespace
 
-Result<void> check_store_image(int fd, const std::string& service_user) {
-  return check_store_file(fd, service_user, 1);
+Result<void> check_store_image(int fd, uid_t service, const std::string& service_user) {
+  return check_store_file(fd, service, service_user, 1);
 }
 
-Result<void> check_store_view(int fd, const std::string& service_user) {
-  return check_store_file(fd, service_user, 0);
+Result<void> check_store_view(int fd, uid_t service, const std::string& service_user) {
+  return check_store_file(fd, service, service_user, 0);
 }
 
 Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
@@ -89,7 +83,7 @@ Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offs
   if (fstat(image_fd, &image) != 0 || fstat(blocks, &patch) != 0) return fail_errno(errno, "stat the image's blocks");
   const uint64_t sectors = static_cast<uint64_t>(image.st_size) / kSector;
   const uint64_t begin = offset / kSector, count = static_cast<uint64_t>(patch.st_size) / kSector;
-  if (count == 0 || begin > sectors || count > sectors - begin)
+  if (offset % kSector != 0 || count == 0 || begin > sectors || count > sectors - begin)
     return fail(ErrorKind::corrupt, "the blocks of a view do not lie in the image");
   TRY_ASSIGN(const LoopDevice whole, attach_within_share(image_fd, share));
   TRY_ASSIGN(const LoopDevice own, LoopDevice::attach(blocks, kDevices));

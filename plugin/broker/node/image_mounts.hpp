@@ -15,9 +15,10 @@
 namespace situla {
 
 /// Whether a descriptor from the store program is what RootOperation::accept_store_image says.
-Result<void> check_store_image(int fd, const std::string& service_user);
+/// service: the number of the service user, whose name is for the error.
+Result<void> check_store_image(int fd, uid_t service, const std::string& service_user);
 /// The same of a view, which has no name.
-Result<void> check_store_view(int fd, const std::string& service_user);
+Result<void> check_store_view(int fd, uid_t service, const std::string& service_user);
 
 /// For whom the kernel mounts. A user who keeps a mount namespace open keeps its images, beyond every job: each costs
 /// the kernel memory that no cgroup counts.

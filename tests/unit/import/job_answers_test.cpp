@@ -15,7 +15,7 @@ using namespace situla;
 
 namespace {
 
-constexpr int64_t kNow = 2'000'000'000;
+constexpr uint64_t kNow = 2'000'000'000;
 const Digest kOne = *Digest::parse("sha256:" + std::string(64, '1'));
 const Digest kTwo = *Digest::parse("sha256:" + std::string(64, '2'));
 
@@ -27,7 +27,7 @@ struct Cache {
     REQUIRE(answers);
     return std::move(*answers);
   }
-  [[nodiscard]] bool has(const JobAnswers& answers, int64_t now = kNow) const { return answers.find(now).has_value(); }
+  [[nodiscard]] bool has(const JobAnswers& answers, uint64_t now = kNow) const { return answers.find(now).has_value(); }
 };
 
 }  // namespace
@@ -65,7 +65,8 @@ TEST_CASE("answers are the user's own, and go after a week") {
   struct stat info {};
   REQUIRE(stat(directory.c_str(), &info) == 0);
   CHECK((info.st_mode & 07777U) == 0700U);
-  REQUIRE(cache.of("8", "tiny").keep({kTwo, kNow, std::time(nullptr) + 8 * 86400, std::nullopt, false}));
+  REQUIRE(cache.of("8", "tiny")
+              .keep({kTwo, kNow, static_cast<uint64_t>(std::time(nullptr)) + 8 * 86400, std::nullopt, false}));
   CHECK(std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator()) == 1);
   CHECK(cache.has(cache.of("8", "tiny")));
   (void)cache.directory.write("situla-jobs/nonsense", "x");
