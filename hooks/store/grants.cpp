@@ -10,6 +10,7 @@
 #include "common/base/codec.hpp"
 #include "common/base/text.hpp"
 #include "common/base/wire.hpp"
+#include "common/spec/image_reference.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/registry/sha256.hpp"
@@ -62,6 +63,18 @@ std::string name_of(const std::string& subject) {
 }
 
 }  // namespace
+
+Result<ImageQuestion> ImageQuestion::of(const ImportRequest& request, uid_t uid, const Origin& origin) {
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
+  Platform platform = Platform::host();
+  if (!request.platform.empty()) {
+    TRY_ASSIGN(platform, Platform::parse(request.platform));
+  }
+  ImageQuestion question{uid, origin, reference.manifest_name(),
+                         platform.os + "/" + platform.architecture + "/" + platform.variant, reference.user};
+  if (reference.digest) question.tag = reference.tag;
+  return question;
+}
 
 template <typename Record>
 std::optional<Record> Grants::read(const std::string& subject) const {

@@ -27,6 +27,8 @@ struct ImageQuestion {
   std::string
       tag{};  ///< beside a name that is a digest, as srun adds it for all nodes of a step; no part of the question
 
+  /// Of what a request asks for. ErrorKind::usage.
+  static Result<ImageQuestion> of(const ImportRequest& request, uid_t uid, const Origin& origin);
   /// The same of the image that has this digest.
   [[nodiscard]] ImageQuestion of(const Digest& digest) const { return {uid, origin, digest.text(), platform, login}; }
   /// What a tag meant when it was asked for by a digest beside it: only for when nobody answers.

@@ -157,6 +157,14 @@ std::optional<UniqueFd> ImageStore::find(const ImageKey& key) const {
   return find_named(key.name());
 }
 
+std::optional<std::pair<ImageKey, UniqueFd>> ImageStore::find_for(uid_t uid, ImageKey key) const {
+  for (const auto& only : {std::optional<uid_t>(), std::optional<uid_t>(uid)}) {
+    key.only = only;
+    if (auto file = find(key)) return std::pair(std::move(key), std::move(*file));
+  }
+  return std::nullopt;
+}
+
 std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
   if (!is_name(name)) return std::nullopt;
   const std::string path = directory_ + "/images/sha256/" + name + ".sqsh";

@@ -77,6 +77,8 @@ class ImageStore {
 
   /// A complete image, open for reading; nullopt if the store has none.
   [[nodiscard]] std::optional<UniqueFd> find(const ImageKey& key) const;
+  /// As everybody gets it who is let in to its origin, or this user's own. key.only: none.
+  [[nodiscard]] std::optional<std::pair<ImageKey, UniqueFd>> find_for(uid_t uid, ImageKey key) const;
   /// The same by its name, "<64 hex>.<32 hex>...", as `find()` of a key with that name.
   [[nodiscard]] std::optional<UniqueFd> find_named(const std::string& name) const;
   /// A file without a name, to be written.

@@ -35,18 +35,6 @@ std::string printed_holder(const LeaseRecord& holder) {
   return printable("job " + holder.job + " on " + holder.node);
 }
 
-Result<ImageQuestion> question_of(const ImportRequest& request, uid_t uid, const Origin& origin) {
-  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
-  Platform platform = Platform::host();
-  if (!request.platform.empty()) {
-    TRY_ASSIGN(platform, Platform::parse(request.platform));
-  }
-  ImageQuestion question{uid, origin, reference.manifest_name(),
-                         platform.os + "/" + platform.architecture + "/" + platform.variant, reference.user};
-  if (reference.digest) question.tag = reference.tag;
-  return question;
-}
-
 /// One import, from what is known of the image to its name.
 class Serving {
  public:
@@ -174,25 +162,20 @@ class Serving {
   }
   static Result<void> out_of_turn() { return fail(ErrorKind::corrupt, "the importer sent a message out of turn"); }
 
-  [[nodiscard]] ImageKey key_of(const Digest& manifest, std::optional<uid_t> only = {}) const {
-    return {manifest, origin_key(origin_), job_.variant, only};
+  [[nodiscard]] ImageKey key_of(const Digest& manifest) const {
+    return {manifest, origin_key(origin_), job_.variant, std::nullopt};
   }
   [[nodiscard]] bool has(const Digest& manifest) const {
-    return store_.find(key_of(manifest)) || store_.find(key_of(manifest, job_.uid));
+    return store_.find_for(job_.uid, key_of(manifest)).has_value();
   }
 
-  /// The image as everybody gets it who is let in to its origin, or this user's own.
   bool find(const Digest& manifest) {
     key_ = key_of(manifest);
-    for (const auto& only : {std::optional<uid_t>(), std::optional<uid_t>(job_.uid)}) {
-      ImageKey key = key_of(manifest, only);
-      if (auto file = store_.find(key)) {
-        store_.touch(key);
-        served_ = ServedImage{std::move(key), std::move(*file), true};
-        return true;
-      }
-    }
-    return false;
+    auto found = store_.find_for(job_.uid, key_);
+    if (!found) return false;
+    store_.touch(found->first);
+    served_ = ServedImage{std::move(found->first), std::move(found->second), true};
+    return true;
   }
 
   Result<void> on(const line::Resolved& resolved) {
@@ -410,7 +393,7 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
   if (!origin) return fail(explained(std::move(origin).error()));
   auto settings = Resolution::settings_of(config, request.resolve);
   if (!settings) return fail(explained(std::move(settings).error()));
-  auto question = question_of(request, job.uid, *origin);
+  auto question = ImageQuestion::of(request, job.uid, *origin);
   if (!question) return fail(explained(std::move(question).error()));
   TRY_ASSIGN(ImageStore store, ImageStore::open(job.store));
   TRY_ASSIGN(const std::string bytes, request.serialize());

@@ -1,0 +1,73 @@
+// What may a process of a user and the node's store say to each other? A small closed set, versioned.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/result.hpp"
+#include "common/spec/digest.hpp"
+
+namespace situla::store_socket {
+
+/// Where the store listens, by the hand of systemd: packaging/system/situla-store.socket.
+constexpr const char* kName = "store.sock";  ///< in the runtime directory
+constexpr size_t kMaxBytes = 16384;          ///< of one message
+constexpr size_t kMaxText = 4096;            ///< of a text in one
+
+// user -> store: one of these, once
+
+/// An image that the store has, copied into a file. fds: the import request without credentials, a sealed memory file;
+/// an empty regular file, open for writing. Answer: Copying and Copied, or NoCopy.
+struct CopyWanted {
+  /// The registry does not answer: what the name meant last is wanted. Otherwise the request names a manifest.
+  bool offline = false;
+
+  static auto fields(auto& wanted) { return std::tie(wanted.offline); }
+};
+/// `situla images`, `rm` and so on: the command and its words. Answer: Said, as often as there is something to say, and
+/// Ended.
+struct CommandWanted {
+  std::vector<std::string> words;
+
+  static auto fields(auto& wanted) { return std::tie(wanted.words); }
+};
+
+// store -> user
+
+/// fds: none, and the store writes into the file that was sent; or a pipe, out of which the image comes.
+struct Copying {
+  Digest manifest;
+  uint64_t bytes = 0;  ///< of the whole image
+  uint64_t age = 0;    ///< seconds since the registry let the user have it
+
+  static auto fields(auto& copying) { return std::tie(copying.manifest, copying.bytes, copying.age); }
+};
+/// All of it is in the file, or in the pipe.
+struct Copied {};
+/// The store does not have it, or not for this user, or cannot now: which, is not said.
+struct NoCopy {};
+struct Said {
+  std::string text;
+
+  static auto fields(auto& said) { return std::tie(said.text); }
+};
+/// A text: it failed.
+struct Ended {
+  ErrorKind kind = ErrorKind::failure;
+  std::string text, hint;
+
+  static auto fields(auto& ended) { return std::tie(ended.kind, ended.text, ended.hint); }
+};
+
+using Message = std::variant<CopyWanted, CommandWanted, Copying, Copied, NoCopy, Said, Ended>;
+
+std::string encode(const Message& message);
+/// ErrorKind::corrupt for anything that encode() did not write, another version included.
+Result<Message> decode(std::string_view bytes);
+
+}  // namespace situla::store_socket
