@@ -145,14 +145,22 @@ struct ImporterWanted {};
 /// fds: its pidfd, where the kernel has such.
 struct ImporterStarted {};
 
-/// The store does not have the image: it is imported now.
+/// The store does not have the image: it is imported now. Also of an importer that runs as the user.
 struct ImportBegins {};
+
+/// The store program, first and last: nobody has made its directory and it cannot make it, or nothing can be written
+/// there.
+struct NoStore {
+  std::string why;
+
+  static auto fields(auto& none) { return std::tie(none.why); }
+};
 
 struct ImportDone {
   Digest digest;           ///< of the manifest
-  std::string store_name;  ///< of the image in the store; empty for an import as the user
-  bool stored = false;     ///< the image was in the store already
-  bool stays = false;      ///< the store program goes on beside the step, until its connection is closed
+  std::string store_name;  ///< of the image in the node's store; empty for an import as the user
+  bool stored = false;     ///< the image was in the store, or in the user's own, already
+  bool stays = false;      ///< whoever sends this goes on beside the step, until its connection is closed
 
   static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored, done.stays); }
 };  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.
@@ -244,7 +252,7 @@ struct Finished {       ///< nothing is left of the container
 using Message =
     std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
                  Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared,
-                 TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted>;
+                 TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted, NoStore>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;

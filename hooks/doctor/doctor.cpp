@@ -109,7 +109,8 @@ Section site_section(const Places& places, const SiteConfig& config, Check site_
                           check_service_user(config), check_import_user(config), check_store(config),
                           check_runtime_directory(places), check_shell()}) {
     // Who imports for jobs, and where to, matters where there are jobs.
-    if (!slurm && check.state == State::fail && (check.name == "service-user" || check.name == "store")) {
+    const bool for_jobs = check.name == "service-user" || check.name == "store";
+    if (!slurm && for_jobs && (check.state == State::fail || check.state == State::warn)) {
       check.state = State::info;
       check.found += "; only Slurm jobs need it";
       check.fix.clear();

@@ -41,6 +41,19 @@ std::string foreign_part(const std::string& store, uid_t owner) {
   return "";
 }
 
+/// What a node without a store does without.
+constexpr const char* kNoStore =
+    ": each user imports his own images, into ENROOT_CACHE_PATH, and FUSE serves them instead of the kernel";
+
+std::string no_user(const std::string& name) {
+  return "there is no user \"" + name + "\"";
+}
+
+bool is_missing(const std::string& user) {
+  const Result<Identity> identity = identity_of_user(user);
+  return !identity && identity.error().kind() == ErrorKind::not_found;
+}
+
 }  // namespace
 
 std::optional<std::string> find_program(const std::string& name, const Environment& environment) {
@@ -81,15 +94,21 @@ Check check_configuration_directory(const Places& places) {
 Check check_user(const char* name, const std::string& user, const std::string& home) {
   const Result<Identity> identity = identity_of_user(user);
   if (identity) return {name, State::ok, user + " (uid " + std::to_string(identity->uid) + ")", ""};
-  return {name, State::fail, "there is no user \"" + user + "\"",
+  return {name, State::fail, no_user(user),
           "useradd --system --no-create-home " + home + "--shell /usr/sbin/nologin " + user};
 }
 
 Check check_service_user(const SiteConfig& config) {
-  return check_user("service-user", config.service_user, "--home-dir /var/lib/situla ");
+  Check check = check_user("service-user", config.service_user, "--home-dir /var/lib/situla ");
+  if (!is_missing(config.service_user)) return check;
+  check.state = State::warn;
+  check.found += kNoStore;
+  return check;
 }
 
 Check check_import_user(const SiteConfig& config) {
+  if (is_missing(config.service_user))
+    return {"import-user", State::info, "not needed: " + no_user(config.service_user), ""};
   const Result<Identity> identity = identity_of_user(config.import_user);
   const Result<Identity> store = identity_of_user(config.service_user);
   if (!identity || !store || store->uid != identity->uid) return check_user("import-user", config.import_user, "");
@@ -100,9 +119,11 @@ Check check_import_user(const SiteConfig& config) {
 Check check_store(const SiteConfig& config) {
   const std::string& path = config.store_path;
   struct stat status {};
+  if (is_missing(config.service_user))
+    return {"store", State::info, path + " is not used: " + no_user(config.service_user), ""};
   const std::string make =
       "install -d -m 0700 -o " + config.service_user + " -g " + config.service_user + " " + shell_quote(path);
-  if (stat(path.c_str(), &status) != 0) return {"store", State::fail, path + " does not exist", make};
+  if (stat(path.c_str(), &status) != 0) return {"store", State::warn, path + " does not exist" + kNoStore, make};
   const Result<Identity> owner = identity_of_user(config.service_user);
   if (owner && status.st_uid != owner->uid)
     return {"store", State::fail, path + " does not belong to " + config.service_user, make};
@@ -112,6 +133,10 @@ Check check_store(const SiteConfig& config) {
     if (const std::string part = foreign_part(path, owner->uid); !part.empty())
       return {"store", State::fail, part + " does not belong to " + config.service_user + ", or others can write to it",
               "chown -R " + config.service_user + ": " + shell_quote(part) + " && chmod go-w " + shell_quote(part)};
+  struct statvfs space {};
+  if (statvfs(path.c_str(), &space) == 0 && (space.f_flag & ST_RDONLY) != 0)
+    return {"store", State::warn, path + " is on a file system that is mounted read-only" + kNoStore,
+            "remount it writable, or choose another store_path in situla.toml"};
   Check check{"store", State::ok, path, ""};
   add_disk(check, path, Use::store);
   return check;

@@ -204,16 +204,26 @@ Result<void> pin(ImportRequest& request, const Digest& digest) {
   return {};
 }
 
-Result<void> import(const StoreClient& store, Reporter& reporter) {
-  TRY_ASSIGN(const auto work, store.receive());
-  const auto* wanted = std::get_if<store_line::Work>(&work.message);
-  if (wanted == nullptr || work.fds.size() != 1)
-    return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
-  TRY_ASSIGN(const std::string bytes, read_sealed_memory(work.fds[0].get(), ImportRequest::kMaxBytes));
+Result<ImportRequest> request_for_node(int work) {
+  TRY_ASSIGN(const std::string bytes, read_sealed_memory(work, ImportRequest::kMaxBytes));
   TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
   // The administrator's and nobody else's: what a mirror answers is put into everybody's store (mirrors.hpp).
   TRY_ASSIGN(request.rules, load_registry_rules(RuleFiles::of_node()));
   TRY_ASSIGN(request.budget, load_import_budget(RuleFiles::of_node()));
+  return request;
+}
+
+Result<void> import(const StoreClient& store, Reporter& reporter, const OwnImport* own) {
+  TRY_ASSIGN(const auto work, store.receive());
+  const auto* wanted = std::get_if<store_line::Work>(&work.message);
+  if (wanted == nullptr || work.fds.size() != 1)
+    return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
+  ImportRequest request;
+  if (own != nullptr) {
+    request = own->request;
+  } else {
+    TRY_ASSIGN(request, request_for_node(work.fds[0].get()));
+  }
   request.known = wanted->known;
   request.impatient = wanted->impatient;
   if (wanted->digest) TRY(pin(request, *wanted->digest));
@@ -243,7 +253,7 @@ Result<void> give_up_rights() {
 
 }  // namespace
 
-int run_importer(int socket, int store_socket) {
+int run_importer(int socket, int store_socket, const OwnImport* own) {
   const KeepSecrets secrets;
   signal(SIGPIPE, SIG_IGN);  // NOLINT: a closed connection is an error of the write, not the end of the process
   const StoreClient store(store_socket);
@@ -251,8 +261,9 @@ int run_importer(int socket, int store_socket) {
   auto imported = give_up_rights();
   if (imported) {
     const Watcher watcher(socket, reporter);
-    imported = import(store, reporter);
+    imported = import(store, reporter, own);
   }
+  if (!imported && own != nullptr) imported = fail(own->store.shown(imported.error()));
   if (imported) return 0;
   // Without a text: the store program has ended, and told the broker why.
   if (!imported.error().message().empty())

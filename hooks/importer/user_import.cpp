@@ -10,6 +10,7 @@
 #include "hooks/builder/input.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/importer/modes.hpp"
+#include "hooks/importer/own_import.hpp"
 #include "hooks/progress/progress_renderer.hpp"
 #include "hooks/request/registries_conf.hpp"
 #include "hooks/request/request.hpp"
@@ -47,11 +48,17 @@ class BrokerProgress final : public Progress {
   StepBars bars_;
 };
 
-Result<void> import_and_send(LogSink& log) {
+Result<void> import_and_send(const std::string& job, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(const ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
-                                                              RuleFiles::of_user(data.host), log));
+  TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
+                                                        RuleFiles::of_user(data.host), log));
+  if (image_kind(data.spec.image) == ImageKind::registry) {
+    request.terminal_columns = data.spec.terminal_columns;
+    request.terminal_rows = data.spec.terminal_rows;
+    request.resolve = data.spec.resolve;
+    return import_into_own_store(request, config, job, log);
+  }
   BrokerProgress progress(log, data.spec);
   TRY_ASSIGN(const UnnamedImage image,
              import_to_unnamed_file(request, config.temp_path(), user_layer_cache(config), progress, log));
@@ -61,13 +68,15 @@ Result<void> import_and_send(LogSink& log) {
 
 }  // namespace
 
-int import_as_user() {
+int import_as_user(const std::string& job) {
   (void)std::signal(SIGPIPE, SIG_IGN);
   umask(022);
   const KeepSecrets secrets;
   BrokerLog log;
-  const auto imported = import_and_send(log);
-  return imported ? 0 : tell_failure(imported.error());
+  const auto imported = import_and_send(job, log);
+  if (imported) return 0;
+  // Without a text: the importer that it started has told why.
+  return imported.error().message().empty() ? 1 : tell_failure(imported.error());
 }
 
 }  // namespace situla

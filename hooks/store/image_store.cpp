@@ -36,7 +36,7 @@ constexpr int kMostTries = 100;  // a millisecond apart
 constexpr std::chrono::seconds kWriterLimit{2};
 
 constexpr const char* kHint =
-    "the store belongs to the service user: see store_path in /etc/situla/situla.toml, and 'situla doctor'";
+    "a node's store: see store_path in /etc/situla/situla.toml, and 'situla doctor'; your own: see ENROOT_CACHE_PATH";
 
 std::string to_text(const ImageKey& key, const StoreRecord& record, uint64_t image_bytes) {
   Json json = Json::object({{"version", kRecordVersion},
@@ -143,6 +143,19 @@ Result<ImageStore> ImageStore::open(const std::string& directory) {
     return ImageStore(directory);
   }());
   return store;
+}
+
+std::optional<std::string> ImageStore::why_none(const std::string& directory) {
+  const auto made = make_directories(directory, kDirectoryMode);
+  if (made) {
+    if (access(directory.c_str(), W_OK) == 0 || errno != EROFS) return std::nullopt;
+    return directory + " is on a file system that is mounted read-only";
+  }
+  const int reason = made.error().errnum();
+  const bool forbidden = reason == EACCES || reason == EPERM || reason == EROFS;
+  struct stat status {};
+  if (!forbidden || stat(directory.c_str(), &status) == 0 || errno != ENOENT) return std::nullopt;
+  return made.error().message();
 }
 
 std::string ImageStore::image_path(const ImageKey& key) const {

@@ -65,6 +65,9 @@ class ImageStore {
   /// Makes the directories that are missing, closes those of an older release, and removes images of it, whose names
   /// do not say where they came from. ErrorKind::denied when they cannot be written.
   static Result<ImageStore> open(const std::string& directory);
+  /// Why this process can have no store there: nobody has made the directory, and it cannot; or nothing can be written
+  /// to its file system. None: it can, or what is there is wrong, and open() says what.
+  static std::optional<std::string> why_none(const std::string& directory);
 
   [[nodiscard]] std::string image_path(const ImageKey& key) const;
   [[nodiscard]] std::string record_path(const ImageKey& key) const;

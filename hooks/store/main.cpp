@@ -107,19 +107,12 @@ Result<UniqueFd> start_importer() {
   return answer->fds.empty() ? UniqueFd() : std::move(answer->fds[0]);
 }
 
-/// For `situla verify`, while the step runs already and no longer than that: with the processor time that nobody wants.
-Result<void> note_content(const ImageStore& store, const std::string& name) {
-  TRY(run_when_idle());
-  const auto file = store.find_named(name);
-  if (!file) return {};
-  TRY_ASSIGN(const auto content, hash_content(file->get(), [] {
-               pollfd broker{store_fd::kBroker, POLLRDHUP, 0};
-               return poll(&broker, 1, 0) == 0;
-             }));
-  return content ? store.note_content(name, *content) : Result<void>();
-}
-
 Result<void> serve(const StoreJob& job, LogSink& log) {
+  if (auto why = ImageStore::why_none(job.store)) {
+    TRY(send_packet(store_fd::kBroker, encode(NoStore{std::move(*why)})));
+    // Whoever writes the request is not to fail before that is heard.
+    return read_all(store_fd::kRequest, ImportRequest::kMaxBytes).map([](const std::string&) {});
+  }
   TRY_ASSIGN(const SiteConfig config, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
   // What takes time is done before the request comes, while Slurm still makes the step: the node's rules, and
   // libcrypto's own start, a millisecond.
@@ -138,8 +131,7 @@ Result<void> serve(const StoreJob& job, LogSink& log) {
                            }};
   TRY(serve_import(job, request, config, {store_fd::kBroker, store_fd::kImporter}, events, log));
   // The step has its image: nothing that goes wrong from here on is its matter.
-  if (imported)
-    if (const auto store = ImageStore::open(job.store)) (void)note_content(*store, *imported);
+  if (imported) (void)note_content(job.store, *imported, store_fd::kBroker);
   return {};
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/store/layer_shelf.hpp"
@@ -403,6 +404,18 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
   Serving serving(job, config, lines, events, log, patience, std::move(store), std::move(*origin),
                   std::move(resolution), printable(request.image), asked_for);
   return serving.run(work.get());
+}
+
+Result<void> note_content(const std::string& store, const std::string& name, int broker) {
+  TRY(run_when_idle());
+  TRY_ASSIGN(const ImageStore images, ImageStore::open(store));
+  const auto file = images.find_named(name);
+  if (!file) return {};
+  TRY_ASSIGN(const auto content, hash_content(file->get(), [broker] {
+               pollfd end{broker, POLLRDHUP, 0};
+               return poll(&end, 1, 0) == 0;
+             }));
+  return content ? images.note_content(name, *content) : Result<void>();
 }
 
 }  // namespace situla

@@ -53,4 +53,8 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
                           const StoreLines& lines, const StoreEvents& events, LogSink& log,
                           const Lease::Options& patience = {});
 
+/// For `situla verify`, after an import, while the step runs already and no longer than the broker's end of that
+/// connection is open: with the processor time that nobody wants. This process has no other work from then on.
+Result<void> note_content(const std::string& store, const std::string& name, int broker);
+
 }  // namespace situla

@@ -34,9 +34,10 @@ Result<void> Broker::start(StepRequest request, UniqueFd environment) {
   // An image may not be needed if the container has a name: the builder will say so.
   if (step_->request.origin != ImageOrigin::registry || step_->request.named) return {};
   TRY(begin_import());
+  auto* importing = std::get_if<phase::Importing>(&phase_);
+  if (importing == nullptr) return {};
   // While the importer works; should it fail, the attempt that needs it says so.
-  if (auto mapping = make_mapping_namespace(step_->user.uid, step_->user.gid))
-    std::get<phase::Importing>(phase_).mapping = std::move(*mapping);
+  if (auto mapping = make_mapping_namespace(step_->user.uid, step_->user.gid)) importing->mapping = std::move(*mapping);
   return {};
 }
 
@@ -74,7 +75,7 @@ void Broker::watch_phase(PollSet& set) {
     set.add(import.request_writer(), [&] {
       if (const auto written = import.on_request_writer(clients_); !written) fail_step(written.error());
     });
-    set.add(import.importer(), [&] { on_imported(import.on_importer(clients_)); });
+    set.add(import.importer(), [&] { on_imported(import.on_importer(*step_, clients_)); });
     set.add(import.store(), [&] { on_imported(import.on_store(*step_, clients_)); });
     if (importing->build) set.add(importing->build->builder.socket(), [this] { on_builder(); });
   }

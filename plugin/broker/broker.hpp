@@ -51,6 +51,7 @@ class Broker {
   // broker_build.cpp: from the image to the container
   void begin_if_possible();
   Result<void> begin_import();
+  Result<void> import_without_store(const std::string& why);
   Result<void> write_request(phase::Importing& importing);
   void on_imported(Result<std::optional<Imported>> imported);
   Result<void> use_image(Imported imported);

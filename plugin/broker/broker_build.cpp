@@ -25,18 +25,21 @@ void Broker::begin_if_possible() {
       TRY_ASSIGN(place_, TaskPlace::of(*step_, first->proc.get(), first->directory));
     }
     const StepRequest& request = step_->request;
-    const bool import_first = request.origin == ImageOrigin::user && !request.named && !waiting->image;
+    const bool import_first = step_->origin() == ImageOrigin::user && !request.named && !waiting->image;
     return import_first ? begin_import() : begin_build(*first, std::move(waiting->image));
   };
   if (const auto begun = begin(); !begun) fail_step(begun.error());
 }
 
-/// What only the user may read waits until a task has asked, because relative paths begin in its directory.
+/// What is imported as the user waits until a task has asked, because relative paths begin in its directory.
 Result<void> Broker::begin_import() {
   const StepRequest& request = step_->request;
+  if (step_->origin() == ImageOrigin::registry) TRY(step_->find_service());
+  const bool as_user = step_->origin() == ImageOrigin::user;
+  if (as_user && !place_) return {};
   report_.begin("import");
-  const bool as_user = request.origin == ImageOrigin::user;
-  if (as_user) say_importing(request, clients_);  // from a registry: when the store does not have it
+  // From a registry: when the store does not have it.
+  if (request.origin != ImageOrigin::registry) say_importing(request, clients_);
   release_owed_ = as_user && !request.importer.empty();
   auto import = as_user ? ImageImport::as_user(*step_, *place_) : ImageImport::into_store(*step_);
   if (!import)
@@ -56,18 +59,34 @@ Result<void> Broker::write_request(phase::Importing& importing) {
 
 void Broker::on_imported(Result<std::optional<Imported>> imported) {
   if (!imported) return fail_step(imported.error());
-  if (!*imported) return;
+  if (!*imported) {
+    const auto why = std::get<phase::Importing>(phase_).import.no_store();
+    if (const auto begun = why ? import_without_store(*why) : Result<void>(); !begun) fail_step(begun.error());
+    return;
+  }
   if (const auto used = use_image(std::move(**imported)); !used) fail_step(used.error());
+}
+
+/// As if nobody had begun: what was started for the store ends.
+Result<void> Broker::import_without_store(const std::string& why) {
+  syslog(LOG_NOTICE, "%s: each user keeps his images himself: %s", name_.c_str(), as_one_line(why).c_str());
+  step_->no_store = why;
+  auto build = std::move(std::get<phase::Importing>(phase_).build);
+  if (!build) {
+    enter(phase::Waiting{});
+    return {};
+  }
+  enter(phase::Building{std::move(*build), std::chrono::steady_clock::now() + step_->config.build_timeout});
+  return begin_import();
 }
 
 Result<void> Broker::use_image(Imported imported) {
   auto& importing = std::get<phase::Importing>(phase_);
-  const bool from_store = !imported.store_name.empty();
   importing.import.image_taken();
   report_.end();
   if (imported.digest != Digest{}) report_.digest = imported.digest.text();
-  if (from_store)
-    report_.source = imported.stored ? "store" : "registry";
+  if (step_->request.origin == ImageOrigin::registry)
+    report_.source = !imported.stored ? "registry" : imported.store_name.empty() ? "own-store" : "store";
   else
     report_.source = step_->request.importer.empty() ? "user" : "importer";
   clients_.note({LogLevel::info, "imported docker image: " + step_->request.image});

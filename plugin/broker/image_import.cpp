@@ -77,7 +77,7 @@ void say_importing(const StepRequest& step, Clients& tasks) {
 Result<ImageImport> ImageImport::into_store(const Step& step) {
   const SiteConfig& config = step.config;
   const Launcher& launcher = step.launcher;
-  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
+  const Identity& service = step.service.value();
   TRY_ASSIGN(auto between, socket_pair());
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
@@ -129,9 +129,9 @@ Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& plac
   const bool site = !step.request.importer.empty();
   if (site) TRY(make_site_directory(site_runtime(step.request), step.user));
   TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
-  Launch what =
-      in_task_place(step, place, Program::importer,
-                    site ? site_words("get", step.request) : std::vector<std::string>{"user"}, std::move(cgroup));
+  Launch what = in_task_place(step, place, Program::importer,
+                              site ? site_words("get", step.request) : std::vector<std::string>{"user", step.name()},
+                              std::move(cgroup));
   TRY_ASSIGN(Parcel parcel, make_parcel());
   what.fds.emplace_back(parcel.in.get(), builder_fd::kOutput);
   ImageImport import;
@@ -164,7 +164,7 @@ Result<void> ImageImport::on_request_writer(Clients& tasks) {
               "collecting the credentials " + (status && *status ? (*status)->text() : std::string("hangs")));
 }
 
-Result<std::optional<Imported>> ImageImport::on_importer(Clients& tasks) {
+Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clients& tasks) {
   TRY_ASSIGN(const auto message, hear(importer_.socket.get()));
   if (!message) {
     if (!store_.socket) return fail(ended_early("the importer", importer_.process));
@@ -175,10 +175,16 @@ Result<std::optional<Imported>> ImageImport::on_importer(Clients& tasks) {
   if (const auto* drawing = std::get_if<Draw>(&*message)) tasks.draw(*drawing);
   if (std::holds_alternative<Note>(*message) || std::holds_alternative<Draw>(*message))
     return std::optional<Imported>();
+  // Of an import into the node's store only the store program may say what follows.
+  if (!store_.process && std::holds_alternative<ImportBegins>(*message)) {
+    say_importing(step.request, tasks);
+    return std::optional<Imported>();
+  }
   const auto* done = std::get_if<ImportDone>(&*message);
-  // Of an import into the store only the store program may say that.
-  if (done == nullptr || store_.process) return fail(ErrorKind::corrupt, "the importer sent a message out of turn");
-  return std::optional(Imported{done->digest, std::move(parcel_), "", false});
+  if (done == nullptr || store_.process || !parcel_)
+    return fail(ErrorKind::corrupt, "the importer sent a message out of turn");
+  stays_ = done->stays;
+  return std::optional(Imported{done->digest, std::move(parcel_), "", done->stored});
 }
 
 Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients& tasks) {
@@ -186,7 +192,7 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
   if (!heard) {
     // What the importer said last is why.
     for (pollfd last{importer_.socket.get(), POLLIN, 0}; importer_.socket && poll(&last, 1, 0) == 1;)
-      TRY(on_importer(tasks));
+      TRY(on_importer(step, tasks));
     // An importer whose store program was killed ends by itself, and without a word.
     if (importer_.process) {
       const auto importer = importer_.process.wait_for(std::chrono::milliseconds(1000));
@@ -197,6 +203,10 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     return fail(ended_early("the store program", store_.process));
   }
   TRY(pass_on(heard->message, tasks));
+  if (const auto* none = std::get_if<NoStore>(&heard->message)) {
+    no_store_ = none->why;
+    return std::optional<Imported>();
+  }
   if (std::holds_alternative<ImporterWanted>(heard->message)) {
     TRY(on_importer_wanted(step));
     return std::optional<Imported>();
@@ -257,7 +267,7 @@ void ImageImport::end(const Step& step) {
   if (stays_) store_.process = Child();
   (void)ends_itself(importer_);  // what it wrote to has no name
   // One that ended before anybody told it to, and was reaped for it, has left what it held.
-  const bool unwound = stays_ || step.request.origin == ImageOrigin::user || ends_itself(store_);
+  const bool unwound = stays_ || step.origin() == ImageOrigin::user || ends_itself(store_);
   if (unwound) return;
   // Who did not end by himself is killed before anybody sweeps up after him.
   importer_.process = Child();

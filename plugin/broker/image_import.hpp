@@ -32,8 +32,8 @@ class ImageImport {
   /// starts at once: before Slurm has made the step's cgroups in Situla's own, where it waits without having read a
   /// byte of anybody's. Later ones mostly need none; there it starts when the store program says so.
   static Result<ImageImport> into_store(const Step& step);
-  /// What only the job user may read is imported as that user, in the asking task's place; by the cluster's own program
-  /// (hooks/importer/site_program.cpp) if there is one.
+  /// What only the job user may read, and everything where the node has no store, is imported as that user, in the
+  /// asking task's place; by the cluster's own program (hooks/importer/site_program.cpp) if there is one.
   static Result<ImageImport> as_user(const Step& step, const TaskPlace& place);
 
   /// When the step's cgroups are there: the importer moves into them, and the user's process starts in them. Once.
@@ -46,10 +46,13 @@ class ImageImport {
   [[nodiscard]] int store() const { return store_.socket.get(); }
   /// What they say to the user goes to `tasks`. What is returned has been checked: RootOperation::accept_store_image.
   Result<void> on_request_writer(Clients& tasks);
-  Result<std::optional<Imported>> on_importer(Clients& tasks);
+  Result<std::optional<Imported>> on_importer(const Step& step, Clients& tasks);
   Result<std::optional<Imported>> on_store(const Step& step, Clients& tasks);
 
-  /// Its image is taken. They are not listened to any more, but for a store program that goes on beside the step:
+  /// What the store program has said of why it has none: nothing will come out of this.
+  [[nodiscard]] const std::optional<std::string>& no_store() const { return no_store_; }
+
+  /// Its image is taken. They are not listened to any more, but for one that goes on beside the step:
   /// ignore().
   void image_taken();
   /// The image is there. What request_writer(), importer() and store() still say is read and dropped, but that the
@@ -73,7 +76,8 @@ class ImageImport {
   UniqueFd importer_line_;  ///< to the store program, until there is an importer
   UniqueFd request_;        ///< the store program's input, until there is who writes it
   bool stays_ = false;      ///< ImportDone::stays
-  UniqueFd parcel_;         ///< where an importer that runs as the user puts the image
+  std::optional<std::string> no_store_{};
+  UniqueFd parcel_;  ///< where an importer that runs as the user puts the image
 };
 
 /// `PROGRAM release` of the cluster's own program, once for each step on the node. Ends when the program has, or is

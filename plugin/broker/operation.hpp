@@ -27,9 +27,10 @@ enum class RootOperation {
   /// saver as the job user: it lives in the job's cgroup, or in Situla's own if it cleans up, before anything else is
   /// done; ids are set for good before exec, the environment is fixed, it gets only the descriptors it needs, and its
   /// program was opened when the broker started. The importer runs in the asking task's mount namespace, entered as for
-  /// stage_root. The cluster's program (importer= in plugstack.conf) is run by such an importer, never here; its
-  /// `release`, and what cleans up, have a pid namespace that ends all they started. A directory for the user's files
-  /// is made below runtime_path, where the administrator said, and only one made here is given away.
+  /// stage_root; so do imports from registries on a node without a store, and what they make is the user's own file.
+  /// The cluster's program (importer= in plugstack.conf) is run by such an importer, never here; its `release`, and
+  /// what cleans up, have a pid namespace that ends all they started. A directory for the user's files is made below
+  /// runtime_path, where the administrator said, and only one made here is given away.
   start_as_user,
 
   /// Starts situla-inventory, without arguments of anybody's, which writes what the node has of NVIDIA's to a file of

@@ -7,6 +7,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process/cgroup.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/users.hpp"
 
 namespace situla {
 
@@ -24,6 +25,22 @@ Result<Step> Step::open(StepRequest request, UniqueFd environment, int control) 
   Identity user{request.uid, request.gid, {request.groups.begin(), request.groups.end()}};
   return Step{std::move(request), std::move(user),       std::move(config), std::move(launcher),
               std::move(mounts),  std::move(slurmstepd), std::move(spec),   std::move(environment)};
+}
+
+Result<void> Step::find_service() {
+  if (service) return {};
+  auto found = identity_of_user(config.service_user);
+  if (found)
+    service = std::move(*found);
+  else if (found.error().kind() == ErrorKind::not_found)
+    no_store = found.error().message();
+  else
+    return fail(std::move(found).error());
+  return {};
+}
+
+ImageOrigin Step::origin() const {
+  return request.origin == ImageOrigin::registry && !no_store.empty() ? ImageOrigin::user : request.origin;
 }
 
 Result<TaskPlace> TaskPlace::of(const Step& step, int proc, std::string directory) {

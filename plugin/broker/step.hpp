@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,13 @@ struct Step {
   ImageMounts mounts;
   UniqueFd slurmstepd;         ///< its /proc directory
   UniqueFd spec, environment;  ///< sealed memory files for helpers; of the job's environment nothing is read here
+  std::optional<Identity> service{};  ///< whom the node's store belongs to; none: nobody has looked, or no_store
+  std::string no_store{};             ///< why the node has no store; empty: it has one, as far as is known
+
+  /// Looks for the service user, once. That there is no such account is no error: no_store says so.
+  Result<void> find_service();
+  /// As of the request. On a node without a store what is in a registry is imported as the job user, into his own.
+  [[nodiscard]] ImageOrigin origin() const;
 
   /// "123.0"
   [[nodiscard]] std::string name() const {

@@ -256,10 +256,14 @@ TEST_CASE("the site's configuration, service user and store") {
   CHECK(check_site_config(node.places, config).state == State::fail);
 
   config.service_user = "no-such-user-here";
-  CHECK(doctor::check_service_user(config).state == State::fail);
+  CHECK(doctor::check_service_user(config).state == State::warn);
+  CHECK_THAT(doctor::check_service_user(config).found, Catch::Contains("each user imports his own images"));
   CHECK_THAT(doctor::check_service_user(config).fix, Catch::StartsWith("useradd "));
+  CHECK(doctor::check_store(config).state == State::info);
+  CHECK(doctor::check_import_user(config).state == State::info);
   config.service_user = "nobody";
   config.store_path = node.dir / "store";
+  CHECK(doctor::check_store(config).state == State::warn);
   CHECK_THAT(doctor::check_store(config).fix, Catch::StartsWith("install -d -m 0700 -o nobody"));
   REQUIRE(mkdir(config.store_path.c_str(), 0700) == 0);
   CHECK_THAT(doctor::check_store(config).found, Catch::Contains("does not belong to nobody"));
