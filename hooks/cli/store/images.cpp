@@ -8,8 +8,9 @@ struct ImagesOptions {
   bool json = false;
 };
 
-Result<int> images(const Context&, const ImagesOptions& options) {
-  return run_store_program("images", options.json ? std::vector<std::string>{"--json"} : std::vector<std::string>());
+Result<int> images(const Context& context, const ImagesOptions& options) {
+  return run_store_program(context, "images",
+                           options.json ? std::vector<std::string>{"--json"} : std::vector<std::string>());
 }
 
 }  // namespace

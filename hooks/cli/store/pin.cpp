@@ -9,10 +9,10 @@ struct PinOptions {
   std::vector<std::string> images;
 };
 
-Result<int> pin(const Context&, const PinOptions& options) {
+Result<int> pin(const Context& context, const PinOptions& options) {
   std::vector<std::string> words = options.images;
   if (options.undo) words.insert(words.begin(), "--undo");
-  return run_store_program("pin", std::move(words));
+  return run_store_program(context, "pin", std::move(words));
 }
 
 }  // namespace

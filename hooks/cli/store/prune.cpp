@@ -11,7 +11,7 @@ struct PruneOptions {
   bool dry_run = false;
 };
 
-Result<int> prune(const Context&, const PruneOptions& options) {
+Result<int> prune(const Context& context, const PruneOptions& options) {
   constexpr uint64_t kDay = 24 * 3600;  // seconds
   std::vector<std::string> words = {"--unused-for", std::to_string(options.days * kDay)};
   if (!options.size.empty()) {
@@ -19,7 +19,7 @@ Result<int> prune(const Context&, const PruneOptions& options) {
     words.insert(words.end(), {"--to", std::to_string(bytes)});
   }
   if (options.dry_run) words.emplace_back("--dry-run");
-  return run_store_program("prune", std::move(words));
+  return run_store_program(context, "prune", std::move(words));
 }
 
 }  // namespace

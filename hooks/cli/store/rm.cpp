@@ -8,9 +8,9 @@ struct RmOptions {
   std::vector<std::string> images;
 };
 
-Result<int> rm(const Context&, const RmOptions& options) {
+Result<int> rm(const Context& context, const RmOptions& options) {
   std::vector<std::string> words = options.images;
-  return run_store_program("rm", std::move(words));
+  return run_store_program(context, "rm", std::move(words));
 }
 
 }  // namespace

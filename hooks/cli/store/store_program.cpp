@@ -1,50 +1,79 @@
-// The commands for the node's image store: they become the service user, who alone may look into it.
+// The commands for the node's image store: they become the service user, who alone may look into it. On a node without
+// that user they are about the caller's own store.
 #include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/spec/site_config.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/users.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/store/own_store.hpp"
 
 namespace situla::cli {
 namespace {
 
-/// In the child. Only an error returns.
-Error run_as(const Identity& service, const SpawnOptions& options) {
-  if (geteuid() != service.uid)
-    if (const auto became = become(service); !became) return became.error();
+/// In the child. Only an error returns. No owner: the store is the caller's.
+Error run_as(const std::optional<Identity>& owner, const SpawnOptions& options) {
+  if (owner && geteuid() != owner->uid)
+    if (const auto became = become(*owner); !became) return became.error();
   return execute(options);
 }
 
-}  // namespace
-
-Result<int> run_store_program(const std::string& command, std::vector<std::string> arguments) {
-  const std::string settings = SITULA_SYSCONF_DIR "/situla.toml";
-  TRY_ASSIGN(const SiteConfig config, SiteConfig::load(settings));
-  TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  if (geteuid() != 0 && geteuid() != service.uid)
-    return fail(
-        Error(ErrorKind::denied, command + ": the node's image store belongs to the user " + config.service_user)
-            .with_hint("run it as root"));
-  SpawnOptions options;
+/// arguments: those of options.
+Result<int> run_program(const std::optional<Identity>& owner, SpawnOptions options) {
   TRY_ASSIGN(options.program, find_installed("situla-store"));
-  options.arguments = {"situla-store", command, "--store", config.store_path};
-  options.arguments.insert(options.arguments.end(), std::make_move_iterator(arguments.begin()),
-                           std::make_move_iterator(arguments.end()));
   options.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"};
-  options.fds = {{STDOUT_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) options.fds.emplace_back(fd, fd);
   TRY_ASSIGN(Child child, fork_child());
   if (!child) {
-    const std::string text = "[ERROR] " + run_as(service, options).text() + "\n";
+    const std::string text = "[ERROR] " + run_as(owner, options).text() + "\n";
     (void)write_all(STDERR_FILENO, text);
     _exit(1);
   }
   TRY_ASSIGN(const ExitStatus status, child.wait());
   if (status.signal != 0) return fail(ErrorKind::failure, "situla-store " + status.text());
   return status.code;
+}
+
+std::vector<std::string> program_words(const std::string& command, const std::string& store,
+                                       std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"situla-store", command, "--store", store});
+  return arguments;
+}
+
+/// On a node without the service user.
+Result<int> run_on_own_store(const Context& context, const std::string& command, std::vector<std::string> arguments,
+                             const std::string& service_user) {
+  constexpr int kStore = 3;  // in the program
+  TRY_ASSIGN(const OwnStore own, OwnStore::open(context.config));
+  if (geteuid() == 0)
+    context.log.warning("there is no user \"" + service_user +
+                        "\" on this node: each user keeps his images himself, and these are root's own");
+  SpawnOptions options;
+  options.arguments = program_words(command, fd_path(kStore), std::move(arguments));
+  options.fds = {{own.fd(), kStore}};
+  return run_program(std::nullopt, std::move(options));
+}
+
+}  // namespace
+
+Result<int> run_store_program(const Context& context, const std::string& command, std::vector<std::string> arguments) {
+  const std::string settings = SITULA_SYSCONF_DIR "/situla.toml";
+  TRY_ASSIGN(const SiteConfig config, SiteConfig::load(settings));
+  auto service = identity_of_user(config.service_user);
+  if (!service && service.error().kind() == ErrorKind::not_found)
+    return run_on_own_store(context, command, std::move(arguments), config.service_user);
+  if (!service) return fail(std::move(service).error());
+  if (geteuid() != 0 && geteuid() != service->uid)
+    return fail(
+        Error(ErrorKind::denied, command + ": the node's image store belongs to the user " + config.service_user)
+            .with_hint("run it as root"));
+  SpawnOptions options;
+  options.arguments = program_words(command, config.store_path, std::move(arguments));
+  return run_program(std::move(*service), std::move(options));
 }
 
 }  // namespace situla::cli

@@ -8,8 +8,8 @@ struct VerifyOptions {
   std::vector<std::string> images;
 };
 
-Result<int> verify(const Context&, const VerifyOptions& options) {
-  return run_store_program("verify", options.images);
+Result<int> verify(const Context& context, const VerifyOptions& options) {
+  return run_store_program(context, "verify", options.images);
 }
 
 }  // namespace
