@@ -225,7 +225,8 @@ remove_running() {
   until grep -q up "up-$1"; do sleep 0.05; done
   timeout 60 enroot remove -f "$1"
   [ ! -e "data/$1" ]
-  kill -9 "$running"
+  # Without its files, sleep among them, it may have ended by itself.
+  kill -9 "$running" || true
   wait "$running" || true
 }
 
