@@ -3,6 +3,8 @@
 // Context by context: srun, sbatch and salloc register and check the options; slurmstepd (root) starts the broker in
 // init_post_opt; each task (job user) joins its container in task_init; the last task_exit ends the container.
 
+#include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -285,7 +287,10 @@ Result<void> pin_on_client(spank_t spank) {
   if (status != ESPANK_NOT_AVAIL && status != ESPANK_NOT_REMOTE)
     TRY(checked(status, "ask Slurm for the number of nodes"));
   PinnedStep step;
-  const bool pins = nodes > 1 && g_state->config.importer.empty();
+  // Slurm tells of the step's nodes; another step of the job may run on others.
+  const char* const of_job = getenv("SLURM_JOB_NUM_NODES");
+  const auto job_nodes = parse_unsigned(of_job == nullptr ? "" : of_job);
+  const bool pins = std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 && g_state->config.importer.empty();
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
   if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);

@@ -70,10 +70,7 @@ Result<int> digest_of_job(const DigestOptions& options, const Context& context) 
     TRY_ASSIGN(const Digest digest, ask(options, context));
     known = JobAnswer{digest, now, now, std::nullopt, false};
     // Another step that started at the same time may have got another answer.
-    if (const auto first = answers ? answers->find(now) : std::nullopt)
-      known = first;
-    else if (answers)
-      (void)answers->keep(*known);
+    if (answers) known = answers->keep_first(*known);
     context.streams.out << known->digest.text() << '\n';
     return 0;
   }

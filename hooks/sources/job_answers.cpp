@@ -1,6 +1,7 @@
 #include "hooks/sources/job_answers.hpp"
 
 #include <array>
+#include <chrono>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,6 +42,14 @@ std::optional<JobAnswer> JobAnswers::find(uint64_t now) const {
   const auto longest = rule_.kind == ResolveRule::Kind::seconds ? static_cast<uint64_t>(rule_.age.count()) : kLongest;
   if (!answer || answer->asked > now || now - answer->asked >= longest) return std::nullopt;
   return *answer;
+}
+
+JobAnswer JobAnswers::keep_first(const JobAnswer& answer) const {
+  constexpr std::chrono::seconds kLimit{5};  // then without
+  const auto alone = FileLock::acquire(directory_.held(name_) + ".lock", FileLock::Kind::exclusive, kLimit);
+  if (auto first = find(answer.asked)) return *first;
+  (void)keep(answer);
+  return answer;
 }
 
 Result<void> JobAnswers::keep(const JobAnswer& answer) const {

@@ -38,6 +38,8 @@ class JobAnswers {
                                  const ResolveRule& rule);
   /// What is to be used without asking; now: seconds since the epoch.
   [[nodiscard]] std::optional<JobAnswer> find(uint64_t now) const;
+  /// The first answer of a name: returns it, or the one of another step that was faster.
+  [[nodiscard]] JobAnswer keep_first(const JobAnswer& answer) const;
   /// Files that nobody has written in a week before answer.looked go.
   Result<void> keep(const JobAnswer& answer) const;
 

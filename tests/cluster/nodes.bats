@@ -24,6 +24,32 @@ setup() { cd "$HOME"; }
   [ "$lines_with_reason" -le 4 ]
 }
 
+@test "a job of several nodes: its steps of one node mean the same, also when the tag moves between them" {
+  skopeo copy -q docker://registry.test/tiny docker://registry.test/moving:now
+  # shellcheck disable=SC2016
+  run_and_show salloc -Q -N2 bash -euc '
+    step() { srun -N1 -n1 -w "$1" --container-image=registry.test/moving:now sh -c ". /etc/os-release 2>/dev/null; echo inside \${ID:-tiny}"; }
+    step node1
+    skopeo copy -q docker://registry.test/debian:12 docker://registry.test/moving:now
+    step node2'
+  [ "$status" -eq 0 ]
+  first=$(grep -m1 '^inside' <<<"$output")
+  [ "$(grep -cx "$first" <<<"$output")" -eq 2 ]
+  run_and_show srun -N1 -n1 -w node2 --container-image=registry.test/moving:now sh -c '. /etc/os-release; echo inside $ID'
+  [[ $output == *"inside debian"* ]]
+}
+
+@test "several nodes: a registry that is down keeps out nobody whom it has let in on all of them" {
+  run_and_show srun -N4 --container-image="fault.test#moody-down" echo inside
+  [ "$(grep -cx inside <<<"$output")" -eq 4 ]
+  curl -s "https://fault.test/mood/moody-down?is=503" >/dev/null
+  run_and_show srun -N4 --container-image="fault.test#moody-down" echo inside
+  [ "$status" -eq 0 ]
+  [ "$(grep -cx inside <<<"$output")" -eq 4 ]
+  grep -q 'fault.test does not answer' <<<"$output"
+  curl -s "https://fault.test/mood/moody-down?is=fine" >/dev/null
+}
+
 @test "several nodes: a job's later steps ask nobody, hear of a tag that has moved, and wait for no registry that is silent" {
   # shellcheck disable=SC2016
   run_and_show salloc -Q -N2 bash -euc '

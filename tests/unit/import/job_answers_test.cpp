@@ -75,3 +75,15 @@ TEST_CASE("answers are the user's own, and go after a week") {
   }
   CHECK_FALSE(cache.has(cache.of("8", "tiny")));
 }
+
+TEST_CASE("of two first answers one counts") {
+  const Cache cache;
+  const JobAnswers answers = cache.of("7", "tiny");
+  const JobAnswer one{kOne, kNow, kNow, std::nullopt, false};
+  const JobAnswer two{kTwo, kNow, kNow, std::nullopt, false};
+  CHECK(answers.keep_first(one).digest == kOne);
+  CHECK(answers.keep_first(two).digest == kOne);
+  CHECK(answers.find(kNow)->digest == kOne);
+  // Where every step asks, each has its own.
+  CHECK(cache.of("7", "tiny", "always").keep_first(two).digest == kTwo);
+}
