@@ -67,9 +67,13 @@ constexpr const char* kStageDirectory = "stage";  ///< beneath it: what prepare_
 namespace store_fd {
 constexpr int kRequest = 0;   ///< a pipe: what the request writer writes
 constexpr int kImage = 0;     ///< --view: the image, open for reading
+constexpr int kUser = 0;      ///< --answer: a user's connection to the store's socket
 constexpr int kBroker = 3;    ///< SOCK_SEQPACKET to the broker
 constexpr int kImporter = 4;  ///< SOCK_SEQPACKET to the importer
 }  // namespace store_fd
+
+/// Where the node's store answers users: packaging/system/situla-store.socket.
+constexpr const char* kStoreSocket = SITULA_RUNTIME_DIR "/store.sock";
 
 /// situla-importer, started by the broker as the import user.
 namespace importer_fd {

@@ -26,4 +26,12 @@ std::string has_moved(const Digest& now, const Digest& kept) {
          kept.text() + " (--container-resolve=always, or a new job, gets the new one)";
 }
 
+std::string does_not_answer(const std::string& registry, const std::string& name, const std::string& done, uint64_t age,
+                            const Digest& manifest) {
+  const uint64_t minutes = age / 60;
+  return registry + " does not answer: " + name + " is " + done + " as it was " +
+         (minutes < 120 ? std::to_string(minutes) + " min" : std::to_string(minutes / 60) + " h") + " ago, " +
+         manifest.text();
+}
+
 }  // namespace situla

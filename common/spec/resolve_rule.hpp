@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -26,5 +27,9 @@ struct ResolveRule {
 
 /// Behind the image's name, once for a job: a tag means something else by now.
 std::string has_moved(const Digest& now, const Digest& kept);
+/// What a user reads whose registry does not answer. done: "started", what becomes of the image all the same; age:
+/// seconds since the registry let him have it.
+std::string does_not_answer(const std::string& registry, const std::string& name, const std::string& done, uint64_t age,
+                            const Digest& manifest);
 
 }  // namespace situla

@@ -182,6 +182,11 @@ Result<void> wait_for_packet(int socket, std::chrono::milliseconds limit) {
   }
 }
 
+bool has_hung_up(int socket) {
+  pollfd look{socket, POLLRDHUP, 0};
+  return poll(&look, 1, 0) == 1;
+}
+
 Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {
   return receive(socket, max_bytes, 0);
 }

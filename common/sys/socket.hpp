@@ -46,6 +46,8 @@ enum class Wait { no, yes };
 Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds = {}, Wait wait = Wait::yes);
 /// Until there is something to receive, or the stream has ended. ErrorKind::failure after that time.
 Result<void> wait_for_packet(int socket, std::chrono::milliseconds limit);
+/// Nobody is at the other end any more.
+bool has_hung_up(int socket);
 /// One packet of at most max_bytes with at most 16 fds; nullopt at end of stream. A truncated packet is
 /// ErrorKind::corrupt (its descriptors are closed). Received descriptors are close-on-exec. errnum EAGAIN on a
 /// non-blocking socket.

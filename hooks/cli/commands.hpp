@@ -57,8 +57,8 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 Result<RootSource> find_root(const Context& context, const std::string& word);
 
 /// situla-store, as the service user, who alone may look into the node's store: `images`, `prune`, `rm`, `pin` or
-/// `verify`, and its arguments. Returns its exit code. ErrorKind::denied for anybody but root and that user. On
-/// a node without that account it is about the caller's own store.
+/// `verify`, and its arguments. Returns its exit code. For anybody but root and that user the store itself answers, if
+/// it has a socket; ErrorKind::denied if not. On a node without that account it is about the caller's own store.
 Result<int> run_store_program(const Context& context, const std::string& command, std::vector<std::string> arguments);
 
 /// enroot's words for it.

@@ -11,6 +11,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/cli/node_store.hpp"
 #include "hooks/progress/progress_renderer.hpp"
 #include "hooks/squashfs/output_file.hpp"
 
@@ -57,13 +58,14 @@ Result<int> import(const Context& context, const ImportOptions& options) {
   TRY_ASSIGN(const ImportRequest request, options.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   const std::string cache = user_layer_cache(context.config);
+  NodeStore store;
   if (options.trace.empty()) {
-    TRY(import_to_file(request, output, cache, *progress, context.log));
+    TRY(import_to_file(request, output, cache, *progress, context.log, nullptr, &store));
     return 0;
   }
   TRY(check_trace_file(options.trace));
   Trace trace;
-  const auto imported = import_to_file(request, output, cache, *progress, context.log, &trace);
+  const auto imported = import_to_file(request, output, cache, *progress, context.log, &trace, &store);
   if (trace.dropped() > 0)
     context.log.warning(options.trace + ": " + std::to_string(trace.dropped()) + " spans did not fit");
   auto written = write_trace(options.trace, trace.json());

@@ -3,6 +3,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/cli/node_store.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/progress/progress_renderer.hpp"
 
@@ -18,7 +19,8 @@ Result<UnnamedImage> import(const Context& context, const LoadOptions& options, 
   const KeepSecrets secrets;
   TRY_ASSIGN(const ImportRequest request, options.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
-  return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log);
+  NodeStore store;
+  return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log, &store);
 }
 
 Result<int> load(const Context& context, const LoadOptions& options) {

@@ -15,6 +15,8 @@
 
 namespace situla {
 
+class FinishedImages;
+
 struct ImportedImage {
   Digest digest;                ///< of the manifest
   std::string path;             ///< the squashfs file
@@ -30,10 +32,11 @@ struct ImportedImage {
 /// unless it is whole.
 /// layer_cache: directory in which the user's imports know of each other's layers; empty: every layer is fetched. Not
 /// used with SOURCE_DATE_EPOCH, which asks for a file that depends on the image alone. trace: what is to be told where
-/// the time goes, also of an import that fails; may be null.
+/// the time goes, also of an import that fails; may be null. finished: has maybe a copy of the whole image, for who has
+/// no wishes (ENROOT_SQUASH_OPTIONS, SOURCE_DATE_EPOCH); may be null.
 Result<ImportedImage> import_to_file(const ImportRequest& request, const std::string& path,
                                      const std::string& layer_cache, Progress& progress, LogSink& log,
-                                     Trace* trace = nullptr);
+                                     Trace* trace = nullptr, FinishedImages* finished = nullptr);
 
 /// An image in a file without a name, which is gone with its last descriptor.
 struct UnnamedImage {
@@ -44,7 +47,8 @@ struct UnnamedImage {
 /// As import_to_file(), into the directory, for one use: other imports cannot build on it. ErrorKind::no_space with the
 /// directory's name when it is full.
 Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const std::string& directory,
-                                            const std::string& layer_cache, Progress& progress, LogSink& log);
+                                            const std::string& layer_cache, Progress& progress, LogSink& log,
+                                            FinishedImages* finished = nullptr);
 
 struct ReferenceDigests {
   Digest manifest;  ///< for the platform

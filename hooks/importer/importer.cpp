@@ -169,10 +169,17 @@ Result<void> write_image(ImportSession& session, const StoreClient& store, const
   const auto* wanted = std::get_if<store_line::WriteImage>(&place.message);
   if (wanted == nullptr || place.fds.size() != 1)
     return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
-  TRY_ASSIGN(const SquashOptions options, options_of(variant));
+  TRY_ASSIGN(SquashOptions options, options_of(variant));
+  bool store_ended = false;
+  options.make_room = [&] {
+    const auto answer = store.ask(store_line::MakeRoom());
+    store_ended = !answer;
+    return answer && std::holds_alternative<store_line::RoomMade>(answer->message);
+  };
   StoreLayerCache cache(store, options);
   const int file = place.fds[0].get();
   const auto written = session.write(file, wanted->where, options, reporter, &cache);
+  if (store_ended) return fail(ErrorKind::cancelled, "");  // it has said that there is no room, with numbers
   if (!written) return fail(name_size_limit(written.error()));
   const BuiltImage& built = *written;
   session.remember(cache, file, wanted->where, reporter);
@@ -193,15 +200,6 @@ Result<std::unique_ptr<ImportSession>> resolve(const ImportRequest& request, con
   TRY_ASSIGN(answer, store.ask(store_line::Resolved{{image.named.value_or(image.digest), image.digest}}));
   if (reporter.cancelled()) return fail((*session)->explain({ErrorKind::cancelled, "cancelled"}));
   return session;
-}
-
-/// The very manifest, whatever the name means by now.
-Result<void> pin(ImportRequest& request, const Digest& digest) {
-  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(request.image));
-  const std::string user = reference.user.empty() ? "" : reference.user + "@";
-  const std::string tag = reference.tag.empty() ? "" : ":" + reference.tag;
-  request.image = "docker://" + user + reference.registry + "#" + reference.repository + tag + "@" + digest.text();
-  return {};
 }
 
 Result<ImportRequest> request_for_node(int work) {
@@ -226,7 +224,7 @@ Result<void> import(const StoreClient& store, Reporter& reporter, const OwnImpor
   }
   request.known = wanted->known;
   request.impatient = wanted->impatient;
-  if (wanted->digest) TRY(pin(request, *wanted->digest));
+  if (wanted->digest) TRY(request.pin(*wanted->digest));
   reporter.draw_in({request.terminal_columns, request.terminal_rows});
   StoreClient::Answer answer;
   TRY_ASSIGN(auto session, resolve(request, store, answer, reporter));
@@ -238,7 +236,7 @@ Result<void> import(const StoreClient& store, Reporter& reporter, const OwnImpor
     // It was asked in a hurry, or not for everything.
     request.known.reset();
     request.impatient = false;
-    TRY(pin(request, session->digest()));
+    TRY(request.pin(session->digest()));
     TRY_ASSIGN(session, ImportSession::open(request, reporter));
   }
   return write_image(*session, store, answer, wanted->variant, reporter);

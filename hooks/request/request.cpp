@@ -127,6 +127,14 @@ Platform Platform::host() {
   return unknown;
 }
 
+Result<void> ImportRequest::pin(const Digest& manifest) {
+  TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
+  const std::string user = reference.user.empty() ? "" : reference.user + "@";
+  const std::string tag = reference.tag.empty() ? "" : ":" + reference.tag;
+  image = "docker://" + user + reference.registry + "#" + reference.repository + tag + "@" + manifest.text();
+  return {};
+}
+
 Result<std::string> ImportRequest::serialize() const {
   std::string bytes = to_wire(*this, kForm);
   if (bytes.size() > kMaxBytes || credentials.all().size() > kMaxCredentials)

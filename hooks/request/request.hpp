@@ -88,6 +88,9 @@ struct ImportRequest {
     return std::tie(it.image, it.platform, it.hint, it.resolve, it.terminal_columns, it.terminal_rows, it.settings,
                     it.credentials);
   }
+  /// The very manifest, whatever the name means by now. For a registry's image only.
+  Result<void> pin(const Digest& manifest);
+
   static constexpr size_t kMaxBytes = size_t{2} << 20U;
   /// A versioned byte string; at most kMaxBytes (ErrorKind::usage beyond).
   [[nodiscard]] Result<std::string> serialize() const;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,6 +65,7 @@ struct DescriptorFile {
   int errnum = 0;
   Trace* trace = nullptr;
   CompareBudget comparing;
+  const std::function<bool()>* make_room = nullptr;  ///< SquashOptions::make_room
 
   static DescriptorFile& from(sqfs_file_t* file) { return *reinterpret_cast<DescriptorFile*>(file); }
 
@@ -101,6 +103,7 @@ struct DescriptorFile {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) {
         self.errnum = errno;
+        if (self.makes_room()) continue;
         return SQFS_ERROR_IO;
       }
       place += count;
@@ -111,6 +114,13 @@ struct DescriptorFile {
     self.write_behind();
     if (self.trace != nullptr) self.trace->add_to_row("write", "write", begin, Trace::Clock::now());
     return 0;
+  }
+
+  /// After an error in errnum: it is over when somebody makes room.
+  [[nodiscard]] bool makes_room() {
+    if ((errnum != ENOSPC && errnum != EDQUOT) || make_room == nullptr || !*make_room || !(*make_room)()) return false;
+    errnum = 0;
+    return true;
   }
 
   static constexpr sqfs_u64 kWriteBehind = sqfs_u64{8} << 20U;

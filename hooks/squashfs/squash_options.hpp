@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -27,6 +28,9 @@ struct SquashOptions {
   uint32_t workers = 0;              ///< compressing threads at most; 0: one for each processor this process may use
   std::optional<uint32_t> all_time;  ///< modification time of everything, seconds (SOURCE_DATE_EPOCH)
   uint32_t made_time = 0;            ///< of the file system and of what no layer has, seconds
+  /// The file system is full: true when there is room now, and the write is tried again. Called by the thread that
+  /// writes; may be empty.
+  std::function<bool()> make_room{};
 
   /// Parses mksquashfs words; options that do not concern us are ignored with a warning. ErrorKind::usage for a bad
   /// value.

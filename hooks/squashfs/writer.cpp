@@ -66,7 +66,9 @@ uint32_t workers_of(const SquashOptions& options) {
 }  // namespace
 
 struct SquashfsWriter::State {
-  State(int fd, std::string name, SquashOptions chosen) : file(fd), where(std::move(name)), options(chosen) {}
+  State(int fd, std::string name, SquashOptions chosen) : file(fd), where(std::move(name)), options(std::move(chosen)) {
+    file.make_room = &options.make_room;
+  }
   ~State() {
     // After a failure: libsquashfs forgets to free the blocks that its threads still hold.
     if (processor && file_open) sqfs_block_processor_end_file(processor.get());
@@ -325,9 +327,13 @@ Result<void> SquashfsWriter::share(const SquashfsDonor& donor, const std::functi
     // The last page holds metadata of the donor, too, and could not be shared: alone, it does not keep the rest from
     // it.
     const uint64_t pages = bytes / kPadding * kPadding;
-    auto done = copy_range(donor.fd(), at, state.file.fd, at, pages);
-    if (done) done = copy_range(donor.fd(), at + pages, state.file.fd, at + pages, bytes - pages);
-    if (!done) return fail(state.take_error(donor, done.error()));
+    for (;;) {
+      auto done = copy_range(donor.fd(), at, state.file.fd, at, pages);
+      if (done) done = copy_range(donor.fd(), at + pages, state.file.fd, at + pages, bytes - pages);
+      if (done) break;
+      state.file.errnum = done.error().errnum();
+      if (!state.file.makes_room()) return fail(state.take_error(donor, done.error()));
+    }
     state.file.size = at + bytes;
     state.file.write_behind();
     copied(at + bytes);

@@ -162,12 +162,12 @@ void Grants::drop_silent(const std::string& registry) const {
   (void)unlink((directory_ + "/" + name_of(subject_of(uid_, registry))).c_str());
 }
 
-std::map<std::string, std::set<uid_t>> granted_users(const std::string& store) {
+std::map<std::string, std::set<uid_t>> granted_users(const std::string& store, std::optional<uid_t> only) {
   std::map<std::string, std::set<uid_t>> users;
   const std::string grants = store + "/grants/";
   for (const std::string& user : list_directory(grants).value_or(std::vector<std::string>())) {
     const auto uid = parse_unsigned(user);
-    if (!uid || *uid >= UINT32_MAX) continue;
+    if (!uid || *uid >= UINT32_MAX || (only && *uid != *only)) continue;
     for (const std::string& name : list_directory(grants + user).value_or(std::vector<std::string>())) {
       const auto bytes = read_file(grants + user + "/" + name, kGrantForm.most_bytes);
       const auto file = bytes ? from_wire<GrantFile>(*bytes, kGrantForm) : fail(bytes.error());

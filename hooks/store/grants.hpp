@@ -92,7 +92,8 @@ class Grants {
   uid_t uid_;
 };
 
-/// Which users were let have which image, however long ago: by "<digest>.<origin>", the beginning of ImageKey::name().
-std::map<std::string, std::set<uid_t>> granted_users(const std::string& store);
+/// Which users, or whether the one, were let have which image, however long ago: by "<digest>.<origin>", the beginning
+/// of ImageKey::name().
+std::map<std::string, std::set<uid_t>> granted_users(const std::string& store, std::optional<uid_t> user = {});
 
 }  // namespace situla

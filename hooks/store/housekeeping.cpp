@@ -23,6 +23,11 @@ std::string subject_of_grants(const StoredImage& image) {
   return image.name.substr(0, image.name.find('.', image.name.find('.') + 1));
 }
 
+/// ImageKey::only: he is StoreRecord::uid.
+bool is_one_users(const StoredImage& image) {
+  return std::string_view(image.name).substr(subject_of_grants(image).size()).starts_with(".u");
+}
+
 /// A digest in it only by its beginning, as everywhere in the table.
 std::string shown_reference(const StoredImage& image) {
   std::string text = image.reference();
@@ -62,14 +67,31 @@ std::string Housekeeping::age(int64_t time) const {
   return seconds >= 60 ? "1 min ago" : "now";
 }
 
-Result<void> Housekeeping::show(bool json) const {
+Housekeeping::Granted Housekeeping::granted() const {
+  return granted_users(store_.directory(), user_);
+}
+
+std::vector<StoredImage> Housekeeping::images(const Granted& granted) const {
   auto images = store_.list();
+  if (user_)
+    std::erase_if(images, [&](const StoredImage& image) {
+      return !may_remove(image) && (is_one_users(image) || !granted.contains(subject_of_grants(image)));
+    });
+  return images;
+}
+
+bool Housekeeping::may_remove(const StoredImage& image) const {
+  return !user_ || image.record.uid == *user_;
+}
+
+Result<void> Housekeeping::show(bool json) const {
+  const auto users = granted();
+  auto images = this->images(users);
   std::reverse(images.begin(), images.end());
-  const auto granted = granted_users(store_.directory());
   const auto users_of = [&](const StoredImage& image) {
-    const auto found = granted.find(subject_of_grants(image));
-    return found == granted.end() ? std::vector<uint64_t>()
-                                  : std::vector<uint64_t>(found->second.begin(), found->second.end());
+    const auto found = users.find(subject_of_grants(image));
+    return found == users.end() ? std::vector<uint64_t>()
+                                : std::vector<uint64_t>(found->second.begin(), found->second.end());
   };
   if (json) {
     Json list = Json::list();
@@ -80,7 +102,7 @@ Result<void> Housekeeping::show(bool json) const {
                              {"bytes", image.bytes},
                              {"used", int64_t{image.used.tv_sec}},
                              {"imported", image.record.imported},
-                             {"uid", image.record.uid},
+                             {"uid", may_remove(image) ? image.record.uid : std::nullopt},
                              {"users", users_of(image)},
                              {"in_use", store_.is_in_use(image.name)},
                              {"pinned", image.pinned}}));
@@ -110,7 +132,8 @@ void Housekeeping::say_removed(const StoredImage& image, bool dry_run) const {
 }
 
 Result<void> Housekeeping::prune(const Prune& what) const {
-  const auto images = store_.list();
+  auto images = store_.list();
+  std::erase_if(images, [this](const StoredImage& image) { return !may_remove(image); });
   uint64_t left = 0, gone = 0;
   for (const StoredImage& image : images) left += image.bytes;
   for (const StoredImage& image : images) {
@@ -128,7 +151,7 @@ Result<void> Housekeeping::prune(const Prune& what) const {
 }
 
 Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) const {
-  auto images = store_.list();
+  auto images = this->images(user_ ? granted() : Granted());
   std::erase_if(images, [&](const StoredImage& image) { return !means(word, image); });
   if (images.empty())
     return fail(Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
@@ -142,6 +165,10 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words) const {
     const auto images = find(word);
     if (!images) result = fail(images.error());
     for (const StoredImage& image : images.value_or(std::vector<StoredImage>())) {
+      if (!may_remove(image)) {
+        result = fail(ErrorKind::denied, "remove " + shown_reference(image) + ": it was imported for another user");
+        continue;
+      }
       if (store_.remove_unused(image.name)) {
         say_removed(image, false);
         continue;
@@ -157,6 +184,9 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words) const {
 }
 
 Result<void> Housekeeping::pin(const std::vector<std::string>& words, bool pinned) const {
+  if (user_)
+    return fail(Error(ErrorKind::denied, "pin: only the administrator keeps images in the node's store")
+                    .with_hint("'situla import' keeps one in a file of your own"));
   for (const std::string& word : words) {
     TRY_ASSIGN(const auto images, find(word));
     for (const StoredImage& image : images) {
@@ -181,7 +211,7 @@ Result<const char*> Housekeeping::verify(const StoredImage& image) const {
 }
 
 Result<void> Housekeeping::verify(const std::vector<std::string>& words) const {
-  std::vector<StoredImage> images = words.empty() ? store_.list() : std::vector<StoredImage>();
+  std::vector<StoredImage> images = words.empty() ? this->images(granted()) : std::vector<StoredImage>();
   for (const std::string& word : words) {
     TRY_ASSIGN(auto meant, find(word));
     images.insert(images.end(), std::make_move_iterator(meant.begin()), std::make_move_iterator(meant.end()));

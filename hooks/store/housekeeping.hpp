@@ -1,13 +1,16 @@
-// What is in the store, and what may go? For the administrator: `situla images`, `prune`, `rm`, `pin`,
-// `verify`.
+// What is in the store, and what may go? `situla images`, `prune`, `rm`, `pin`, `verify`.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <iosfwd>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "hooks/store/image_store.hpp"
@@ -17,8 +20,11 @@ namespace situla {
 /// As the service user. What is printed goes to `out`.
 class Housekeeping {
  public:
-  /// now: seconds since the epoch.
-  Housekeeping(const ImageStore& store, std::ostream& out, int64_t now) : store_(store), out_(out), now_(now) {}
+  /// now: seconds since the epoch. user: he sees the images that he was let have or imported, without their other
+  /// users, removes those that were imported for him, and pins none; nullopt: the administrator, for whom all are
+  /// there.
+  Housekeeping(const ImageStore& store, std::ostream& out, int64_t now, std::optional<uid_t> user = {})
+      : store_(store), out_(out), now_(now), user_(user) {}
 
   /// The most recently requested first: a table, or a JSON list with bytes and seconds since the epoch.
   Result<void> show(bool json) const;
@@ -30,14 +36,21 @@ class Housekeeping {
   /// The least recently requested go first; never one that is in use or pinned.
   Result<void> prune(const Prune& what) const;
   /// words: references ("registry.test/debian", with or without a tag) or digests, of which 6 digits are enough.
-  /// ErrorKind::not_found for a word that means no image, failure for an image that cannot go. All words are tried.
+  /// ErrorKind::not_found for a word that means no image, failure or denied for an image that cannot go. All words are
+  /// tried.
   Result<void> remove(const std::vector<std::string>& words) const;
+  /// ErrorKind::denied for a user: what is pinned takes everybody's room.
   Result<void> pin(const std::vector<std::string>& words, bool pinned) const;
   /// Reads images, without words all of them, and compares them with what they held after their import.
   /// ErrorKind::corrupt when one is not the same.
   Result<void> verify(const std::vector<std::string>& words) const;
 
  private:
+  using Granted = std::map<std::string, std::set<uid_t>>;
+  /// What there is for the user, longest unused first; granted: granted_users().
+  [[nodiscard]] std::vector<StoredImage> images(const Granted& granted) const;
+  [[nodiscard]] Granted granted() const;
+  [[nodiscard]] bool may_remove(const StoredImage& image) const;
   [[nodiscard]] Result<std::vector<StoredImage>> find(const std::string& word) const;
   [[nodiscard]] Result<const char*> verify(const StoredImage& image) const;
   void say_removed(const StoredImage& image, bool dry_run) const;
@@ -46,6 +59,7 @@ class Housekeeping {
   const ImageStore& store_;
   std::ostream& out_;
   int64_t now_;
+  std::optional<uid_t> user_;
 };
 
 }  // namespace situla

@@ -1,9 +1,8 @@
 // situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
 // [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
 // --sweep [--job JOB.STEP]`, or `--view UID:GID [--way reflink|dm]`. By `situla`, for the administrator: `situla-store
-// images|prune|rm|pin|verify --store PATH ...` (keep_house()).
-#include <algorithm>
-#include <array>
+// images|prune|rm|pin|verify --store PATH ...` (house_commands.hpp). By systemd, for a process of any user that has
+// connected to its socket: `situla-store --answer` (answer.hpp).
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -23,7 +22,8 @@
 #include "common/sys/socket.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/request/registries_conf.hpp"
-#include "hooks/store/housekeeping.hpp"
+#include "hooks/store/answer.hpp"
+#include "hooks/store/house_commands.hpp"
 #include "hooks/store/limits.hpp"
 #include "hooks/store/serve.hpp"
 #include "hooks/store/view.hpp"
@@ -147,48 +147,24 @@ Result<void> make_view(const Arguments& arguments) {
   return send_packet(store_fd::kBroker, encode(ViewMade{false, blocks.offset}), {blocks.memory.get()});
 }
 
-/// `images [--json]`, `prune --unused-for SECONDS [--to BYTES] [--dry-run]`, `rm WORD...`, `pin [--undo] WORD...`,
-/// `verify [WORD...]`: what the command line of `situla` has checked.
-Result<void> keep_house(const std::vector<std::string>& words) {
-  std::string store;
-  Housekeeping::Prune prune;
-  bool json = false, undo = false;
-  std::vector<std::string> names;
-  for (size_t i = 2; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const bool has_value = word == "--store" || word == "--unused-for" || word == "--to";
-    if (has_value && i + 1 == words.size()) return fail(ErrorKind::usage, "store: " + word + " needs a value");
-    const std::string value = has_value ? words[++i] : "";
-    const auto number = parse_unsigned(value);
-    if (word == "--store")
-      store = value;
-    else if (word == "--unused-for" && number)
-      prune.unused_for = std::chrono::seconds(*number);
-    else if (word == "--to" && number)
-      prune.to = *number;
-    else if (word == "--json")
-      json = true;
-    else if (word == "--undo")
-      undo = true;
-    else if (word == "--dry-run")
-      prune.dry_run = true;
-    else if (word.starts_with("--"))
-      return fail(ErrorKind::usage, "store: " + printable(word) + " is not an option, or its value is no number");
-    else
-      names.push_back(word);
-  }
-  if (!store.starts_with('/')) return fail(ErrorKind::usage, "store: --store needs an absolute path");
-  TRY_ASSIGN(const ImageStore images, ImageStore::open(store));
-  const Housekeeping house(images, std::cout, std::time(nullptr));
-  if (words[1] == "images") return house.show(json);
-  if (words[1] == "prune") return house.prune(prune);
-  if (words[1] == "verify") return house.verify(names);
-  return words[1] == "rm" ? house.remove(names) : house.pin(names, !undo);
+/// words: the program's name, the command, "--store", PATH, and what run_house_command() takes.
+Result<void> keep_house(std::vector<std::string> words) {
+  if (words.size() < 4 || words[2] != "--store" || !words[3].starts_with('/'))
+    return fail(ErrorKind::usage, "store: --store needs an absolute path");
+  TRY_ASSIGN(const ImageStore images, ImageStore::open(words[3]));
+  words.erase(words.begin() + 2, words.begin() + 4);
+  words.erase(words.begin());
+  return run_house_command(images, words, std::nullopt, std::cout, std::time(nullptr));
 }
 
-bool is_housekeeping(const std::vector<std::string>& words) {
-  constexpr std::array<std::string_view, 5> kWords = {"images", "prune", "rm", "pin", "verify"};
-  return words.size() > 1 && std::find(kWords.begin(), kWords.end(), words[1]) != kWords.end();
+/// For systemd, which has accepted the connection of a user.
+int answer() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  umask(077);
+  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  const auto answered = config ? answer_user(*config, store_fd::kUser) : fail(config.error());
+  if (!answered) std::cerr << "situla-store: " << answered.error().text() << '\n';
+  return answered ? 0 : 1;
 }
 
 /// What killed imports have left; those of the step that has lost its broker die at this moment.
@@ -205,7 +181,8 @@ void sweep(const StoreJob& job) {
 }
 
 int run(const std::vector<std::string>& words) {
-  if (is_housekeeping(words)) {
+  if (words.size() == 2 && words[1] == "--answer") return answer();
+  if (words.size() > 1 && is_house_command(words[1])) {
     umask(077);
     const auto kept = keep_house(words);
     if (!kept) std::cerr << "[ERROR] " << kept.error().text() << '\n';

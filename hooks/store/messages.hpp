@@ -48,6 +48,8 @@ struct NoLayer {};
 struct WriteIndex {};
 /// There is nothing else to be started.
 struct NoImage {};
+/// Images went: there is room to write on.
+struct RoomMade {};
 
 // importer -> store
 
@@ -85,6 +87,8 @@ struct Progressed {
 
   static auto fields(auto& progress) { return std::tie(progress.bytes, progress.finishing); }
 };
+/// The file system is full. Answer: RoomMade; or the store program says why not, and ends.
+struct MakeRoom {};
 /// The file is whole; last. The importer ends.
 struct Built {
   uint64_t fetched_bytes = 0;
@@ -94,7 +98,7 @@ struct Built {
 };
 
 using Message = std::variant<Work, Have, WriteImage, Layer, NoLayer, WriteIndex, NoImage, Resolved, Unresolved,
-                             FindLayer, PutLayer, Progressed, Built>;
+                             FindLayer, PutLayer, Progressed, Built, RoomMade, MakeRoom>;
 
 std::string encode(const Message& message);
 /// ErrorKind::corrupt for anything that encode() did not write, another version included.

@@ -22,13 +22,25 @@ Result<Disk> disk_of(const std::string& path) {
   return Disk{uint64_t{status.f_blocks} * status.f_frsize, uint64_t{status.f_bavail} * status.f_frsize};
 }
 
-/// Those that are not in use, in their order, until so many bytes are gone.
-void remove_unused(const ImageStore& store, const std::vector<StoredImage>& images, uint64_t bytes) {
+/// Those that are not in use, in their order, until so many bytes are gone. Returns how many went.
+uint64_t remove_unused(const ImageStore& store, const std::vector<StoredImage>& images, uint64_t bytes) {
   uint64_t gone = 0;
   for (const StoredImage& image : images) {
-    if (gone >= bytes) return;
+    if (gone >= bytes) break;
     if (store.remove_unused(image.name)) gone += image.bytes;
   }
+  return gone;
+}
+
+/// First those of the user who has most.
+uint64_t remove_of_greatest(const ImageStore& store, uint64_t bytes) {
+  auto images = store.list();
+  std::map<std::optional<uid_t>, uint64_t> taken;
+  for (const StoredImage& image : images) taken[image.record.uid] += image.bytes;
+  std::stable_sort(images.begin(), images.end(), [&](const StoredImage& a, const StoredImage& b) {
+    return taken[a.record.uid] > taken[b.record.uid];
+  });
+  return remove_unused(store, images, bytes);
 }
 
 }  // namespace
@@ -99,13 +111,7 @@ Result<void> StoreRoom::keep_reserve() {
   };
   TRY_ASSIGN(Disk disk, disk_of(store_.directory()));
   if (const uint64_t bytes = missing(disk); bytes > 0) {
-    auto images = store_.list();
-    std::map<std::optional<uid_t>, uint64_t> taken;
-    for (const StoredImage& image : images) taken[image.record.uid] += image.bytes;
-    std::stable_sort(images.begin(), images.end(), [&](const StoredImage& a, const StoredImage& b) {
-      return taken[a.record.uid] > taken[b.record.uid];
-    });
-    remove_unused(store_, images, bytes);
+    remove_of_greatest(store_, bytes);
     TRY_ASSIGN(disk, disk_of(store_.directory()));
   }
   const uint64_t bytes = missing(disk);
@@ -113,6 +119,19 @@ Result<void> StoreRoom::keep_reserve() {
   return fail(Error(ErrorKind::no_space, "the image store " + store_.directory() + " has " + format_size(disk.free) +
                                              " free, and " + format_size(disk.free + bytes) + " have to stay so")
                   .with_hint("no image in it is unused: make room on its disk, or see store_reserve in "
+                             "/etc/situla/situla.toml"));
+}
+
+Result<void> StoreRoom::make_some() const {
+  constexpr uint64_t kSome = uint64_t{256} << 20U;
+  if (remove_of_greatest(store_, kSome) > 0) return {};
+  TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
+  uint64_t all = 0;
+  for (const StoredImage& image : store_.list()) all += image.bytes;
+  return fail(Error(ErrorKind::no_space, "the disk of the image store " + store_.directory() +
+                                             " is full: " + format_size(disk.free) + " of " + format_size(disk.total) +
+                                             " are free, images take " + format_size(all))
+                  .with_hint("no image in it is unused: make room on its disk, or see store_max and store_reserve in "
                              "/etc/situla/situla.toml"));
 }
 

@@ -95,10 +95,7 @@ class Serving {
     const auto old = resolution_.offline();
     if (!old || !find(old->manifest)) return false;
     resolution_.started_offline(*old);
-    const uint64_t minutes = (resolution_.now() - old->time) / 60;
-    log_.warning(origin_.registry + " does not answer: " + name_ + " is started as it was " +
-                 (minutes < 120 ? std::to_string(minutes) + " min" : std::to_string(minutes / 60) + " h") + " ago, " +
-                 old->manifest.text());
+    log_.warning(does_not_answer(origin_.registry, name_, "started", resolution_.now() - old->time, old->manifest));
     return true;
   }
 
@@ -261,6 +258,12 @@ class Serving {
     fetched_ = std::max(fetched_, progress.bytes);
     if (progress.finishing) state_ = LeaseRecord::State::finishing;
     return {};
+  }
+
+  Result<void> on(const line::MakeRoom&) {
+    if (!image_) return out_of_turn();
+    TRY(room_.make_some());
+    return answer(line::RoomMade());
   }
 
   Result<void> on(const line::Built& built) {

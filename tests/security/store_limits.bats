@@ -104,6 +104,25 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
   [ "$(images)" -eq 0 ]
 }
 
+# before: write ...: No space left on device, however many images nobody used
+@test "a full disk: images go that nobody uses, in the middle of an import; when there are none it says the numbers" {
+  small_disk 80M
+  limits 'image_mount_idle = 0' 'bytes_per_user = 0' 'store_reserve = 0'
+  runs bob registry.test/debian:12
+  [ "$status" -eq 0 ]
+  runs alice registry.test/debian:12-zstd
+  [ "$status" -eq 0 ]
+  [ "$(images)" -eq 1 ]
+  as alice srun --container-image=registry.test/debian:12-zstd sleep 300 3>&- &
+  wait_until 20 pgrep -u alice -x sleep
+  runs bob registry.test/debian:12
+  [ "$status" -ne 0 ]
+  [[ "$output" =~ "the disk of the image store $store is full: "[0-9.]+" "[KM]*"B of 80.0 MiB are free, images take "[0-9.]+" MiB" ]]
+  [[ "$output" == *"hint: no image in it is unused"* ]]
+  [ "$(images)" -eq 1 ]
+  as alice scancel -u alice
+}
+
 # before: File too large, and the hint: the file size limit (ulimit -f) is too small for this image
 @test "largest_image: what is larger is refused with both numbers, and nothing stays of it" {
   limits 'largest_image = "1MiB"'

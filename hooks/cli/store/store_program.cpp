@@ -1,5 +1,5 @@
-// The commands for the node's image store: they become the service user, who alone may look into it. On a node without
-// that user they are about the caller's own store.
+// The commands for the node's image store: root's become the service user, who alone may look into it; users ask at its
+// socket. On a node without that user they are about the caller's own store.
 #include <unistd.h>
 
 #include "common/base/text.hpp"
@@ -11,6 +11,7 @@
 #include "common/sys/users.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/store/own_store.hpp"
+#include "hooks/store/store_socket.hpp"
 
 namespace situla::cli {
 namespace {
@@ -58,6 +59,27 @@ Result<int> run_on_own_store(const Context& context, const std::string& command,
   return run_program(std::nullopt, std::move(options));
 }
 
+/// For a user, who gets to see what is his.
+Result<void> ask_store(const std::vector<std::string>& words, const std::string& service_user) {
+  const auto socket = store_socket::ask(store_socket::CommandWanted{words});
+  if (!socket && socket.error().kind() == ErrorKind::not_found)
+    return fail(Error(ErrorKind::denied, words[0] + ": the node's image store belongs to the user " + service_user)
+                    .with_hint("run it as root; where situla-store.socket is enabled, users see and remove what is "
+                               "theirs"));
+  if (!socket) return fail(socket.error());
+  for (;;) {
+    TRY_ASSIGN(const auto answer, store_socket::receive(socket->get()));
+    if (const auto* said = std::get_if<store_socket::Said>(&answer.message)) {
+      TRY(write_all(STDOUT_FILENO, said->text));
+      continue;
+    }
+    const auto* ended = std::get_if<store_socket::Ended>(&answer.message);
+    if (ended == nullptr) return fail(ErrorKind::corrupt, "the node's store sent a message out of turn");
+    if (ended->text.empty()) return {};
+    return fail(Error(ended->kind, ended->text).with_hint(ended->hint));
+  }
+}
+
 }  // namespace
 
 Result<int> run_store_program(const Context& context, const std::string& command, std::vector<std::string> arguments) {
@@ -67,10 +89,11 @@ Result<int> run_store_program(const Context& context, const std::string& command
   if (!service && service.error().kind() == ErrorKind::not_found)
     return run_on_own_store(context, command, std::move(arguments), config.service_user);
   if (!service) return fail(std::move(service).error());
-  if (geteuid() != 0 && geteuid() != service->uid)
-    return fail(
-        Error(ErrorKind::denied, command + ": the node's image store belongs to the user " + config.service_user)
-            .with_hint("run it as root"));
+  if (geteuid() != 0 && geteuid() != service->uid) {
+    arguments.insert(arguments.begin(), command);
+    TRY(ask_store(arguments, config.service_user));
+    return 0;
+  }
   SpawnOptions options;
   options.arguments = program_words(command, config.store_path, std::move(arguments));
   return run_program(std::move(*service), std::move(options));

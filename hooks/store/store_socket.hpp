@@ -10,14 +10,13 @@
 
 #include "common/base/error.hpp"
 #include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
 #include "common/spec/digest.hpp"
 
 namespace situla::store_socket {
 
-/// Where the store listens, by the hand of systemd: packaging/system/situla-store.socket.
-constexpr const char* kName = "store.sock";  ///< in the runtime directory
-constexpr size_t kMaxBytes = 16384;          ///< of one message
-constexpr size_t kMaxText = 4096;            ///< of a text in one
+constexpr size_t kMaxBytes = 16384;  ///< of one message
+constexpr size_t kMaxText = 4096;    ///< of a text in one
 
 // user -> store: one of these, once
 
@@ -69,5 +68,14 @@ using Message = std::variant<CopyWanted, CommandWanted, Copying, Copied, NoCopy,
 std::string encode(const Message& message);
 /// ErrorKind::corrupt for anything that encode() did not write, another version included.
 Result<Message> decode(std::string_view bytes);
+
+struct Answer {
+  Message message;
+  std::vector<UniqueFd> fds;
+};
+/// A connection over which that has been asked. ErrorKind::not_found: nobody listens on this node.
+Result<UniqueFd> ask(const Message& question, const std::vector<int>& fds = {});
+/// The next answer. ErrorKind::failure when the store has hung up.
+Result<Answer> receive(int socket);
 
 }  // namespace situla::store_socket
