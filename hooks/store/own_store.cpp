@@ -1,14 +1,23 @@
 #include "hooks/store/own_store.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/base/text.hpp"
 
 namespace situla {
 
 Result<OwnStore> OwnStore::open(const EnrootConfig& config) {
   const std::string path = config.cache_path() + "/situla-store." + std::to_string(geteuid());
   auto directory = PrivateDirectory::open_or_make(path, "ENROOT_CACHE_PATH");
-  if (!directory) return fail(std::move(directory).error().with_context("open your own image store"));
-  return OwnStore(std::move(*directory));
+  if (directory) return OwnStore(std::move(*directory));
+  Error error = std::move(directory).error();
+  struct stat status {};
+  // For steps the user's environment does not say where the cache is (COMPAT.md section 2).
+  if (lstat(path.c_str(), &status) == 0 && status.st_uid != geteuid())
+    error = Error(error.kind(), error.message())
+                .with_hint("as root: rm -r " + shell_quote(path) + ", or another ENROOT_CACHE_PATH in enroot.conf");
+  return fail(std::move(error).with_context("open your own image store"));
 }
 
 Error OwnStore::shown(const Error& error) const {

@@ -8,6 +8,8 @@ setup() {
   # Users share it, as they do a scratch file system.
   cache=/scratch/cache-$BATS_TEST_NUMBER
   install -d -m 1777 "$cache"
+  install -d /etc/enroot/enroot.conf.d
+  echo "ENROOT_CACHE_PATH $cache" >/etc/enroot/enroot.conf.d/cache.conf
 }
 teardown() {
   scancel -u alice -s KILL 2>/dev/null || true
@@ -20,20 +22,18 @@ settings() { node_settings 'service_user = "nobody-such"' 'image_mount_idle = 0'
 node_settings() { printf '%s\n' "$@" >/etc/situla/situla.toml; }
 mood() { curl -s "https://fault.test/mood/$image?is=$1" >/dev/null; }
 requests() { curl -s "https://fault.test/stats/$image" | jq .requests; }
-# as_user USER CMD...: with the shared cache.
-as_user() { as "$1" env ENROOT_CACHE_PATH="$cache" "${@:2}"; }
 # run_as USER REFERENCE OPTION...: a job of one step.
-run_as() { run_and_show as_user "$1" srun -n1 --container-image="$2" "${@:3}" echo inside; }
+run_as() { run_and_show as "$1" srun -n1 --container-image="$2" "${@:3}" echo inside; }
 inside() { [ "$status" -eq 0 ] && [ "${lines[-1]}" = inside ]; }
 refused() { [ "$status" -ne 0 ] && [[ $output != *inside* ]]; }
 store_of() { echo "$cache/situla-store.$(id -u "$1")"; }
-images_of() { as_user "$1" situla images; }
+images_of() { as "$1" situla images; }
 # Nothing on the node has it open any more.
 unused() { ! images_of alice | grep 'in use'; }
 
 @test "a job's second step asks nobody and imports nothing; the kernel mounts nothing; the log says so" {
   # shellcheck disable=SC2016
-  run_and_show as_user alice env IMAGE="fault.test#$image" STATS="https://fault.test/stats/$image" salloc -Q -n1 bash -euc '
+  run_and_show as_alice env IMAGE="fault.test#$image" STATS="https://fault.test/stats/$image" salloc -Q -n1 bash -euc '
     step() { srun -n1 --container-image="$IMAGE" echo inside; }
     requests() { curl -s "$STATS" | jq .requests; }
     step; before=$(requests); step; echo "$(($(requests) - before)) requests"'
@@ -49,6 +49,10 @@ unused() { ! images_of alice | grep 'in use'; }
   inside
   [ $(($(requests) - before)) -eq 1 ]
   [[ $output != *importing* ]]
+  settings 'kernel_mount_user_images = true'
+  run_as alice "fault.test#$image"
+  inside
+  wait_until 30 grep -qE "image=fault.test#$image .*source=own-store mount=kernel" "$SITULA_LAB/logs/slurmd.node1.log"
 }
 
 @test "two users share a cache directory, and neither reads the other's store" {
@@ -58,7 +62,7 @@ unused() { ! images_of alice | grep 'in use'; }
   inside
   [[ $output == *"importing docker image"* ]]
   [ "$(stat -c '%a %U' "$(store_of alice)" "$(store_of bob)")" = "$(printf '700 alice\n700 bob')" ]
-  run as_user bob ls "$(store_of alice)"
+  run as bob ls "$(store_of alice)"
   [ "$status" -ne 0 ]
   [ "$(images_of alice | wc -l)" -eq 2 ]
   [ -z "$(find "$(store_of alice)" "$(store_of bob)" -type f -perm /077)" ]
@@ -85,13 +89,13 @@ unused() { ! images_of alice | grep 'in use'; }
   run_and_show images_of alice
   [[ ${lines[1]} =~ ^"registry.test/tiny:latest "+[0-9a-f]{12}" "+[0-9.]+" MiB "+(now|[0-9]+" min ago")" "+1$ ]]
   [ "$(images_of bob | wc -l)" -eq 1 ]
-  run_and_show as_user alice situla verify
+  run_and_show as_alice situla verify
   [ "$status" -eq 0 ]
-  as_user alice situla pin registry.test/tiny
-  run as_user alice situla rm registry.test/tiny
+  as_alice situla pin registry.test/tiny
+  run as_alice situla rm registry.test/tiny
   [ "$status" -eq 1 ]
-  as_user alice situla pin --undo registry.test/tiny
-  run_and_show as_user alice situla rm registry.test/tiny
+  as_alice situla pin --undo registry.test/tiny
+  run_and_show as_alice situla rm registry.test/tiny
   [ "$status" -eq 0 ]
   [[ $output == "removed registry.test/tiny:latest "* ]]
   run_as alice registry.test/tiny
@@ -103,9 +107,9 @@ unused() { ! images_of alice | grep 'in use'; }
   run_as alice registry.test/debian:12
   inside
   wait_until 30 unused
-  bytes=$(as_user alice situla images --json | jq '.[0].bytes')
+  bytes=$(as_alice situla images --json | jq '.[0].bytes')
   settings "bytes_per_user = $bytes" 'store_reserve = 0'
-  as_user alice srun -n1 --container-image=registry.test/debian:12 sh -c 'echo started; sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  as_alice srun -n1 --container-image=registry.test/debian:12 sh -c 'echo started; sleep 300' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   wait_until 30 grep -q started "$BATS_TEST_TMPDIR/out"
   run_as alice registry.test/tiny
   refused
@@ -123,7 +127,7 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
 no_importer() { ! pgrep -x -u alice situla-importer; }
 
 @test "an import that is killed leaves nothing that the next one does not remove" {
-  as_user alice env ENROOT_MAX_CONNECTIONS=1 ENROOT_STALL_TIMEOUT=600 https_proxy=http://hold-401:x@proxy.test:3128 \
+  as_alice env ENROOT_STALL_TIMEOUT=600 https_proxy=http://hold-401:x@proxy.test:3128 \
     srun -n1 --container-image=registry.test/debian:12 true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   wait_until 30 is_held hold-401
   # shellcheck disable=SC2046
@@ -138,13 +142,24 @@ no_importer() { ! pgrep -x -u alice situla-importer; }
   [ -z "$(find "$(store_of alice)"/{leases,slots} -type f)" ]
 }
 
+@test "scancel during an import ends it, and leaves no lease" {
+  as_alice env ENROOT_STALL_TIMEOUT=600 https_proxy=http://hold-402:x@proxy.test:3128 \
+    srun -n1 --container-image=registry.test/debian:12 true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 30 is_held hold-402
+  [ "$(pgrep -c -x -u alice situla-importer)" -eq 2 ]
+  scancel -u alice
+  wait_until 30 no_importer
+  [ -z "$(find "$(store_of alice)" -name '*.sqsh' -o -name '*.part')" ]
+  [ -z "$(find "$(store_of alice)"/{leases,slots} -type f)" ]
+}
+
 @test "a directory that somebody else put there is refused, and so is one that others can write to" {
   as bob install -d -m 0777 "$(store_of alice)"
   run_as alice registry.test/tiny
   refused
   [[ $output == *"open your own image store: ENROOT_CACHE_PATH: $(store_of alice) belongs to bob (uid $(id -u bob)), not to alice"* ]]
-  [[ $output == *"hint: choose another directory: ENROOT_CACHE_PATH=PATH"* ]]
-  run_and_show as_user alice situla images
+  [[ $output == *"hint: as root: rm -r $(store_of alice), or another ENROOT_CACHE_PATH in enroot.conf"* ]]
+  run_and_show as_alice situla images
   [ "$status" -eq 1 ]
   [ -z "$(ls -A "$(store_of alice)")" ]
   rmdir "$(store_of alice)"
@@ -172,6 +187,16 @@ no_importer() { ! pgrep -x -u alice situla-importer; }
   run_as alice registry.test/tiny --container-name=not-there
   inside
   [[ $output != *importing* ]]
+  install -d -m 0700 -o situla /var/lib/fixed
+  mount --bind /var/lib/fixed /var/lib/fixed
+  mount -o remount,bind,ro /var/lib/fixed
+  node_settings 'store_path = "/var/lib/fixed"'
+  run_as alice registry.test/tiny
+  inside
+  [[ $output != *importing* ]]
+  run_and_show situla doctor
+  [[ $output =~ warn\ +store\ +"/var/lib/fixed is on a file system that is mounted read-only: each user imports" ]]
+  umount /var/lib/fixed
   rm -rf "$(store_of alice)"
   install -d -m 0755 /var/lib/foreign
   node_settings 'store_path = "/var/lib/foreign"'

@@ -155,7 +155,7 @@ refused() {
   [ "$output" = "" ]
 }
 
-builder_imports() { [ -n "$(pgrep -f '^(/[^ ]*/)?situla-importer user$')" ]; }
+builder_imports() { [ -n "$(pgrep -f '^(/[^ ]*/)?situla-importer user [0-9.]+$')" ]; }
 
 # cancelled SIGNAL: scancel while alice's process reads the image, which takes long: xz, with one thread.
 cancelled() {
@@ -164,7 +164,7 @@ cancelled() {
   ENROOT_SQUASH_OPTIONS='-comp xz' ENROOT_MAX_PROCESSORS=1 as_alice srun -n2 --container-image=oci:layout sleep 300 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
   wait_until 30 builder_imports
-  pid=$(pgrep -f '^(/[^ ]*/)?situla-importer user$')
+  pid=$(pgrep -f '^(/[^ ]*/)?situla-importer user [0-9.]+$')
   kill "-$1" "$pid"
   [ "$(stat -c %U "/proc/$pid")" = alice ]
   as_alice scancel -u alice

@@ -10,6 +10,7 @@
 #include "common/sys/process/process.hpp"
 #include "common/sys/users.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/run/container_environment.hpp"
 #include "hooks/store/own_store.hpp"
 #include "hooks/store/store_socket.hpp"
 
@@ -49,7 +50,10 @@ std::vector<std::string> program_words(const std::string& command, const std::st
 Result<int> run_on_own_store(const Context& context, const std::string& command, std::vector<std::string> arguments,
                              const std::string& service_user) {
   constexpr int kStore = 3;  // in the program
-  TRY_ASSIGN(const OwnStore own, OwnStore::open(context.config));
+  // As steps have it, whose environment does not say where the cache is.
+  TRY_ASSIGN(const EnrootConfig config,
+             EnrootConfig::load(preparation_environment(context.invocation.environment), context.log));
+  TRY_ASSIGN(const OwnStore own, OwnStore::open(config));
   if (geteuid() == 0)
     context.log.warning("there is no user \"" + service_user +
                         "\" on this node: each user keeps his images himself, and these are root's own");

@@ -96,7 +96,7 @@ TEST_CASE("a directory that somebody else has put there is refused, with what to
           EXPECT(!own && own.error().kind() == ErrorKind::denied);
           const std::string what = foreign ? cache.store + " belongs to root" : "can be written by other users";
           EXPECT(own.error().message().find(what) != std::string::npos);
-          const std::string fix = foreign ? "ENROOT_CACHE_PATH=PATH" : "chmod go-w " + cache.store;
+          const std::string fix = foreign ? "rm -r " + cache.store : "chmod go-w " + cache.store;
           EXPECT(own.error().hint().find(fix) != std::string::npos);
           EXPECT(std::filesystem::is_empty(cache.store));
           return {};
