@@ -1,4 +1,5 @@
-# lab: --user root --situla-conf tests/cluster/own_store.toml
+# lab: --name one-node --user root --situla-conf tests/cluster/own_store.toml
+# lab: --name two-nodes --nodes 2 --user root --situla-conf tests/cluster/own_store.toml
 # A node without an image store: each user keeps what steps import in a store of his own, by the rules of a node's.
 load helpers
 
@@ -31,6 +32,7 @@ images_of() { as "$1" situla images; }
 # Nothing on the node has it open any more.
 unused() { ! images_of alice | grep 'in use'; }
 
+# bats file_tags=lab:one-node
 @test "a job's second step asks nobody and imports nothing; the kernel mounts nothing; the log says so" {
   # shellcheck disable=SC2016
   run_and_show as_alice env IMAGE="fault.test#$image" STATS="https://fault.test/stats/$image" salloc -Q -n1 bash -euc '
@@ -210,4 +212,17 @@ no_importer() { ! pgrep -x -u alice situla-importer; }
   run_and_show situla doctor
   [[ $output =~ warn\ +service-user\ +"there is no user \"nobody-such\": each user imports his own images" ]]
   [[ ! $output =~ fail\ +(service-user|import-user|store)\  ]]
+}
+
+# bats file_tags=lab:two-nodes
+@test "two nodes share a user's own store: one of them imports" {
+  log="$SITULA_LAB/logs/slurmd.node"
+  # shellcheck disable=SC2016
+  run_and_show as_alice srun -N2 -n2 --container-image=registry.test/debian:12 sh -c 'echo inside $SLURM_NODEID'
+  [ "$status" -eq 0 ]
+  [ "$(grep -cE '^inside [01]$' <<<"$output")" -eq 2 ]
+  [ "$(images_of alice | wc -l)" -eq 2 ]
+  wait_until 30 sh -c "[ \$(cat '$log'*.log | grep -c 'situla: image=') -eq 2 ]"
+  [ "$(cat "$log"*.log | grep -c 'source=registry')" -eq 1 ]
+  [ "$(cat "$log"*.log | grep -c 'source=own-store')" -eq 1 ]
 }
