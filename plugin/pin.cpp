@@ -52,13 +52,7 @@ std::string pin_image(const PinnedStep& step, std::chrono::milliseconds limit) {
 void use_pinned_image(Environment& environment, ContainerSpec& spec) {
   const std::string text = environment.get_or(kDigestVariable, "");
   environment.unset(kDigestVariable);
-  if (!Digest::parse(text) || !may_move(spec.image)) return;
-  // What the tag meant is remembered for when nobody answers (Resolution::offline()), also the tag that goes without
-  // saying.
-  const auto reference = ImageReference::parse(spec.image);
-  if (reference && !reference->tag.empty() && !spec.image.ends_with(":" + reference->tag))
-    spec.image += ":" + reference->tag;
-  spec.image += "@" + text;
+  if (Digest::parse(text) && may_move(spec.image)) spec.pinned = text;
 }
 
 }  // namespace situla

@@ -23,7 +23,7 @@ struct PinnedStep {
 /// In srun, as the user: sets the variable when an earlier step of the job knows, or the registry can be asked from
 /// here within `limit`; else removes it, and every node asks for itself. Returns a warning, or nothing.
 std::string pin_image(const PinnedStep& step, std::chrono::milliseconds limit);
-/// On the node: takes the variable out of the environment and adds the digest to the image's name.
+/// On the node: takes the variable out of the environment, and the digest into ContainerSpec::pinned.
 void use_pinned_image(Environment& environment, ContainerSpec& spec);
 
 }  // namespace situla

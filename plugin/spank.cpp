@@ -213,7 +213,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   }
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.image = printable(spec.image);
-  // Messages say what the user wrote. A cluster's own program gets that, too, and decides what a tag means.
+  // A cluster's own program decides itself what a tag means.
   if (request.importer.empty())
     use_pinned_image(environment, spec);
   else

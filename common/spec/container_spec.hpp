@@ -41,6 +41,7 @@ constexpr NameFlag last_of(NameFlag) {
 
 struct ContainerSpec {
   std::string image;      ///< as typed; see image_kind(); empty = none
+  std::string pinned;     ///< what its tag means for all nodes of the job, "sha256:..."; empty: each node asks
   std::string name;       ///< --container-name, as typed; empty = none
   std::string directory;  ///< of that name, beneath ENROOT_DATA_PATH (COMPAT.md 1, "Names on disk")
   NameFlag name_flag = NameFlag::automatic;
@@ -60,10 +61,14 @@ struct ContainerSpec {
   uint32_t terminal_columns = 0, terminal_rows = 0;
 
   static auto fields(auto& spec) {
-    return std::tie(spec.image, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts, spec.workdir,
-                    spec.keep_env, spec.resolve, spec.devices, spec.mount_home, spec.remap_root, spec.writable,
-                    spec.entrypoint, spec.entrypoint_log, spec.unshare, spec.terminal_columns, spec.terminal_rows);
+    return std::tie(spec.image, spec.pinned, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts,
+                    spec.workdir, spec.keep_env, spec.resolve, spec.devices, spec.mount_home, spec.remap_root,
+                    spec.writable, spec.entrypoint, spec.entrypoint_log, spec.unshare, spec.terminal_columns,
+                    spec.terminal_rows);
   }
+
+  /// The image to be got: its name, and the digest in `pinned`.
+  [[nodiscard]] std::string exact_image() const;
 
   /// A versioned byte string for the way plugin -> builder; deserialize() trusts nothing and reports
   /// ErrorKind::corrupt.

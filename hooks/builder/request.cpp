@@ -15,8 +15,8 @@ Result<void> collect_and_write(int output, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
   // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
-  TRY_ASSIGN(ImportRequest request,
-             make_import_request(data.spec.image, config, credentials_environment(data), RuleFiles::of_node(), log));
+  TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.exact_image(), config, credentials_environment(data),
+                                                        RuleFiles::of_node(), log));
   request.terminal_columns = data.spec.terminal_columns;
   request.terminal_rows = data.spec.terminal_rows;
   request.resolve = data.spec.resolve;

@@ -51,7 +51,7 @@ class BrokerProgress final : public Progress {
 Result<void> import_and_send(const std::string& job, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.image, config, credentials_environment(data),
+  TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.exact_image(), config, credentials_environment(data),
                                                         RuleFiles::of_user(data.host), log));
   if (image_kind(data.spec.image) == ImageKind::registry) {
     request.terminal_columns = data.spec.terminal_columns;

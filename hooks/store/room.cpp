@@ -128,9 +128,9 @@ Result<void> StoreRoom::make_some() const {
   TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
   uint64_t all = 0;
   for (const StoredImage& image : store_.list()) all += image.bytes;
-  return fail(Error(ErrorKind::no_space, "the disk of the image store " + store_.directory() +
-                                             " is full: " + format_size(disk.free) + " of " + format_size(disk.total) +
-                                             " are free, images take " + format_size(all))
+  return fail(Error(ErrorKind::no_space, "No space left on device: the image store " + store_.directory() + " has " +
+                                             format_size(disk.free) + " of " + format_size(disk.total) +
+                                             " free, images take " + format_size(all))
                   .with_hint("no image in it is unused: make room on its disk, or see store_max and store_reserve in "
                              "/etc/situla/situla.toml"));
 }

@@ -86,6 +86,15 @@ LIST
   [ -z "$output" ]
 }
 
+@test "the store's socket is enabled, and systemd understands it" {
+  on test -L /etc/systemd/system/sockets.target.wants/situla-store.socket
+  run -0 on systemd-analyze verify --man=no situla-store.socket situla-store@1.service
+  echo "$output"
+  [ -z "$output" ]
+  program=$(on sed -n 's/^ExecStart=-\([^ ]*\) .*/\1/p' /lib/systemd/system/situla-store@.service)
+  on test -x "$program"
+}
+
 @test "the accounts can own files and nothing else" {
   run -0 on getent passwd situla
   [[ $output == *:/var/lib/situla:/usr/sbin/nologin ]]

@@ -135,6 +135,7 @@ situla requires: /bin/sh
 situla requires: /bin/sh
 situla requires: /bin/sh
 situla requires: /bin/sh
+situla requires: /bin/sh
 situla requires: /usr/bin/systemd-sysusers
 situla requires: /usr/bin/systemd-tmpfiles
 situla requires: bash

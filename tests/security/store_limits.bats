@@ -117,7 +117,7 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
   wait_until 20 pgrep -u alice -x sleep
   runs bob registry.test/debian:12
   [ "$status" -ne 0 ]
-  [[ "$output" =~ "the disk of the image store $store is full: "[0-9.]+" "[KM]*"B of 80.0 MiB are free, images take "[0-9.]+" MiB" ]]
+  [[ "$output" =~ "No space left on device: the image store $store has "[0-9.]+" "[KM]?i?"B of 80.0 MiB free, images take "[0-9.]+" MiB" ]]
   [[ "$output" == *"hint: no image in it is unused"* ]]
   [ "$(images)" -eq 1 ]
   as alice scancel -u alice

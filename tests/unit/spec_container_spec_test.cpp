@@ -13,6 +13,7 @@ namespace {
 ContainerSpec full_spec() {
   ContainerSpec spec;
   spec.image = "registry.test/debian:12";
+  spec.pinned = "sha256:" + std::string(64, 'a');
   spec.mounts = *parse_mount_options("/a:/b:ro,tmpfs:/c,umount:/d");
   spec.workdir = "/work";
   spec.keep_env = {"A", "B"};
@@ -39,6 +40,20 @@ TEST_CASE("round trip") {
     REQUIRE(back);
     CHECK(*back == spec);
   }
+}
+
+TEST_CASE("what a tag means is asked for beside the tag") {
+  ContainerSpec spec;
+  const auto exact = [&](const std::string& image, const std::string& pinned) {
+    spec.image = image;
+    spec.pinned = pinned;
+    return spec.exact_image();
+  };
+  const std::string digest = "sha256:" + std::string(64, 'a');
+  CHECK(exact("registry.test/debian:12", "") == "registry.test/debian:12");
+  CHECK(exact("registry.test/debian:12", digest) == "registry.test/debian:12@" + digest);
+  CHECK(exact("registry.test:5000#debian", digest) == "registry.test:5000#debian:latest@" + digest);
+  CHECK(exact("ubuntu", digest) == "ubuntu:latest@" + digest);
 }
 
 TEST_CASE("cut short, too long, of another version") {
