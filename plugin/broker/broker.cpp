@@ -239,7 +239,10 @@ void Broker::finish(bool orderly) {
 }
 
 void Broker::fail_step(const Error& error) {
-  syslog(LOG_INFO, "%s: %s", name_.c_str(), as_one_line(error.message()).c_str());
+  // A full store is the administrator's matter, too.
+  const bool no_room = error.kind() == ErrorKind::no_space && std::holds_alternative<phase::Importing>(phase_);
+  syslog(no_room ? LOG_WARNING : LOG_INFO, "%s: %s%s", name_.c_str(), no_room ? "no room for an image: " : "",
+         as_one_line(error.message()).c_str());
   Phase before = std::exchange(phase_, phase::Failed{error});
   changed_ = true;
   clients_.for_each_waiting([this](Client& client) { refuse(client); });

@@ -115,7 +115,20 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
   [ "$(images)" -eq 1 ]
   as alice srun --container-image=registry.test/debian:12-zstd sleep 300 3>&- &
   wait_until 20 pgrep -u alice -x sleep
+  log=$BATS_TEST_TMPDIR/log
+  python3 -u -c '
+import socket
+line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+line.bind("/dev/log")
+while True: print(line.recv(65536).decode().strip("\0"))' >"$log" 3>&- &
+  listener=$!
+  wait_until 20 test -S /dev/log
   runs bob registry.test/debian:12
+  kill $listener
+  rm /dev/log
+  cat "$log"
+  # The administrator reads it as a warning: facility and level.
+  grep -E "^<(12|28)>" "$log" | grep -q "no room for an image: .*No space left on device: the image store $store has"
   [ "$status" -ne 0 ]
   [[ "$output" =~ "No space left on device: the image store $store has "[0-9.]+" "[KM]?i?"B of 80.0 MiB free, images take "[0-9.]+" MiB" ]]
   [[ "$output" == *"hint: no image in it is unused"* ]]
