@@ -170,6 +170,12 @@ Result<void> share_all_blocks(int from, int to) {
   return fail(cannot ? Error(ErrorKind::unsupported, error.message()) : std::move(error));
 }
 
+Sharing share_with_stranger(int from, int to) {
+  if (ioctl(to, FICLONE, from) == 0) return Sharing::shared;
+  // The first thing that the kernel compares is the file systems (EXDEV).
+  return errno == EOPNOTSUPP || errno == EINVAL ? Sharing::beside : Sharing::elsewhere;
+}
+
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode, Sync sync) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);

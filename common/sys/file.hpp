@@ -29,6 +29,14 @@ Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offs
 /// The file `to` becomes the file `from`, with which it has all blocks in common until one of them is changed
 /// (FICLONE). ErrorKind::unsupported: their file system cannot do that, or they are in two.
 Result<void> share_all_blocks(int from, int to);
+/// The same, for a `to` of somebody who is not trusted: a file system that is not that of `from` is not asked anything,
+/// and so cannot keep anybody waiting (FUSE).
+enum class Sharing {
+  shared,    ///< it is done
+  beside,    ///< they are in one file system, which cannot do that
+  elsewhere  ///< they are not, as far as this kernel can tell
+};
+Sharing share_with_stranger(int from, int to);
 /// Appears under its final name only when whole and fsynced (temporary name in the same directory, rename).
 enum class Sync { yes, no };  ///< no: for what can be made again, and is checked when it is read
 Result<void> write_file_atomically(const std::string& path, std::string_view bytes, mode_t mode, Sync sync = Sync::yes);

@@ -16,7 +16,12 @@ bool beneath_dev(std::string_view directory) {
 
 ImageBuilder::ImageBuilder(int fd, std::string where, SquashOptions options, std::vector<Blob> blobs,
                            ImportMeter& meter)
-    : fd_(fd), where_(std::move(where)), options_(options), blobs_(std::move(blobs)), meter_(meter), table_(&meter) {
+    : fd_(fd),
+      where_(std::move(where)),
+      options_(std::move(options)),
+      blobs_(std::move(blobs)),
+      meter_(meter),
+      table_(&meter) {
   for (const Blob& blob : blobs_) compressed_bytes_ += blob.size;
 }
 

@@ -47,13 +47,6 @@ class UserStream final : public std::stringbuf {
   int socket_;
 };
 
-/// Whether the store can write into it by itself: both lie in one file system, which is the store's and no user's.
-bool is_beside(int image, int file) {
-  struct stat one {};
-  struct stat other {};
-  return fstat(image, &one) == 0 && fstat(file, &other) == 0 && one.st_dev == other.st_dev;
-}
-
 class UserAnswer {
  public:
   UserAnswer(const SiteConfig& config, const ImageStore& store, int socket, uid_t uid)
@@ -105,9 +98,10 @@ class UserAnswer {
 
   [[nodiscard]] Result<void> copy(const Found& image, int file) const {
     const message::Copying copying{image.grant.manifest, image.bytes, image.age};
-    if (!is_beside(image.file.get(), file)) return send(image, copying);
+    const Sharing sharing = share_with_stranger(image.file.get(), file);
+    if (sharing == Sharing::elsewhere) return send(image, copying);
     TRY(tell(socket_, copying));
-    for (uint64_t at = 0; at < image.bytes; at += kPieceBytes) {
+    for (uint64_t at = 0; sharing == Sharing::beside && at < image.bytes; at += kPieceBytes) {
       TRY(copy_range(image.file.get(), at, file, at, std::min(kPieceBytes, image.bytes - at)));
       if (has_hung_up(socket_)) return {};
     }
