@@ -137,10 +137,12 @@ Check check_image_owner(const SiteConfig& config, const Check& idmapped) {
     return {kName, State::ok, "reflink: each user's mount is a file that shares its blocks with the image", ""};
   if (allowed(OwnerWay::dm) && dm_available())
     return {kName, State::ok, "dm: each user's mount has one block of its own before the image's", ""};
-  return {kName, State::warn,
-          config.image_owner == OwnerWay::automatic
-              ? "none of idmap, reflink and dm works"
-              : "image_owner = \"" + std::string(to_string(config.image_owner)) + "\" does not work here",
+  if (config.image_owner != OwnerWay::automatic)
+    return {
+        kName, State::warn,
+        "image_owner = \"" + std::string(to_string(config.image_owner)) + "\" does not work here: FUSE serves images",
+        "image_owner = \"auto\" in situla.toml takes what works"};
+  return {kName, State::warn, "none of idmap, reflink and dm works",
           "Linux 6.2, a store on XFS or Btrfs, or modprobe dm-mod (and list it in /etc/modules-load.d); otherwise FUSE "
           "serves images"};
 }
