@@ -136,6 +136,12 @@ Result<uint64_t> copy_piece(int from, off_t from_offset, int to, off_t to_offset
 
 }  // namespace
 
+Result<std::pair<UniqueFd, UniqueFd>> make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
+  return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
+}
+
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size) {
   constexpr uint64_t kMost = uint64_t{1} << 30U;
   bool in_kernel = true;

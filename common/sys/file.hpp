@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <sys/types.h>
 
@@ -19,6 +20,8 @@ Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int fla
 Result<UniqueFd> open_image_file(const std::string& path);
 /// With O_CLOEXEC; `what` is for the error.
 Result<UniqueFd> duplicate_fd(int fd, std::string_view what);
+/// The end for reading and the one for writing, close-on-exec.
+Result<std::pair<UniqueFd, UniqueFd>> make_pipe();
 Result<std::string> read_all(int fd, size_t limit);
 /// Reads a file of at most limit bytes (ErrorKind::corrupt beyond).
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);

@@ -1,7 +1,6 @@
 #include "common/sys/pipe.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -43,14 +42,8 @@ Result<uint64_t> read_piece(int from, off_t offset, int to, uint64_t most) {
 
 }  // namespace
 
-Result<std::pair<UniqueFd, UniqueFd>> make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
-  (void)fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
-  return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
-}
-
 Result<void> file_to_pipe(int file, int pipe, uint64_t bytes) {
+  (void)fcntl(pipe, F_SETPIPE_SZ, kPipeBytes);  // where the user may have that
   for (uint64_t done = 0; done < bytes;) {
     auto at = static_cast<off_t>(done);
     TRY_ASSIGN(auto count, splice_piece(file, &at, pipe, nullptr, bytes - done));

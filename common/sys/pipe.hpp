@@ -3,15 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <utility>
 
 #include "common/base/result.hpp"
-#include "common/base/unique_fd.hpp"
 
 namespace situla {
 
-/// The end for reading and the one for writing, close-on-exec; it holds a mebibyte where the user may have that.
-Result<std::pair<UniqueFd, UniqueFd>> make_pipe();
 /// The first `bytes` of the file. ErrorKind::corrupt when it ends before; errnum EPIPE when nobody reads any more: the
 /// caller ignores SIGPIPE.
 Result<void> file_to_pipe(int file, int pipe, uint64_t bytes);

@@ -41,6 +41,7 @@ Result<FinishedImages::Copy> fetch(const ImportRequest& request, bool offline, i
   TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-request", bytes));
   TRY_ASSIGN(const UniqueFd socket, message::ask(message::CopyWanted{offline}, {memory.get(), fd}));
   TRY_ASSIGN(const auto first, message::receive(socket.get()));
+  if (const auto* ended = std::get_if<message::Ended>(&first.message)) return fail(ended->kind, ended->text);
   const auto* copying = std::get_if<message::Copying>(&first.message);
   if (copying == nullptr) return fail(ErrorKind::not_found, "the node's store has no such image for this user");
   progress.phase("copying " + format_size(copying->bytes) + " from the node's store");
@@ -66,6 +67,10 @@ std::optional<FinishedImages::Copy> NodeStore::copy(const ImportRequest& request
                                                     Progress& progress) {
   auto fetched = fetch(request, offline, fd, progress);
   if (fetched) return *fetched;
+  // Without a socket, or the image, nobody has to know.
+  const ErrorKind kind = fetched.error().kind();
+  if (kind != ErrorKind::not_found && kind != ErrorKind::cancelled)
+    progress.note("not copied from the node's store: " + fetched.error().text());
   (void)ftruncate(fd, 0);
   (void)lseek(fd, 0, SEEK_SET);
   return std::nullopt;

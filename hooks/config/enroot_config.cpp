@@ -167,10 +167,8 @@ done
 
 Result<std::string> run_evaluator(const std::string& input, const Environment& environment) {
   TRY_ASSIGN(UniqueFd data, sealed_memory("enroot.conf", input));
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
+  TRY_ASSIGN(auto pipe, make_pipe());
+  auto& [reader, writer] = pipe;
 
   Environment clean = environment;
   clean.unset("BASH_ENV");

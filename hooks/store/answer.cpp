@@ -122,6 +122,23 @@ class UserAnswer {
   uid_t uid_;
 };
 
+Result<void> answer(const SiteConfig& config, int socket, uid_t uid, const message::Message& question,
+                    const std::vector<UniqueFd>& fds) {
+  TRY_ASSIGN(const ImageStore store, ImageStore::open(config.store_path));
+  TRY_ASSIGN(const auto slot, ImportSlot::acquire(
+                                  store.slots(), uid, "", config.imports_per_user, [] {}, [] { return true; }));
+  const UserAnswer answer(config, store, socket, uid);
+  if (const auto* wanted = std::get_if<message::CopyWanted>(&question))
+    return slot ? answer.to(*wanted, fds) : tell(socket, message::NoCopy());
+  const auto* command = std::get_if<message::CommandWanted>(&question);
+  if (command == nullptr) return fail(ErrorKind::corrupt, "a user's message is none of a user");
+  if (slot) return answer.to(*command);
+  return tell(socket, message::Ended{ErrorKind::failure,
+                                     "you have " + std::to_string(config.imports_per_user) +
+                                         " imports and questions on this node already",
+                                     "try again when one has ended; see imports_per_user in situla.toml(5)"});
+}
+
 }  // namespace
 
 Result<void> answer_user(const SiteConfig& config, int socket) {
@@ -130,19 +147,9 @@ Result<void> answer_user(const SiteConfig& config, int socket) {
   TRY_ASSIGN(auto packet, receive_packet(socket, message::kMaxBytes));
   if (!packet) return {};
   TRY_ASSIGN(const message::Message question, message::decode(packet->bytes));
-  TRY_ASSIGN(const ImageStore store, ImageStore::open(config.store_path));
-  TRY_ASSIGN(const auto slot, ImportSlot::acquire(
-                                  store.slots(), peer.uid, "", config.imports_per_user, [] {}, [] { return true; }));
-  const UserAnswer answer(config, store, socket, peer.uid);
-  if (const auto* wanted = std::get_if<message::CopyWanted>(&question))
-    return slot ? answer.to(*wanted, packet->fds) : tell(socket, message::NoCopy());
-  const auto* command = std::get_if<message::CommandWanted>(&question);
-  if (command == nullptr) return fail(ErrorKind::corrupt, "a user's message is none of a user");
-  if (slot) return answer.to(*command);
-  return tell(socket, message::Ended{ErrorKind::failure,
-                                     "you have " + std::to_string(config.imports_per_user) +
-                                         " imports and questions on this node already",
-                                     "try again when one has ended; see imports_per_user in situla.toml(5)"});
+  const auto answered = answer(config, socket, peer.uid, question, packet->fds);
+  if (!answered) (void)tell(socket, message::Ended{answered.error().kind(), answered.error().message(), ""});
+  return answered;
 }
 
 }  // namespace situla

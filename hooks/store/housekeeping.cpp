@@ -151,7 +151,7 @@ Result<void> Housekeeping::prune(const Prune& what) const {
 }
 
 Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) const {
-  auto images = this->images(user_ ? granted() : Granted());
+  auto images = this->images();
   std::erase_if(images, [&](const StoredImage& image) { return !means(word, image); });
   if (images.empty())
     return fail(Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
@@ -211,7 +211,7 @@ Result<const char*> Housekeeping::verify(const StoredImage& image) const {
 }
 
 Result<void> Housekeeping::verify(const std::vector<std::string>& words) const {
-  std::vector<StoredImage> images = words.empty() ? this->images(granted()) : std::vector<StoredImage>();
+  std::vector<StoredImage> images = words.empty() ? this->images() : std::vector<StoredImage>();
   for (const std::string& word : words) {
     TRY_ASSIGN(auto meant, find(word));
     images.insert(images.end(), std::make_move_iterator(meant.begin()), std::make_move_iterator(meant.end()));

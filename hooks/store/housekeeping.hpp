@@ -49,6 +49,7 @@ class Housekeeping {
   using Granted = std::map<std::string, std::set<uid_t>>;
   /// What there is for the user, longest unused first; granted: granted_users().
   [[nodiscard]] std::vector<StoredImage> images(const Granted& granted) const;
+  [[nodiscard]] std::vector<StoredImage> images() const { return images(user_ ? granted() : Granted()); }
   [[nodiscard]] Granted granted() const;
   [[nodiscard]] bool may_remove(const StoredImage& image) const;
   [[nodiscard]] Result<std::vector<StoredImage>> find(const std::string& word) const;

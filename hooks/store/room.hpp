@@ -34,8 +34,8 @@ class StoreRoom {
   /// For a file of so many bytes, beside those that other imports write now. ErrorKind::no_space with both numbers;
   /// that other users write files keeps nobody from his, but images go for them, too.
   Result<void> make(uint64_t bytes, const ImportSlot::InFlight& others);
-  /// The disk is full, whatever the limits say: some images go, for a while's writing. ErrorKind::no_space with numbers
-  /// when none can.
+  /// An importer says that the disk is full, whatever the limits say: if it is, some images go, for a while's writing.
+  /// ErrorKind::no_space with numbers when none goes.
   Result<void> make_some() const;
   /// Of all users' images those of which StoreLimits::age says so. now: seconds since the epoch.
   void drop_old(uint64_t now) const;

@@ -414,10 +414,7 @@ Result<void> note_content(const std::string& store, const std::string& name, int
   TRY_ASSIGN(const ImageStore images, ImageStore::open(store));
   const auto file = images.find_named(name);
   if (!file) return {};
-  TRY_ASSIGN(const auto content, hash_content(file->get(), [broker] {
-               pollfd end{broker, POLLRDHUP, 0};
-               return poll(&end, 1, 0) == 0;
-             }));
+  TRY_ASSIGN(const auto content, hash_content(file->get(), [broker] { return !has_hung_up(broker); }));
   return content ? images.note_content(name, *content) : Result<void>();
 }
 

@@ -79,12 +79,10 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
   const Launcher& launcher = step.launcher;
   const Identity& service = step.service.value();
   TRY_ASSIGN(auto between, socket_pair());
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
-  const UniqueFd reader(ends[0]);
+  TRY_ASSIGN(auto pipe, make_pipe());
   ImageImport import;
   import.service_ = service.uid;
-  import.request_ = UniqueFd(ends[1]);
+  import.request_ = std::move(pipe.second);
   import.importer_line_ = std::move(between.first);
   if (step.request.step_id == 0) TRY(import.start_importer(step, launcher.cgroups.broker()));
   Launch store{Program::store,
@@ -92,7 +90,7 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
                launcher.cgroups.broker(),
                service,
                Rights::service};
-  store.fds = {{reader.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
+  store.fds = {{pipe.first.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
   TRY_ASSIGN(import.store_, launcher.launch_helper(std::move(store), store_fd::kBroker));
   return import;
 }

@@ -163,10 +163,8 @@ Result<void> bring_loopback_up() {
 }
 
 Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
+  TRY_ASSIGN(auto pipe, make_pipe());
+  auto& [reader, writer] = pipe;
   // The bare call: other threads of this process may hold locks, and the child does nothing but wait for the end of the
   // pipe.
   int pidfd = -1;
@@ -175,9 +173,9 @@ Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
                                  nullptr, &pidfd, nullptr, 0UL));
   if (pid == 0) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    (void)close(ends[1]);
+    (void)close(writer.get());
     char byte = 0;
-    (void)!read(ends[0], &byte, 1);
+    (void)!read(reader.get(), &byte, 1);
     _exit(0);
   }
   if (pid < 0) {

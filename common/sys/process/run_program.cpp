@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 #include "common/sys/process/guarded.hpp"
 
 namespace situla {
@@ -24,12 +25,10 @@ class Stream {
  public:
   /// The program's end.
   Result<UniqueFd> open() {
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create a pipe");
-    reader_.reset(ends[0]);
-    UniqueFd writer(ends[1]);
+    TRY_ASSIGN(auto pipe, make_pipe());
+    reader_ = std::move(pipe.first);
     if (fcntl(reader_.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "prepare a pipe");
-    return writer;
+    return std::move(pipe.second);
   }
   [[nodiscard]] int fd() const { return reader_.get(); }
 

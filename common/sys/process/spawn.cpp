@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
 #include "common/sys/process/process.hpp"
 
@@ -193,10 +194,8 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
     if (source < 0 || target < 0)
       return fail(ErrorKind::usage, "start " + options.program + ": bad descriptor " + std::to_string(source) + " -> " +
                                         std::to_string(target));
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "create pipe");
-  UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
+  TRY_ASSIGN(auto pipe, make_pipe());
+  auto& [reader, writer] = pipe;
 
   Plan plan(options);
   plan.error_pipe = writer.get();

@@ -151,3 +151,14 @@ TEST_CASE("all images together have a limit, and an age") {
   StoreRoom(*store, 1000, {0, {}, {}, std::chrono::seconds(100)}).drop_old(1'000'000'000);
   CHECK_FALSE(store->find(last));
 }
+
+TEST_CASE("nothing goes for an importer that calls a disk full which is not") {
+  const test::TempDir directory;
+  const auto store = ImageStore::open(directory.path());
+  REQUIRE(store);
+  const ImageKey unused = publish(*store, 1000, 'a', 1);
+  const auto made = StoreRoom(*store, 1001, {}).make_some();
+  REQUIRE_FALSE(made);
+  CHECK(made.error().kind() == ErrorKind::no_space);
+  CHECK(store->find(unused));
+}
