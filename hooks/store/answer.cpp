@@ -147,7 +147,7 @@ Result<void> answer_user(const SiteConfig& config, int socket) {
   TRY_ASSIGN(auto packet, receive_packet(socket, message::kMaxBytes));
   if (!packet) return {};
   TRY_ASSIGN(const message::Message question, message::decode(packet->bytes));
-  const auto answered = answer(config, socket, peer.uid, question, packet->fds);
+  auto answered = answer(config, socket, peer.uid, question, packet->fds);
   if (!answered) (void)tell(socket, message::Ended{answered.error().kind(), answered.error().message(), ""});
   return answered;
 }

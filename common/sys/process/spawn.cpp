@@ -195,7 +195,8 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
       return fail(ErrorKind::usage, "start " + options.program + ": bad descriptor " + std::to_string(source) + " -> " +
                                         std::to_string(target));
   TRY_ASSIGN(auto pipe, make_pipe());
-  auto& [reader, writer] = pipe;
+  const UniqueFd reader = std::move(pipe.first);
+  UniqueFd writer = std::move(pipe.second);
 
   Plan plan(options);
   plan.error_pipe = writer.get();
