@@ -42,20 +42,23 @@ filter_only() {
 }
 
 helpers() { pgrep -f '^(/[^ ]*/)?situla-(broker|builder|init)|squashfs' || true; }
+# Without those that were there before the program was started: of the late jobs, which end when Slurm finds them.
+own_helpers() { helpers | grep -v -x -F -e "$others" || true; }
 
 # start_program OPTION...: task_view that writes down its signals, and what runs beside it.
 start_program() {
   rm -f "$BATS_TEST_TMPDIR/signals"
   signals=/shared/signals.$BATS_TEST_NUMBER
   rm -f "$signals"
+  others=$(helpers)
   as_alice srun -J program "${container[@]}" "$@" /shared/task_view signals "$signals" >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
   wait_until 30 grep -qs ready "$signals"
   # The builder ends by itself, but for the one that serves the image.
   [[ "$*" == *unshare=pid* ]] || wait_until 30 one_builder
-  before=$(helpers)
+  before=$(own_helpers)
 }
-one_builder() { [ "$(pgrep -c -f '^(/[^ ]*/)?situla-builder')" -le 1 ]; }
+one_builder() { [ "$(pgrep -f '^(/[^ ]*/)?situla-builder' | grep -c -v -x -F -e "$others")" -le 1 ]; }
 
 # ended STATUS: by itself; what it said is shown.
 ended() {
@@ -75,7 +78,7 @@ signals_reach_the_program() {
   sleep 0.2
   # Each once, in order, and nothing besides.
   [ "$(tail -n +2 "$signals" | tr '\n' ' ')" = "SIGUSR1 SIGUSR2 SIGHUP SIGALRM SIGURG SIGQUIT " ]
-  [ "$(helpers)" = "$before" ]
+  [ "$(own_helpers)" = "$before" ]
   # Stopped and continued, as Slurm suspends a step. What a cgroup's freezer stops is shown as D.
   as_alice scancel --signal=STOP -n program
   wait_until 30 pgrep -u alice -r T,D
@@ -87,8 +90,7 @@ signals_reach_the_program() {
 }
 
 helpers_are() { [ "$(helpers)" = "$1" ]; }
-# No others than those, which may end.
-helpers_are_of() { ! helpers | grep -v -x -F -e "$1"; }
+no_own_helpers() { [ -z "$(own_helpers)" ]; }
 
 # The script traps a signal; with --batch it alone gets it.
 signals_of_batch() {
@@ -219,8 +221,7 @@ TEXT
 @test "signals of scancel and srun reach the program once, and only it, in a PID namespace" { signals_reach_the_program --container-unshare=pid; }
 
 @test "Ctrl-C of srun ends the program" {
-  local pid others
-  others=$(helpers)
+  local pid
   start_program
   pid=$(pgrep -u alice -o -f '^srun -J program')
   # srun passes these on.
@@ -233,7 +234,7 @@ TEXT
   wait "$srun_pid" || true
   cat "$BATS_TEST_TMPDIR/out"
   [ "$(tail -n 1 "$signals")" = SIGINT ] || [ "$(tail -n 1 "$signals")" = SIGTERM ]
-  wait_until 30 helpers_are_of "$others"
+  wait_until 30 no_own_helpers
 }
 
 # bats test_tags=lab:linuxproc
