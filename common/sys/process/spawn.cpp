@@ -1,10 +1,14 @@
-// spawn(): everything that needs memory happens before the fork, everything after it is async-signal-safe
-// (signal-safety(7)), because slurmstepd has other threads that may hold any lock at that moment. execute() goes the
-// same way without a fork.
+// spawn(): the child shares the memory of this process until it runs the program (clone(2) with CLONE_VM and
+// CLONE_VFORK, on a stack of its own): no page table is copied, which takes slurmstepd milliseconds, and what went wrong
+// the child writes into memory of the parent, which waits. So everything that needs memory happens before, and
+// everything in the child is async-signal-safe (signal-safety(7)), because slurmstepd has other threads that may hold
+// any lock at that moment. execute() goes the same way without a child.
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include <sched.h>
 #include <signal.h>
@@ -18,7 +22,7 @@
 namespace situla {
 namespace {
 
-/// What the process was doing when it failed; from a child it travels with the errno through the close-on-exec pipe.
+/// What the process was doing when it failed.
 enum class Step : int {
   fork,
   die_with_parent,
@@ -72,7 +76,6 @@ struct Plan {
   std::vector<char*> arguments, environment;
   std::vector<std::pair<int, int>> fds;  ///< .first is overwritten with its moved copy, as are the next two
   int program_fd = options.program_fd;   ///< instead of the path
-  int error_pipe = -1;                   ///< or none
   int first_free = 3;                    ///< above every descriptor number that the program will have
   bool die_with_parent = options.die_with_parent;
   pid_t parent = 0;  ///< who it has to be; 0: whoever it is
@@ -118,7 +121,7 @@ std::optional<Failure> arrange_descriptors(Plan& plan) {
     if (copy >= 0) fd = copy;
     return copy >= 0;
   };
-  bool moved = (plan.error_pipe < 0 || move(plan.error_pipe)) && (plan.program_fd < 0 || move(plan.program_fd));
+  bool moved = plan.program_fd < 0 || move(plan.program_fd);
   for (auto& entry : plan.fds) moved = moved && move(entry.first);
   int null = -1;
   // A container need not have a /dev/null: whoever maps 0, 1 and 2 does without.
@@ -164,29 +167,41 @@ void reset_oom_score() {
   close(fd);
 }
 
-/// fork(2) that also yields the pidfd, so that no other thread can reap the child in between. The bare call skips the
-/// fork handlers of other libraries in this process; the child only makes system calls.
-pid_t fork_with_pidfd(int& pidfd) {
+/// For the child between clone(2) and execve(2), with room for what a sanitizer adds to each frame.
+constexpr size_t kStackBytes = size_t{128} << 10U;
+
+/// What the child works on; in memory of the parent, like the stacks.
+struct Birth {
+  Plan& plan;
+  bool detached = false;
+  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+  std::unique_ptr<std::byte[]> inner_stack = detached ? std::make_unique_for_overwrite<std::byte[]>(kStackBytes) : nullptr;
+  std::optional<Failure> failure = std::nullopt;
+};
+
+/// Returns when the child has run the program, or has ended. With the pidfd at once, so that no other thread can reap
+/// the child in between. clone(2) skips the fork handlers of other libraries in this process; the child only makes
+/// system calls.
+pid_t start_sharing_memory(int (*entry)(void*), std::byte* stack, Birth& birth, int& pidfd) {
   pidfd = -1;
-  const auto pid = static_cast<pid_t>(syscall(SYS_clone, kernel::kClonePidfd | SIGCHLD, nullptr, &pidfd, nullptr, 0UL));
-  return pid;
+  return clone(entry, stack + kStackBytes, CLONE_VM | CLONE_VFORK | kernel::kClonePidfd | SIGCHLD, &birth, &pidfd);
 }
 
-[[noreturn]] void give_up(const Plan& plan, const Failure& failure) {
-  (void)!write(plan.error_pipe, &failure, sizeof failure);
-  _exit(127);
-}
-
-[[noreturn]] void run_child(Plan& plan, bool detached) {
-  if (detached) {
-    int unused = -1;
-    const pid_t pid = fork_with_pidfd(unused);
-    if (pid < 0) give_up(plan, {Step::fork, errno});
-    if (pid > 0) _exit(0);
-  }
+/// The child; what it returns is its exit status.
+int run_program_of(void* argument) {
+  Birth& birth = *static_cast<Birth*>(argument);
   reset_oom_score();
-  const Failure failure = become_program(plan);
-  give_up(plan, failure);
+  birth.failure = become_program(birth.plan);
+  return 127;
+}
+
+/// The child of a detached start: has the program started by a child of its own, and ends.
+int run_detached(void* argument) {
+  Birth& birth = *static_cast<Birth*>(argument);
+  int unused = -1;
+  if (start_sharing_memory(run_program_of, birth.inner_stack.get(), birth, unused) < 0)
+    birth.failure = Failure{Step::fork, errno};
+  return birth.failure ? 127 : 0;
 }
 
 Result<Child> start(const SpawnOptions& options, bool detached) {
@@ -194,34 +209,26 @@ Result<Child> start(const SpawnOptions& options, bool detached) {
     if (source < 0 || target < 0)
       return fail(ErrorKind::usage, "start " + options.program + ": bad descriptor " + std::to_string(source) + " -> " +
                                         std::to_string(target));
-  TRY_ASSIGN(auto pipe, make_pipe());
-  const UniqueFd reader = std::move(pipe.first);
-  UniqueFd writer = std::move(pipe.second);
-
   Plan plan(options);
-  plan.error_pipe = writer.get();
   plan.parent = getpid();
   plan.die_with_parent = options.die_with_parent && !detached;
-  // No handler of this program may run in the child before its dispositions are reset.
+  Birth birth{plan, detached};
+  // No handler of this program may run in the child, in this memory, before its dispositions are reset.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int pidfd = -1;
-  const pid_t pid = fork_with_pidfd(pidfd);
-  if (pid == 0) run_child(plan, detached);
+  const pid_t pid = start_sharing_memory(detached ? run_detached : run_program_of, birth.stack.get(), birth, pidfd);
   const int errnum = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return fail_errno(errnum, "fork");
+  if (pid < 0) return fail_errno(errnum, "start a process for " + options.program);
 
   Child child(pid, UniqueFd(pidfd));
-  writer.reset();
-  Failure failure;
-  const ssize_t size = kernel::uninterrupted([&] { return read(reader.get(), &failure, sizeof failure); });
-  if (size == 0) return child;
-  if (size != static_cast<ssize_t>(sizeof failure)) return fail_errno(EIO, "start " + options.program);
-  const std::string what = what_failed(failure, options);
-  return fail_errno(failure.errnum, failure.step == Step::execute ? what : "start " + options.program + ": " + what);
+  if (!birth.failure) return child;
+  const std::string what = what_failed(*birth.failure, options);
+  return fail_errno(birth.failure->errnum,
+                    birth.failure->step == Step::execute ? what : "start " + options.program + ": " + what);
 }
 
 }  // namespace
