@@ -63,7 +63,7 @@ constexpr const char* kStageMount = SITULA_RUNTIME_DIR "/root";
 constexpr const char* kStageImage = "image";      ///< beneath it: where root attaches the image
 constexpr const char* kStageDirectory = "stage";  ///< beneath it: what prepare_container() may use
 
-/// situla-store, started by the broker as the service user. `--view`: kImage and kBroker only.
+/// situla-store, started by the broker as the service user. `--view`: kImage and kBroker only; `--lend`: kBroker only.
 namespace store_fd {
 constexpr int kRequest = 0;   ///< a pipe: what the request writer writes
 constexpr int kImage = 0;     ///< --view: the image, open for reading

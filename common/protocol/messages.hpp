@@ -175,6 +175,9 @@ struct ViewMade {
   static auto fields(auto& view) { return std::tie(view.whole, view.offset); }
 };
 
+/// The answer of `situla-store --lend`. fds: the image, open for reading.
+struct ImageLent {};
+
 // builder <-> broker
 
 struct MapsWanted {  ///< the builder has unshared its user namespace
@@ -233,6 +236,20 @@ struct Found {
 /// A named container has to be made. fds of the answer: the image file, open for reading, or a parcel with it.
 struct ImageWanted {};
 struct ImageReady {};
+/// A named container lies on a copy of an image. Has this node that image, too, and mounted? Then the kernel's mount of
+/// it serves as well, without a process that serves the copy. Answer: ImageMounted, or NotMounted.
+struct CopiedImageWanted {
+  std::string identity;  ///< as Ready::identity
+  bool is_new = false;   ///< the copy was made just now, of the file that came with ImageReady
+  // What tells this copy from any other: of stat(2), the status change in ns since the epoch.
+  uint64_t inode = 0, bytes = 0, changed = 0;
+
+  static auto fields(auto& wanted) {
+    return std::tie(wanted.identity, wanted.is_new, wanted.inode, wanted.bytes, wanted.changed);
+  }
+};
+struct ImageMounted {};  ///< beneath kStageMount, on kStageImage
+struct NotMounted {};
 
 // plugin (slurmstepd) <-> broker, control socket
 
@@ -249,10 +266,10 @@ struct Finished {       ///< nothing is left of the container
   static auto fields(auto& finished) { return std::tie(finished.summary); }
 };
 
-using Message =
-    std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
-                 Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared,
-                 TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted, NoStore>;
+using Message = std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish,
+                             Finished, Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving,
+                             ScratchPlace, StepPrepared, TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted,
+                             ImporterStarted, NoStore, CopiedImageWanted, ImageMounted, NotMounted, ImageLent>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;

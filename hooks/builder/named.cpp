@@ -1,6 +1,7 @@
 #include "hooks/builder/named.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "common/base/text.hpp"
 #include "common/protocol/contract.hpp"
@@ -43,6 +44,7 @@ class NamedSearch {
       TRY_ASSIGN(const bool joined, join(*container, *root));
       if (joined) return std::optional<StepRoot>();
       if (!made_) TRY(check_reuse());
+      TRY(ask_for_mount(*root));
       return std::optional(std::move(*root));
     }
     return fail(ErrorKind::failure, described() + " is removed as fast as it is made");
@@ -141,6 +143,22 @@ class NamedSearch {
     return {};
   }
 
+  /// The kernel's mount of the image that the container's copy was made of, if this node has it.
+  Result<void> ask_for_mount(StepRoot& root) const {
+    struct stat copy {};
+    if (root.source.kind != RootSource::Kind::layered || fstat(root.save_image.get(), &copy) != 0) return {};
+    constexpr uint64_t kSecond = 1'000'000'000;
+    CopiedImageWanted wanted{root.identity};
+    wanted.is_new = !root.identity.empty() && root.identity == made_of_given_;
+    wanted.inode = copy.st_ino;
+    wanted.bytes = static_cast<uint64_t>(copy.st_size);
+    wanted.changed = static_cast<uint64_t>(copy.st_ctim.tv_sec) * kSecond + static_cast<uint64_t>(copy.st_ctim.tv_nsec);
+    TRY_ASSIGN(const Answer answer, ask_broker(wanted));
+    if (std::holds_alternative<ImageMounted>(answer.message))
+      root.source.mounted = std::string(kStageMount) + "/" + kStageImage;
+    return {};
+  }
+
   Result<void> make() {
     if (spec_.name_flag == NameFlag::exec) return fail(not_running());
     if (spec_.image.empty() && parse_step_name(spec_.name)) return fail(no_step());
@@ -158,6 +176,7 @@ class NamedSearch {
     request.image = image_.get();
     auto created = create_container(config_, request, log_);
     made_ = created.has_value();
+    if (made_ && image_kind(spec_.image) != ImageKind::path) made_of_given_ = *created;
     // Another step was faster. Whether that is good depends on the flag.
     if (made_ || created.error().kind() == ErrorKind::exists) return {};
     return fail(std::move(created).error().with_context("create " + described() + " from " + printable(spec_.image)));
@@ -191,6 +210,7 @@ class NamedSearch {
   LogSink& log_;
   UniqueFd image_;
   bool made_ = false;
+  std::string made_of_given_;  ///< identity of the container that was made of what the broker gave; empty: none
 };
 
 }  // namespace

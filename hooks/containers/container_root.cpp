@@ -57,7 +57,7 @@ class RootBuilder {
         TRY(add_layer({source.path}));
         break;
       case RootSource::Kind::layered:
-        root_.kind = "layers";
+        root_.kind = source.mounted.empty() ? "layers-fuse" : "layers";
         TRY(from_layers({"", source.path, NamedContainer::Kind::layered, source.held}));
         break;
       case RootSource::Kind::directory:
@@ -116,11 +116,13 @@ class RootBuilder {
     return bind(container.held());
   }
 
-  /// A read-only one is mounted by itself, over what was changed until now; writable ones share one mount.
+  /// A read-only one is mounted by itself, over what was changed until now; writable ones share one mount, whose
+  /// keeper has the image from the first of them.
   Result<void> from_layers(const NamedContainer& found) {
     TRY_ASSIGN(const NamedContainer container, reopen_container(found));
     mark_ = container_mark(container);
     if (!request_.writable) {
+      if (!request_.root.mounted.empty()) return add_layer({container.upper(), request_.root.mounted});
       TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
       return serve(image.get(), {container.upper()});
     }

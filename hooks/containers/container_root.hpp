@@ -16,7 +16,7 @@ namespace situla {
 
 struct ContainerRoot {
   std::string path;    ///< the mount point, beneath the stage: ENROOT_ROOTFS
-  std::string kind;    ///< what it is made of, for the log: kernel, fuse, extracted, layers or tree
+  std::string kind;    ///< what it is made of, for the log: kernel, fuse, extracted, layers, layers-fuse or tree
   UniqueFd changes;    ///< the directory that takes what is written: an overlay's upper layer, or the tree itself
   ImageServer server;  ///< of an image that is served, or empty
   Scratch scratch;

@@ -199,7 +199,7 @@ Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink&
   return makes_layers_in(data, wish, log);
 }
 
-Result<void> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log) {
+Result<std::string> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log) {
   TRY_ASSIGN(const PrivateDirectory data, open_data_directory(config));
   TRY_ASSIGN(const bool layered, makes_layers_in(data, request.wish, log));
   remove_abandoned(data, {}, log);
@@ -212,7 +212,9 @@ Result<void> create_container(const EnrootConfig& config, const NewContainer& re
     TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .threads = threads}));
   }
   TRY(write_identity(unfinished.fd()));
-  return unfinished.publish(last_component(request.path), request.replace);
+  std::string identity = identity_of(unfinished.fd());
+  TRY(unfinished.publish(last_component(request.path), request.replace));
+  return identity;
 }
 
 void remove_unfinished(const EnrootConfig& config, LogSink& log) {

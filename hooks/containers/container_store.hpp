@@ -39,8 +39,8 @@ Result<void> check_new_container(const std::string& path, bool replace);
 Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink& log);
 /// Layered: the image is copied (shared blocks where the file system has them), so what becomes of the file later does
 /// not matter. ErrorKind::corrupt for what is no image. Before that, what creates and removals left that were killed on
-/// this node is removed.
-Result<void> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log);
+/// this node is removed. Returns the new container's identity (container_identity.hpp).
+Result<std::string> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log);
 
 /// What creates and removals left that were killed on this node. Without it, the next create or removal does the same.
 void remove_unfinished(const EnrootConfig& config, LogSink& log);

@@ -160,12 +160,15 @@ class Keeper {
 
  private:
   Result<void> mount_layers(const NamedContainer& container, const ContainerRequest& request, LogSink& log) {
-    const std::string lower = request.stage() + "/image";
     const std::string root = request.stage() + "/root";
-    for (const std::string& path : {lower, root})
-      if (mkdir(path.c_str(), 0755) != 0) return fail_errno(errno, "create directory " + path);
-    TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
-    TRY_ASSIGN(server_, serve_image(image.get(), lower, request.inside_uid(), request.inside_gid(), log));
+    if (mkdir(root.c_str(), 0755) != 0) return fail_errno(errno, "create directory " + root);
+    std::string lower = request.root.mounted;
+    if (lower.empty()) {
+      lower = request.stage() + "/image";
+      if (mkdir(lower.c_str(), 0755) != 0) return fail_errno(errno, "create directory " + lower);
+      TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
+      TRY_ASSIGN(server_, serve_image(image.get(), lower, request.inside_uid(), request.inside_gid(), log));
+    }
     TRY_ASSIGN(const UniqueFd target, open_file(root, O_PATH | O_DIRECTORY));
     const OverlayLayers layers{
         .lower = {lower}, .upper = container.upper(), .work = container.work(), .source = container_mark(container)};
@@ -214,7 +217,7 @@ class Keeper {
   FileLock lock_;
   std::string step_;  ///< it ends with
   UniqueFd proc_, state_, listener_, root_;
-  ImageServer server_;
+  ImageServer server_;  ///< empty: the kernel has the image mounted
   dev_t device_ = 0;
   bool server_ended_ = false;
   std::vector<UniqueFd> users_;  ///< pidfds

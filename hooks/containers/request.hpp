@@ -31,6 +31,7 @@ struct RootSource {
   std::string path;
   UniqueFd image;
   MountKind mount = MountKind::automatic;  ///< for image: fuse, extract, or automatic (fuse when it works)
+  std::string mounted{};  ///< of layered: where its image is mounted already, as for Kind::mounted; empty: nowhere
   std::shared_ptr<const UniqueFd> held{};  ///< of directory and layered, what `path` was when it was found; may be none
 
   /// A container that was found (find_container), with an identity from now on.

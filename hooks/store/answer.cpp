@@ -92,7 +92,7 @@ class UserAnswer {
     auto file = store_.find_for(uid_, {grant->manifest, origin_key(origin), "", std::nullopt});
     struct stat status {};
     if (!file || fstat(file->second.get(), &status) != 0) return std::nullopt;
-    store_.touch(file->first);
+    store_.touch(file->first.name());
     return Found{*grant, std::move(file->second), static_cast<uint64_t>(status.st_size), now - grant->time};
   }
 

@@ -322,8 +322,8 @@ std::string StoredImage::reference() const {
   return record.source + (record.name.starts_with("sha256:") ? "@" : ":") + record.name;
 }
 
-void ImageStore::touch(const ImageKey& key) const {
-  (void)utimensat(AT_FDCWD, record_path(key).c_str(), nullptr, 0);
+void ImageStore::touch(const std::string& name) const {
+  (void)utimensat(AT_FDCWD, (images() + "/" + name + ".json").c_str(), nullptr, 0);
 }
 
 Result<void> wait_for_writers(int read_only_fd) {

@@ -108,7 +108,7 @@ class ImageStore {
   /// another import was faster, and its file stays.
   Result<bool> publish(OutputFile& file, const ImageKey& key, const StoreRecord& record) const;
   /// When the image was asked for last: who cleans the store goes by it (packaging/guides/admin.md).
-  void touch(const ImageKey& key) const;
+  void touch(const std::string& name) const;
 
  private:
   explicit ImageStore(std::string directory) : directory_(std::move(directory)) {}

@@ -1,8 +1,8 @@
 // situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
 // [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
-// --sweep [--job JOB.STEP]`, or `--view UID:GID [--way reflink|dm]`. By `situla`, for the administrator: `situla-store
-// images|prune|rm|pin|verify --store PATH ...` (house_commands.hpp). By systemd, for a process of any user that has
-// connected to its socket: `situla-store --answer` (answer.hpp).
+// --sweep [--job JOB.STEP]`, or `--view UID:GID [--way reflink|dm]`, or `--lend NAME`. By `situla`, for the
+// administrator: `situla-store images|prune|rm|pin|verify --store PATH ...` (house_commands.hpp). By systemd, for a
+// process of any user that has connected to its socket: `situla-store --answer` (answer.hpp).
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -42,7 +42,8 @@ struct Arguments {
   StoreJob job;
   bool sweep = false;
   std::optional<Owner> view;
-  std::string way;  ///< of a view; empty: the best
+  std::string way;   ///< of a view; empty: the best
+  std::string lend;  ///< the name of an image; empty: none
 };
 
 std::optional<Owner> parse_owner(std::string_view text) {
@@ -72,6 +73,8 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
       const auto uid = parse_unsigned(value);
       if (!uid || *uid >= UINT32_MAX) return fail(ErrorKind::usage, "store: --uid needs a number");
       arguments.job.uid = static_cast<uid_t>(*uid);
+    } else if (words[i] == "--lend") {
+      arguments.lend = value;
     } else if (words[i] == "--view") {
       arguments.view = parse_owner(value);
       if (!arguments.view) return fail(ErrorKind::usage, "store: --view needs UID:GID");
@@ -147,6 +150,15 @@ Result<void> make_view(const Arguments& arguments) {
   return send_packet(store_fd::kBroker, encode(ViewMade{false, blocks.offset}), {blocks.memory.get()});
 }
 
+/// For a user whose named container was made of that image: the broker knows, and will mount it.
+Result<void> lend_image(const Arguments& arguments) {
+  TRY_ASSIGN(const ImageStore store, ImageStore::open(arguments.job.store));
+  const auto image = store.find_named(arguments.lend);
+  if (!image) return fail(ErrorKind::not_found, "the store has no image " + printable(arguments.lend) + " any more");
+  store.touch(arguments.lend);
+  return send_packet(store_fd::kBroker, encode(ImageLent{}), {image->get()});
+}
+
 /// words: the program's name, the command, "--store", PATH, and what run_house_command() takes.
 Result<void> keep_house(std::vector<std::string> words) {
   if (words.size() < 4 || words[2] != "--store" || !words[3].starts_with('/'))
@@ -197,9 +209,10 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   BrokerNotes log;
-  const auto served = !arguments        ? fail(arguments.error())
-                      : arguments->view ? make_view(*arguments)
-                                        : serve(arguments->job, log);
+  const auto served = !arguments                 ? fail(arguments.error())
+                      : arguments->view          ? make_view(*arguments)
+                      : !arguments->lend.empty() ? lend_image(*arguments)
+                                                 : serve(arguments->job, log);
   if (served) return 0;
   const Error& error = served.error();
   if (!error.message().empty())

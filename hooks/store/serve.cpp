@@ -171,7 +171,7 @@ class Serving {
     key_ = key_of(manifest);
     auto found = store_.find_for(job_.uid, key_);
     if (!found) return false;
-    store_.touch(found->first);
+    store_.touch(found->first.name());
     served_ = ServedImage{std::move(found->first), std::move(found->second), true};
     return true;
   }

@@ -93,6 +93,9 @@ void Broker::watch_phase(PollSet& set) {
   if (auto* found = std::get_if<phase::Ready>(&phase_)) {
     phase::Ready& ready = *found;
     set.add(ready.builder.socket(), [this] { on_builder(); });
+    // One after the other: when the last is gone, all are.
+    const bool all_have_it = ready.granted >= step_->request.local_tasks && !ready.save;
+    if (all_have_it && !ready.tasks.empty()) set.add(ready.tasks.back().get(), [this] { on_task_gone(); });
     if (ready.published) set.add(ready.published->listener(), [&] { on_other_step(ready); });
   }
 }
@@ -206,6 +209,18 @@ void Broker::on_task_ended(UniqueFd& connection) {
     if (const auto saved = save(socket.get()); !saved) answer = Failure{saved.error().kind(), "", ""};
   }
   (void)tell(socket.get(), answer);
+}
+
+/// When the last of them has ended, the container's namespaces are taken down while slurmstepd still finds out. Other
+/// steps that have joined have them, too.
+void Broker::on_task_gone() {
+  auto& ready = std::get<phase::Ready>(phase_);
+  ready.tasks.pop_back();
+  changed_ = true;
+  if (!ready.tasks.empty()) return;
+  ready.published.reset();
+  ready.container = StepContainer{};
+  ready.for_others.reset();
 }
 
 // The end.

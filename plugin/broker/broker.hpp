@@ -37,6 +37,7 @@ class Broker {
   void on_asked(Client& client);
   void on_other_step(phase::Ready& ready);
   void on_task_ended(UniqueFd& connection);
+  void on_task_gone();
   void on_deadline();
   Result<void> step_prepared();
   void grant(Client& client);
@@ -59,6 +60,7 @@ class Broker {
   Builder& builder();
   void on_builder();
   Result<void> on_builder_message(const Message& message);
+  Result<void> mount_copied(Build& build, const CopiedImageWanted& wanted);
   Result<void> write_maps(Build& build, const MapsWanted& wanted);
   Result<void> join_running(Build& build, const RunningWanted& wanted);
   Result<void> join_found(Build& build, const Found& found);

@@ -9,6 +9,7 @@
 #include "plugin/broker/broker.hpp"
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/container.hpp"
+#include "plugin/broker/node/container_images.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -93,6 +94,7 @@ Result<void> Broker::use_image(Imported imported) {
   if (importing.build) {
     // Its container gets a copy.
     report_.begin("prepare");
+    importing.build->given = imported.store_name;
     TRY(tell(importing.build->builder.socket(), ImageReady{}, {imported.file.get()}));
     phase::Building building{std::move(*importing.build),
                              std::chrono::steady_clock::now() + step_->config.build_timeout};
@@ -174,9 +176,34 @@ Result<void> Broker::on_builder_message(const Message& message) {
   if (const auto* ready = std::get_if<Ready>(&message)) return accept_container(build, *ready);
   if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(build, *running);
   if (const auto* found = std::get_if<Found>(&message)) return join_found(build, *found);
+  if (const auto* wanted = std::get_if<CopiedImageWanted>(&message)) return mount_copied(build, *wanted);
   const bool has_image = step_->request.origin == ImageOrigin::registry || step_->request.origin == ImageOrigin::user;
   if (std::holds_alternative<ImageWanted>(message) && has_image) return begin_import();
   return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
+}
+
+/// RootOperation::keep_container_image. Whatever does not work, the copy is there to be served.
+Result<void> Broker::mount_copied(Build& build, const CopiedImageWanted& wanted) {
+  if (!step_->request.named || build.user_namespace || build.image.mount)
+    return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
+  const uid_t uid = step_->user.uid;
+  if (wanted.is_new && !build.given.empty())
+    if (const auto noted = note_copied_image(SITULA_RUNTIME_DIR, uid, wanted, build.given); !noted)
+      syslog(LOG_NOTICE, "%s: %s", name_.c_str(), noted.error().message().c_str());
+  const auto mount = [&]() -> Result<void> {
+    const auto name = find_copied_image(SITULA_RUNTIME_DIR, uid, wanted);
+    if (!name) return fail(ErrorKind::not_found, "");
+    TRY_ASSIGN(StepImage image, mount_copied_image(*step_, *name));
+    TRY(attach_image(build.builder.helper.process, image.mount));
+    image.mode = build.image.mode;
+    build.image = std::move(image);
+    return {};
+  };
+  const auto mounted = mount();
+  if (!mounted && !mounted.error().message().empty())
+    syslog(LOG_NOTICE, "%s: the copy of the image is served: %s", name_.c_str(),
+           as_one_line(mounted.error().message()).c_str());
+  return tell(build.builder.socket(), mounted ? Message(ImageMounted{}) : Message(NotMounted{}));
 }
 
 Result<void> Broker::write_maps(Build& build, const MapsWanted& wanted) {
@@ -206,9 +233,10 @@ Result<void> Broker::accept_container(Build& build, const Ready& message) {
     TRY_ASSIGN(directory, look_at_descriptor(pid, message.directory));
     TRY_ASSIGN(key, RunningKey::of_container(step_->user.uid, message.identity, directory.get()));
   }
-  // Of an id-mapped mount it is not said.
+  // Of an id-mapped mount it is not said, and of a named container only whether its image is mounted.
   const OwnerWay way = build.image.owner_way;
-  report_.root = way == OwnerWay::reflink || way == OwnerWay::dm ? to_string(way) : message.root;
+  const bool viewed = (way == OwnerWay::reflink || way == OwnerWay::dm) && !step_->request.named;
+  report_.root = viewed ? to_string(way) : message.root;
   if (!message.on_image) build.image.saved.reset();
   phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks)},
                      std::move(build.for_others)};

@@ -36,6 +36,12 @@ Result<void> enter_mount_namespace(const UniqueFd& theirs) {
   return join_namespace(theirs.get(), "mount");
 }
 
+Result<void> attach_to_stage(const UniqueFd& stage, const UniqueFd& image) {
+  TRY_ASSIGN(const UniqueFd place, open_file_at(stage.get(), kStageImage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  TRY_ASSIGN(UniqueFd mount, duplicate_fd(image.get(), "the image's mount"));
+  return DetachedMount(std::move(mount)).attach(place.get());
+}
+
 /// RootOperation::stage_root. After it nothing here is root any more.
 Result<void> stage_root(const Step& step, const TaskPlace& task, const StepImage& image) {
   TRY(enter_mount_namespace(task.mounts));
@@ -55,11 +61,7 @@ Result<void> stage_root(const Step& step, const TaskPlace& task, const StepImage
         fchownat(stage.get(), name, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0)
       return fail_errno(errno, std::string("make directory ") + kStageMount + "/" + name);
   }
-  if (!image.mount) return {};
-  TRY_ASSIGN(const UniqueFd place, open_file_at(stage.get(), kStageImage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  UniqueFd mount(dup(image.mount.get()));
-  if (!mount) return fail_errno(errno, "duplicate the image mount's descriptor");
-  return DetachedMount(std::move(mount)).attach(place.get());
+  return image.mount ? attach_to_stage(stage, image.mount) : Result<void>();
 }
 
 /// What may outlive the job, or comes after it: its cgroup is no place any more, for Slurm may be killing all that
@@ -114,6 +116,30 @@ Result<Helper> start_builder(const Step& step, const TaskPlace& place, const Bui
   // itself.
   what.die_with_parent = false;
   return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
+}
+
+Result<void> attach_image(const Child& builder, const UniqueFd& mount) {
+  TRY_ASSIGN(const UniqueFd theirs, open_namespace(builder.pid(), "mnt"));
+  TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "mnt"));
+  TRY_ASSIGN(const NamespaceId their_id, namespace_id(theirs.get()));
+  TRY_ASSIGN(const NamespaceId our_id, namespace_id(ours.get()));
+  if (their_id == our_id) return fail(ErrorKind::denied, "the builder has no mount namespace of its own");
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) {
+    const auto attach = [&]() -> Result<void> {
+      TRY(die_with_parent());
+      TRY(enter_mount_namespace(theirs));
+      TRY_ASSIGN(const UniqueFd stage, open_file(kStageMount, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+      return attach_to_stage(stage, mount);
+    };
+    const auto attached = attach();
+    if (!attached)
+      syslog(LOG_NOTICE, "%s: %s", phrase(RootOperation::keep_container_image).data(),
+             attached.error().message().c_str());
+    _exit(attached ? 0 : 1);
+  }
+  TRY_ASSIGN(const ExitStatus status, child.wait());
+  return status.success() ? Result<void>() : fail(ErrorKind::failure, "the image's mount cannot be attached");
 }
 
 void refresh_inventory(const Step& step) {

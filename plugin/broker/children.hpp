@@ -35,6 +35,10 @@ struct BuilderFiles {
 Result<Helper> start_builder(const Step& step, const TaskPlace& place, const BuilderFiles& files,
                              const StepImage& image);
 
+/// RootOperation::keep_container_image: attaches the image's mount beneath the stage of a builder that has made no user
+/// namespace yet. ErrorKind::denied: it has, or is not where it was started.
+Result<void> attach_image(const Child& builder, const UniqueFd& mount);
+
 /// How it ends, and what is removed when it could not do so itself.
 struct Builder {
   Helper helper;

@@ -44,30 +44,33 @@ MountShare share_of(const Step& step) {
   return {step.user.uid, step.config.mounts_per_user};
 }
 
+/// Asks the store program, as the service user, for one file. `image`: what it gets of us, or -1.
+Result<Heard> ask_store(const Step& step, const Identity& service, std::vector<std::string> arguments, int image) {
+  arguments.insert(arguments.begin(), {"--store", step.config.store_path});
+  Launch what{Program::store, std::move(arguments), step.launcher.cgroups.broker(), service, Rights::service};
+  if (image >= 0) what.fds = {{image, store_fd::kImage}};
+  TRY_ASSIGN(const Helper store, step.launcher.launch_helper(std::move(what), store_fd::kBroker));
+  pollfd answer{store.socket.get(), POLLIN, 0};
+  if (poll(&answer, 1, static_cast<int>(kLookLimit.count())) != 1)
+    return fail(ErrorKind::unsupported, "the store program does not answer");
+  TRY_ASSIGN(auto heard, hear_store(store.socket.get()));
+  if (!heard) return fail(ErrorKind::failure, "the store program ended without a word");
+  if (const auto* failure = std::get_if<Failure>(&heard->message)) return fail(error_of(*failure));
+  if (heard->fds.size() != 1) return fail(ErrorKind::corrupt, "the store program sent no file");
+  return std::move(*heard);
+}
+
 /// RootOperation::make_view: a file with other owners, or the blocks that make it one.
 Result<DetachedMount> mount_new_view(const Step& step, int file) {
   const SiteConfig& config = step.config;
   TRY_ASSIGN(const Identity service, identity_of_user(config.service_user));
-  Launch what{
-      Program::store,
-      {"--store", config.store_path, "--view", std::to_string(step.user.uid) + ":" + std::to_string(step.user.gid)},
-      step.launcher.cgroups.broker(),
-      service,
-      Rights::service};
+  std::vector<std::string> arguments = {"--view", std::to_string(step.user.uid) + ":" + std::to_string(step.user.gid)};
   if (config.image_owner != OwnerWay::automatic)
-    what.arguments.insert(what.arguments.end(), {"--way", std::string(to_string(config.image_owner))});
-  what.fds = {{file, store_fd::kImage}};
-  TRY_ASSIGN(Helper store, step.launcher.launch_helper(std::move(what), store_fd::kBroker));
-  pollfd answer{store.socket.get(), POLLIN, 0};
-  if (poll(&answer, 1, static_cast<int>(kLookLimit.count())) != 1)
-    return fail(ErrorKind::unsupported, "the store program does not answer");
-  TRY_ASSIGN(const auto heard, hear_store(store.socket.get()));
-  if (!heard) return fail(ErrorKind::failure, "the store program ended without a word");
-  if (const auto* failure = std::get_if<Failure>(&heard->message)) return fail(error_of(*failure));
-  const auto* view = std::get_if<ViewMade>(&heard->message);
-  if (view == nullptr || heard->fds.size() != 1)
-    return fail(ErrorKind::corrupt, "the store program sent no view of the image");
-  const int made = heard->fds[0].get();
+    arguments.insert(arguments.end(), {"--way", std::string(to_string(config.image_owner))});
+  TRY_ASSIGN(const Heard heard, ask_store(step, service, std::move(arguments), file));
+  const auto* view = std::get_if<ViewMade>(&heard.message);
+  if (view == nullptr) return fail(ErrorKind::corrupt, "the store program sent no view of the image");
+  const int made = heard.fds[0].get();
   if (view->whole) {
     TRY(check_store_view(made, service.uid, config.service_user));
     return mount_image_file(made, share_of(step));
@@ -77,12 +80,60 @@ Result<DetachedMount> mount_new_view(const Step& step, int file) {
   return mount_patched_file(file, made, view->offset, share_of(step));
 }
 
+/// RootOperation::keep_container_image: of an image that the user has had, by its name.
+Result<UniqueFd> borrow_image(const Step& step, const std::string& store_name) {
+  TRY_ASSIGN(const Identity service, identity_of_user(step.config.service_user));
+  TRY_ASSIGN(Heard heard, ask_store(step, service, {"--lend", store_name}, -1));
+  if (!std::holds_alternative<ImageLent>(heard.message))
+    return fail(ErrorKind::corrupt, "the store program did not lend the image");
+  TRY(check_store_image(heard.fds[0].get(), service.uid, step.config.service_user));
+  return std::move(heard.fds[0]);
+}
+
+/// An image of the store or of the user's: its file is opened when something needs it.
+class ImageFile {
+ public:
+  ImageFile(int fd, std::string store_name) : fd_(fd), store_name_(std::move(store_name)) {}
+  static ImageFile of_store(const Step& step, std::string store_name) {
+    ImageFile file(-1, std::move(store_name));
+    file.step_ = &step;
+    return file;
+  }
+
+  /// Empty: it is the user's.
+  [[nodiscard]] const std::string& store_name() const { return store_name_; }
+  Result<int> open() {
+    if (fd_ >= 0) return fd_;
+    TRY_ASSIGN(borrowed_, borrow_image(*step_, store_name_));
+    fd_ = borrowed_.get();
+    return fd_;
+  }
+
+ private:
+  int fd_;
+  std::string store_name_;
+  const Step* step_ = nullptr;
+  UniqueFd borrowed_;
+};
+
+/// RootOperation::mount_image; on this node once for all.
+Result<ImageInUse> acquire_image(const Step& step, ImageFile& file, MountShare share) {
+  return step.mounts.acquire(file.store_name(), [&]() -> Result<DetachedMount> {
+    TRY_ASSIGN(const int fd, file.open());
+    return mount_image_file(fd, share);
+  });
+}
+
 /// The image as the user's own, without an id-mapped mount. No other user gets this one.
-Result<StepImage> mount_view(const Step& step, int file, const std::string& store_name) {
+Result<StepImage> mount_view(const Step& step, ImageFile& file) {
   StepImage image;
   image.mode = "mounted";
-  const std::string name = store_name + ".v" + std::to_string(step.user.uid) + "." + std::to_string(step.user.gid);
-  auto found = step.mounts.acquire(name, [&] { return mount_new_view(step, file); });
+  const std::string name =
+      file.store_name() + ".v" + std::to_string(step.user.uid) + "." + std::to_string(step.user.gid);
+  auto found = step.mounts.acquire(name, [&]() -> Result<DetachedMount> {
+    TRY_ASSIGN(const int fd, file.open());
+    return mount_new_view(step, fd);
+  });
   if (!found) return fail(std::move(found).error().with_context(phrase(RootOperation::make_view)));
   image.in_use = std::move(*found);
   struct stat root {};
@@ -92,7 +143,7 @@ Result<StepImage> mount_view(const Step& step, int file, const std::string& stor
   if (image.owner_way == OwnerWay::reflink) {
     // Nobody has the image itself open: it is mounted, too, so that the store keeps it as long as views of it. This
     // mount is nobody's share.
-    TRY_ASSIGN(ImageInUse whole, step.mounts.acquire(store_name, [&] { return mount_image_file(file, {0, 0}); }));
+    TRY_ASSIGN(ImageInUse whole, acquire_image(step, file, {0, 0}));
     image.in_use->image = std::move(whole.lock);
   }
   TRY_ASSIGN(DetachedMount mounted, clone_tree(image.in_use->mount.get(), false));
@@ -101,13 +152,16 @@ Result<StepImage> mount_view(const Step& step, int file, const std::string& stor
 }
 
 /// RootOperation::mount_image and map_image_owner.
-Result<StepImage> mount_mapped(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+Result<StepImage> mount_mapped(const Step& step, ImageFile& file, UniqueFd mapping) {
   StepImage image;
   image.mode = "mounted";
   image.owner_way = OwnerWay::idmap;
   const auto mount = [&]() -> Result<DetachedMount> {
-    if (store_name.empty()) return mount_image_file(file, share_of(step));
-    TRY_ASSIGN(image.in_use, step.mounts.acquire(store_name, [&] { return mount_image_file(file, share_of(step)); }));
+    if (file.store_name().empty()) {
+      TRY_ASSIGN(const int fd, file.open());
+      return mount_image_file(fd, share_of(step));
+    }
+    TRY_ASSIGN(image.in_use, acquire_image(step, file, share_of(step)));
     return clone_tree(image.in_use->mount.get(), false);
   };
   auto mounted = mount();
@@ -126,39 +180,57 @@ Result<StepImage> mount_mapped(const Step& step, int file, const std::string& st
   return image;
 }
 
-Result<StepImage> mount_for_user(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+Result<StepImage> mount_for_user(const Step& step, ImageFile& file, UniqueFd mapping) {
+  const bool of_store = !file.store_name().empty();
+  const OwnerWay wanted = step.config.image_owner;
+  // A user's own file is not ours to show with other owners.
+  const bool may_map = wanted == OwnerWay::automatic || wanted == OwnerWay::idmap || !of_store;
+  const bool may_view = wanted != OwnerWay::idmap && of_store;
+  Result<StepImage> image = fail(ErrorKind::unsupported, "this kernel does not id-map images");
+  if (may_map && (!may_view || !step.mounts.refused_id_map())) image = mount_mapped(step, file, std::move(mapping));
+  if (!image && may_view && (!may_map || step.mounts.refused_id_map())) image = mount_view(step, file);
+  return image;
+}
+
+Result<StepImage> mount_given(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
   UniqueFd taken;
   if (store_name.empty()) {
     TRY_ASSIGN(taken, take_user_image(step, file));
     file = taken.get();
   }
-  const OwnerWay wanted = step.config.image_owner;
-  // A user's own file is not ours to show with other owners.
-  const bool may_map = wanted == OwnerWay::automatic || wanted == OwnerWay::idmap || store_name.empty();
-  const bool may_view = wanted != OwnerWay::idmap && !store_name.empty();
-  Result<StepImage> image = fail(ErrorKind::unsupported, "this kernel does not id-map images");
-  if (may_map && (!may_view || !step.mounts.refused_id_map()))
-    image = mount_mapped(step, file, store_name, std::move(mapping));
-  if (!image && may_view && (!may_map || step.mounts.refused_id_map())) image = mount_view(step, file, store_name);
-  if (image && step.request.save) {
-    TRY_ASSIGN(image->saved, duplicate_fd(file, "the image"));
+  ImageFile image_file(file, store_name);
+  TRY_ASSIGN(StepImage image, mount_for_user(step, image_file, std::move(mapping)));
+  if (step.request.save) {
+    TRY_ASSIGN(image.saved, duplicate_fd(file, "the image"));
   }
   return image;
+}
+
+MountKind wanted_kind(const Step& step) {
+  return step.request.use_squashfuse ? MountKind::fuse : step.config.mount;
 }
 
 }  // namespace
 
 Result<StepImage> make_image(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
-  const MountKind kind = step.request.use_squashfuse ? MountKind::fuse : step.config.mount;
+  const MountKind kind = wanted_kind(step);
   const bool may_mount = !store_name.empty() || step.config.kernel_mount_user_images;
   if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
-    auto image = mount_for_user(step, file, store_name, std::move(mapping));
+    auto image = mount_given(step, file, store_name, std::move(mapping));
     if (image || kind == MountKind::kernel) return image;
     syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
   }
   StepImage image;
   image.mode = kind == MountKind::fuse ? "image-fuse" : kind == MountKind::extract ? "image-extract" : "image-auto";
   return image;
+}
+
+Result<StepImage> mount_copied_image(const Step& step, const std::string& store_name) {
+  const MountKind kind = wanted_kind(step);
+  if (kind != MountKind::automatic && kind != MountKind::kernel)
+    return fail(ErrorKind::unsupported, "images are not to be mounted by the kernel");
+  ImageFile file = ImageFile::of_store(step, store_name);
+  return mount_for_user(step, file, UniqueFd());
 }
 
 Result<UniqueFd> take_user_image(const Step& step, int socket) {

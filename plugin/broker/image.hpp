@@ -24,6 +24,10 @@ struct StepImage {
 /// make_mapping_namespace(), or none.
 Result<StepImage> make_image(const Step& step, int file, const std::string& store_name, UniqueFd mapping);
 
+/// RootOperation::keep_container_image: the node's mount of an image of the store, for a named container that was made
+/// of it. Without its file: what --container-save exports lies with the container.
+Result<StepImage> mount_copied_image(const Step& step, const std::string& store_name);
+
 /// The last file in a user's parcel, or in the packet that his task sent, for the kernel to mount. A process that runs
 /// as the user, and that he cannot trace, takes it out and looks at it: a file that his own file system serves hangs
 /// that process, and never the broker. ErrorKind::unsupported: it is such a file.

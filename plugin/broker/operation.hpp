@@ -59,6 +59,14 @@ enum class RootOperation {
   /// beside those of mount_image, under the user's number, and no other user is given it.
   make_view,
 
+  /// For a named container that lies on a copy of a store image: notes, in a file of root below <runtime>/copies, which
+  /// image this user was given to copy, and what his builder says of the copy (numbers and hexadecimal digits). When
+  /// a later builder of the same user says the same, the store program lends the image (checked as in
+  /// accept_store_image), it is mounted as in mount_image, and a forked child attaches a clone beneath the stage of
+  /// that builder, whose mount namespace must belong to our own user namespace still: that locks the mount's flags. A
+  /// user who lies gets the mount of an image whose bytes he was given before.
+  keep_container_image,
+
   /// In a forked child: enters the mount namespace of the asking task only if that namespace belongs to our own user
   /// namespace (a user cannot make one), makes a private copy, mounts a tmpfs on a fixed path and attaches the clone in
   /// it. All of this happens before a user namespace exists, which is what locks the image mount's flags for the user.
@@ -100,15 +108,24 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 16> kPhrases = {
-      "make Situla's own cgroups",      "start the importer",
-      "start a helper as the job user", "keep the inventory of GPUs",
-      "accept the image of the store",  "mount the image",
-      "map the image's owner",          "show the image as the user's",
-      "stage the container's root",     "write the id maps",
-      "join the job's cgroup",          "hand out the container's namespaces",
-      "keep the job's environment",     "note the step's directory on disk",
-      "end what is left of the job",    "end the container's processes",
+  constexpr std::array<std::string_view, 17> kPhrases = {
+      "make Situla's own cgroups",
+      "start the importer",
+      "start a helper as the job user",
+      "keep the inventory of GPUs",
+      "accept the image of the store",
+      "mount the image",
+      "map the image's owner",
+      "show the image as the user's",
+      "mount a named container's image",
+      "stage the container's root",
+      "write the id maps",
+      "join the job's cgroup",
+      "hand out the container's namespaces",
+      "keep the job's environment",
+      "note the step's directory on disk",
+      "end what is left of the job",
+      "end the container's processes",
   };
   return kPhrases.at(static_cast<size_t>(operation));
 }

@@ -34,6 +34,7 @@ struct Build {
   UniqueFd for_tasks, for_others;  ///< memory files for the environments: of this step's tasks, of other steps'
   UniqueFd saved;                  ///< parcel for what --container-save exports; none: nothing is saved
   UniqueFd user_namespace;         ///< of the container, from the moment the builder has made it
+  std::string given;               ///< name of the store's image that the builder was given to copy; empty: none
   Wanted wanted;
 };
 

@@ -29,7 +29,7 @@ log_line() {
   log_line --container-image=./tiny.sqsh --container-save=saved.sqsh
   [[ $line =~ "image=./tiny.sqsh name=- source=file mount=fuse prepare="[0-9]+"ms save="[0-9]+"ms"$ ]]
   log_line --container-image=./tiny.sqsh --container-name=logged
-  [[ $line == *"image=./tiny.sqsh name=logged source=container mount=layers prepare="* ]]
+  [[ $line == *"image=./tiny.sqsh name=logged source=container mount=layers-fuse prepare="* ]]
   srun --container-name=logged sleep 60 &
   wait_until 30 eval 'situla list --fancy | grep -q sleep'
   log_line --overlap --container-name=logged:exec

@@ -53,7 +53,7 @@ struct Store {
   Result<void> create(const std::string& name, const std::string& image, StorageWish wish, bool replace = false) {
     const UniqueFd file = std::move(*open_file(image, O_RDONLY));
     NewContainer request{dir / ("data/" + name), replace, wish, file.get(), false};
-    return create_container(config, request, log);
+    return create_container(config, request, log).map([](const std::string&) {});
   }
 
   [[nodiscard]] std::vector<std::string> entries() const {

@@ -66,6 +66,15 @@ TEST_CASE("every message arrives as it was sent") {
   round_trip(NotRunning{});
   round_trip(ImageWanted{});
   round_trip(ImageReady{});
+  const auto copied = round_trip(CopiedImageWanted{"0123", true, 1, 2, 18446744073709551615U});
+  CHECK(copied.identity == "0123");
+  CHECK(copied.is_new);
+  CHECK(copied.inode == 1);
+  CHECK(copied.bytes == 2);
+  CHECK(copied.changed == 18446744073709551615U);
+  round_trip(ImageMounted{});
+  round_trip(NotMounted{});
+  round_trip(ImageLent{});
   CHECK(round_trip(Saving{"1:name=/x"}).cgroups == "1:name=/x");
   (void)round_trip(TaskEnded{});
   CHECK(round_trip(ScratchPlace{"/x"}).path == "/x");
