@@ -58,7 +58,7 @@ Result<int> import(const Context& context, const ImportOptions& options) {
   TRY_ASSIGN(const ImportRequest request, options.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   const std::string cache = user_layer_cache(context.config);
-  NodeStore store;
+  NodeStore store(context);
   if (options.trace.empty()) {
     TRY(import_to_file(request, output, cache, *progress, context.log, nullptr, &store));
     return 0;

@@ -19,7 +19,7 @@ Result<UnnamedImage> import(const Context& context, const LoadOptions& options, 
   const KeepSecrets secrets;
   TRY_ASSIGN(const ImportRequest request, options.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
-  NodeStore store;
+  NodeStore store(context);
   return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log, &store);
 }
 

@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/pipe.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/run/container_environment.hpp"
+#include "hooks/store/own_store.hpp"
 #include "hooks/store/store_socket.hpp"
 
 namespace situla::cli {
@@ -34,29 +39,63 @@ Result<void> watch(int socket, int file, uint64_t bytes, Progress& progress) {
   return {};
 }
 
-Result<FinishedImages::Copy> fetch(const ImportRequest& request, bool offline, int fd, Progress& progress) {
+/// Somebody who answers.
+struct Asked {
+  UniqueFd socket;
+  std::string store;  ///< as the user knows it
+  Child program{};    ///< none: systemd has started it
+};
+
+Result<Asked> ask_own(const Context& context, const message::CopyWanted& question, const std::vector<int>& fds) {
+  constexpr int kStore = 3;  // in the program
+  // As steps have it, whose environment does not say where the cache is.
+  TRY_ASSIGN(const EnrootConfig config,
+             EnrootConfig::load(preparation_environment(context.invocation.environment), context.log));
+  TRY_ASSIGN(const OwnStore own, OwnStore::find(config));
+  TRY_ASSIGN(auto line, socket_pair());
+  SpawnOptions options;
+  TRY_ASSIGN(options.program, find_installed("situla-store"));
+  options.arguments = {"situla-store", "--answer", "--store", fd_path(kStore)};
+  options.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"};
+  options.fds = {{line.second.get(), store_fd::kUser}, {own.fd(), kStore}};
+  Asked asked{std::move(line.first), "your own store"};
+  TRY_ASSIGN(asked.program, spawn(options));
+  TRY(send_packet(asked.socket.get(), message::encode(question), fds));
+  return asked;
+}
+
+Result<Asked> ask(const Context& context, const message::CopyWanted& question, const std::vector<int>& fds) {
+  auto socket = message::ask(question, fds);
+  if (socket) return Asked{std::move(*socket), "the node's store"};
+  if (socket.error().kind() != ErrorKind::not_found) return fail(socket.error());
+  return ask_own(context, question, fds);
+}
+
+Result<FinishedImages::Copy> fetch(const Context& context, const ImportRequest& request, bool offline, int fd,
+                                   Progress& progress) {
   ImportRequest question = request;
   question.credentials = {};  // the store asks nobody
   TRY_ASSIGN(const std::string bytes, question.serialize());
   TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-request", bytes));
-  TRY_ASSIGN(const UniqueFd socket, message::ask(message::CopyWanted{offline}, {memory.get(), fd}));
-  TRY_ASSIGN(const auto first, message::receive(socket.get()));
+  TRY_ASSIGN(const Asked asked, ask(context, {offline}, {memory.get(), fd}));
+  const int socket = asked.socket.get();
+  TRY_ASSIGN(const auto first, message::receive(socket));
   if (const auto* ended = std::get_if<message::Ended>(&first.message)) return fail(ended->kind, ended->text);
   const auto* copying = std::get_if<message::Copying>(&first.message);
-  if (copying == nullptr) return fail(ErrorKind::not_found, "the node's store has no such image for this user");
-  progress.phase("copying " + format_size(copying->bytes) + " from the node's store");
+  if (copying == nullptr) return fail(ErrorKind::not_found, asked.store + " has no such image for this user");
+  progress.phase("copying " + format_size(copying->bytes) + " from " + asked.store);
   if (first.fds.empty()) {
-    TRY(watch(socket.get(), fd, copying->bytes, progress));
+    TRY(watch(socket, fd, copying->bytes, progress));
   } else {
     TRY(pipe_to_file(first.fds[0].get(), fd, copying->bytes, [&](uint64_t done) {
       progress.bytes(done, copying->bytes);
       return !progress.cancelled();
     }));
   }
-  TRY_ASSIGN(const auto last, message::receive(socket.get()));
+  TRY_ASSIGN(const auto last, message::receive(socket));
   TRY_ASSIGN(const uint64_t size, size_of(fd));
   if (!std::holds_alternative<message::Copied>(last.message) || size != copying->bytes)
-    return fail(ErrorKind::corrupt, "the node's store sent less than the image");
+    return fail(ErrorKind::corrupt, asked.store + " sent less than the image");
   progress.bytes(size, size);
   return FinishedImages::Copy{copying->manifest, copying->age};
 }
@@ -65,12 +104,12 @@ Result<FinishedImages::Copy> fetch(const ImportRequest& request, bool offline, i
 
 std::optional<FinishedImages::Copy> NodeStore::copy(const ImportRequest& request, bool offline, int fd,
                                                     Progress& progress) {
-  auto fetched = fetch(request, offline, fd, progress);
+  auto fetched = fetch(context_, request, offline, fd, progress);
   if (fetched) return *fetched;
   // Without a socket, or the image, nobody has to know.
   const ErrorKind kind = fetched.error().kind();
   if (kind != ErrorKind::not_found && kind != ErrorKind::cancelled)
-    progress.note("not copied from the node's store: " + fetched.error().text());
+    progress.note("not copied from a store of this node: " + fetched.error().text());
   (void)ftruncate(fd, 0);
   (void)lseek(fd, 0, SEEK_SET);
   return std::nullopt;

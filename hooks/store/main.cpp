@@ -2,7 +2,8 @@
 // [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
 // --sweep [--job JOB.STEP]`, or `--view UID:GID [--way reflink|dm]`, or `--lend NAME`. By `situla`, for the
 // administrator: `situla-store images|prune|rm|pin|verify --store PATH ...` (house_commands.hpp). By systemd, for a
-// process of any user that has connected to its socket: `situla-store --answer` (answer.hpp).
+// process of any user that has connected to its socket: `situla-store --answer` (answer.hpp). By `situla import`, for
+// its own user and his own store: `--answer --store PATH`.
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -169,11 +170,12 @@ Result<void> keep_house(std::vector<std::string> words) {
   return run_house_command(images, words, std::nullopt, std::cout, std::time(nullptr));
 }
 
-/// For systemd, which has accepted the connection of a user.
-int answer() {
+/// For systemd, which has accepted the connection of a user; or for a user himself, about his own store.
+int answer(const std::string& own_store) {
   (void)std::signal(SIGPIPE, SIG_IGN);
   umask(077);
-  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (config && !own_store.empty()) config->store_path = own_store;
   const auto answered = config ? answer_user(*config, store_fd::kUser) : fail(config.error());
   if (!answered) std::cerr << "situla-store: " << answered.error().text() << '\n';
   return answered ? 0 : 1;
@@ -193,7 +195,8 @@ void sweep(const StoreJob& job) {
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() == 2 && words[1] == "--answer") return answer();
+  if (words.size() == 2 && words[1] == "--answer") return answer("");
+  if (words.size() == 4 && words[1] == "--answer" && words[2] == "--store") return answer(words[3]);
   if (words.size() > 1 && is_house_command(words[1])) {
     umask(077);
     const auto kept = keep_house(words);

@@ -7,9 +7,24 @@
 
 namespace situla {
 
+namespace {
+
+constexpr const char* kSetting = "ENROOT_CACHE_PATH";
+
+std::string path_in(const EnrootConfig& config) {
+  return config.cache_path() + "/situla-store." + std::to_string(geteuid());
+}
+
+}  // namespace
+
+Result<OwnStore> OwnStore::find(const EnrootConfig& config) {
+  TRY_ASSIGN(PrivateDirectory directory, PrivateDirectory::open(path_in(config), kSetting));
+  return OwnStore(std::move(directory));
+}
+
 Result<OwnStore> OwnStore::open(const EnrootConfig& config) {
-  const std::string path = config.cache_path() + "/situla-store." + std::to_string(geteuid());
-  auto directory = PrivateDirectory::open_or_make(path, "ENROOT_CACHE_PATH");
+  const std::string path = path_in(config);
+  auto directory = PrivateDirectory::open_or_make(path, kSetting);
   if (directory) return OwnStore(std::move(*directory));
   Error error = std::move(directory).error();
   struct stat status {};

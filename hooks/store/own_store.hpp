@@ -18,6 +18,8 @@ class OwnStore {
   /// Of the caller; made (0700) when it is missing. ErrorKind::denied, with what to do, when it belongs to somebody
   /// else or others can write to it.
   static Result<OwnStore> open(const EnrootConfig& config);
+  /// The same, but what is missing is not made: ErrorKind::not_found.
+  static Result<OwnStore> find(const EnrootConfig& config);
 
   [[nodiscard]] int fd() const { return directory_.fd(); }
   /// For ImageStore::open(): valid in this process and its forks while the object lives.

@@ -208,6 +208,24 @@ no_importer() { ! pgrep -x -u alice situla-importer; }
   [ ! -e "$(store_of alice)" ]
 }
 
+@test "import copies what srun has in the own store: the same bytes, for one request; bob does not get it" {
+  run_as alice "fault.test#$image"
+  inside
+  before=$(requests)
+  run_and_show as_alice situla import -o /scratch/alice/copy.sqsh "docker://fault.test#$image"
+  [ "$status" -eq 0 ]
+  [[ $output == *"copying "*" from your own store"* ]]
+  [ $(($(requests) - before)) -eq 1 ]
+  cmp "$(store_of alice)"/images/sha256/*.sqsh /scratch/alice/copy.sqsh
+  run_and_show as_alice env ENROOT_DATA_PATH=/scratch/alice/data situla load -n copied "docker://fault.test#$image"
+  [ "$status" -eq 0 ]
+  [[ $output == *"from your own store"* ]]
+  run_and_show as bob situla import -o /scratch/bob/copy.sqsh "docker://fault.test#$image"
+  [ "$status" -eq 0 ]
+  [[ $output != *"own store"* ]]
+  [ ! -e "$(store_of bob)" ]
+}
+
 @test "the doctor warns, and says what is lost" {
   run_and_show situla doctor
   [[ $output =~ warn\ +service-user\ +"there is no user \"nobody-such\": each user imports his own images" ]]
