@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/protocol/contract.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/pipe.hpp"
@@ -47,7 +46,7 @@ struct Asked {
 };
 
 Result<Asked> ask_own(const Context& context, const message::CopyWanted& question, const std::vector<int>& fds) {
-  constexpr int kStore = 3;  // in the program
+  constexpr int kUser = 0, kStore = 3;  // in the program: store_fd::kUser, and whose store it is
   // As steps have it, whose environment does not say where the cache is.
   TRY_ASSIGN(const EnrootConfig config,
              EnrootConfig::load(preparation_environment(context.invocation.environment), context.log));
@@ -57,7 +56,7 @@ Result<Asked> ask_own(const Context& context, const message::CopyWanted& questio
   TRY_ASSIGN(options.program, find_installed("situla-store"));
   options.arguments = {"situla-store", "--answer", "--store", fd_path(kStore)};
   options.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"};
-  options.fds = {{line.second.get(), store_fd::kUser}, {own.fd(), kStore}};
+  options.fds = {{line.second.get(), kUser}, {own.fd(), kStore}};
   Asked asked{std::move(line.first), "your own store"};
   TRY_ASSIGN(asked.program, spawn(options));
   TRY(send_packet(asked.socket.get(), message::encode(question), fds));
