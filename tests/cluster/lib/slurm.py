@@ -33,6 +33,8 @@ SlurmctldDebug=info
 SlurmdDebug=info
 SlurmdLogFile={directory}/logs/slurmd.%n.log
 KillWait=5
+UnkillableStepTimeout=30
+UnkillableStepProgram={repository}/tests/cluster/slurm/unkillable
 PlugStackConfig=/etc/slurm/plugstack.conf
 """
 CGROUPS = """\
@@ -51,7 +53,7 @@ def copy(source: str, target: str) -> None:
 
 def slurm_conf(directory: str, options: Options) -> str:
     task = "cgroup" if options.proctrack == "cgroup" else "none"
-    lines = CONFIGURATION.format(directory=directory, proctrack=options.proctrack, task=task).splitlines()
+    lines = CONFIGURATION.format(directory=directory, proctrack=options.proctrack, task=task, repository=REPOSITORY).splitlines()
     for line in options.slurm_conf:
         key = line.split("=")[0]
         if key not in ("NodeName", "PartitionName"):
