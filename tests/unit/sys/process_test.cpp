@@ -80,6 +80,7 @@ TEST_CASE("A detached program is no child, has the mapped descriptors and a sess
   CHECK(waitpid(-1, nullptr, WNOHANG) == -1);
   CHECK(kill(pid, SIGKILL) == 0);
   options.program = "/nonexistent/program";
+  options.fds.clear();
   const auto lost = spawn_detached(options);
   REQUIRE_FALSE(lost);
   CHECK(lost.error().message() == "execute /nonexistent/program: No such file or directory");
