@@ -211,11 +211,12 @@ class Keeper {
     if (packet->bytes == kKeep) return send_packet(client.get(), kOk);
     const auto clone = clone_tree(root_.get(), false);
     if (!clone) return send_packet(client.get(), pack(clone.error()));
-    return send_packet(client.get(), std::string(kOk) + step_, {clone->fd()});
+    // What the kernel has mounted stays with those who have it.
+    return send_packet(client.get(), std::string(kOk) + (server_ ? step_ : ""), {clone->fd()});
   }
 
   FileLock lock_;
-  std::string step_;  ///< it ends with
+  std::string step_;  ///< it ends with, and then nobody serves the image
   UniqueFd proc_, state_, listener_, root_;
   ImageServer server_;  ///< empty: the kernel has the image mounted
   dev_t device_ = 0;

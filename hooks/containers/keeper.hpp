@@ -19,7 +19,7 @@ namespace situla {
 /// The keeper has the limits of the job that began it: a process of the user's outside of all jobs would be a way
 /// around them. One in the cgroups of a step, which `start` in a step makes, ends with that step; whoever else has the
 /// file system then gets ENOTCONN for files of the image, and a warning says so in advance to those who join from
-/// elsewhere.
+/// elsewhere; not where the kernel has the image mounted.
 Result<DetachedMount> join_layers(const NamedContainer& container, const ContainerRequest& request, LogSink& log);
 
 /// For the builder of a step that may join what runs in the container: if there is a keeper, it lives until this

@@ -72,6 +72,8 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
 
 # before: it went on after its job, and so did whatever else of the user lived there
 @test "what steps of --container-name keep lives in their job's cgroup, and ends with that job; who shares it is told" {
+  # The node does not know any more of what the container was made: its image is served.
+  rm -r /run/situla/copies
   runs first
   local first=$job
   runs second
@@ -88,6 +90,21 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   wait || true
   cat second.out
   run ! grep -qx fine second.out
+  run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
+  [ "${lines[-1]}" = fine ]
+}
+
+@test "where the kernel has the image mounted, who shares what another job keeps goes on without it, and hears nothing" {
+  runs first
+  local first=$job
+  runs second
+  as_alice scancel "$first"
+  wait_until 20 nobody_keeps
+  touch end-second
+  wait || true
+  cat second.out
+  grep -qx fine second.out
+  run ! grep -q 'are kept by' second.out
   run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
   [ "${lines[-1]}" = fine ]
 }

@@ -24,6 +24,9 @@ def write_accounts() -> None:
     replace_entries("/etc/group", [*(f"{name}:x:{number}:" for name, number in USERS.items()), f"crew:x:{CREW}:alice"])
     replace_entries("/etc/passwd", [f"{name}:x:{number}:{number}:{say[name]}" for name, number in USERS.items()])
     replace_entries("/etc/shadow", [f"{name}:!:19000::::::" for name in USERS])
+    # What this machine gives to its own users of these names: podman would ask for newuidmap.
+    for database in filter(os.path.exists, ("/etc/subuid", "/etc/subgid")):
+        replace_entries(database, [], names=set(USERS))
     for name in PEOPLE:
         make_home(name)
     # alice has credentials, bob has none.
@@ -35,9 +38,9 @@ def write_accounts() -> None:
     os.chmod(credentials, 0o600)
 
 
-def replace_entries(database: str, entries: list[str]) -> None:
+def replace_entries(database: str, entries: list[str], names: set[str] | None = None) -> None:
     """This machine may have accounts of the same names."""
-    names = {entry.split(":")[0] for entry in entries}
+    names = names or {entry.split(":")[0] for entry in entries}
     others = [line for line in read(database).splitlines() if line.split(":")[0] not in names]
     write(database, "\n".join([*others, *entries]) + "\n")
 
