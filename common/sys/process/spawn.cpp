@@ -1,6 +1,6 @@
 // spawn(): the child shares the memory of this process until it runs the program (clone(2) with CLONE_VM and
-// CLONE_VFORK, on a stack of its own): no page table is copied, which takes slurmstepd milliseconds, and what went wrong
-// the child writes into memory of the parent, which waits. So everything that needs memory happens before, and
+// CLONE_VFORK, on a stack of its own): no page table is copied, which takes slurmstepd milliseconds, and what went
+// wrong the child writes into memory of the parent, which waits. So everything that needs memory happens before, and
 // everything in the child is async-signal-safe (signal-safety(7)), because slurmstepd has other threads that may hold
 // any lock at that moment. execute() goes the same way without a child.
 #include <algorithm>
@@ -175,7 +175,8 @@ struct Birth {
   Plan& plan;
   bool detached = false;
   std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
-  std::unique_ptr<std::byte[]> inner_stack = detached ? std::make_unique_for_overwrite<std::byte[]>(kStackBytes) : nullptr;
+  std::unique_ptr<std::byte[]> inner_stack =
+      detached ? std::make_unique_for_overwrite<std::byte[]>(kStackBytes) : nullptr;
   std::optional<Failure> failure = std::nullopt;
 };
 
