@@ -34,6 +34,15 @@ job() {
 starts() { job "$1" enroot start --rw -e SLURM_JOB_ID -m "$work:/work" pyxis_x sh -c "$(until_end "$1")"; }
 runs() { job "$1" --container-writable --container-name=x:no_exec --container-mounts="$work:/work" sh -c "$(until_end "$1")"; }
 
+# end_keeper_of JOB: what the second program prints after that is in second.out.
+end_keeper_of() {
+  as_alice scancel "$1"
+  wait_until 20 nobody_keeps
+  touch end-second
+  wait || true
+  cat second.out
+}
+
 warning() { echo "the files of container \"$1\" are kept by step $2 and go when that step ends"; }
 
 # before: nothing was said
@@ -58,11 +67,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   starts first
   local first=$job
   runs second
-  as_alice scancel "$first"
-  wait_until 20 nobody_keeps
-  touch end-second
-  wait || true
-  cat second.out
+  end_keeper_of "$first"
   run ! grep -qx fine second.out
   grep -qE 'Bus error|Transport endpoint is not connected' second.out
   run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
@@ -84,11 +89,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   cat "/proc/$keeper/cgroup"
   grep -qE "/job_$first(/situla)?\$" "/proc/$keeper/cgroup" || { ps -eo pid,ppid,user,lstart,cgroup,args; false; }
   [ "$(grep -Fc "the files of container \"x\" are kept by job $first and go when that job ends" second.out)" -eq 1 ]
-  as_alice scancel "$first"
-  wait_until 20 nobody_keeps
-  touch end-second
-  wait || true
-  cat second.out
+  end_keeper_of "$first"
   run ! grep -qx fine second.out
   run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
   [ "${lines[-1]}" = fine ]
@@ -98,11 +99,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   runs first
   local first=$job
   runs second
-  as_alice scancel "$first"
-  wait_until 20 nobody_keeps
-  touch end-second
-  wait || true
-  cat second.out
+  end_keeper_of "$first"
   grep -qx fine second.out
   run ! grep -q 'are kept by' second.out
   run_and_show as_alice srun --container-writable --container-name=x sh -c 'cat /mark /bin/busybox >/dev/null && echo fine'
