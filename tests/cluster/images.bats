@@ -65,7 +65,7 @@ setup_file() {
   run_and_show situla verify registry.test/debian
   [ "$status" -eq 0 ]
   grep -qE '^ok: registry.test/debian:12 [0-9a-f]{12}, [0-9.]+ MiB$' <<<"$output"
-  printf x | dd of="/var/lib/situla/images/sha256/$image.sqsh" bs=1 seek=100000 conv=notrunc status=none
+  "$lab_tests/../support/damage" "/var/lib/situla/images/sha256/$image.sqsh" 100000
   run_and_show situla verify registry.test/debian
   [ "$status" -eq 1 ]
   [[ $output == *"damaged: registry.test/debian:12 "* ]]

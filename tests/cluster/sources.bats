@@ -19,7 +19,7 @@ setup_file() {
   as_alice cp -a layout damaged
   local largest
   largest=$(find damaged/blobs -type f -printf '%s %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2)
-  printf x | dd of="$largest" bs=1 seek=5000 conv=notrunc status=none
+  "$lab_tests/../support/damage" "$largest" 5000
   install -m 600 docker.tar /home/alice/images/roots.tar
 }
 

@@ -125,7 +125,7 @@ $(id -u)" ]
   [[ "$output" == *'Target directory: debian'* ]]
   run ./debian.run true
   [ "$status" -eq 0 ]
-  printf x | dd of=debian.run bs=1 seek=20000000 conv=notrunc 2>/dev/null
+  "$BATS_TEST_DIRNAME/../support/damage" debian.run 20000000
   run ./debian.run true
   [ "$status" -eq 1 ]
   [[ "$output" == *'Checksum validation failed'* ]]
