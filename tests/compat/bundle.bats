@@ -112,8 +112,9 @@ $(id -u)" ]
   done
   # What the killed shell had started ends by itself; until then it writes.
   wait_until 30 no_session "$(IFS=,; echo "${killed[*]}")"
-  find tmp -name '.situla-bundle.*' -type f -exec touch -d '2 minutes ago' {} +
-  touch -d '2 minutes ago' tmp/.situla-bundle.abcdef
+  find tmp -maxdepth 1 -name '.situla-bundle*' '(' -type f -o -type d -empty ')' -exec touch -c -d '2 minutes ago' {} +
+  mkdir tmp/.situla-bundle-abcdef
+  touch -d '2 minutes ago' tmp/.situla-bundle.abcdef tmp/.situla-bundle-abcdef
   ./debian.run true
   nothing_left
 }

@@ -29,7 +29,8 @@ Result<Scratch> make_scratch(const std::string& parent) {
   return scratch;
 }
 
-/// Files of programs that were killed before they moved away: of this user, not running, and not just being written.
+/// What programs that were killed left: their files before they moved away, of this user, not running, and not just
+/// being written; their directories before somebody waited for their end, which are empty, while those in use are not.
 void remove_stale(const std::string& directory) {
   constexpr time_t kSettled = 60;
   const auto names = list_directory(directory);
@@ -37,9 +38,10 @@ void remove_stale(const std::string& directory) {
   for (const std::string& name : *names) {
     struct stat status {};
     const std::string path = directory + "/" + name;
-    if (!name.starts_with(".situla-bundle.") || lstat(path.c_str(), &status) != 0) continue;
-    if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_mtime > std::time(nullptr) - kSettled)
-      continue;
+    if (!name.starts_with(".situla-bundle") || lstat(path.c_str(), &status) != 0) continue;
+    if (status.st_uid != geteuid() || status.st_mtime > std::time(nullptr) - kSettled) continue;
+    if (S_ISDIR(status.st_mode)) (void)rmdir(path.c_str());
+    if (!S_ISREG(status.st_mode)) continue;
     const UniqueFd idle(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));  // ETXTBSY for one that runs
     if (idle) (void)unlink(path.c_str());
   }
