@@ -97,6 +97,26 @@ start_container() {
   [ "$before" -ge 1 ]
 }
 
+# Of a named container the image is mounted in the namespace of its builder, too, by root.
+@test "ptrace of a named container's builder gains nothing" {
+  local mounted=0 round
+  as_alice srun --container-name=held --container-image=registry.test/tiny true
+  for round in $(seq 100); do
+    as_alice /shared/attack builder 10 >"$BATS_TEST_TMPDIR/attack" 2>&1 3>&- &
+    local attacker=$!
+    as_alice timeout 30 srun --container-name=held --container-writable true >/dev/null 2>&1 || true
+    local result=0
+    wait $attacker || result=$?
+    cat "$BATS_TEST_TMPDIR/attack"
+    [ "$result" -ne 1 ]
+    # "No such file or directory" came too early to mean anything.
+    grep -q "^refused puppet: clear the image's flags: Operation not permitted" "$BATS_TEST_TMPDIR/attack" && mounted=$((mounted + 1))
+    [ "$mounted" -ge 2 ] && break
+  done
+  as_alice enroot remove -f pyxis_held
+  [ "$mounted" -ge 1 ]
+}
+
 @test "the broker answers nobody but the step's tasks" {
   start_container --container-image=registry.test/tiny
   local address user

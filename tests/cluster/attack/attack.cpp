@@ -1,10 +1,10 @@
 // What could a job user try against the image mount, the builder and the broker? Each attempt, one line; a static
 // program.
 //
-//   attack mount DIR            undo the flags of the mount at DIR, in the mount namespace this runs in; exit 0: all
-//   refused attack builder SECONDS      catch a situla-builder with ptrace and make it try the same from inside; exit
-//   0: all refused, 3: none caught attack device FILE          read one byte of a device node; exit 0: refused attack
-//   broker ADDRESS       connect to the abstract address and send garbage; prints what comes back
+// * attack mount DIR: undo the flags of the mount at DIR, in the mount namespace this runs in; exit 0: all refused
+// * attack builder SECONDS: catch a situla-builder with ptrace, which has to try the same; exit 0: all refused, 3: none
+// * attack device FILE: read one byte of a device node; exit 0: refused
+// * attack broker ADDRESS: connect to the abstract address and send garbage; prints what comes back
 //
 // "gained" on a line means that an attempt had the effect it wanted.
 
@@ -106,8 +106,7 @@ int attack_device(const char* path) {
   return g_gained == 0 ? 0 : 1;
 }
 
-// --- ptrace
-// --------------------------------------------------------------------------------------------------------------
+// ptrace
 
 std::optional<pid_t> find_builder() {
   DIR* proc = opendir("/proc");
@@ -134,7 +133,7 @@ class Puppet {
   explicit Puppet(pid_t pid) : pid_(pid) { ptrace(PTRACE_GETREGS, pid, nullptr, &saved_); }
   ~Puppet() {
     ptrace(PTRACE_SETREGS, pid_, nullptr, &saved_);
-    ptrace(PTRACE_DETACH, pid_, nullptr, nullptr);
+    ptrace(PTRACE_DETACH, pid_, nullptr, pending_);
   }
   bool find_syscall() {
     // A stopped process is nearly always behind a syscall instruction, which is two bytes long.
@@ -169,11 +168,15 @@ class Puppet {
     regs.r10 = d;
     regs.r8 = e;
     ptrace(PTRACE_SETREGS, pid_, nullptr, &regs);
-    ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr);
-    int status = 0;
-    waitpid(pid_, &status, __WALL);
-    if (!WIFSTOPPED(status)) return -ESRCH;
-    ptrace(PTRACE_GETREGS, pid_, nullptr, &regs);
+    // A signal that comes stops it before the instruction: rax is the call's number then, which looks like success.
+    while (regs.rip == instruction_) {
+      ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr);
+      int status = 0;
+      waitpid(pid_, &status, __WALL);
+      if (!WIFSTOPPED(status)) return -ESRCH;
+      if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
+      ptrace(PTRACE_GETREGS, pid_, nullptr, &regs);
+    }
     return static_cast<long>(regs.rax);
   }
 
@@ -181,6 +184,7 @@ class Puppet {
   pid_t pid_;
   user_regs_struct saved_{};
   unsigned long instruction_ = 0, top_ = 0;
+  long pending_ = 0;  ///< a signal that it gets when it goes on
 };
 
 void puppet_attempt(const char* what, long result) {
@@ -236,8 +240,7 @@ int attack_builder(int seconds) {
   return 3;
 }
 
-// --- broker
-// --------------------------------------------------------------------------------------------------------------
+// The broker
 
 int attack_broker(const char* name) {
   sockaddr_un address{};
