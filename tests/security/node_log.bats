@@ -21,12 +21,12 @@ speaks() {
   local program=$1 level=$2 before speaker
   shift 2
   before=$(stat -c %s "$log")
-  as bob python3 "$BATS_TEST_DIRNAME/node_log.py" "$version" "$level" "$program" 3 >"$work/sent" 2>&1 3>&- &
+  as bob python3 "$BATS_TEST_DIRNAME/node_log.py" "$version" "$level" "$program" 3 >"$work/sent" 2>"$work/said" 3>&- &
   speaker=$!
   while kill -0 "$speaker" 2>/dev/null; do
     as bob timeout 60 srun --container-image=registry.test/tiny "$@" >"$work/out" 2>&1 || true
   done
-  wait "$speaker"
+  wait "$speaker" || { cat "$work/said"; return 1; }
   grown=$(($(stat -c %s "$log") - before))
   echo "said $(cat "$work/sent"), the log has $grown more, srun said $(wc -c <"$work/out")"
   [ "$(cat "$work/sent")" -gt 1000000 ]
