@@ -143,7 +143,7 @@ setup_file() {
   has_no_layer
   as_alice srun --container-image=/home/alice/slow-rc.sqsh --container-writable true >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 30 is_running situla-builder
+  wait_until 120 is_running situla-builder
   wait_until 30 has_layer
   kill -9 "$(pid_of situla-builder)"
   finished 20

@@ -18,7 +18,7 @@ setup() {
   snapshot
 }
 
-step() { run_and_show as_alice timeout 60 srun -N2 --ntasks-per-node=2 "$image" "$@"; }
+step() { run_and_show as_alice timeout 180 srun -N2 --ntasks-per-node=2 "$image" "$@"; }
 
 # ranks COUNT NODES USERID SEGMENTS: every rank once, all with the right sum and messages, and every way of communication open between the
 # ranks of a node. The ring leaves out no neighbour, so a rank that knows SEGMENTS segments exchanged messages through them.
@@ -143,15 +143,15 @@ rank 3 of 4 on node2, next on node1" ]
 
 # Over two nodes Debian's MPICH does not come back from MPI_Finalize in this lab, outside of containers neither.
 @test "PMI2: MPICH in the image, four ranks of one node" {
-  run_and_show as_alice timeout 60 srun -N1 -n4 --mpi=pmi2 "$image" hello-mpich
+  run_and_show as_alice timeout 180 srun -N1 -n4 --mpi=pmi2 "$image" hello-mpich
   ranks 4 1 60801 5
   nothing_left
 }
 
 @test "shared memory alone is enough for the ranks of one node, and is not for two" {
-  run_and_show as_alice env OMPI_MCA_btl=self,vader timeout 60 srun -N1 -n4 --mpi=pmix "$image" hello
+  run_and_show as_alice env OMPI_MCA_btl=self,vader timeout 180 srun -N1 -n4 --mpi=pmix "$image" hello
   ranks 4 1 60801 4
-  run_and_show as_alice env OMPI_MCA_btl=self,vader timeout 60 srun -N2 --ntasks-per-node=2 --mpi=pmix "$image" hello
+  run_and_show as_alice env OMPI_MCA_btl=self,vader timeout 180 srun -N2 --ntasks-per-node=2 --mpi=pmix "$image" hello
   [ "$status" -ne 0 ]
   grep 'unable to reach each other' <<<"$output"
   nothing_left
@@ -168,7 +168,7 @@ srun --overlap --mpi=pmix \$SRUN_CONTAINER sh -c 'hello | sed "s/^/first: /"' &
 srun --overlap --mpi=pmix \$SRUN_CONTAINER sh -c 'hello | sed "s/^/second: /"' &
 wait -n && wait -n && echo both
 SCRIPT
-  run as_alice timeout 60 "$lab_tests/submit" /home/alice/mpi.sh
+  run as_alice timeout 180 "$lab_tests/submit" /home/alice/mpi.sh
   echo "$output"
   cat /home/alice/mpi.out
   [ "$status" -eq 0 ]
@@ -182,12 +182,12 @@ SCRIPT
 }
 
 @test "mpirun inside of one container starts its ranks itself" {
-  run_and_show as_alice timeout 60 srun -N1 -n1 "$image" mpirun -n 4 --oversubscribe hello
+  run_and_show as_alice timeout 180 srun -N1 -n1 "$image" mpirun -n 4 --oversubscribe hello
   ranks 4 1 60801 4
-  run_and_show as_alice timeout 60 srun -N1 -n1 --container-remap-root "$image" mpirun -n 4 --oversubscribe --allow-run-as-root hello
+  run_and_show as_alice timeout 180 srun -N1 -n1 --container-remap-root "$image" mpirun -n 4 --oversubscribe --allow-run-as-root hello
   ranks 4 1 0 4
   printf '#!/bin/bash\nmpirun -n 4 --oversubscribe hello\n' >/home/alice/run.sh
-  run as_alice timeout 60 "$lab_tests/submit" -N1 -n4 --output=/home/alice/run.out "$image" /home/alice/run.sh
+  run as_alice timeout 180 "$lab_tests/submit" -N1 -n4 --output=/home/alice/run.out "$image" /home/alice/run.sh
   output=$(cat /home/alice/run.out)
   echo "$output"
   ranks 4 1 60801 4

@@ -33,28 +33,28 @@ step_daemon() { pgrep -f "^slurmstepd: \[$1\.0\]"; }
 
 @test "kill -9 of a slurmstepd ends the tasks of its step, and not those of another one in the same container" {
   local first second
-  as_alice srun --chdir=/ -J made --container-name=shared --container-image=registry.test/debian:12 sleep 61 3>&- &
-  wait_until 20 asleep 61
-  as_alice srun --chdir=/ -J joined --container-name=shared:exec sleep 62 3>&- &
-  wait_until 20 asleep 62
+  as_alice srun --chdir=/ -J made --container-name=shared --container-image=registry.test/debian:12 sleep 361 3>&- &
+  wait_until 90 asleep 361
+  as_alice srun --chdir=/ -J joined --container-name=shared:exec sleep 362 3>&- &
+  wait_until 90 asleep 362
   first=$(running_job made) second=$(running_job joined)
   kill -9 $(step_daemon "$first")
-  wait_until 30 ended 61
-  asleep 62
+  wait_until 30 ended 361
+  asleep 362
   kill -9 $(step_daemon "$second")
-  wait_until 30 ended 62
+  wait_until 30 ended 362
   as_alice scancel -s KILL -u alice
   wait
 }
 
 @test "kill -9 of the broker: the task goes on, and its end leaves nothing that others would try to join" {
-  as_alice srun --chdir=/ --container-name=lonely --container-image=registry.test/debian:12 sleep 63 3>&- &
-  wait_until 20 asleep 63
+  as_alice srun --chdir=/ --container-name=lonely --container-image=registry.test/debian:12 sleep 363 3>&- &
+  wait_until 90 asleep 363
   [ -n "$(find /run/situla/containers -type s)" ]
   pkill -KILL -x situla-broker
   sleep 0.5
-  asleep 63
-  pkill -u alice -f "^[^ ]*sleep 63\$"
+  asleep 363
+  pkill -u alice -f "^[^ ]*sleep 363\$"
   wait
   wait_until 30 bash -c '[ -z "$(find /run/situla/containers -mindepth 1)" ]'
 }

@@ -53,7 +53,7 @@ setup() { cd "$HOME"; }
 @test "several nodes: a job's later steps ask nobody, hear of a tag that has moved, and wait for no registry that is silent" {
   # shellcheck disable=SC2016
   run_and_show salloc -Q -N2 bash -euc '
-    step() { srun -N2 --container-image="fault.test#moody-$1" echo inside; }
+    step() { srun --overlap -N2 --container-image="fault.test#moody-$1" echo inside; }
     requests() { curl -s https://fault.test/stats/moody-moves | jq .requests; }
     mood() { curl -s "https://fault.test/mood/moody-$1?is=$2" >/dev/null; }
     step moves

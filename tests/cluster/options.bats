@@ -1,4 +1,4 @@
-# lab: --slurm-conf MinJobAge=86400
+# lab: --slurm-conf MinJobAge=86400 --slurm-conf MessageTimeout=60
 # Every option of the plugin, in srun, sbatch and salloc: right values work, wrong ones are refused by the command itself, before there is a job.
 load helpers
 

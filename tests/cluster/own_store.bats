@@ -134,7 +134,8 @@ no_importer() { ! pgrep -x -u alice situla-importer; }
   wait_until 30 is_held hold-401
   # shellcheck disable=SC2046
   kill -KILL $(pgrep -x -u alice situla-importer)
-  run wait $!
+  status=0
+  wait $! || status=$?
   [ "$status" -ne 0 ]
   wait_until 30 no_importer
   [ -z "$(find "$(store_of alice)" -name '*.sqsh' -o -name '*.part')" ]

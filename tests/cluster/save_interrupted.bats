@@ -13,7 +13,7 @@ start_saving() {
     --container-writable --container-save=x.sqsh "$@" sh -c '[ $SLURM_PROCID = 0 ] || dd if=/dev/urandom of=/x bs=1M count=100 2>/dev/null' \
     >"$work.out" 2>&1 3>&- &
   srun_pid=$!
-  wait_until 20 pgrep -x situla-saver
+  wait_until 90 pgrep -x situla-saver
   sleep 0.5
 }
 

@@ -7,8 +7,8 @@ setup() { cd "$HOME"; }
 # signalled OPTION...: USR1 and HUP go to a step whose program catches them; its container still works afterwards.
 signalled() {
   rm -f out
-  srun "$@" sh -c 'trap "echo got usr1; usr1=1" USR1; trap "echo got hup; hup=1" HUP; echo started
-    for i in $(seq 600); do [ "$usr1$hup" != 11 ] || break; sleep 0.1; done; cat /etc/os-release /srv/hello.txt' >out 2>&1 3>&- &
+  srun "$@" sh -c 'numbers=$(seq 600); trap "echo got usr1; usr1=1" USR1; trap "echo got hup; hup=1" HUP; echo started
+    for i in $numbers; do [ "$usr1$hup" != 11 ] || break; sleep 0.1; done; cat /etc/os-release /srv/hello.txt' >out 2>&1 3>&- &
   wait_until 30 grep -q started out
   scancel -s USR1 -u alice
   scancel -s HUP -u alice

@@ -151,7 +151,7 @@ refused() {
   run_and_show as_alice srun --container-image=dockerd://-x true
   [ "$status" -ne 0 ]
   grep -Fq "'-x' is not the name of an image" <<<"$output"
-  run as_alice squeue -h
+  run as_alice squeue -h -t pending,configuring,running
   [ "$output" = "" ]
 }
 

@@ -156,7 +156,7 @@ store_file() { ls "${1:-/var/lib/situla}"/images/sha256/*"$(situla images --json
   [[ $output == *"would remove registry.test/debian:12 "* ]]
   [[ $output != *tiny* ]]
   wait_until 30 as_alice situla rm registry.test/debian
-  ! situla images | grep registry.test/debian
+  [[ $(situla images) != *registry.test/debian* ]]
   situla images | grep 'registry.test/tiny'
 }
 

@@ -64,7 +64,7 @@ void Balance::check(size_t lost_descriptors) const {
 }
 
 std::string reap_orphans() {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   std::string problem;
   for (;;) {
     int status = 0;

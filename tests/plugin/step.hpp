@@ -75,7 +75,7 @@ class Step {
   Balance balance_;
 };
 
-/// Waits for processes that lost their parent; "" when all have ended well within five seconds.
+/// Waits for processes that lost their parent; "" when all have ended well within a minute.
 std::string reap_orphans();
 /// LeakSanitizer's opinion, in a sanitized build: CHECKs that there are none up to now.
 void check_leaks();

@@ -86,7 +86,7 @@ def run_catch(context, tally, preset, labels):
         _, command, properties, label = program
         wrap, variables = labels[label]
         began = time.monotonic()
-        limit = float(properties.get("TIMEOUT", 300)) * (4 if preset == "asan" else 1)
+        limit = float(properties.get("TIMEOUT", 300))
         extra = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
         result = run_program(context, wrap(command), limit, {**os.environ, **extra, **variables}, properties.get("WORKING_DIRECTORY", BUILD))
         return (*result, time.monotonic() - began)

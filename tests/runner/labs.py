@@ -26,7 +26,9 @@ def run_bats(context, tally, files, chosen_lab="", lanes=3, yielding=False):
     with concurrent.futures.ThreadPoolExecutor(max_workers=lanes) as pool:
         try:
             runs = labs_of(context, files, chosen_lab)
-            for done in [pool.submit(run_tap, context, *lab, nice=5 * number if yielding else 0) for number, lab in enumerate(runs)]:
+            # Who yields waits for those before it, too.
+            for done in [pool.submit(run_tap, context, *lab, limit=2700 * (number + 1 if yielding else 1), nice=5 * number if yielding else 0)
+                         for number, lab in enumerate(runs)]:
                 output, part = done.result()
                 print(output, end="", flush=True)
                 tally.merge(part)

@@ -39,7 +39,7 @@ password_from() {
   cat "$BATS_TEST_TMPDIR/seen"
   # What has to be seen for this to mean anything.
   for name in situla-broker situla-importer situla-builder 'sleep'; do grep -q "^$name" "$BATS_TEST_TMPDIR/seen"; done
-  ! grep OUTSIDE "$BATS_TEST_TMPDIR/seen"
+  ! grep OUTSIDE "$BATS_TEST_TMPDIR/seen" || false
 }
 
 # before: 286 sleep 987, long after its job

@@ -28,7 +28,7 @@ until_end() { echo "echo \$SLURM_JOB_ID >/work/$1; while [ ! -e /work/end-$1 ]; 
 # job NAME COMMAND...: in the background; its number in $job.
 job() {
   as_alice srun -J "$@" >"$1.out" 2>&1 3>&- &
-  wait_until 20 test -s "$1" || { cat "$1.out"; return 1; }
+  wait_until 60 test -s "$1" || { cat "$1.out"; return 1; }
   job=$(<"$1")
 }
 starts() { job "$1" enroot start --rw -e SLURM_JOB_ID -m "$work:/work" pyxis_x sh -c "$(until_end "$1")"; }
@@ -51,6 +51,8 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   local first=$job
   runs second
   starts third
+  # What a program says comes by way of Slurm, in its time.
+  wait_until 20 grep -Fq "$(warning pyxis_x "$first.0")" third.out
   cat first.out second.out third.out
   [ "$(grep -Fc "$(warning x "$first.0")" second.out)" -eq 1 ]
   [ "$(grep -Fc "$(warning pyxis_x "$first.0")" third.out)" -eq 1 ]
@@ -82,6 +84,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
   runs first
   local first=$job
   runs second
+  wait_until 20 grep -Fq "the files of container \"x\" are kept by job $first " second.out
   # The oldest: that of the second step looks for it, and ends.
   pgrep -a -u alice situla-keeper
   local keeper
@@ -118,7 +121,7 @@ warning() { echo "the files of container \"$1\" are kept by step $2 and go when 
     runs "$round" || break
     pgrep -a -u alice situla-keeper && kept=$((kept + 1))
     touch "end-$round"
-    wait_until 20 grep -qx fine "$round.out" || break
+    wait_until 60 grep -qx fine "$round.out" || break
   done
   kill "${busy[@]}"
   [ "$kept" -eq 6 ]

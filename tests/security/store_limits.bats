@@ -64,7 +64,7 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
   small_disk 150M
   limits 'image_mount_idle = 0'
   as bob srun --container-image=registry.test/debian:12 sleep 300 3>&- &
-  wait_until 20 pgrep -u bob -x sleep
+  wait_until 60 pgrep -u bob -x sleep
   runs bob registry.test/debian:12-zstd
   [ "$status" -ne 0 ]
   [[ "$output" =~ "the images of uid $(id -u bob) in the store take "[0-9.]+" MiB with this one, and may take 75.0 MiB" ]]

@@ -357,7 +357,7 @@ TEST_CASE("list: a container of an image, and processes that are in none") {
     _exit(0);
   }
   const std::string namespaces = "/proc/" + std::to_string(pid) + "/ns/mnt";
-  for (int i = 0; i < 500 && fs::read_symlink(namespaces) == fs::read_symlink("/proc/self/ns/mnt"); ++i)
+  for (int i = 0; i < 6000 && fs::read_symlink(namespaces) == fs::read_symlink("/proc/self/ns/mnt"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(fs::read_symlink(namespaces) != fs::read_symlink("/proc/self/ns/mnt"));
   CHECK(listed({scene.root}, pid).empty());

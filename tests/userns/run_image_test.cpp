@@ -34,7 +34,7 @@ void pack(Scene& scene) {
 
 /// An extracted tree is removed by a process that waits for the container's end.
 bool becomes_empty(const std::string& directory) {
-  for (int i = 0; i < 500 && !fs::is_empty(directory); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 6000 && !fs::is_empty(directory); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return fs::is_empty(directory);
 }
 

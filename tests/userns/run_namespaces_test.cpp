@@ -237,7 +237,7 @@ TEST_CASE("all namespaces at once, on an image of each kind, as root inside") {
     const Ended ended = scene.start({"sh", "-c", "cat /etc/group | grep -c .; exit 4"});
     CHECK(ended.code == 4);
   }
-  for (int i = 0; i < 500 && !fs::is_empty(scene.directory / "temp"); ++i)
+  for (int i = 0; i < 6000 && !fs::is_empty(scene.directory / "temp"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(fs::is_empty(scene.directory / "temp"));
 }

@@ -200,7 +200,7 @@ TEST_CASE("start: an image, served or extracted, and nothing is left") {
       CHECK(ended.code == 5);
     }
   }
-  for (int i = 0; i < 500 && !fs::is_empty(scene.directory / "temp"); ++i)
+  for (int i = 0; i < 6000 && !fs::is_empty(scene.directory / "temp"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(fs::is_empty(scene.directory / "temp"));
   CHECK(fs::is_empty(scene.directory / "runtime"));

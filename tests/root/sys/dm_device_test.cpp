@@ -18,8 +18,9 @@ using namespace situla;
 
 namespace {
 
-constexpr const char* kPrefix = "situla-test-";
-constexpr const char* kLabel = "situla-test";
+// Of this run alone: names are the whole machine's.
+const std::string kPrefix = "situla-test-" + std::to_string(getpid()) + "-";
+const std::string kLabel = kPrefix + "loop";
 constexpr uint64_t kSector = 512;
 
 std::string sectors(char of, uint64_t count) {
@@ -107,17 +108,17 @@ TEST_CASE("pieces that are not there make no device") {
   const LoopDevice whole = device_of(sectors('a', 8));
   const auto device = DmDevice::make(kPrefix, {{whole.fd(), 6, 8}});
   REQUIRE_FALSE(device);
-  if (dmsetup("version")) CHECK_FALSE(dmsetup("ls | grep -q " + std::string(kPrefix)));
+  if (dmsetup("version")) CHECK_FALSE(dmsetup("ls | grep -q " + kPrefix));
 }
 
 TEST_CASE("what a killed maker left is removed, and nothing else") {
   SITULA_NEEDS_DM();
   if (!dmsetup("version")) SITULA_SKIP("dmsetup is not installed");
-  const std::string left = kPrefix + std::string("left"), foreign = kPrefix + std::string("foreign");
+  const std::string left = kPrefix + "left", foreign = kPrefix + "foreign";
   const std::string other = "other-" + left;
-  REQUIRE(dmsetup("create " + left + " --uuid SITULA-test-1 --notable"));
-  REQUIRE(dmsetup("create " + foreign + " --uuid OTHER-test --notable"));
-  REQUIRE(dmsetup("create " + other + " --uuid SITULA-test-2 --notable"));
+  REQUIRE(dmsetup("create " + left + " --uuid SITULA-" + left + " --notable"));
+  REQUIRE(dmsetup("create " + foreign + " --uuid OTHER-" + foreign + " --notable"));
+  REQUIRE(dmsetup("create " + other + " --uuid SITULA-" + other + " --notable"));
   const DmDevice used = make_device();
   DmDevice::remove_unused(kPrefix);
   CHECK_FALSE(dmsetup("info " + left));

@@ -51,9 +51,14 @@ bool is_attached(const std::string& device) {
   return access(("/sys/block/" + device.substr(5) + "/loop/backing_file").c_str(), F_OK) == 0;
 }
 
-bool gone_soon(const std::string& device) {
-  for (int i = 0; i < 100 && is_attached(device); ++i) usleep(50000);
-  return !is_attached(device);
+/// Whether the device no longer has this image; another program of this machine may get its number at once.
+bool gone_soon(const std::string& device, const std::string& image) {
+  const auto has_image = [&] {
+    const auto file = read_file("/sys/block/" + device.substr(5) + "/loop/backing_file");
+    return file && file->starts_with(image);
+  };
+  for (int i = 0; i < 1200 && has_image(); ++i) usleep(50000);
+  return !has_image();
 }
 
 Result<DetachedMount> image_mount(const std::string& path) {
@@ -193,9 +198,10 @@ TEST_CASE("A loop device is read-only, and freed with its last user") {
   {
     auto image = open_file(path, O_RDONLY);
     REQUIRE(image);
-    auto device = LoopDevice::attach(image->get(), "situla-test-count");
+    const std::string label = "situla-test-" + std::to_string(getpid());
+    auto device = LoopDevice::attach(image->get(), label);
     REQUIRE(device);
-    CHECK(LoopDevice::count("situla-test-count") == 1);
+    CHECK(LoopDevice::count(label) == 1);
     device_path = device->path();
     CHECK(is_attached(device_path));
     loop_info64 info{};
@@ -208,7 +214,7 @@ TEST_CASE("A loop device is read-only, and freed with its last user") {
     CHECK(is_attached(device_path));  // the mount holds it
     CHECK(faccessat(mount->fd(), "text", F_OK, 0) == 0);
   }
-  CHECK(gone_soon(device_path));
+  CHECK(gone_soon(device_path, path));
 }
 
 TEST_CASE("Several at once get different devices") {
@@ -232,19 +238,20 @@ TEST_CASE("Several at once get different devices") {
   }
   CHECK(names.size() == 6);
   devices.clear();
-  for (const std::string& name : names) CHECK(gone_soon(name));
+  for (const std::string& name : names) CHECK(gone_soon(name, path));
 }
 
 TEST_CASE("A file that is no squashfs is refused, and its loop device freed") {
   if (geteuid() != 0) SITULA_SKIP("needs root");
   if (!have_loop_devices()) SITULA_SKIP("no loop devices");
   const test::TempDir dir;
-  const auto mount = image_mount(dir.write("garbage", std::string(1 << 20, 'x')));
+  const std::string garbage = dir.write("garbage", std::string(1 << 20, 'x'));
+  const auto mount = image_mount(garbage);
   REQUIRE_FALSE(mount);
   CHECK(mount.error().message().find("mount squashfs from /dev/loop") == 0);
   const std::string message = mount.error().message();
   const size_t at = std::string("mount squashfs from ").size();
-  CHECK(gone_soon(message.substr(at, message.find_first_of(": (", at) - at)));
+  CHECK(gone_soon(message.substr(at, message.find_first_of(": (", at) - at), garbage));
 }
 
 TEST_CASE("An id-mapped image belongs to the user, who makes it writable in a namespace of its own") {

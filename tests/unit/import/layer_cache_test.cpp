@@ -49,10 +49,7 @@ struct Fixture {
   Fixture() { fs::create_directories(path); }
   Fixture(const Fixture&) = delete;
   Fixture& operator=(const Fixture&) = delete;
-  ~Fixture() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
+  ~Fixture() { (void)remove_tree(path.string()); }
 
   static std::string descriptor(const std::string& bytes) {
     return "{\"digest\":\"" + digest_of(bytes).text() + "\",\"size\":" + std::to_string(bytes.size()) + "}";
@@ -83,7 +80,7 @@ struct Fixture {
   }
   [[nodiscard]] fs::path unpack(const std::string& name) const {
     const fs::path target = path / (name + ".d");
-    fs::remove_all(target);
+    REQUIRE(remove_tree(target.string()));  // directories that its user may not write to, too
     const std::string command = "unsquashfs -no-progress -no-xattrs -d '" + target.string() + "' '" +
                                 (path / name).string() + ".sqsh' >/dev/null 2>&1";
     REQUIRE(std::system(command.c_str()) == 0);

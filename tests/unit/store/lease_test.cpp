@@ -129,7 +129,8 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
   self.uid = 1001;
   Lease::Options options = quick();
   options.least_bytes = 1;  // each look finds progress
-  options.lag = std::chrono::milliseconds(500);
+  options.poll = std::chrono::milliseconds(25);
+  options.lag = std::chrono::milliseconds(2000);  // less than a hundred looks take, more than a busy disk
   options.worthwhile = 1'000'000;
   const auto wait = [&](const std::function<void(Lease&, int)>& report) {
     auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
@@ -142,7 +143,7 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
     REQUIRE(acquired);
     return acquired->outcome;
   };
-  // A look every 10 ms or more: some hundred bytes in one are 10 MB/s or 10 kB/s.
+  // A look every 25 ms or more: some hundred bytes in one are 4 kB/s.
   CHECK(wait([](Lease& holder, int look) {
           holder.report(State::fetching, 1'000'000'000ULL * static_cast<unsigned>(look));
         }) == Lease::Outcome::done);

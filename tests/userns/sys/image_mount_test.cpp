@@ -179,7 +179,7 @@ TEST_CASE("The server ends with its mount, when the last process of the namespac
     const auto text = read_file(status);
     return !text || text->find("State:\tZ") != std::string::npos;
   };
-  for (int i = 0; i < 100 && !ended(); ++i) usleep(50000);
+  for (int i = 0; i < 1200 && !ended(); ++i) usleep(50000);
   CHECK(ended());
 }
 
