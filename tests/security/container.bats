@@ -80,18 +80,23 @@ start_container() {
   grep -q '^gained unmount' <<<"$output"
 }
 
+# catch_builder SRUN-ARGUMENT...: one step, whose builder is caught if that can be done; what was tried is in $attack.
+catch_builder() {
+  local attacker result=0
+  attack=$BATS_TEST_TMPDIR/attack
+  as_alice /shared/attack builder 10 >"$attack" 2>&1 3>&- &
+  attacker=$!
+  as_alice timeout 30 srun "$@" true >/dev/null 2>&1 || true
+  wait $attacker || result=$?
+  cat "$attack"
+  [ "$result" -ne 1 ]
+}
+
 @test "ptrace of the builder gains nothing" {
   local before=0 round
   for round in $(seq 200); do  # it is there for a millisecond
-    as_alice /shared/attack builder 10 >"$BATS_TEST_TMPDIR/attack" 2>&1 3>&- &
-    local attacker=$!
-    # A shell that is slow to start keeps the builder in the namespace of root for a while.
-    as_alice timeout 30 srun --container-image=registry.test/tiny true >/dev/null 2>&1 || true
-    local result=0
-    wait $attacker || result=$?
-    cat "$BATS_TEST_TMPDIR/attack"
-    [ "$result" -ne 1 ]
-    grep -q 'before its user namespace' "$BATS_TEST_TMPDIR/attack" && before=$((before + 1))
+    catch_builder --container-image=registry.test/tiny
+    grep -q 'before its user namespace' "$attack" && before=$((before + 1))
     [ "$before" -ge 2 ] && break
   done
   [ "$before" -ge 1 ]
@@ -102,15 +107,9 @@ start_container() {
   local mounted=0 round
   as_alice srun --container-name=held --container-image=registry.test/tiny true
   for round in $(seq 100); do
-    as_alice /shared/attack builder 10 >"$BATS_TEST_TMPDIR/attack" 2>&1 3>&- &
-    local attacker=$!
-    as_alice timeout 30 srun --container-name=held --container-writable true >/dev/null 2>&1 || true
-    local result=0
-    wait $attacker || result=$?
-    cat "$BATS_TEST_TMPDIR/attack"
-    [ "$result" -ne 1 ]
+    catch_builder --container-name=held --container-writable
     # "No such file or directory" came too early to mean anything.
-    grep -q "^refused puppet: clear the image's flags: Operation not permitted" "$BATS_TEST_TMPDIR/attack" && mounted=$((mounted + 1))
+    grep -q "^refused puppet: clear the image's flags: Operation not permitted" "$attack" && mounted=$((mounted + 1))
     [ "$mounted" -ge 2 ] && break
   done
   as_alice enroot remove -f pyxis_held

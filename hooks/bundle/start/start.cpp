@@ -38,10 +38,11 @@ void remove_stale(const std::string& directory) {
   for (const std::string& name : *names) {
     struct stat status {};
     const std::string path = directory + "/" + name;
-    if (!name.starts_with(".situla-bundle") || lstat(path.c_str(), &status) != 0) continue;
+    const bool is_file = name.starts_with(".situla-bundle."), is_scratch = name.starts_with(".situla-bundle-");
+    if ((!is_file && !is_scratch) || lstat(path.c_str(), &status) != 0) continue;
     if (status.st_uid != geteuid() || status.st_mtime > std::time(nullptr) - kSettled) continue;
-    if (S_ISDIR(status.st_mode)) (void)rmdir(path.c_str());
-    if (!S_ISREG(status.st_mode)) continue;
+    if (is_scratch) (void)rmdir(path.c_str());
+    if (!is_file || !S_ISREG(status.st_mode)) continue;
     const UniqueFd idle(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));  // ETXTBSY for one that runs
     if (idle) (void)unlink(path.c_str());
   }
