@@ -48,6 +48,9 @@ Error lost_broker() {
       .with_hint("it was killed or crashed; the node's system log may say more");
 }
 
+/// What tasks of `situla prefetch` report: the digest, and where the image was.
+constexpr const char* kPrefetchedVariable = "SITULA_PREFETCHED";
+
 Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> fds) {
   TRY_ASSIGN(NamespaceFds namespaces, NamespaceFds::take(reply.isolation, fds));
   if (fds.size() != 1) return fail(ErrorKind::corrupt, "the container's broker sent a container without environment");
@@ -55,7 +58,12 @@ Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> f
   return ReceivedContainer{reply.workdir, std::move(namespaces), std::move(environment)};
 }
 
-Result<ReceivedContainer> await_container(int socket, LogSink& log) {
+struct Reply {
+  Message message;  ///< JoinReply or Prefetched
+  std::vector<UniqueFd> fds;
+};
+
+Result<Reply> await_reply(int socket, LogSink& log) {
   while (true) {
     if (!wait_for_packet(socket, kSilence))
       return fail(Error(ErrorKind::failure, "the container's broker has given no sign of life for " +
@@ -64,7 +72,7 @@ Result<ReceivedContainer> await_container(int socket, LogSink& log) {
     auto packet = receive_packet(socket, kMaxMessageBytes);
     if (!packet) return fail(packet.error().errnum() == ECONNRESET ? lost_broker() : std::move(packet).error());
     if (!*packet) return fail(lost_broker());
-    TRY_ASSIGN(const Message message, decode((*packet)->bytes));
+    TRY_ASSIGN(Message message, decode((*packet)->bytes));
     if (const auto* note = std::get_if<Note>(&message)) {
       log.write(note->level, note->text);
     } else if (const auto* drawing = std::get_if<Draw>(&message)) {
@@ -74,8 +82,8 @@ Result<ReceivedContainer> await_container(int socket, LogSink& log) {
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
-    } else if (const auto* reply = std::get_if<JoinReply>(&message)) {
-      return unpack(*reply, std::move((*packet)->fds));
+    } else if (std::holds_alternative<JoinReply>(message) || std::holds_alternative<Prefetched>(message)) {
+      return Reply{std::move(message), std::move((*packet)->fds)};
     } else {
       return fail(ErrorKind::corrupt, "the container's broker sent a message out of turn");
     }
@@ -186,7 +194,13 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   TRY_ASSIGN(const PeerCredentials peer, peer_credentials(socket.get()));
   if (peer.uid != 0) return fail(ErrorKind::denied, "the container's broker was replaced by a process of another user");
   TRY(ask(socket.get(), session, spec, job));
-  TRY_ASSIGN(const ReceivedContainer container, await_container(socket.get(), log));
+  TRY_ASSIGN(Reply reply, await_reply(socket.get(), log));
+  if (const auto* fetched = std::get_if<Prefetched>(&reply.message)) {
+    JoinedTask outside;
+    outside.set.set(kPrefetchedVariable, fetched->digest + (fetched->stored ? " store" : " registry"));
+    return outside;
+  }
+  TRY_ASSIGN(const ReceivedContainer container, unpack(std::get<JoinReply>(reply.message), std::move(reply.fds)));
   TRY(check_isolation(spec.unshare, container.namespaces.isolation));
   TRY_ASSIGN(const std::string directory, enter(container, spec, socket.get()));
   JoinedTask task = task_environment(container, spec, job);

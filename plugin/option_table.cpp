@@ -148,6 +148,9 @@ constexpr std::array kTable = {
                "[situla] when to ask the registry what a tag means: once for all steps of the job, for each step, or "
                "when the last answer is older (default: situla.toml)",
                set_resolve, "RESOLVE"},
+    OptionInfo{"container-prefetch", nullptr,
+               "[situla] only fetch the image to the nodes, for steps to come; the tasks run outside of it",
+               set<&ContainerSpec::prefetch, true>, "PREFETCH"},
     OptionInfo{"container-devices", "VENDOR/CLASS=NAME[,...]|none",
                "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
                "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
 
 namespace situla {
 namespace {
@@ -79,6 +80,9 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   ContainerSpec spec;
   for (const auto* options : {&defaults_, &values_})
     for (const auto& [option, value] : *options) TRY(option->apply(value, spec));
+  if (spec.prefetch && (!spec.name.empty() || !spec.save.empty() || image_kind(spec.image) != ImageKind::registry))
+    return fail(Error(ErrorKind::usage, "--container-prefetch is for an image of a registry, and makes no container")
+                    .with_hint("give --container-image=[REGISTRY#]IMAGE, and neither a name nor --container-save"));
   return std::optional(std::move(spec));
 }
 

@@ -1,7 +1,8 @@
 // Where does Slurm enter? The entry points of spank_situla.so; the only file that includes slurm_version.hpp.
 //
 // Context by context: srun, sbatch and salloc register and check the options; slurmstepd (root) starts the broker in
-// init_post_opt; each task (job user) joins its container in task_init; the last task_exit ends the container.
+// init_post_opt; each task (job user) joins its container in task_init; the last task_exit ends the container. In
+// slurmd's prolog and epilog (root) the job's image is begun, and what is left of the job ended.
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 #include "plugin/node_report.hpp"
 #include "plugin/options.hpp"
 #include "plugin/pin.hpp"
+#include "plugin/prolog.hpp"
 #include "plugin/slurm_version.hpp"
 #include "plugin/step_session.hpp"
 #include "plugin/terminal.hpp"
@@ -196,6 +198,11 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
     request.groups.assign(groups, groups + group_count);
   TRY_ASSIGN(request.local_tasks, item<uint32_t>(spank, S_JOB_LOCAL_TASK_COUNT, "the number of local tasks"));
   TRY_ASSIGN(request.all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
+  TRY_ASSIGN(request.node, item<uint32_t>(spank, S_JOB_NODEID, "the node's number"));
+  TRY_ASSIGN(request.nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
+  // The parts of a heterogeneous step have one number, and may have an image each.
+  if (environment.get("SLURM_HET_SIZE") || environment.get("SLURM_PACK_SIZE")) request.nodes = 1;
+  if (const char* slurm_conf = getenv("SLURM_CONF")) request.slurm_conf = slurm_conf;
   const bool job_scope = g_state->config.scope == ContainerScope::job;
   if (!spec.name.empty())
     spec.directory = "pyxis_" + (job_scope ? std::to_string(request.job_id) + "_" : "") + spec.name;
@@ -205,6 +212,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   request.named = !spec.name.empty();
   request.job_scope = job_scope;
   request.save = !spec.save.empty();
+  request.prefetch = spec.prefetch;
   if (const PluginConfig& config = g_state->config;
       request.origin == ImageOrigin::registry && !config.importer.empty()) {
     request.origin = ImageOrigin::user;
@@ -261,6 +269,16 @@ Result<void> hand_on_as_pyxis(spank_t spank) {
   return {};
 }
 
+/// The job's prolog begins what its steps will need. srun within a job finds it begun, or comes too late for a prolog.
+Result<void> tell_prolog(spank_t spank) {
+  const bool allocates_only = spank_context() == S_CTX_ALLOCATOR;
+  if (!g_state->spec || (!allocates_only && own_variable("SLURM_JOB_ID"))) return {};
+  const std::string value = early_image(*g_state->spec, g_state->config, allocates_only, own_variable);
+  if (value.empty()) return {};
+  return checked(spank_job_control_setenv(spank, kPrologVariable, value.c_str(), 1),
+                 "tell the job's prolog of the image");
+}
+
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client(spank_t spank) {
   TRY(g_state->options.apply_environment(own_variable));
@@ -275,6 +293,7 @@ Result<void> check_on_client(spank_t spank) {
   if (!g_state->spec)
     for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
+  TRY(tell_prolog(spank));
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
 }
 
@@ -309,7 +328,7 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
-  for (const char* name : {kTerminalVariable, kDigestVariable}) spank_unsetenv(spank, name);
+  for (const char* name : {kTerminalVariable, kDigestVariable, kPrologVariableInJob}) spank_unsetenv(spank, name);
   for (const std::string& name : task.unset)
     TRY(checked(spank_unsetenv(spank, name.c_str()), "unset variable " + printable(name) + " for the task"));
   for (const auto& [name, value] : task.set.entries())
@@ -342,9 +361,21 @@ void end_session() {
   const auto finished = g_state->session->finish(kFinishLimit, log);
   if (!finished) return report(finished.error());
   // One line for the administrator, in the node's log.
+  if (finished->starts_with('{')) return slurm_info("situla: %s", finished->c_str());
   if (!finished->empty() && g_state->spec)
     slurm_info("situla: image=%s name=%s %s", or_dash(printable(g_state->spec->image)).c_str(),
                or_dash(printable(g_state->spec->name)).c_str(), finished->c_str());
+}
+
+/// In slurmd's prolog, which goes on at once: Slurm calls nothing but this.
+Result<void> begin_job(spank_t spank, std::span<const char* const> arguments) {
+  const auto value = own_variable(kPrologVariableInProlog);
+  if (!value) return {};
+  TRY_ASSIGN(const PluginConfig config, PluginConfig::parse(arguments));
+  TRY_ASSIGN(const uint32_t job, item<uint32_t>(spank, S_JOB_ID, "the job id"));
+  TRY_ASSIGN(const uid_t user, item<uid_t>(spank, S_JOB_UID, "the job's user"));
+  TRY_ASSIGN(const auto import, job_import(*value, config, job, user));
+  return import ? start_job_import(import->request, import->environment) : Result<void>();
 }
 
 /// In slurmd's epilog: Slurm calls nothing but this, without the job's environment.
@@ -380,6 +411,12 @@ SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
     if (spank_remote(spank) != 1) g_state->options.inherit_sums(situla::own_variable);
     return situla::register_options(spank);
   });
+}
+
+SITULA_EXPORT int slurm_spank_job_prolog(spank_t spank, int argc, char** argv) {
+  (void)guarded([&] { return situla::begin_job(spank, {argv, static_cast<size_t>(argc)}); });
+  // For a prolog that fails Slurm drains the node. The steps fetch the image themselves.
+  return ESPANK_SUCCESS;
 }
 
 SITULA_EXPORT int slurm_spank_job_epilog(spank_t spank, int argc, char** argv) {

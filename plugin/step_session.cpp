@@ -53,21 +53,43 @@ Result<Child> start_cancel_probe(int program, const std::string& cgroups) {
   return probe;
 }
 
-/// Of a step whose broker was killed.
-bool has_scratch(uint32_t job) {
+/// Of a step whose broker was killed, or whose nodes have shared an image.
+bool has_left_something(uint32_t job) {
   const auto names = list_directory(kJobsDirectory);
   return names && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
-           return name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch");
+           return name.starts_with(std::to_string(job) + ".") &&
+                  (name.ends_with(".scratch") || name.ends_with(".incoming"));
          });
 }
 
 }  // namespace
 
 Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit) {
-  if (!own_containers && access(job_cgroups_path(job).c_str(), F_OK) != 0 && !has_scratch(job)) return {};
+  const auto is_there = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
+  if (!own_containers && !is_there(job_cgroups_path(job)) && !is_there(job_import_path(job)) &&
+      !has_left_something(job))
+    return {};
   return run_broker_program(-1,
                             {"epilog", std::to_string(job), std::to_string(user), own_containers ? "job" : "global"},
                             "cleaning up after job " + std::to_string(job), limit);
+}
+
+Result<void> start_job_import(const StepRequest& request, std::string_view environment) {
+  TRY_ASSIGN(const UniqueFd request_memory, sealed_memory("situla-step", encode_step_request(request)));
+  TRY_ASSIGN(const UniqueFd environment_memory, sealed_memory("situla-environment", environment));
+  SpawnOptions options = broker_program(-1);
+  options.arguments.emplace_back("prolog");
+  TRY(make_directories(SITULA_RUNTIME_DIR, 0755));
+  TRY(make_directories(kJobsDirectory, 0700));
+  // Here and not there: an epilog that comes before the program has begun finds it, and what it says then waits.
+  const std::string path = job_import_path(request.job_id);
+  TRY_ASSIGN(const UniqueFd listener, listen_at(path));
+  options.fds = {{listener.get(), broker_fd::kListener},
+                 {request_memory.get(), broker_fd::kRequest},
+                 {environment_memory.get(), broker_fd::kEnvironment}};
+  auto started = spawn_detached(options);
+  if (!started) (void)unlink(path.c_str());
+  return started;
 }
 
 Result<StepSession> StepSession::start(StepRequest request, std::string_view environment) {

@@ -51,9 +51,13 @@ class StepSession {
   StepRequest request_;
 };
 
-/// After a job, as root: removes, as the user, its named containers if they end with it (container_scope=job), and
-/// waits for that. `user`'s home directory says where they are when no step of the job has left its environment. A job
-/// that had no named container costs nothing, unless `own_containers`.
+/// Before a job's steps, as root: starts what fetches the image of `request`, and returns. It holds nothing of this
+/// process, and ends with the image, after import_timeout, or in the job's epilog (clean_up_after_job).
+Result<void> start_job_import(const StepRequest& request, std::string_view environment);
+
+/// After a job, as root: ends what its prolog began, removes, as the user, its named containers if they end with it
+/// (container_scope=job), and waits for that. `user`'s home directory says where they are when no step of the job has
+/// left its environment. A job that had neither costs nothing, unless `own_containers`.
 Result<void> clean_up_after_job(uint32_t job, uid_t user, bool own_containers, std::chrono::milliseconds limit);
 
 }  // namespace situla

@@ -218,6 +218,15 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string json_quote(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : printable(text)) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
 std::string excerpt(std::string_view text) {
   constexpr size_t kMost = 300;
   return text.size() <= kMost ? printable(text) : printable(text.substr(0, kMost)) + "...";

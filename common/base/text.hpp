@@ -44,6 +44,8 @@ std::string unescape_octal(std::string_view field);
 std::string shell_quote(std::string_view text);
 /// Control characters and invalid UTF-8 as \xNN, so that foreign text cannot write to a terminal or forge a log line.
 std::string printable(std::string_view text);
+/// A JSON string, quotes included, of what printable() shows of it.
+std::string json_quote(std::string_view text);
 /// printable() of the first 300 bytes, with "..." where there are more. For all that a registry or an image says.
 std::string excerpt(std::string_view text);
 

@@ -1,6 +1,7 @@
 // On which descriptor numbers do the programs of a step find what they were started with?
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -9,16 +10,16 @@ namespace situla {
 /// situla-broker, started by the plugin.
 namespace broker_fd {
 constexpr int kControl = 3;   ///< to slurmstepd
-constexpr int kListener = 4;  ///< where tasks connect
+constexpr int kListener = 4;  ///< where tasks connect; `situla-broker prolog`: where the job's epilog does
 constexpr int kRequest = 5;   ///< sealed memfd: encode_step_request()
 constexpr int kEnvironment =
     6;  ///< sealed memfd: the job's environment, Environment::block(); never read by the broker
 }  // namespace broker_fd
 
-/// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request` | `clean
-/// <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or named: the builder looks
-/// for the container and asks for an image if it needs one. `situla-importer user` and `site` have the same
-/// descriptors.
+/// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request
+/// [before-job]` | `clean <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or
+/// named: the builder looks for the container and asks for an image if it needs one. `situla-importer user` and `site`
+/// have the same descriptors.
 ///
 /// Root installs no descriptor of a user's process: to close it may wait for his file system forever. So where a helper
 /// needs a file of another process of the same user, it is given the socket in which that file lies (Parcel); what
@@ -52,9 +53,21 @@ inline std::string job_cgroups_path(uint32_t job) {
   return job_environment_path(job) + ".cgroups";
 }
 
+/// The socket of what a job's prolog has begun, for as long as that works: who connects ends it, and its end is that of
+/// the connection.
+inline std::string job_import_path(uint32_t job) {
+  return job_environment_path(job) + ".prolog";
+}
+
 /// Which directory of the user's a step has on disk, for as long as its broker lives; left by one that was killed.
 inline std::string step_scratch_path(uint32_t job, uint32_t step) {
   return job_environment_path(job) + "." + std::to_string(step) + ".scratch";
+}
+
+/// A note that the step has a directory below incoming_directory(), which stays until the job has ended: other nodes
+/// may send something when the step's part on this node is over.
+inline std::string step_incoming_path(uint32_t job, uint32_t step) {
+  return job_environment_path(job) + "." + std::to_string(step) + ".incoming";
 }
 
 /// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by
@@ -70,7 +83,25 @@ constexpr int kImage = 0;     ///< --view: the image, open for reading
 constexpr int kUser = 0;      ///< --answer: a user's connection to the store's socket
 constexpr int kBroker = 3;    ///< SOCK_SEQPACKET to the broker
 constexpr int kImporter = 4;  ///< SOCK_SEQPACKET to the importer
+constexpr int kCourier = 5;   ///< with --node and --nodes: SOCK_SEQPACKET to the courier
 }  // namespace store_fd
+
+/// situla-courier, started by the broker as the job user.
+namespace courier_fd {
+constexpr int kBroker = 3;     ///< SOCK_SEQPACKET to the broker: its end is the step's
+constexpr int kStore = 4;      ///< SOCK_SEQPACKET to the store program
+constexpr int kDirectory = 5;  ///< where what other nodes send comes
+}  // namespace courier_fd
+/// What other nodes of a step send comes here, by `distribute = "sbcast"`: a directory of root beside the store, in
+/// which each step has one that belongs to its user. The same path on all nodes.
+inline std::string incoming_directory(const std::string& store) {
+  return store + "-incoming";
+}
+/// And these are the names of what node `node` of the step sends: "image.0".
+constexpr std::array<const char*, 4> kIncomingKinds = {"claim", "offer", "image", "voucher"};
+inline std::string incoming_file_name(const char* kind, uint32_t node) {
+  return std::string(kind) + "." + std::to_string(node);
+}
 
 /// Where the node's store answers users: packaging/system/situla-store.socket.
 constexpr const char* kStoreSocket = SITULA_RUNTIME_DIR "/store.sock";

@@ -44,11 +44,14 @@ struct StepRequest {
   std::vector<uint32_t> groups;  ///< supplementary groups of the job
   uint32_t local_tasks = 0;      ///< of this node
   uint32_t all_tasks = 0;        ///< of the step
+  uint32_t node = 0, nodes = 1;  ///< of the step: this one's number, and how many
+  std::string slurm_conf;        ///< where slurmstepd has it from (SLURM_CONF); empty: the default
   ImageOrigin origin = ImageOrigin::file;
   bool named = false;  ///< --container-name
   bool job_scope =
       false;          ///< container_scope=job: the epilog removes named containers, for which it needs the environment
   bool save = false;  ///< --container-save
+  bool prefetch = false;         ///< --container-prefetch: no container is made
   bool use_squashfuse = false;   ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
   std::string importer;          ///< plugstack.conf: importer=, for ImageOrigin::user; empty: none
   std::string importer_runtime;  ///< plugstack.conf: runtime_path=; empty: the default
@@ -58,8 +61,9 @@ struct StepRequest {
 
   static auto fields(auto& step) {
     return std::tie(step.job_id, step.step_id, step.uid, step.gid, step.groups, step.local_tasks, step.all_tasks,
-                    step.origin, step.named, step.job_scope, step.save, step.use_squashfuse, step.importer,
-                    step.importer_runtime, step.token, step.image, step.spec);
+                    step.node, step.nodes, step.slurm_conf, step.origin, step.named, step.job_scope, step.save,
+                    step.prefetch, step.use_squashfuse, step.importer, step.importer_runtime, step.token, step.image,
+                    step.spec);
   }
 };
 constexpr ImageOrigin last_of(ImageOrigin) {
@@ -93,6 +97,14 @@ struct JoinReply {
   Isolation isolation;
 
   static auto fields(auto& reply) { return std::tie(reply.workdir, reply.isolation); }
+};
+
+/// The answer of a step with --container-prefetch: the node has the image, and the task goes on where it is.
+struct Prefetched {
+  std::string digest;   ///< of the manifest, "sha256:..."
+  bool stored = false;  ///< it was here before
+
+  static auto fields(auto& it) { return std::tie(it.digest, it.stored); }
 };
 
 /// The descriptors of a container's namespaces. All tasks join them; the last close frees them.
@@ -161,8 +173,12 @@ struct ImportDone {
   std::string store_name;  ///< of the image in the node's store; empty for an import as the user
   bool stored = false;     ///< the image was in the store, or in the user's own, already
   bool stays = false;      ///< whoever sends this goes on beside the step, until its connection is closed
+  bool received = false;   ///< another node of the step has imported it
+  bool local = false;      ///< the file is this node's copy (local_tier of situla.toml)
 
-  static auto fields(auto& done) { return std::tie(done.digest, done.store_name, done.stored, done.stays); }
+  static auto fields(auto& done) {
+    return std::tie(done.digest, done.store_name, done.stored, done.stays, done.received, done.local);
+  }
 };  // fds of the store program: the squashfs file, open for reading. The user's importer has put his into its parcel.
 
 /// The answer of `situla-store --view`. fds: the whole view, open for reading; or, on a file system that shares no
@@ -260,16 +276,19 @@ struct Saving {          ///< --container-save has begun, which may take its tim
 
   static auto fields(auto& saving) { return std::tie(saving.cgroups); }
 };
-struct Finished {       ///< nothing is left of the container
-  std::string summary;  ///< for the node's log: digest, source, mount and milliseconds; empty when nothing was built
+struct Finished {  ///< nothing is left of the container
+  /// For the node's log: digest, source, mount and milliseconds, or a whole line as a JSON object (json_log); empty
+  /// when nothing was built.
+  std::string summary;
 
   static auto fields(auto& finished) { return std::tie(finished.summary); }
 };
 
-using Message = std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish,
-                             Finished, Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving,
-                             ScratchPlace, StepPrepared, TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted,
-                             ImporterStarted, NoStore, CopiedImageWanted, ImageMounted, NotMounted, ImageLent>;
+using Message =
+    std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
+                 Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared,
+                 TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted, NoStore, CopiedImageWanted,
+                 ImageMounted, NotMounted, ImageLent, Prefetched>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;

@@ -56,6 +56,7 @@ struct ContainerSpec {
   Tristate writable = Tristate::unset;
   Tristate entrypoint = Tristate::unset;  ///< unset: follow plugstack.conf
   bool entrypoint_log = false;
+  bool prefetch = false;  ///< --container-prefetch: the image is fetched, and the tasks run outside of it
   Isolation unshare;
   /// Size of the terminal on which the one task's import may draw; 0: there is none.
   uint32_t terminal_columns = 0, terminal_rows = 0;
@@ -63,8 +64,8 @@ struct ContainerSpec {
   static auto fields(auto& spec) {
     return std::tie(spec.image, spec.pinned, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts,
                     spec.workdir, spec.keep_env, spec.resolve, spec.devices, spec.mount_home, spec.remap_root,
-                    spec.writable, spec.entrypoint, spec.entrypoint_log, spec.unshare, spec.terminal_columns,
-                    spec.terminal_rows);
+                    spec.writable, spec.entrypoint, spec.entrypoint_log, spec.prefetch, spec.unshare,
+                    spec.terminal_columns, spec.terminal_rows);
   }
 
   /// The image to be got: its name, and the digest in `pinned`.

@@ -32,6 +32,13 @@ std::string scope(std::string_view value, PluginConfig& config) {
   return "";
 }
 
+std::string prefetch(std::string_view value, PluginConfig& config) {
+  const auto flag = parse_boolean(value);
+  if (!flag && value != "all") return "1, 0 or all";
+  config.prolog_prefetch = !flag ? PrologPrefetch::all : *flag ? PrologPrefetch::jobs : PrologPrefetch::none;
+  return "";
+}
+
 /// Accepted without effect: it chooses between two ways to extract an image, and images are mounted here.
 std::string ignored_boolean(std::string_view value, PluginConfig&) {
   PluginConfig unused;
@@ -53,6 +60,7 @@ constexpr std::array kKeys = {
     // the job's user, so who owns it is the site's affair.
     Key{"importer", path<&PluginConfig::importer>},
     Key{"use_squashfuse", boolean<&PluginConfig::use_squashfuse>},
+    Key{"prolog_prefetch", prefetch},
 };
 
 Error unknown_key(std::string_view name) {

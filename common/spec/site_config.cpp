@@ -28,6 +28,9 @@ constexpr std::array<std::pair<std::string_view, MountKind>, 4> kMountNames = {{
 constexpr std::array<std::pair<std::string_view, OwnerWay>, 4> kOwnerNames = {
     {{"auto", OwnerWay::automatic}, {"idmap", OwnerWay::idmap}, {"reflink", OwnerWay::reflink}, {"dm", OwnerWay::dm}}};
 
+constexpr std::array<std::pair<std::string_view, Distribute>, 3> kDistributeNames = {
+    {{"registry", Distribute::registry}, {"sbcast", Distribute::sbcast}, {"shared", Distribute::shared}}};
+
 constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
     {{"native", GpuMode::native},
      {"cdi", GpuMode::cdi},
@@ -135,6 +138,10 @@ bool is_absolute(const std::string& path) {
   return path.starts_with('/');
 }
 
+bool is_absolute_or_empty(const std::string& path) {
+  return path.empty() || is_absolute(path);
+}
+
 /// Both exist so that nothing from a registry is parsed with privilege.
 Setter account(std::string SiteConfig::*field) {
   return text(field, "the name of a user other than root",
@@ -185,12 +192,13 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 29> keys() {
+std::array<Key, 33> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
       {"store_path", text(&SiteConfig::store_path, "an absolute path", is_absolute)},
+      {"distribute", one_of(&SiteConfig::distribute, kDistributeNames, R"("registry", "sbcast" or "shared")")},
       {"service_user", account(&SiteConfig::service_user)},
       {"import_user", account(&SiteConfig::import_user)},
       {"imports_per_user", per_user(&SiteConfig::imports_per_user)},
@@ -201,6 +209,9 @@ std::array<Key, 29> keys() {
       {"store_reserve", size(&SiteConfig::store_reserve, "2GiB")},
       {"store_max",
        setter(&SiteConfig::store_max, "a share such as \"80%\", a size such as \"500GiB\", or 0", share_of)},
+      {"local_tier", text(&SiteConfig::local_tier, "an absolute path, or \"\"", is_absolute_or_empty)},
+      {"local_tier_max",
+       setter(&SiteConfig::local_tier_max, "a share such as \"50%\", a size such as \"500GiB\", or 0", share_of)},
       {"image_age", seconds(&SiteConfig::image_age, 0)},
       {"resolve", setter(&SiteConfig::resolve, R"("job", "always" or a number of seconds)", resolve_rule_of)},
       {"resolve_choice", boolean(&SiteConfig::resolve_choice)},
@@ -208,6 +219,7 @@ std::array<Key, 29> keys() {
       {"grant_offline", seconds(&SiteConfig::grant_offline, 0)},
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
+      {"json_log", boolean(&SiteConfig::json_log)},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
       {"gpu", one_of(&DeviceSettings::gpu, kGpuNames, R"("native", "cdi", "nvidia-container-cli" or "off")")},
@@ -279,6 +291,10 @@ std::string_view to_string(MountKind kind) {
 
 std::string_view to_string(OwnerWay way) {
   return kOwnerNames.at(static_cast<size_t>(way)).first;
+}
+
+std::string_view to_string(Distribute way) {
+  return kDistributeNames.at(static_cast<size_t>(way)).first;
 }
 
 Result<SiteConfig> SiteConfig::load(const std::string& path) {

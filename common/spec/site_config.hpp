@@ -38,6 +38,14 @@ enum class GpuMode : uint8_t {
 };
 std::string_view to_string(GpuMode mode);
 
+/// How several nodes of a step get an image that their stores do not have.
+enum class Distribute : uint8_t {
+  registry,  ///< each store asks the registry
+  sbcast,    ///< one node of the step does, and Slurm's sbcast takes the image to the others
+  shared     ///< they have one store; where it is on a disk of this node, it goes by sbcast
+};
+std::string_view to_string(Distribute way);
+
 /// Which devices containers get, and from where. Nothing here is privileged: the job user's own process acts on it.
 struct DeviceSettings {
   GpuMode gpu = GpuMode::native;  ///< gpu = "native|cdi|nvidia-container-cli|off"
@@ -64,8 +72,9 @@ struct SiteConfig {
   OwnerWay image_owner =
       OwnerWay::automatic;                ///< image_owner = "auto|idmap|reflink|dm"; else FUSE, where mount allows it
   bool kernel_mount_user_images = false;  ///< let the kernel mount a user's own .sqsh file
-  std::string store_path = "/var/lib/situla";  ///< store_path; owned by the service user, not writable by others
-  std::string service_user = "situla";         ///< service_user; owns the store
+  std::string store_path = "/var/lib/situla";    ///< store_path; owned by the service user, not writable by others
+  Distribute distribute = Distribute::registry;  ///< distribute = "registry|sbcast|shared"
+  std::string service_user = "situla";           ///< service_user; owns the store
   std::string import_user =
       "situla-import";            ///< import_user; who reads what registries send, without rights to the store
   uint32_t imports_per_user = 8;  ///< imports_per_user; at a time on this node; 0: no limit
@@ -77,11 +86,14 @@ struct SiteConfig {
   std::chrono::seconds grant_lifetime{3600};  ///< grant_lifetime; so long a registry's leave to have an image counts
   std::chrono::seconds grant_offline{86400};  ///< grant_offline; the same while the registry does not answer; 0: never
   DiskShare store_max;                        ///< store_max; bytes of all images; neither: no limit
+  std::string local_tier;                     ///< local_tier; on this node's disk, of a shared store; empty: none
+  DiskShare local_tier_max{50, 0};            ///< local_tier_max; bytes of all copies in it; neither: no limit
   std::chrono::seconds image_age{0};          ///< image_age; images that nobody asks for so long are removed; 0: never
   uint32_t mounts_per_user = 64;  ///< mounts_per_user; of images, by the kernel, at a time on this node; 0: no limit
   std::chrono::seconds image_mount_idle{
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
+  bool json_log = false;          ///< json_log; a step's line in the node's log is a JSON object
   std::chrono::seconds import_timeout{3600};  ///< import_timeout
   std::chrono::seconds build_timeout{120};    ///< build_timeout; namespaces, hooks and rc of one container
   std::vector<RegistryRule> registries;       ///< [[registry]]; mirrors, blocked registries; no two with one prefix

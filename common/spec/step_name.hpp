@@ -10,6 +10,8 @@ namespace situla {
 
 // slurm.h: SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP.
 constexpr uint32_t kBatchStep = 0xfffffffb, kInteractiveStep = 0xfffffffa;
+/// No step: what a job's prolog begins. The number is that of SLURM_EXTERN_CONT, a step which never has a container.
+constexpr uint32_t kPrologStep = 0xfffffffc;
 
 struct StepName {
   uint32_t job = 0;

@@ -142,6 +142,18 @@ Result<std::pair<UniqueFd, UniqueFd>> make_pipe() {
   return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
+Result<void> allocate(int fd, uint64_t bytes) {
+  while (bytes > 0 && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV) return {};
+    if (errno != EINTR) return fail_errno(errno, "make room for " + std::to_string(bytes) + " bytes");
+  }
+  return {};
+}
+
+void begin_to_write_out(int fd, uint64_t from, uint64_t bytes) {
+  (void)sync_file_range(fd, static_cast<off_t>(from), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size) {
   constexpr uint64_t kMost = uint64_t{1} << 30U;
   bool in_kernel = true;

@@ -29,6 +29,11 @@ Result<void> write_all(int fd, std::string_view bytes);
 /// Copies size bytes between files at the given offsets, inside the kernel where it can (copy_file_range(2)), and
 /// sharing them where the file system can. ErrorKind::corrupt when `from` ends before.
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size);
+/// Room on the disk for so many bytes from its beginning on, now rather than when they come. The size stays. Nothing
+/// where the file system cannot do that.
+Result<void> allocate(int fd, uint64_t bytes);
+/// The disk may begin with that part of a file, which is synced later (sync_file_range(2)).
+void begin_to_write_out(int fd, uint64_t from, uint64_t bytes);
 /// The file `to` becomes the file `from`, with which it has all blocks in common until one of them is changed
 /// (FICLONE). ErrorKind::unsupported: their file system cannot do that, or they are in two.
 Result<void> share_all_blocks(int from, int to);

@@ -15,6 +15,8 @@
 namespace situla {
 namespace {
 
+static_assert(kReadAnyFile == CAP_DAC_READ_SEARCH);
+
 using CapabilitySets = std::array<__user_cap_data_struct, 2>;
 
 Result<CapabilitySets> capabilities() {
@@ -55,7 +57,8 @@ Result<void> take_groups(const std::vector<gid_t>& groups) {
   return fail_errno(errnum, "set " + std::to_string(groups.size()) + " supplementary groups");
 }
 
-Result<void> verify(const Identity& identity) {
+/// kept: the bits of capabilities that may be there.
+Result<void> verify(const Identity& identity, const CapabilitySets& kept = {}) {
   uid_t uid = 0, euid = 0, suid = 0;
   gid_t gid = 0, egid = 0, sgid = 0;
   if (getresuid(&uid, &euid, &suid) != 0 || getresgid(&gid, &egid, &sgid) != 0)
@@ -67,8 +70,8 @@ Result<void> verify(const Identity& identity) {
   if (!same) return fail(ErrorKind::denied, "become uid " + std::to_string(identity.uid) + ": ids differ afterwards");
   if (identity.uid == 0) return {};
   TRY_ASSIGN(const CapabilitySets sets, capabilities());
-  for (const auto& set : sets)
-    if ((set.effective | set.permitted | set.inheritable) != 0)
+  for (size_t i = 0; i < sets.size(); ++i)
+    if (((sets.at(i).effective | sets.at(i).permitted | sets.at(i).inheritable) & ~kept.at(i).permitted) != 0)
       return fail(ErrorKind::denied, "become uid " + std::to_string(identity.uid) + ": capabilities are left");
   if (setresuid(0, 0, 0) == 0 || setresgid(identity.gid == 0 ? 1 : 0, gid_t(-1), gid_t(-1)) == 0)
     return fail(ErrorKind::denied, "become uid " + std::to_string(identity.uid) + ": the old identity can come back");
@@ -84,18 +87,49 @@ Result<void> drop_bounding_set() {
   return {};
 }
 
-Result<void> become(const Identity& identity) {
+namespace {
+
+Result<void> take_ids(const Identity& identity) {
   TRY(take_groups(identity.groups));
   if (setresgid(identity.gid, identity.gid, identity.gid) != 0)
     return fail_errno(errno, "become gid " + std::to_string(identity.gid));
   if (setresuid(identity.uid, identity.uid, identity.uid) != 0)
     return fail_errno(errno, "become uid " + std::to_string(identity.uid));
+  return {};
+}
+
+}  // namespace
+
+Result<void> become(const Identity& identity) {
+  TRY(take_ids(identity));
   if (identity.uid != 0) {
     // setresuid clears permitted and effective, not inheritable.
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     TRY(set_capabilities({}));
   }
   return verify(identity);
+}
+
+Result<void> become_keeping(const Identity& identity, int capability) {
+  if (identity.uid == 0) return fail(ErrorKind::denied, "root keeps more than one capability");
+  CapabilitySets kept{};
+  const auto number = static_cast<unsigned>(capability);
+  auto& set = kept.at(number / 32);
+  set.permitted = set.inheritable = set.effective = 1U << (number % 32);
+  if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return fail_errno(errno, "keep a capability");
+  TRY(take_ids(identity));
+  if (prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0) return fail_errno(errno, "keep a capability");
+  (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  TRY(set_capabilities(kept));
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) != 0)
+    return fail_errno(errno, "keep capability " + std::to_string(capability) + " over exec");
+  return verify(identity, kept);
+}
+
+Result<void> leave_capabilities_to_programs() {
+  TRY_ASSIGN(CapabilitySets sets, capabilities());
+  for (auto& set : sets) set.effective = 0;
+  return set_capabilities(sets);
 }
 
 Result<void> own_proc_files_again() {

@@ -19,6 +19,12 @@ struct Identity {
 /// back; capabilities are gone when uid != 0. For a single-threaded process. Afterwards the process is the user for
 /// good.
 Result<void> become(const Identity& identity);
+/// The same for an ordinary user who keeps one capability, over execve(2), too (capabilities(7)). What this user's
+/// other processes may do with such a process is to signal it: they cannot trace it, or look into its /proc directory.
+Result<void> become_keeping(const Identity& identity, int capability);
+constexpr int kReadAnyFile = 2;  ///< CAP_DAC_READ_SEARCH
+/// Of what become_keeping() kept nothing is in effect in this process; a program that it executes still gets it.
+Result<void> leave_capabilities_to_programs();
 /// Empties the capability sets and the bounding set, sets no_new_privs.
 Result<void> drop_all_capabilities();
 Result<void> set_no_new_privileges();

@@ -11,8 +11,9 @@ namespace {
 
 int usage() {
   (void)std::fputs(
-      "situla-builder is started by situla-broker: container MODE SCRATCH | request | clean PATH | sweep | epilog JOB "
-      "HOME\n",
+      "situla-builder is started by situla-broker: container MODE SCRATCH | request [before-job] | clean PATH | sweep "
+      "| "
+      "epilog JOB HOME\n",
       stderr);
   return 2;
 }
@@ -25,7 +26,9 @@ int main(int argc, char** argv) {
   umask(022);
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "container" && argc == 4) return situla::build_container(argv[2], argv[3]);
-  if (mode == "request" && argc == 2) return situla::write_import_request();
+  if (mode == "request" && argc == 2) return situla::write_import_request(situla::Programs::allowed);
+  if (mode == "request" && argc == 3 && argv[2] == std::string_view("before-job"))
+    return situla::write_import_request(situla::Programs::forbidden);
   if (mode == "clean" && argc == 3) return situla::clean_scratch(argv[2]);
   if (mode == "sweep" && argc == 2) return situla::sweep_unfinished();
   if (mode == "epilog" && argc == 4) return situla::remove_job_containers(argv[2], argv[3]);

@@ -16,9 +16,14 @@ int clean_scratch(const std::string& path);
 /// Mode "sweep": removes what a killed builder left of a named container that it was making.
 int sweep_unfinished();
 
+/// Whether programs of the user's may be asked for a password: a command in .credentials, a credential helper.
+enum class Programs { forbidden, allowed };
+
 /// Mode "request": as the user, collects reference, credentials and settings and writes them to builder_fd::kOutput,
-/// the importer's input. An error goes to the broker.
-int write_import_request();
+/// the importer's input. An error goes to the broker. Mode "request before-job" does so where a job has no cgroup yet:
+/// a program of the user's would have devices, memory and time that no job of his was given, so none is run, and what
+/// only such a one knows counts as missing.
+int write_import_request(Programs programs);
 
 /// Mode "epilog": the job has ended whose named containers belong to it (container_scope=job, COMPAT.md section 1). As
 /// the user, without a terminal, without the job's variables unless a step of it has left them on

@@ -193,11 +193,17 @@ class NamedSearch {
   static Result<StepRoot> open_root(const NamedContainer& container) {
     StepRoot root;
     root.source = RootSource::of(container);
+    // It may be removed at any moment; its own name is what the user knows.
+    const auto part = [&](const std::string& path, int flags) {
+      auto fd = open_file(path, flags);
+      const bool gone = !fd && fd.error().errnum() == ENOENT;
+      return gone ? fail(Error::from_errno(ENOENT, "open the container " + container.path)) : std::move(fd);
+    };
     if (container.kind == NamedContainer::Kind::tree) {
-      TRY_ASSIGN(root.save_directory, open_file(container.held(), O_RDONLY | O_DIRECTORY));
+      TRY_ASSIGN(root.save_directory, part(container.held(), O_RDONLY | O_DIRECTORY));
     } else {
-      TRY_ASSIGN(root.save_directory, open_file(container.upper(), O_RDONLY | O_DIRECTORY));
-      TRY_ASSIGN(root.save_image, open_file(container.image(), O_RDONLY));
+      TRY_ASSIGN(root.save_directory, part(container.upper(), O_RDONLY | O_DIRECTORY));
+      TRY_ASSIGN(root.save_image, part(container.image(), O_RDONLY));
     }
     TRY_ASSIGN(root.directory, duplicate_fd(container.directory->get(), "the container"));
     root.identity = identity_of(root.directory.get());

@@ -2,6 +2,7 @@
 
 #include "common/protocol/contract.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/process/process.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/input.hpp"
@@ -11,9 +12,11 @@
 namespace situla {
 namespace {
 
-Result<void> collect_and_write(int output, LogSink& log) {
+Result<void> collect_and_write(int output, Programs programs, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
+  // Only the site's own settings may have needed a shell until here.
+  if (programs == Programs::forbidden) TRY(forbid_new_processes());
   // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
   TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.exact_image(), config, credentials_environment(data),
                                                         RuleFiles::of_node(), log));
@@ -26,12 +29,12 @@ Result<void> collect_and_write(int output, LogSink& log) {
 
 }  // namespace
 
-int write_import_request() {
+int write_import_request(Programs programs) {
   const KeepSecrets secrets;
   BrokerLog log;
   // Closed last: the end of its input makes the importer fail, and our message, which says why, has to be there before.
   const UniqueFd output(builder_fd::kOutput);
-  const auto written = collect_and_write(output.get(), log);
+  const auto written = collect_and_write(output.get(), programs, log);
   return written ? 0 : tell_failure(written.error());
 }
 

@@ -13,7 +13,7 @@
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/doctor/cluster.hpp"
+#include "hooks/doctor/cluster/cluster.hpp"
 
 namespace situla::cli {
 namespace {
@@ -55,6 +55,7 @@ Result<int> examine_node(const Context& context, const DoctorOptions& options) {
   doctor::Report report = doctor::examine(places, context.invocation.environment);
   if (!options.brief) {
     const EnrootConfig& config = context.config;
+    doctor::examine_store(report, places, context.invocation.environment);
     doctor::examine_user(report, {config.data_path(), config.cache_path(), config.temp_path(), config.runtime_path()});
     doctor::examine_devices(report, places, context.invocation.environment);
   }

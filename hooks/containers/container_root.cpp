@@ -58,11 +58,11 @@ class RootBuilder {
         break;
       case RootSource::Kind::layered:
         root_.kind = source.mounted.empty() ? "layers-fuse" : "layers";
-        TRY(from_layers({"", source.path, NamedContainer::Kind::layered, source.held}));
+        TRY(named_if_gone(from_layers({"", source.path, NamedContainer::Kind::layered, source.held}), source.path));
         break;
       case RootSource::Kind::directory:
         root_.kind = "tree";
-        TRY(from_directory({"", source.path, NamedContainer::Kind::tree, source.held}));
+        TRY(named_if_gone(from_directory({"", source.path, NamedContainer::Kind::tree, source.held}), source.path));
         break;
       case RootSource::Kind::image:
         TRY(from_image());
@@ -77,6 +77,12 @@ class RootBuilder {
   }
 
  private:
+  /// It may be removed at any moment; its own name is what the user knows, and not the descriptor it is held by.
+  static Result<void> named_if_gone(Result<void> made, const std::string& path) {
+    if (made || made.error().errnum() != ENOENT) return made;
+    return fail(Error::from_errno(ENOENT, "open the container " + path));
+  }
+
   /// What hooks write to a read-only container goes to memory; a writable one's changes to disk, because memory counts
   /// against the job. A command of the user's leaves nothing on disk while it runs.
   Result<void> add_layer(const std::vector<std::string>& lower) {

@@ -58,8 +58,10 @@ Answer ask_one(const Question& question, const std::vector<std::string>& environ
   limits.output_bytes = limits.error_bytes = kMostBytes;
   limits.grace = kGrace;
   limits.cancelled = [&stopped] { return stopped.load(); };
-  auto run = run_program(std::move(options), limits);
   Answer answer;
+  answer.began = std::chrono::system_clock::now();
+  auto run = run_program(std::move(options), limits);
+  answer.ended = std::chrono::system_clock::now();
   if (!run) {
     answer.broken = run.error().message();
     return answer;

@@ -22,6 +22,7 @@ struct Answer {
   bool late = false;   ///< it was ended because its time was over
   ExitStatus status;   ///< when it was not late
   std::string broken;  ///< why it could not be run at all; empty: it ran
+  std::chrono::system_clock::time_point began{}, ended{};
 };
 
 struct Limits {

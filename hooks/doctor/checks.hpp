@@ -50,11 +50,13 @@ Check check_slurm_version(const Places& places, const Environment& environment);
 Check check_plugstack(const Places& places, const SlurmFiles& files);
 /// What the plugin's line says behind its name.
 Check check_plugin_arguments(const SlurmFiles& files);
+/// When a job's prolog runs, and so when its image is begun.
+Check check_prolog(const SlurmFiles& files);
 /// use_squashfuse=1 beside the plugin's name is mount = "fuse". True when it says so.
 bool plugstack_wants_fuse(const SlurmFiles& files);
 
 // disk_checks.cpp: is there room, and is it of a kind that serves?
-enum class Use { store, data, cache, temp, runtime };
+enum class Use { store, copies, data, cache, temp, runtime };  ///< copies: local_tier of situla.toml
 /// A directory of the caller's that need not exist yet. Never State::fail: steps without a name do without it.
 Check check_user_directory(const std::string& name, const std::string& path, Use use);
 /// Free bytes, file system, and what is wrong with it for `use`, added to the check.

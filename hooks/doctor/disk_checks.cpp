@@ -1,13 +1,9 @@
-#include <algorithm>
-#include <array>
-#include <filesystem>
-
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/file_systems.hpp"
 #include "hooks/doctor/checks.hpp"
 
 namespace situla::doctor {
@@ -17,54 +13,22 @@ constexpr uint64_t kGiB = uint64_t{1} << 30U;
 constexpr uint64_t kLowSpace = 20 * kGiB;  ///< bytes; one large image and its successor
 constexpr uint64_t kLowFiles = 100'000;
 
-enum class Kind { local, memory, network, layers };
-
-struct FileSystem {
-  int64_t magic;  ///< statfs(2)
-  const char* name;
-  Kind kind;
-};
-constexpr std::array kFileSystems = {
-    FileSystem{0xef53, "ext4", Kind::local},        FileSystem{0x58465342, "xfs", Kind::local},
-    FileSystem{0x9123683e, "btrfs", Kind::local},   FileSystem{0x2fc12fc1, "zfs", Kind::local},
-    FileSystem{0xf2f52010, "f2fs", Kind::local},    FileSystem{0xca451a4e, "bcachefs", Kind::local},
-    FileSystem{0x01021994, "tmpfs", Kind::memory},  FileSystem{0x858458f6, "ramfs", Kind::memory},
-    FileSystem{0x6969, "nfs", Kind::network},       FileSystem{0x0bd00bd0, "lustre", Kind::network},
-    FileSystem{0x47504653, "gpfs", Kind::network},  FileSystem{0x19830326, "beegfs", Kind::network},
-    FileSystem{0x00c36400, "ceph", Kind::network},  FileSystem{0x20030528, "orangefs", Kind::network},
-    FileSystem{0xaad7aaea, "panfs", Kind::network}, FileSystem{0x517b, "smb", Kind::network},
-    FileSystem{0xfe534d42, "smb2", Kind::network},  FileSystem{0xff534d42, "cifs", Kind::network},
-    FileSystem{0x5346414f, "afs", Kind::network},   FileSystem{0x65735546, "fuse", Kind::network},
-    FileSystem{0x01021997, "9p", Kind::network},    FileSystem{0x7461636f, "ocfs2", Kind::network},
-    FileSystem{0x01161970, "gfs2", Kind::network},  FileSystem{0x794c7630, "overlay", Kind::layers},
-};
-
-const FileSystem* file_system_of(const std::string& path) {
-  struct statfs status {};
-  if (statfs(path.c_str(), &status) != 0) return nullptr;
-  // The type is a signed or an unsigned long, by architecture; all of these have 32 bits.
-  const auto magic = static_cast<int64_t>(static_cast<uint32_t>(status.f_type));
-  const auto* found = std::find_if(kFileSystems.begin(), kFileSystems.end(),
-                                   [&](const FileSystem& known) { return known.magic == magic; });
-  return found == kFileSystems.end() ? nullptr : found;
-}
-
 /// What a file system of this kind cannot do for `use`, and what to do; empty when it serves.
 std::pair<std::string, std::string> shortcoming(const FileSystem& system, Use use, const std::string& path) {
   const std::string name = system.name;
-  if (use == Use::data && (system.kind == Kind::network || system.kind == Kind::layers))
+  if (use == Use::data && (system.kind == FileSystemKind::network || system.kind == FileSystemKind::layers))
     return {"cannot be written through an overlay: containers that are created here are slow or fail to be writable",
             "set ENROOT_DATA_PATH in enroot.conf to a local disk, e.g. /scratch/$(id -un)/enroot"};
-  if (use == Use::store && system.kind == Kind::network)
-    return {"images are read over the network", "set store_path in situla.toml to a local disk of each node"};
-  if (use == Use::store && system.kind == Kind::memory)
+  if (use == Use::store && system.kind == FileSystemKind::memory)
     return {"the images of this node take its memory", "set store_path in situla.toml to a disk"};
-  if (use == Use::temp && system.kind == Kind::network)
+  if (use == Use::copies && system.kind == FileSystemKind::memory)
+    return {"copies of images take memory of the node", "set local_tier in situla.toml to a disk"};
+  if (use == Use::temp && system.kind == FileSystemKind::network)
     return {"every temporary file goes over the network", "set ENROOT_TEMP_PATH in enroot.conf to a local disk"};
-  if (use == Use::runtime && system.kind == Kind::network)
+  if (use == Use::runtime && system.kind == FileSystemKind::network)
     return {"mounts are made here, which must be on this node",
             "set ENROOT_RUNTIME_PATH in enroot.conf, e.g. to /run/user/$(id -u)/enroot"};
-  if (use == Use::cache && system.kind == Kind::memory && path != "/tmp")
+  if (use == Use::cache && system.kind == FileSystemKind::memory && path != "/tmp")
     return {"images kept here take memory of the node", "set ENROOT_CACHE_PATH in enroot.conf to a disk"};
   return {};
 }
@@ -74,14 +38,6 @@ void worsen(Check& check, State state, const std::string& found, const std::stri
   if (check.state == State::fail || (check.state == State::warn && state == State::warn)) return;
   check.state = state;
   check.fix = fix;
-}
-
-/// The path itself, or the nearest directory above that is there.
-std::string existing(const std::string& path) {
-  std::filesystem::path place(path);
-  std::error_code error;
-  while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
-  return place.string();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "common/spec/site_config.hpp"
 #include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/device_sections.hpp"
+#include "hooks/doctor/store_checks.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -98,7 +99,8 @@ Section slurm_section(const Places& places, const SlurmFiles& files, const Envir
     return section;
   }
   section.lines.push_back(check_plugstack(places, files));
-  if (!files.loading("spank_situla.so").empty()) section.lines.push_back(check_plugin_arguments(files));
+  if (!files.loading("spank_situla.so").empty())
+    section.lines.insert(section.lines.end(), {check_plugin_arguments(files), check_prolog(files)});
   return section;
 }
 
@@ -163,6 +165,12 @@ Report examine(const Places& installed, const Environment& environment) {
   report.sections.push_back(slurm_section(places, files, environment));
   if (const auto devices = RootDir::open(config.device_settings.device_root)) report.gpus = brief_gpus(*devices);
   return report;
+}
+
+void examine_store(Report& report, const Places& places, const Environment& environment) {
+  const SlurmFiles files = SlurmFiles::find(places, environment);
+  const Result<SiteConfig> config = SiteConfig::load(places.site_config);  // the checks say what is wrong with it
+  if (config && has_slurm(files, environment)) report.sections.push_back(store_section(*config, files, environment));
 }
 
 void examine_user(Report& report, const UserPaths& paths) {

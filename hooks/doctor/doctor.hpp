@@ -15,6 +15,9 @@ struct UserPaths {
 
 /// What slurmd wants to know: the node, what is installed, and Slurm. Milliseconds.
 Report examine(const Places& places, const Environment& environment);
+/// Adds which way of keeping the store is in effect, and tries what it needs, where there is Slurm: as root by a file
+/// in the store. Seconds, where a file server or munge is slow to answer.
+void examine_store(Report& report, const Places& places, const Environment& environment);
 /// Adds the directories of the caller.
 void examine_user(Report& report, const UserPaths& paths);
 /// Adds what the node has of devices, and what of it containers get: seconds, where a driver is slow to answer.

@@ -1,7 +1,6 @@
 #include "hooks/doctor/probes.hpp"
 
 #include <array>
-#include <functional>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -22,31 +21,6 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 constexpr uid_t kProbeOwner = 54321;  ///< any id but 0: the owner that an id-mapped mount shall show
-constexpr std::chrono::seconds kLimit{10};
-
-/// Runs the function in a child and brings its error, kind and hint included, or its answer back.
-Result<std::string> in_child(const std::function<Result<std::string>()>& function) {
-  TRY_ASSIGN(auto ends, socket_pair());
-  TRY_ASSIGN(Child child, fork_child());
-  if (!child) {
-    ends.first.reset();
-    const Result<std::string> result = function();
-    const std::string answer = result ? "ok" + std::string(1, '\0') + *result
-                                      : std::string(to_string(result.error().kind())) + '\0' +
-                                            result.error().message() + '\0' + result.error().hint();
-    (void)send_packet(ends.second.get(), answer);
-    _exit(0);
-  }
-  ends.second.reset();
-  TRY_ASSIGN(const auto status, child.wait_for(kLimit));
-  if (!status) return fail(ErrorKind::failure, "gave no answer in " + std::to_string(kLimit.count()) + " s");
-  TRY_ASSIGN(const auto packet, receive_packet(ends.first.get(), size_t{64} << 10U));
-  if (!packet) return fail(ErrorKind::failure, "the probe " + status->text());
-  const std::vector<std::string_view> fields = split(packet->bytes, '\0');
-  if (fields.size() == 2 && fields[0] == "ok") return std::string(fields[1]);
-  if (fields.size() != 3) return fail(ErrorKind::corrupt, "the probe gave no readable answer");
-  return fail(Error(error_kind_from_string(fields[0]), std::string(fields[1])).with_hint(fields[2]));
-}
 
 Result<void> attempt(const std::function<Result<void>()>& function) {
   const Result<std::string> answer = in_child([&]() { return function().map([] { return std::string(); }); });
@@ -95,6 +69,29 @@ Result<DetachedMount> mount_empty_squashfs(uint8_t compressor) {
 constexpr uint8_t kGzip = 1;
 
 }  // namespace
+
+Result<std::string> in_child(const std::function<Result<std::string>()>& function, std::chrono::seconds limit) {
+  TRY_ASSIGN(auto ends, socket_pair());
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) {
+    ends.first.reset();
+    const Result<std::string> result = function();
+    const std::string answer = result ? "ok" + std::string(1, '\0') + *result
+                                      : std::string(to_string(result.error().kind())) + '\0' +
+                                            result.error().message() + '\0' + result.error().hint();
+    (void)send_packet(ends.second.get(), answer);
+    _exit(0);
+  }
+  ends.second.reset();
+  TRY_ASSIGN(const auto status, child.wait_for(limit));
+  if (!status) return fail(ErrorKind::failure, "gave no answer in " + std::to_string(limit.count()) + " s");
+  TRY_ASSIGN(const auto packet, receive_packet(ends.first.get(), size_t{64} << 10U));
+  if (!packet) return fail(ErrorKind::failure, "the probe " + status->text());
+  const std::vector<std::string_view> fields = split(packet->bytes, '\0');
+  if (fields.size() == 2 && fields[0] == "ok") return std::string(fields[1]);
+  if (fields.size() != 3) return fail(ErrorKind::corrupt, "the probe gave no readable answer");
+  return fail(Error(error_kind_from_string(fields[0]), std::string(fields[1])).with_hint(fields[2]));
+}
 
 Ordinary ordinary_user() {
   if (geteuid() == 0) return {kNobody, kNobody, true};

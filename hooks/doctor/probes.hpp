@@ -2,6 +2,8 @@
 // behind.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,11 @@
 #include "common/base/result.hpp"
 
 namespace situla::doctor {
+
+/// Runs the function in a child and brings its error, kind and hint included, or its answer (at most 60 KiB, no '\0')
+/// back. For a single-threaded process.
+Result<std::string> in_child(const std::function<Result<std::string>()>& function,
+                             std::chrono::seconds limit = std::chrono::seconds(10));
 
 /// Who the unprivileged probes run as: the caller, or, for root, a user without any right.
 struct Ordinary {

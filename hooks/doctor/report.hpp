@@ -6,7 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/error.hpp"
+#include "common/base/result.hpp"
+
+namespace situla {
+class Json;
+}
 
 namespace situla::doctor {
 
@@ -34,6 +38,8 @@ struct Section {
 };
 
 enum class Colours { none, terminal };
+/// The title, a line per check, and fixes beneath them.
+std::string to_text(const Section& section, Colours colours);
 
 struct Report {
   std::string version;  ///< of Situla
@@ -60,8 +66,14 @@ struct Report {
   [[nodiscard]] std::string brief() const;
 };
 
+/// From Report::json() of any version of Situla; ErrorKind::corrupt.
+Result<Report> parse_report(const std::string& json);
+
 /// Changes when a key of json() goes or means something else; not when one is added.
 constexpr int kSchema = 1;
+
+/// One of `checks` in json().
+Json to_json(const std::string& section, const Check& check);
 
 /// The word in the colour of its state, filled up to `width`.
 std::string paint(State state, std::string_view word, size_t width, Colours colours);

@@ -93,7 +93,10 @@ Check check_configuration_directory(const Places& places) {
 /// `home`: the option of useradd that says where.
 Check check_user(const char* name, const std::string& user, const std::string& home) {
   const Result<Identity> identity = identity_of_user(user);
-  if (identity) return {name, State::ok, user + " (uid " + std::to_string(identity->uid) + ")", ""};
+  if (identity) {
+    const std::string uid = std::to_string(identity->uid);
+    return {name, State::ok, user + " (uid " + uid + ")", "", {{"user", user}, {"uid", uid}}};
+  }
   return {name, State::fail, no_user(user),
           "useradd --system --no-create-home " + home + "--shell /usr/sbin/nologin " + user};
 }
@@ -123,7 +126,11 @@ Check check_store(const SiteConfig& config) {
     return {"store", State::info, path + " is not used: " + no_user(config.service_user), ""};
   const std::string make =
       "install -d -m 0700 -o " + config.service_user + " -g " + config.service_user + " " + shell_quote(path);
-  if (stat(path.c_str(), &status) != 0) return {"store", State::warn, path + " does not exist" + kNoStore, make};
+  if (stat(path.c_str(), &status) != 0) {
+    if (errno == EACCES && geteuid() == 0)
+      return {"store", State::info, path + ": root has no rights there; what its owner finds has lines of its own", ""};
+    return {"store", State::warn, path + " does not exist" + kNoStore, make};
+  }
   const Result<Identity> owner = identity_of_user(config.service_user);
   if (owner && status.st_uid != owner->uid)
     return {"store", State::fail, path + " does not belong to " + config.service_user, make};

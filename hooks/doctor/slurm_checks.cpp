@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include <sys/stat.h>
@@ -171,6 +172,25 @@ Check check_plugin_arguments(const SlurmFiles& files) {
             "correct importer= in " + ours.front().file + ", or take it out"};
   return {"plugin-arguments", State::ok,
           words.empty() ? "none" : join(std::vector<std::string>(words.begin(), words.end()), " "), ""};
+}
+
+Check check_prolog(const SlurmFiles& files) {
+  // slurm.conf(5): these set Alloc, too.
+  constexpr std::array<std::string_view, 6> kAtStart = {"alloc",   "contain", "x11", "deferbatch", "forcerequeueonfail",
+                                                        "runinjob"};
+  const auto parsed = PluginConfig::parse(arguments_of(files.loading(kPlugin)));
+  if (parsed && (parsed->prolog_prefetch == PrologPrefetch::none || !parsed->importer.empty()))
+    return {"early-images", State::info, "none: steps fetch their images", ""};
+  const std::string flags = to_lower(files.prolog_flags);
+  const auto names = split_nonempty(flags, ',');
+  const bool at_start = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+    return std::find(kAtStart.begin(), kAtStart.end(), trim(name)) != kAtStart.end();
+  });
+  return {"early-images", State::info,
+          at_start ? "fetched on all nodes of a job when it starts"
+                   : "fetched on a job's first node when it starts, on others with their first step; "
+                     "with PrologFlags=Alloc in slurm.conf on all",
+          ""};
 }
 
 bool plugstack_wants_fuse(const SlurmFiles& files) {

@@ -156,9 +156,16 @@ SlurmFiles SlurmFiles::find(const Places& places, const Environment& environment
   Reading settings;
   settings.add(files.slurm_conf);
   files.unreadable = std::move(settings.unreadable);
+  files.prolog_flags = setting(settings.lines, "prologflags");
   const std::string directories = setting(settings.lines, "plugindir");
   for (const std::string_view directory : split_nonempty(directories, ':'))
     files.plugin_directories.emplace_back(directory);
+  files.one_address =
+      to_lower(setting(settings.lines, "communicationparameters")).find("noinaddrany") != std::string::npos;
+  files.bcast_addresses = std::any_of(settings.lines.begin(), settings.lines.end(), [](const Line& line) {
+    const std::string text = to_lower(line.text);
+    return text.starts_with("nodename") && text.find("bcastaddr=") != std::string::npos;
+  });
   std::filesystem::path plugstack = setting(settings.lines, "plugstackconfig");
   if (plugstack.empty()) plugstack = "plugstack.conf";
   if (plugstack.is_relative()) plugstack = std::filesystem::path(files.slurm_conf).parent_path() / plugstack;

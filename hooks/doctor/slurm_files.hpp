@@ -26,7 +26,10 @@ struct SlurmFiles {
   std::string from;                             ///< how it was found: "SLURM_CONF", "slurmd -f"; empty: the usual place
   std::string plugstack;                        ///< PlugStackConfig, or plugstack.conf beside slurm.conf
   bool plugstack_exists = false;                ///< Slurm goes on without one
+  std::string prolog_flags;                     ///< PrologFlags, as written
   std::vector<std::string> plugin_directories;  ///< PluginDir; empty: Slurm's own default
+  bool one_address = false;                     ///< CommunicationParameters has NoInAddrAny
+  bool bcast_addresses = false;                 ///< nodes have addresses of their own for sbcast (BcastAddr)
   std::vector<PluginLine> lines;
   std::vector<std::string> unreadable;  ///< what is wrong with included files
 

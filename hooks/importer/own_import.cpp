@@ -9,8 +9,9 @@
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/importer/modes.hpp"
-#include "hooks/store/limits.hpp"
+#include "hooks/store/adoption.hpp"
 #include "hooks/store/serve.hpp"
+#include "hooks/turn/limits.hpp"
 
 namespace situla {
 namespace {

@@ -18,6 +18,7 @@
 #include <sqfs/error.h>
 #include <sqfs/io.h>
 
+#include "common/sys/process/process.hpp"
 #include "hooks/squashfs/squash_options.hpp"
 #include "hooks/squashfs/trace.hpp"
 
@@ -205,33 +206,32 @@ struct StoringCompressor {
   }
 };
 
-/// Tells how long each block takes. libsquashfs copies it for every thread.
-struct TracingCompressor {
+/// The compressor of the threads that compress content: libsquashfs copies it for each of them.
+struct WorkerCompressor {
   sqfs_compressor_t base{};
-  sqfs_compressor_t* inner;
-  bool owned = false;
-  bool named = false;
-  Trace* trace;
+  sqfs_compressor_t* inner;  ///< a copy owns it
+  bool is_copy = false, begun = false;
+  Trace* trace;  ///< told how long each block takes; may be null
 
-  static TracingCompressor& from(void* object) { return *static_cast<TracingCompressor*>(object); }
+  static WorkerCompressor& from(void* object) { return *static_cast<WorkerCompressor*>(object); }
 
-  TracingCompressor(sqfs_compressor_t* real, Trace* told) : inner(real), trace(told) {
+  WorkerCompressor(sqfs_compressor_t* real, Trace* told) : inner(real), trace(told) {
     base.base.copy = [](const sqfs_object_t* object) -> sqfs_object_t* {
-      const auto* self = reinterpret_cast<const TracingCompressor*>(object);
+      const auto* self = reinterpret_cast<const WorkerCompressor*>(object);
       auto* copied = static_cast<sqfs_compressor_t*>(sqfs_copy(self->inner));
       if (copied == nullptr) return nullptr;
-      auto* copy = new TracingCompressor(copied, self->trace);
-      copy->owned = true;
+      auto* copy = new WorkerCompressor(copied, self->trace);
+      copy->is_copy = true;
       return &copy->base.base;
     };
     base.base.destroy = [](sqfs_object_t* object) {
-      TracingCompressor& self = from(object);
-      if (!self.owned) return;
+      WorkerCompressor& self = from(object);
+      if (!self.is_copy) return;
       sqfs_destroy(self.inner);
       delete &self;
     };
     base.get_configuration = [](const sqfs_compressor_t* object, sqfs_compressor_config_t* config) {
-      const sqfs_compressor_t* wrapped = reinterpret_cast<const TracingCompressor*>(object)->inner;
+      const sqfs_compressor_t* wrapped = reinterpret_cast<const WorkerCompressor*>(object)->inner;
       wrapped->get_configuration(wrapped, config);
     };
     base.write_options = [](sqfs_compressor_t* object, sqfs_file_t* file) {
@@ -241,11 +241,19 @@ struct TracingCompressor {
       return from(object).inner->read_options(from(object).inner, file);
     };
     base.do_block = [](sqfs_compressor_t* object, const sqfs_u8* in, sqfs_u32 size, sqfs_u8* out, sqfs_u32 room) {
-      TracingCompressor& self = from(object);
-      if (self.owned && !std::exchange(self.named, true)) self.trace->name_thread("compress");
+      WorkerCompressor& self = from(object);
+      if (self.is_copy && !std::exchange(self.begun, true)) self.begin_thread();
       const TraceSpan span(self.trace, "compress block");
       return self.inner->do_block(self.inner, in, size, out, room);
     };
+  }
+
+ private:
+  /// Whoever inflates and reads comes first: a block that waits is work for later, a reader that waits is time lost.
+  static constexpr int kNicer = 10;
+  void begin_thread() const {
+    if (trace != nullptr) trace->name_thread("compress");
+    static_cast<void>(give_way(kNicer));  // the same bytes come out without it
   }
 };
 

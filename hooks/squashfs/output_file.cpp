@@ -1,6 +1,7 @@
 #include "hooks/squashfs/output_file.hpp"
 
 #include <cerrno>
+#include <ctime>
 #include <utility>
 
 #include <dirent.h>
@@ -30,11 +31,12 @@ std::string part_name() {
   return random_name(kPartPrefix) + std::string(kPartSuffix);
 }
 
-/// A living writer holds a lock.
-void remove_if_dead(int directory, const char* name) {
+/// A living writer holds a lock. least_age: seconds since somebody wrote to it.
+void remove_if_dead(int directory, const char* name, time_t least_age) {
   struct stat status {};
   if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) return;
+  if (least_age > 0 && status.st_mtim.tv_sec + least_age > std::time(nullptr)) return;
   UniqueFd part(openat(directory, name, O_RDONLY | kToLock));
   int locked = part ? flock(part.get(), LOCK_EX | LOCK_NB) : -1;
   if (part && locked != 0 && errno == EBADF) {  // NFS wants that the file can be written
@@ -44,13 +46,13 @@ void remove_if_dead(int directory, const char* name) {
   if (locked == 0) unlinkat(directory, name, 0);
 }
 
-void remove_dead_parts(int directory) {
+void remove_dead_parts(int directory, time_t least_age) {
   const UniqueFd again(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!again) return;
   DIR* stream = fdopendir(dup(again.get()));
   if (stream == nullptr) return;
   while (const dirent* entry = readdir(stream))
-    if (is_part(entry->d_name)) remove_if_dead(directory, entry->d_name);
+    if (is_part(entry->d_name)) remove_if_dead(directory, entry->d_name, least_age);
   closedir(stream);
 }
 
@@ -99,9 +101,11 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
   const auto [parent, name] = split_path(path);
   if (name.empty() || name == "." || name == "..") return fail(ErrorKind::usage, "'" + path + "' is not a file name");
   TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
-  remove_dead_parts(directory.get());
   std::string part;
   TRY_ASSIGN(UniqueFd fd, open_part(directory.get(), parent, part));
+  // A file system that has no files without names may be one of several nodes, whose locks this one does not see.
+  constexpr time_t kLongWithoutAWrite = 3600;
+  remove_dead_parts(directory.get(), part.empty() ? 0 : kLongWithoutAWrite);
   return OutputFile(path, std::move(directory), std::move(fd), std::move(part));
 }
 
@@ -110,8 +114,17 @@ OutputFile::~OutputFile() {
 }
 
 /// A name that exists makes it fail.
-int OutputFile::link(const std::string& name) const {
-  if (!part_.empty()) return linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
+int OutputFile::link(const std::string& name) {
+  if (!part_.empty()) {
+    // Who opens it by its new name must not find it with two: not even where that is seen seconds later. NFS cannot.
+    int code = renameat2(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), RENAME_NOREPLACE);
+    if (code != 0 && (errno == EINVAL || errno == ENOSYS)) {
+      code = linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
+      if (code == 0) unlinkat(directory_.get(), part_.c_str(), 0);
+    }
+    if (code == 0) part_.clear();
+    return code;
+  }
   // Through /proc, because linkat(AT_EMPTY_PATH) needs CAP_DAC_READ_SEARCH.
   const std::string self = fd_path(fd_.get());
   return linkat(AT_FDCWD, self.c_str(), directory_.get(), name.c_str(), AT_SYMLINK_FOLLOW);

@@ -38,7 +38,7 @@ class OutputFile {
  private:
   OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)
       : path_(std::move(path)), directory_(std::move(directory)), fd_(std::move(fd)), part_(std::move(part)) {}
-  [[nodiscard]] int link(const std::string& name) const;
+  [[nodiscard]] int link(const std::string& name);
 
   std::string path_;
   UniqueFd directory_, fd_;

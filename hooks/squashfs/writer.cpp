@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kPadding = 4096;  // a loop device sees whole sectors only
 constexpr size_t kHarvest = 8192;  // files between two collections of what libsquashfs knows of them
-constexpr uint32_t kBacklogPerWorker = 16;
+constexpr uint32_t kBacklogPerWorker = 64;
 
 const char* describe(int code) {
   switch (code) {
@@ -84,7 +84,7 @@ struct SquashfsWriter::State {
   ComparingDecompressor comparing;
   sqfs_super_t super{};
   Owned<sqfs_compressor_t> compressor, decompressor;
-  std::unique_ptr<TracingCompressor> traced;
+  std::unique_ptr<WorkerCompressor> working;
   Owned<sqfs_frag_table_t> fragments;
   Owned<sqfs_block_writer_t> blocks;
   Owned<sqfs_xattr_writer_t> xattrs;
@@ -169,7 +169,7 @@ Result<void> SquashfsWriter::State::start_processor() {
   // Bounded by memory, not by a count: blocks may be 1 MiB.
   wanted.max_backlog =
       std::clamp<uint32_t>((32U << 20U) / options.block_bytes, 4, kBacklogPerWorker * wanted.num_workers);
-  wanted.cmp = traced ? &traced->base : compressor.get();
+  wanted.cmp = &working->base;
   wanted.wr = blocks.get();
   wanted.tbl = fragments.get();
   // Equal small files are compared byte by byte, not by their 32-bit checksums alone.
@@ -237,7 +237,7 @@ Result<std::unique_ptr<SquashfsWriter>> SquashfsWriter::create(int fd, const std
   auto state = std::make_unique<State>(fd, where, options);
   state->file.trace = trace;
   TRY(state->create_compressors());
-  if (trace != nullptr) state->traced = std::make_unique<TracingCompressor>(state->compressor.get(), trace);
+  state->working = std::make_unique<WorkerCompressor>(state->compressor.get(), trace);
   TRY(state->create_parts());
   return std::unique_ptr<SquashfsWriter>(new SquashfsWriter(std::move(state)));
 }

@@ -15,9 +15,9 @@
 #include "hooks/request/registries_conf.hpp"
 #include "hooks/request/request.hpp"
 #include "hooks/store/house_commands.hpp"
-#include "hooks/store/limits.hpp"
 #include "hooks/store/resolution.hpp"
 #include "hooks/store/store_socket.hpp"
+#include "hooks/turn/limits.hpp"
 
 namespace situla {
 namespace {

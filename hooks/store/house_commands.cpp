@@ -18,7 +18,7 @@ Result<void> run_house_command(const ImageStore& store, const std::vector<std::s
                                std::optional<uid_t> user, std::ostream& out, int64_t now) {
   if (words.empty() || !is_house_command(words[0])) return fail(ErrorKind::usage, "store: there is no such command");
   Housekeeping::Prune prune;
-  bool json = false, undo = false;
+  bool json = false, undo = false, metrics = false, force = false;
   std::vector<std::string> names;
   for (size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -31,6 +31,10 @@ Result<void> run_house_command(const ImageStore& store, const std::vector<std::s
       prune.to = *number;
     else if (word == "--json")
       json = true;
+    else if (word == "--metrics")
+      metrics = true;
+    else if (word == "--force")
+      force = true;
     else if (word == "--undo")
       undo = true;
     else if (word == "--dry-run")
@@ -41,10 +45,10 @@ Result<void> run_house_command(const ImageStore& store, const std::vector<std::s
       names.push_back(word);
   }
   const Housekeeping house(store, out, now, user);
-  if (words[0] == "images") return house.show(json);
+  if (words[0] == "images") return metrics ? house.metrics() : house.show(json);
   if (words[0] == "prune") return house.prune(prune);
   if (words[0] == "verify") return house.verify(names);
-  return words[0] == "rm" ? house.remove(names) : house.pin(names, !undo);
+  return words[0] == "rm" ? house.remove(names, force) : house.pin(names, !undo);
 }
 
 }  // namespace situla

@@ -4,9 +4,12 @@
 #include <array>
 #include <ostream>
 
+#include <sys/statvfs.h>
+
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/json.hpp"
+#include "hooks/store/counts.hpp"
 #include "hooks/store/grants.hpp"
 
 namespace situla {
@@ -56,6 +59,11 @@ bool means(const std::string& word, const StoredImage& image) {
   return any_tag || image.record.name == reference->tag;
 }
 
+struct Metric {
+  std::string_view name, kind, help;
+  uint64_t value;
+};
+
 }  // namespace
 
 std::string Housekeeping::age(int64_t time) const {
@@ -82,6 +90,38 @@ std::vector<StoredImage> Housekeeping::images(const Granted& granted) const {
 
 bool Housekeeping::may_remove(const StoredImage& image) const {
   return !user_ || image.record.uid == *user_;
+}
+
+Result<void> Housekeeping::metrics() const {
+  if (user_) return fail(ErrorKind::denied, "the numbers of the store are the administrator's");
+  const StoreCounts counts = read_counts(store_.directory());
+  uint64_t images = 0, bytes = 0;
+  for (const StoredImage& image : store_.list()) {
+    ++images;
+    bytes += image.bytes;
+  }
+  struct statvfs disk {};
+  (void)statvfs(store_.directory().c_str(), &disk);
+  const std::array<Metric, 14> metrics = {{
+      {"image_hits_total", "counter", "Steps whose image the store had", counts.hits},
+      {"image_misses_total", "counter", "Steps for which an image was imported", counts.misses},
+      {"image_failures_total", "counter", "Steps that got no image", counts.failures},
+      {"image_waits_total", "counter", "Steps that waited for another import of their image", counts.waits},
+      {"image_offline_total", "counter", "Steps started while their registry did not answer", counts.offline},
+      {"image_local_total", "counter", "Steps that got a copy of their image on the node's disk", counts.local},
+      {"saved_bytes_total", "counter", "Bytes of layers that hits did not fetch", counts.saved_bytes},
+      {"fetched_bytes_total", "counter", "Bytes of layers that misses fetched", counts.fetched_bytes},
+      {"images_removed_total", "counter", "Images removed from the store", counts.removed},
+      {"removed_bytes_total", "counter", "Bytes of images removed from the store", counts.removed_bytes},
+      {"store_images", "gauge", "Images in the store", images},
+      {"store_bytes", "gauge", "Bytes of images in the store", bytes},
+      {"store_free_bytes", "gauge", "Free bytes of the store's file system", uint64_t{disk.f_bavail} * disk.f_frsize},
+      {"store_size_bytes", "gauge", "Bytes of the store's file system", uint64_t{disk.f_blocks} * disk.f_frsize},
+  }};
+  for (const Metric& metric : metrics)
+    out_ << "# HELP situla_" << metric.name << ' ' << metric.help << "\n# TYPE situla_" << metric.name << ' '
+         << metric.kind << "\nsitula_" << metric.name << ' ' << metric.value << '\n';
+  return {};
 }
 
 Result<void> Housekeeping::show(bool json) const {
@@ -159,7 +199,8 @@ Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) con
   return images;
 }
 
-Result<void> Housekeeping::remove(const std::vector<std::string>& words) const {
+Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool force) const {
+  if (force && user_) return fail(ErrorKind::denied, "rm --force: the store is the administrator's");
   Result<void> result;
   for (const std::string& word : words) {
     const auto images = find(word);
@@ -169,7 +210,7 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words) const {
         result = fail(ErrorKind::denied, "remove " + shown_reference(image) + ": it was imported for another user");
         continue;
       }
-      if (store_.remove_unused(image.name)) {
+      if (store_.remove_unused(image.name, force)) {
         say_removed(image, false);
         continue;
       }
@@ -177,7 +218,8 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words) const {
           image.pinned ? "it is pinned" : "it is in use on this node, or its file system cannot tell";
       result = fail(Error(ErrorKind::failure, "remove " + shown_reference(image) + ": " + why)
                         .with_hint(image.pinned ? "situla pin --undo " + shell_quote(word)
-                                                : "try again when its steps have ended; see 'situla images'"));
+                                                : "try again when its steps have ended; see 'situla images'; where the "
+                                                  "file system cannot tell, --force removes it all the same"));
     }
   }
   return result;

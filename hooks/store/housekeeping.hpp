@@ -28,6 +28,9 @@ class Housekeeping {
 
   /// The most recently requested first: a table, or a JSON list with bytes and seconds since the epoch.
   Result<void> show(bool json) const;
+  /// What this node's steps asked the store for, and what it holds, in Prometheus' text format. ErrorKind::denied for a
+  /// user.
+  Result<void> metrics() const;
   struct Prune {
     std::chrono::seconds unused_for{0};  ///< images that were requested since then stay
     std::optional<uint64_t> to;          ///< bytes: no more go than are needed for that
@@ -38,7 +41,7 @@ class Housekeeping {
   /// words: references ("registry.test/debian", with or without a tag) or digests, of which 6 digits are enough.
   /// ErrorKind::not_found for a word that means no image, failure or denied for an image that cannot go. All words are
   /// tried.
-  Result<void> remove(const std::vector<std::string>& words) const;
+  Result<void> remove(const std::vector<std::string>& words, bool force = false) const;
   /// ErrorKind::denied for a user: what is pinned takes everybody's room.
   Result<void> pin(const std::vector<std::string>& words, bool pinned) const;
   /// Reads images, without words all of them, and compares them with what they held after their import.

@@ -16,7 +16,9 @@
 #include "common/spec/json.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/file_systems.hpp"
 #include "hooks/registry/sha256.hpp"
+#include "hooks/store/counts.hpp"
 
 namespace situla {
 namespace {
@@ -32,7 +34,8 @@ constexpr const char* kPinEnding = ".pin";
 constexpr const char* kContentEnding = ".sha256";
 constexpr int64_t kForgotten = 3600;  // seconds; an image gets its name right after its record
 constexpr size_t kDigestDigits = 64, kOriginDigits = 32;
-constexpr int kMostTries = 100;  // a millisecond apart
+constexpr int kMostTries = 100;                       // a millisecond apart
+constexpr std::chrono::milliseconds kVisible{10000};  // what a file system of several nodes remembers of a name
 constexpr std::chrono::seconds kWriterLimit{2};
 
 constexpr const char* kHint =
@@ -178,16 +181,38 @@ std::optional<std::pair<ImageKey, UniqueFd>> ImageStore::find_for(uid_t uid, Ima
   return std::nullopt;
 }
 
+StoreRecord ImageStore::record(const std::string& name) const {
+  return read_record(images() + "/" + name + ".json");
+}
+
+bool ImageStore::lists(const std::string& name) const {
+  const auto names = list_directory(images());
+  return names && std::find(names->begin(), names->end(), name + std::string(kImageEnding)) != names->end();
+}
+
 std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
   if (!is_name(name)) return std::nullopt;
-  const std::string path = directory_ + "/images/sha256/" + name + ".sqsh";
-  auto file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  // NFS asks the server for a directory that is opened: what another node has just put there is not missed.
+  const auto images_fd = open_file(images(), O_RDONLY | O_DIRECTORY);
+  if (!images_fd) return std::nullopt;
+  const auto open_image = [&] {
+    return open_file_at(images_fd->get(), name + ".sqsh", O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  };
+  auto file = open_image();
   // Somebody asks at this moment whether it is in use.
   for (int tries = 0; !file && file.error().errnum() == EWOULDBLOCK && tries < kMostTries; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    file = open_image();
+  }
+  // Another node has just put it there, and this one still remembers that there was none: the list knows better.
+  for (int tries = 0; !file && file.error().errnum() == ENOENT && tries < kMostTries && lists(name); ++tries) {
+    std::this_thread::sleep_for(kVisible / kMostTries);
+    file = open_image();
   }
   struct stat status {};
+  // Where a file system can neither write without a name nor rename without replacing (NFS), it has two for a moment.
+  for (int tries = 0; file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && tries < kMostTries; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!file || fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
     return std::nullopt;
   if ((status.st_mode & 07777) != kImageMode && fchmod(file->get(), kImageMode) != 0) return std::nullopt;
@@ -244,6 +269,7 @@ namespace {
 
 /// True: nobody else has it open, and who opens it from now on finds it busy. The lease ends with the descriptor.
 std::optional<bool> lease_alone(int fd) {
+  if (!leases_reach_all_nodes(fd)) return std::nullopt;
   // Who opens it meanwhile ends the lease by a signal: by one that does not end this process.
   if (fcntl(fd, F_SETSIG, SIGURG) != 0) return std::nullopt;
   if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0) return true;
@@ -258,15 +284,19 @@ std::optional<bool> ImageStore::is_in_use(const std::string& name) const {
   return alone ? std::optional(!*alone) : std::nullopt;
 }
 
-bool ImageStore::remove_unused(const std::string& name) const {
+bool ImageStore::remove_unused(const std::string& name, bool anyway) const {
   const auto file = find_named(name);
   const std::string path = directory_ + "/images/sha256/" + name;
-  if (!file || access((path + kPinEnding).c_str(), F_OK) == 0 || !lease_alone(file->get()).value_or(false))
-    return false;
+  if (!file || access((path + kPinEnding).c_str(), F_OK) == 0) return false;
+  if (!anyway && !lease_alone(file->get()).value_or(false)) return false;
   // First what must not say anything of another image by this name.
   unlink((path + kContentEnding).c_str());
   if (unlink((path + std::string(kImageEnding)).c_str()) != 0) return false;
   unlink((path + ".json").c_str());
+  struct stat status {};
+  (void)add_counts(
+      directory_,
+      {.removed = 1, .removed_bytes = fstat(file->get(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0});
   return true;
 }
 
@@ -302,10 +332,15 @@ void ImageStore::sweep(int64_t now) const {
 }
 
 Result<std::optional<Digest>> hash_content(int fd, const std::function<bool()>& go_on) {
-  constexpr size_t kPiece = size_t{64} << 10U;  // it gives way between two
+  constexpr size_t kPiece = size_t{256} << 10U;
+  constexpr off_t kStretch = off_t{4} << 20U;  // bytes between two questions
   std::string piece(kPiece, '\0');
   Sha256 hash;
-  for (off_t at = 0; go_on();) {
+  for (off_t at = 0, asked = -kStretch;;) {
+    if (at >= asked + kStretch) {
+      if (!go_on()) return std::nullopt;
+      asked = at;
+    }
     const ssize_t count = pread(fd, piece.data(), piece.size(), at);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return fail_errno(errno, "read the image");
@@ -313,7 +348,6 @@ Result<std::optional<Digest>> hash_content(int fd, const std::function<bool()>& 
     hash.update({piece.data(), static_cast<size_t>(count)});
     at += count;
   }
-  return std::nullopt;
 }
 
 std::string StoredImage::reference() const {

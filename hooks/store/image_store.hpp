@@ -84,6 +84,8 @@ class ImageStore {
   [[nodiscard]] std::optional<std::pair<ImageKey, UniqueFd>> find_for(uid_t uid, ImageKey key) const;
   /// The same by its name, "<64 hex>.<32 hex>...", as `find()` of a key with that name.
   [[nodiscard]] std::optional<UniqueFd> find_named(const std::string& name) const;
+  /// Empty when it cannot be read.
+  [[nodiscard]] StoreRecord record(const std::string& name) const;
   /// A file without a name, to be written.
   [[nodiscard]] Result<OutputFile> create() const;
   /// All images; first those that nobody asked for for longest. What cannot be read is left out.
@@ -92,11 +94,11 @@ class ImageStore {
   using Version = std::pair<int64_t, int64_t>;
   [[nodiscard]] std::optional<Version> version() const;
   /// Whether a process or a mount of this node has the image open (fcntl(2), F_SETLEASE); nullopt where the file system
-  /// cannot tell, and when there is no such image.
+  /// cannot tell for all nodes, and when there is no such image.
   [[nodiscard]] std::optional<bool> is_in_use(const std::string& name) const;
   /// Removes an image that is not in use, and not pinned. False if it is, or nobody can tell. Who asks for it meanwhile
-  /// finds none.
-  [[nodiscard]] bool remove_unused(const std::string& name) const;
+  /// finds none. anyway: also one that is in use, as far as is known.
+  [[nodiscard]] bool remove_unused(const std::string& name, bool anyway = false) const;
   Result<void> pin(const std::string& name, bool pinned) const;
   /// What the file holds, since somebody has read it whole after the import.
   [[nodiscard]] std::optional<Digest> content(const std::string& name) const;
@@ -111,6 +113,7 @@ class ImageStore {
   void touch(const std::string& name) const;
 
  private:
+  [[nodiscard]] bool lists(const std::string& name) const;
   explicit ImageStore(std::string directory) : directory_(std::move(directory)) {}
   std::string directory_;
 };

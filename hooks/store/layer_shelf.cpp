@@ -10,12 +10,14 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/import/layer_cache.hpp"
 
 namespace situla {
 namespace {
 
 constexpr mode_t kShelfMode = 0700;
 constexpr unsigned kIndexMode = 0400;
+constexpr size_t kMostLayers = 512;  // more are not kept: each is an open file until the image has its name
 
 std::string name_of(const Digest& layer, const std::string& kind) {
   return layer.hex() + "." + kind;
@@ -96,6 +98,24 @@ uint64_t LayerShelf::bytes_of(const ImageStore& store, uid_t uid) {
     if (it->is_regular_file(gone) && !gone) bytes += it->file_size(gone);
   }
   return bytes;
+}
+
+int NewIndexes::begin(const Digest& layer, const std::string& kind) {
+  auto file = indexes_.size() < kMostLayers && is_layer_kind(kind) ? shelf_.create() : fail(ErrorKind::unsupported, "");
+  if (!file) return -1;
+  indexes_.push_back({layer, kind, std::move(*file)});
+  return indexes_.back().file.fd();
+}
+
+void NewIndexes::keep(const std::string& image) {
+  uint64_t bytes = 0;
+  for (Index& index : indexes_) {
+    struct stat status {};
+    if (!index.file.seal() || !wait_for_writers(index.file.fd()) || fstat(index.file.fd(), &status) != 0) break;
+    bytes += static_cast<uint64_t>(status.st_size);
+    if (bytes > kMostIndexBytes) break;
+    shelf_.put(index.file, index.layer, index.kind, image);
+  }
 }
 
 }  // namespace situla

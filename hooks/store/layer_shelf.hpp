@@ -1,6 +1,7 @@
 // Which layers does the store know of, for one user?
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -46,6 +47,25 @@ class LayerShelf {
   std::string directory_, origin_;  ///< directory_: of the user and registry
   bool listed_ = false;
   std::multimap<std::string, Place> places_;  ///< by "<64 hex>.<kind>"
+};
+
+/// Indexes of the layers of an image that is being written: they are kept when it is.
+class NewIndexes {
+ public:
+  explicit NewIndexes(LayerShelf& shelf) : shelf_(shelf) {}
+  /// Its file, to be written to; -1: it is not kept.
+  int begin(const Digest& layer, const std::string& kind);
+  /// Nobody writes to them any more; the image has its name.
+  void keep(const std::string& image);
+
+ private:
+  struct Index {
+    Digest layer;
+    std::string kind;
+    OutputFile file;
+  };
+  LayerShelf& shelf_;
+  std::deque<Index> indexes_;
 };
 
 /// What FindLayer and PutLayer may name as `kind`.

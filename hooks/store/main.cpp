@@ -1,5 +1,6 @@
 // situla-store: started by situla-broker, as the service user: `situla-store --store PATH --uid UID --job JOB.STEP
-// [--variant V]`, with the descriptors of store_fd (common/protocol/contract.hpp), or `situla-store --store PATH
+// [--variant V] [--node K --nodes N]`, with the descriptors of store_fd (common/protocol/contract.hpp), or
+// `situla-store --store PATH
 // --sweep [--job JOB.STEP]`, or `--view UID:GID [--way reflink|dm]`, or `--lend NAME`. By `situla`, for the
 // administrator: `situla-store images|prune|rm|pin|verify --store PATH ...` (house_commands.hpp). By systemd, for a
 // process of any user that has connected to its socket: `situla-store --answer` (answer.hpp). By `situla import`, for
@@ -23,11 +24,14 @@
 #include "common/sys/socket.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/request/registries_conf.hpp"
+#include "hooks/store/adoption.hpp"
 #include "hooks/store/answer.hpp"
+#include "hooks/store/counts.hpp"
 #include "hooks/store/house_commands.hpp"
-#include "hooks/store/limits.hpp"
+#include "hooks/store/local_tier.hpp"
 #include "hooks/store/serve.hpp"
 #include "hooks/store/view.hpp"
+#include "hooks/turn/limits.hpp"
 
 namespace situla {
 namespace {
@@ -74,6 +78,10 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
       const auto uid = parse_unsigned(value);
       if (!uid || *uid >= UINT32_MAX) return fail(ErrorKind::usage, "store: --uid needs a number");
       arguments.job.uid = static_cast<uid_t>(*uid);
+    } else if (words[i] == "--node" || words[i] == "--nodes") {
+      const auto number = parse_unsigned(value);
+      if (!number || *number >= UINT32_MAX) return fail(ErrorKind::usage, "store: " + words[i] + " needs a number");
+      (words[i] == "--node" ? arguments.job.node : arguments.job.nodes) = static_cast<uint32_t>(*number);
     } else if (words[i] == "--lend") {
       arguments.lend = value;
     } else if (words[i] == "--view") {
@@ -92,13 +100,16 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   return arguments;
 }
 
-Result<void> hand_over(const ServedImage& image, bool stays) {
+/// `file`: the store's, or this node's copy of it.
+Result<void> hand_over(const ServedImage& image, int file, bool stays) {
   ImportDone done;
+  done.local = file != image.file.get();
   done.digest = image.key.digest;
   done.store_name = image.key.name();
   done.stored = image.stored;
   done.stays = stays;
-  return send_packet(store_fd::kBroker, encode(done), {image.file.get()});
+  done.received = image.received;
+  return send_packet(store_fd::kBroker, encode(done), {file});
 }
 
 Result<UniqueFd> start_importer() {
@@ -109,6 +120,15 @@ Result<UniqueFd> start_importer() {
   if (!std::holds_alternative<ImporterStarted>(message))
     return fail(ErrorKind::corrupt, "the broker sent a message out of turn");
   return answer->fds.empty() ? UniqueFd() : std::move(answer->fds[0]);
+}
+
+/// For this node's next steps, no longer than this one runs, and with the processor time that nobody wants.
+Result<void> make_copy(const LocalTier& tier, const std::string& name) {
+  constexpr int kStart = 10000;  // milliseconds; what a container reads first it should not wait for
+  TRY(run_when_idle());
+  pollfd step{store_fd::kBroker, POLLRDHUP, 0};
+  if (poll(&step, 1, kStart) != 0) return {};
+  return tier.fill(name, [] { return !has_hung_up(store_fd::kBroker); });
 }
 
 Result<void> serve(const StoreJob& job, LogSink& log) {
@@ -122,28 +142,47 @@ Result<void> serve(const StoreJob& job, LogSink& log) {
   // libcrypto's own start, a millisecond.
   auto rules = load_registry_rules(RuleFiles::of_node());
   (void)digest_of("");
+  const auto tier = LocalTier::open(config, job.store, log);
   TRY_ASSIGN(const std::string bytes, read_all(store_fd::kRequest, ImportRequest::kMaxBytes));
   if (bytes.empty()) return fail(ErrorKind::cancelled, "");  // whoever was to write it has said why
   TRY_ASSIGN(ImportRequest request, ImportRequest::deserialize(bytes));
   // The administrator's and nobody else's: what a mirror answers counts as the registry's own answer (mirrors.hpp).
   TRY_ASSIGN(request.rules, std::move(rules));
-  std::optional<std::string> imported;
+  std::string name;
+  bool imported = false, lacks_copy = false, local = false;
+  const auto served = [&](const ServedImage& image, bool goes_on) {
+    name = image.key.name();
+    imported = !image.stored;
+    const auto copy = tier ? tier->find(name, image.file.get()) : std::nullopt;
+    local = copy.has_value();
+    lacks_copy = tier && !copy;
+    if (local) log.debug("this node has a copy of the image in " + config.local_tier);
+    return hand_over(image, copy ? copy->get() : image.file.get(), goes_on || imported || lacks_copy);
+  };
   const StoreEvents events{start_importer, [] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); },
-                           [&](const ServedImage& image, bool looks_again) {
-                             if (!image.stored) imported = image.key.name();
-                             return hand_over(image, looks_again || imported);
-                           }};
-  TRY(serve_import(job, request, config, {store_fd::kBroker, store_fd::kImporter}, events, log));
+                           served};
+  const int courier = job.nodes > 1 ? store_fd::kCourier : -1;
+  TRY(serve_import(job, request, config, {store_fd::kBroker, store_fd::kImporter, courier}, events, log));
   // The step has its image: nothing that goes wrong from here on is its matter.
-  if (imported) (void)note_content(job.store, *imported, store_fd::kBroker);
+  if (local) (void)add_counts(job.store, {.local = 1});
+  if (imported) (void)note_content(job.store, name, store_fd::kBroker);
+  if (lacks_copy) (void)make_copy(*tier, name);
   return {};
+}
+
+std::optional<LocalTier> open_tier(const std::string& store) {
+  NullLog log;
+  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  return config ? LocalTier::open(*config, store, log) : std::nullopt;
 }
 
 /// Of the image that the broker holds, for a user who has it already.
 Result<void> make_view(const Arguments& arguments) {
   if (arguments.way != "dm") {
     TRY_ASSIGN(const ImageStore store, ImageStore::open(arguments.job.store));
-    const auto view = share_view(store.images(), store_fd::kImage, *arguments.view);
+    const auto tier = open_tier(arguments.job.store);
+    const bool local = tier && tier->holds(store_fd::kImage);
+    const auto view = share_view(local ? tier->copies().images() : store.images(), store_fd::kImage, *arguments.view);
     if (view) return send_packet(store_fd::kBroker, encode(ViewMade{true, 0}), {view->get()});
     if (view.error().kind() != ErrorKind::unsupported || arguments.way == "reflink") return fail(view.error());
   }
@@ -157,7 +196,9 @@ Result<void> lend_image(const Arguments& arguments) {
   const auto image = store.find_named(arguments.lend);
   if (!image) return fail(ErrorKind::not_found, "the store has no image " + printable(arguments.lend) + " any more");
   store.touch(arguments.lend);
-  return send_packet(store_fd::kBroker, encode(ImageLent{}), {image->get()});
+  const auto tier = open_tier(arguments.job.store);
+  const auto copy = tier ? tier->find(arguments.lend, image->get()) : std::nullopt;
+  return send_packet(store_fd::kBroker, encode(ImageLent{}), {copy ? copy->get() : image->get()});
 }
 
 /// words: the program's name, the command, "--store", PATH, and what run_house_command() takes.

@@ -69,21 +69,45 @@ bool Resolution::is_silent() const {
 
 Digest Resolution::answered(const Digest& named, const Digest& manifest) {
   grants_.drop_silent(question_.origin.registry);
-  if (pin_) {
-    if (manifest != pin_->grant.manifest) looked_again(named, manifest);
-    (void)grants_.put(question_.of(pin_->grant.manifest), {pin_->grant.manifest, pin_->grant.manifest, now_});
-    return pin_->grant.manifest;
-  }
-  (void)grants_.put(question_.of(manifest), {manifest, manifest, now_});
-  if (named != manifest) (void)grants_.put(question_.of(named), {named, manifest, now_});
-  if (by_digest_ && !question_.tag.empty()) (void)grants_.put(question_.of_tag(), {named, manifest, now_});
-  if (!by_digest_) (void)grants_.put(question_, {named, manifest, now_});
+  if (!pin_) return note({named, manifest}, now_);
+  if (manifest != pin_->grant.manifest) looked_again(named, manifest);
+  (void)grants_.put(question_.of(pin_->grant.manifest), {pin_->grant.manifest, pin_->grant.manifest, now_});
+  return pin_->grant.manifest;
+}
+
+Digest Resolution::heard(const Digest& named, const Digest& manifest, uint64_t time) {
+  if (!pin_) return note({named, manifest}, time);
+  if (manifest == pin_->grant.manifest) (void)grants_.put(question_.of(manifest), {manifest, manifest, time});
+  return pin_->grant.manifest;
+}
+
+bool Resolution::is_recent(uint64_t time) const {
+  constexpr uint64_t kClocksDiffer = 300;  // seconds, as MUNGE allows
+  return time <= now_ + kClocksDiffer && (time >= now_ || is_younger(time, settings_.lifetime));
+}
+
+uint64_t Resolution::granted_at(const Digest& manifest) const {
+  const auto grant = grants_.find(question_.of(manifest));
+  return grant ? grant->time : 0;
+}
+
+std::string Resolution::question() const {
+  return question_.origin.registry + "/" + question_.origin.repository + "\n" + question_.name + "\n" +
+         question_.platform + "\n" + question_.login;
+}
+
+Digest Resolution::note(const NamedManifest& image, uint64_t time) {
+  const auto& [named, manifest] = image;
+  (void)grants_.put(question_.of(manifest), {manifest, manifest, time});
+  if (named != manifest) (void)grants_.put(question_.of(named), {named, manifest, time});
+  if (by_digest_ && !question_.tag.empty()) (void)grants_.put(question_.of_tag(), {named, manifest, time});
+  if (!by_digest_) (void)grants_.put(question_, {named, manifest, time});
   if (!pins()) return manifest;
   if (const auto other = grants_.find_pin(question_, job_);
       other && is_younger(other->grant.time, std::chrono::seconds(kLongestJob)))
     pin_ = other;
   else
-    keep_pin({{named, manifest, now_}, now_, std::nullopt, false});
+    keep_pin({{named, manifest, time}, time, std::nullopt, false});
   return pin_->grant.manifest;
 }
 

@@ -47,6 +47,14 @@ class Resolution {
   /// The registry lets the user have this by the name, or what the job's steps have was asked for. Returns the manifest
   /// for this step: that of the job's first step, which counts as allowed with what is in the same repository.
   Digest answered(const Digest& named, const Digest& manifest);
+  /// The same by the word of another node's store, whose registry said so at that time: it is no younger for that.
+  Digest heard(const Digest& named, const Digest& manifest, uint64_t time);
+  /// Whether what was said then still counts.
+  [[nodiscard]] bool is_recent(uint64_t time) const;
+  /// When the registry last said that the user may have the manifest; 0: it has not.
+  [[nodiscard]] uint64_t granted_at(const Digest& manifest) const;
+  /// What the registry was or would be asked, in one text: two that differ in anything are two questions.
+  [[nodiscard]] std::string question() const;
   /// It says no. ErrorKind::denied: not to this user; not_found: there is nothing of that name, or by_digest: not that
   /// manifest. Others say nothing.
   void refused(ErrorKind why, bool by_digest);
@@ -68,6 +76,7 @@ class Resolution {
   [[nodiscard]] bool pins() const;
   [[nodiscard]] bool is_younger(uint64_t time, std::chrono::seconds limit) const;
   void keep_pin(const JobPin& pin);
+  Digest note(const NamedManifest& image, uint64_t time);
 
   Grants grants_;
   ImageQuestion question_;

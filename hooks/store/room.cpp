@@ -12,16 +12,6 @@
 namespace situla {
 namespace {
 
-struct Disk {
-  uint64_t total = 0, free = 0;  ///< bytes; total 0: a file system that counts nothing (some FUSE, autofs)
-};
-
-Result<Disk> disk_of(const std::string& path) {
-  struct statvfs status {};
-  if (statvfs(path.c_str(), &status) != 0) return fail_errno(errno, "ask for the free space of " + path);
-  return Disk{uint64_t{status.f_blocks} * status.f_frsize, uint64_t{status.f_bavail} * status.f_frsize};
-}
-
 /// Those that are not in use, in their order, until so many bytes are gone. Returns how many went.
 uint64_t remove_unused(const ImageStore& store, const std::vector<StoredImage>& images, uint64_t bytes) {
   uint64_t gone = 0;
@@ -44,6 +34,12 @@ uint64_t remove_of_greatest(const ImageStore& store, uint64_t bytes) {
 }
 
 }  // namespace
+
+Result<Disk> disk_of(const std::string& path) {
+  struct statvfs status {};
+  if (statvfs(path.c_str(), &status) != 0) return fail_errno(errno, "ask for the free space of " + path);
+  return Disk{uint64_t{status.f_blocks} * status.f_frsize, uint64_t{status.f_bavail} * status.f_frsize};
+}
 
 Result<void> StoreRoom::make(uint64_t bytes, const ImportSlot::InFlight& others) {
   TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
@@ -106,7 +102,7 @@ void StoreRoom::drop_old(uint64_t now) const {
 
 Result<void> StoreRoom::keep_reserve() {
   const auto missing = [&](const Disk& disk) -> uint64_t {
-    const uint64_t wanted = limits_.reserve.value_or(std::min(disk.total / 20, StoreLimits::kMostReserved));
+    const uint64_t wanted = limits_.reserve.value_or(disk.reserve());
     return disk.total == 0 || disk.free >= wanted ? 0 : wanted - disk.free;
   };
   TRY_ASSIGN(Disk disk, disk_of(store_.directory()));

@@ -1,23 +1,30 @@
 // Is there room in the store for one more image, and what goes when there is none?
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
 #include "common/spec/site_config.hpp"
 #include "hooks/store/image_store.hpp"
-#include "hooks/store/limits.hpp"
+#include "hooks/turn/limits.hpp"
 
 namespace situla {
 
+struct Disk {
+  uint64_t total = 0, free = 0;  ///< bytes; total 0: a file system that counts nothing (some FUSE, autofs)
+  /// What stays free where no reserve is set.
+  [[nodiscard]] uint64_t reserve() const { return std::min(total / 20, uint64_t{2} << 30U); }
+};
+Result<Disk> disk_of(const std::string& path);
+
 /// What the administrator lets the store take. 0: no limit.
 struct StoreLimits {
-  /// Of a file system for which no reserve is set: a twentieth stays free, and at most this.
-  static constexpr uint64_t kMostReserved = uint64_t{2} << 30U;
   std::optional<uint64_t> reserve;  ///< bytes that stay free in its file system
   DiskShare per_user;               ///< of it, for the images imported for one user
   DiskShare all{};                  ///< of it, for all images

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <deque>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -15,12 +14,15 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/courier/distribution.hpp"
 #include "hooks/import/layer_cache.hpp"
+#include "hooks/store/adoption.hpp"
+#include "hooks/store/counts.hpp"
 #include "hooks/store/layer_shelf.hpp"
-#include "hooks/store/limits.hpp"
 #include "hooks/store/messages.hpp"
 #include "hooks/store/resolution.hpp"
 #include "hooks/store/room.hpp"
+#include "hooks/turn/turn.hpp"
 
 namespace situla {
 namespace {
@@ -30,11 +32,6 @@ namespace line = store_line;
 constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::seconds kEndLimit{10};
 constexpr std::chrono::seconds kPublishingLimit{20};  // then without
-constexpr size_t kMostLayers = 512;  // more are not kept: each is an open file until the image has its name
-
-std::string printed_holder(const LeaseRecord& holder) {
-  return printable("job " + holder.job + " on " + holder.node);
-}
 
 /// One import, from what is known of the image to its name.
 class Serving {
@@ -54,35 +51,58 @@ class Serving {
         name_(std::move(name)),
         question_name_(std::move(question_name)),
         shelf_(store_, job.uid, origin_key({origin_.registry, ""}), origin_key(origin_)),
-        room_(store_, job.uid, {config.store_reserve, config.bytes_per_user, config.store_max, config.image_age}) {}
+        room_(store_, job.uid, {config.store_reserve, config.bytes_per_user, config.store_max, config.image_age}),
+        distribution_({lines.courier, job.node, job.nodes, job.job, job.uid}, lines.broker, log) {}
 
   /// `work`: the request, for the importer.
   Result<void> run(int work) {
-    if (!start_without_asking()) {
-      TRY(ask(work));
-      while (!served_) {
-        TRY_ASSIGN(const auto message, next());
-        if (message)
-          TRY(std::visit([this](const auto& m) { return on(m); }, *message));
-        else
-          TRY(beat());
-      }
+    const bool waited_for = !start_without_asking();
+    if (waited_for) {
+      if (lacks_it()) TRY(receive());
+      if (!served_) TRY(import(work));
+      // Before the step begins: at its end nobody here would go on.
+      image_.reset();
+      turn_.reset();
+      if (distribution_.leads()) distribution_.send(served_->file.get(), [this] { return vouch(); });
     }
     if (const auto moved = resolution_.moved_to()) log_.warning(name_ + has_moved(*moved, key_.digest));
-    const bool looks_again = !asked_ && resolution_.look_again();
-    const bool imported = !served_->stored;
-    TRY(events_.served(*served_, looks_again));
+    const bool looks_again = !asked_ && !served_->received && resolution_.look_again();
+    const bool answers = distribution_.active() && !served_->received && (distribution_.leads() || job_.node == 0);
+    TRY(events_.served(*served_, looks_again || answers));
+    count();
+    if (answers) distribution_.answer(served_->file.get(), [this] { return vouch(); });
+    const bool is_new = !served_->stored || served_->received;
     served_.reset();
-    if (imported) tidy_up();
+    if (is_new) tidy_up();
     return looks_again ? look_again(work) : Result<void>();
   }
 
+  /// Other nodes of the step are not to wait for an import that has failed.
+  void give_up() { distribution_.give_up(); }
+
+  /// After an error. A step that was cancelled is none: the broker has hung up.
+  void count_failure() const {
+    pollfd broker{lines_.broker, POLLRDHUP, 0};
+    if (refused_ || poll(&broker, 1, 0) == 0) (void)add_counts(job_.store, {.failures = 1, .waits = waited_ ? 1U : 0U});
+  }
+
  private:
+  void count() const {
+    StoreCounts counts;
+    const uint64_t bytes = store_.record(served_->key.name()).fetched_bytes;
+    (served_->stored ? counts.hits : counts.misses) = 1;
+    (served_->stored ? counts.saved_bytes : counts.fetched_bytes) = bytes;
+    counts.waits = waited_ ? 1 : 0;
+    counts.offline = offline_ ? 1 : 0;
+    (void)add_counts(job_.store, counts);
+  }
+
   /// After the import, when the step has its image.
   void tidy_up() {
     const int64_t now = std::time(nullptr);
     room_.drop_old(static_cast<uint64_t>(now));
     store_.sweep(now);
+    (void)sweep_dead_leases(store_.leases());
   }
 
   /// What the registry has said before may be enough.
@@ -91,10 +111,103 @@ class Serving {
     return resolution_.is_silent() && start_offline();
   }
 
+  /// As far as is known without the registry.
+  [[nodiscard]] bool lacks_it() const {
+    if (!distribution_.active()) return false;
+    const auto known = resolution_.pinned() ? resolution_.pinned() : resolution_.last();
+    return !known || !has(known->manifest);
+  }
+
+  /// From another node of the step, unless it is this one's turn to import.
+  Result<void> receive() {
+    const auto here = [this] {
+      const auto manifest = resolution_.granted();
+      return manifest && find(*manifest);
+    };
+    while (!served_ && distribution_.active()) {
+      TRY_ASSIGN(auto received, distribution_.receive(here));
+      if (!received) return {};
+      auto adopted = adopt(*received);
+      if (adopted) return {};
+      if (adopted.error().kind() == ErrorKind::cancelled || adopted.error().kind() == ErrorKind::no_space)
+        return adopted;
+      distribution_.refuse(adopted.error());
+      image_.reset();
+      turn_.reset();
+    }
+    return {};
+  }
+
+  /// What another node's service user vouches for, as if this one had imported it.
+  Result<void> adopt(const Distribution::Received& received) {
+    const Voucher& voucher = received.voucher;
+    const NamedManifest& image = voucher.image;
+    key_ = key_of(image.manifest);
+    ImageKey own = key_;
+    own.only = job_.uid;
+    if (voucher.question != resolution_.question() || (voucher.name != key_.name() && voucher.name != own.name()))
+      return fail(ErrorKind::denied, "it is another image");
+    if (!resolution_.is_recent(voucher.answered))
+      return fail(ErrorKind::denied, "what the registry said of it is too old, or the nodes' clocks differ");
+    // Another step of the job may have been faster, and have got another answer.
+    if (resolution_.heard(image.named, image.manifest, voucher.answered) != image.manifest)
+      return fail(ErrorKind::denied, "the job's other steps have another image by this name");
+    if (find(image.manifest)) return {};
+    TRY(take_turn());
+    if (served_) return {};
+    TRY(check_size(voucher.bytes));
+    TRY(room_.make(voucher.bytes, turn_->report_size(voucher.bytes)));
+    TRY_ASSIGN(OutputFile file, store_.create());
+    image_.emplace(std::move(file));
+    TRY(copy_vouched(received.file.get(), *image_, voucher, [this](uint64_t bytes) {
+      turn_->report(LeaseRecord::State::fetching, bytes);
+      return !is_cancelled();
+    }));
+    key_ = voucher.name == own.name() ? own : key_;
+    TRY(publish(voucher.architecture, voucher.fetched_bytes));
+    served_->stored = served_->received = true;
+    (void)store_.note_content(served_->key.name(), voucher.content);
+    log_.info("got the image from " + received.node);
+    return {};
+  }
+
+  /// For the other nodes of the step.
+  [[nodiscard]] Result<Voucher> vouch() {
+    Voucher voucher;
+    voucher.step = job_.job;
+    voucher.uid = job_.uid;
+    voucher.question = resolution_.question();
+    voucher.answered = resolution_.granted_at(served_->key.digest);
+    if (offline_ || voucher.answered == 0) return fail(ErrorKind::denied, "the registry has not let the user have it");
+    voucher.image = {served_->key.digest, served_->key.digest};
+    const auto last = resolution_.last();
+    if (meant_)
+      voucher.image = *meant_;
+    else if (last && last->manifest == served_->key.digest)
+      voucher.image.named = last->named;
+    return vouch_for(store_, served_->key.name(), served_->file.get(), std::move(voucher), [this] {
+      distribution_.go_on();
+      return !has_hung_up(lines_.broker);
+    });
+  }
+
+  Result<void> import(int work) {
+    TRY(ask(work));
+    while (!served_) {
+      TRY_ASSIGN(const auto message, next());
+      if (message)
+        TRY(std::visit([this](const auto& m) { return on(m); }, *message));
+      else
+        TRY(beat());
+    }
+    return {};
+  }
+
   bool start_offline() {
     const auto old = resolution_.offline();
     if (!old || !find(old->manifest)) return false;
     resolution_.started_offline(*old);
+    offline_ = true;
     log_.warning(does_not_answer(origin_.registry, name_, "started", resolution_.now() - old->time, old->manifest));
     return true;
   }
@@ -132,7 +245,8 @@ class Serving {
   /// A message, or nothing when the time for a heartbeat has come.
   Result<std::optional<line::Message>> next() {
     std::array<pollfd, 2> wait{{{lines_.importer, POLLIN, 0}, {lines_.broker, POLLRDHUP, 0}}};
-    const int count = poll(wait.data(), wait.size(), image_ ? static_cast<int>(kTick.count()) : -1);
+    const bool beats = image_ || distribution_.leads();
+    const int count = poll(wait.data(), wait.size(), beats ? static_cast<int>(kTick.count()) : -1);
     if (count < 0 && errno != EINTR) return fail_errno(errno, "wait for the importer");
     if (count <= 0) return std::nullopt;
     if (wait[1].revents != 0) return fail(ErrorKind::cancelled, "");
@@ -172,7 +286,7 @@ class Serving {
     auto found = store_.find_for(job_.uid, key_);
     if (!found) return false;
     store_.touch(found->first.name());
-    served_ = ServedImage{std::move(found->first), std::move(found->second), true};
+    served_ = ServedImage{std::move(found->first), std::move(found->second), true, false};
     return true;
   }
 
@@ -180,6 +294,7 @@ class Serving {
     if (resolved_) return out_of_turn();
     resolved_ = true;
     const Digest& manifest = resolved.image.manifest;
+    meant_ = resolved.image;
     if (wanted_ && manifest != *wanted_)
       return fail(ErrorKind::corrupt, "the importer resolved another manifest than it was asked for");
     // Another step of the job may have been faster, and have got another answer.
@@ -197,43 +312,25 @@ class Serving {
     if (resolved_) return out_of_turn();
     resolved_ = true;
     resolution_.refused(unresolved.why, wanted_.has_value());
-    if (unresolved.why != ErrorKind::network && unresolved.why != ErrorKind::unreachable)
-      return answer(line::NoImage());
+    refused_ = unresolved.why != ErrorKind::network && unresolved.why != ErrorKind::unreachable;
+    if (refused_) return answer(line::NoImage());
     resolution_.unanswered();
-    return start_offline() ? answer(line::Have()) : answer(line::NoImage());
+    refused_ = !start_offline();
+    return refused_ ? answer(line::NoImage()) : answer(line::Have());
   }
 
-  /// One import of an image at a time, and not too many of one user.
   Result<void> take_turn() {
     const Digest manifest = key_.digest;
-    const auto wanted = [&] { return !is_cancelled() && !find(manifest); };
-    LeaseRecord self;
-    self.uid = job_.uid;
-    self.job = job_.job;
-    TRY_ASSIGN(auto acquired,
-               Lease::acquire(
-                   store_.lease_path(key_), self, patience_,
-                   [this](const LeaseRecord& holder) {
-                     log_.info("waiting for another import of the same image (" + printed_holder(holder) + ")");
-                   },
-                   [&] { return !wanted(); }));
-    if (acquired.outcome == Lease::Outcome::impatient)
-      log_.info("the other import of the same image is slow: importing it here as well");
-    if (acquired.lease) lease_.emplace(std::move(*acquired.lease));
-    // Its last holder may have finished between our look and his leaving.
-    if (served_ || find(manifest)) return {};
-    if (is_cancelled()) return fail(ErrorKind::cancelled, "");
-    TRY_ASSIGN(auto slot, ImportSlot::acquire(
-                              store_.slots(), job_.uid, job_.job, config_.imports_per_user,
-                              [this] {
-                                log_.info("waiting: this user has " + std::to_string(config_.imports_per_user) +
-                                          " imports on this node already, and may have " +
-                                          std::to_string(config_.imports_per_user) + " (imports_per_user)");
-                              },
-                              [&] { return !wanted(); }));
-    if (slot) slot_.emplace(std::move(*slot));
-    if (!served_ && !slot_) return fail(ErrorKind::cancelled, "");
-    return {};
+    const auto done = [&] {
+      distribution_.beat(0);
+      return served_ || is_cancelled() || find(manifest);
+    };
+    TRY_ASSIGN(ImportTurn turn,
+               situla::take_turn(store_.lease_path(key_), store_.slots(),
+                                 {job_.uid, job_.job, config_.imports_per_user}, patience_, log_, done));
+    waited_ = waited_ || turn.waited;
+    turn_.emplace(std::move(turn));
+    return served_ || turn_->slot ? Result<void>() : fail(ErrorKind::cancelled, "");
   }
 
   Result<void> on(const line::FindLayer& wanted) {
@@ -247,11 +344,8 @@ class Serving {
 
   Result<void> on(const line::PutLayer& layer) {
     if (!image_) return out_of_turn();
-    if (layers_.size() >= kMostLayers || !is_layer_kind(layer.kind)) return answer(line::NoLayer());
-    auto file = shelf_.create();
-    if (!file) return answer(line::NoLayer());
-    layers_.push_back({layer.layer, layer.kind, std::move(*file)});
-    return answer(line::WriteIndex(), {layers_.back().file.fd()});
+    const int file = indexes_.begin(layer.layer, layer.kind);
+    return file < 0 ? answer(line::NoLayer()) : answer(line::WriteIndex(), {file});
   }
 
   Result<void> on(const line::Progressed& progress) {
@@ -269,12 +363,18 @@ class Serving {
   Result<void> on(const line::Built& built) {
     if (!image_) return out_of_turn();
     TRY(wait_for_importer());
-    if (lease_) lease_->report(LeaseRecord::State::storing, written());
+    turn_->report(LeaseRecord::State::storing, written());
     // From here on nothing that has read bytes from outside lives, or can write to the file.
     TRY(image_->seal());
     TRY(wait_for_writers(image_->fd()));
-    TRY(check_size());
+    TRY(check_size(written()));
     TRY(check_superblock(image_->fd()));
+    return publish(printable(std::string_view(built.architecture).substr(0, 64)), built.fetched_bytes);
+  }
+
+  /// The file gets its name.
+  Result<void> publish(const std::string& architecture, uint64_t fetched_bytes) {
+    distribution_.has_it();  // what follows may take long
     log_.debug("syncing the image");
     if (fsync(image_->fd()) != 0) return fail_errno(errno, "sync the new image in " + store_.images());
     // One after the other: what is counted here has its name before the next one counts. Nobody writes out an image
@@ -286,15 +386,18 @@ class Serving {
     StoreRecord record;
     record.source = origin_.registry + "/" + origin_.repository;
     record.name = question_name_;
-    record.architecture = printable(std::string_view(built.architecture).substr(0, 64));
+    record.architecture = architecture;
     record.uid = job_.uid;
-    record.fetched_bytes = built.fetched_bytes;
+    record.fetched_bytes = fetched_bytes;
     record.imported = std::time(nullptr);
     TRY_ASSIGN(const bool first, store_.publish(*image_, key_, record));
-    if (first) keep_layers();
+    if (first) {
+      indexes_.keep(key_.name());
+      trim_indexes(store_.layers(job_.uid));
+    }
     auto file = store_.find(key_);
     if (!file) return fail(ErrorKind::failure, "the image disappeared from the store as soon as it was there");
-    served_ = ServedImage{key_, std::move(*file), false};
+    served_ = ServedImage{key_, std::move(*file), false, false};
     return {};
   }
 
@@ -310,18 +413,6 @@ class Serving {
     return {};
   }
 
-  void keep_layers() {
-    uint64_t bytes = 0;
-    for (Kept& layer : layers_) {
-      struct stat status {};
-      if (!layer.file.seal() || !wait_for_writers(layer.file.fd()) || fstat(layer.file.fd(), &status) != 0) break;
-      bytes += static_cast<uint64_t>(status.st_size);
-      if (bytes > kMostIndexBytes) break;
-      shelf_.put(layer.file, layer.layer, layer.kind, key_.name());
-    }
-    trim_indexes(store_.layers(job_.uid));
-  }
-
   [[nodiscard]] uint64_t written() const {
     struct stat status {};
     return image_ && fstat(image_->fd(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
@@ -329,30 +420,24 @@ class Serving {
   /// A new image has no bytes yet, and needs some.
   Result<void> make_room() {
     const uint64_t bytes = std::max<uint64_t>(written(), 1);
-    if (slot_) slot_->report(bytes);
-    return room_.make(bytes, slot_ ? slot_->others() : ImportSlot::InFlight());
+    return room_.make(bytes, turn_->report_size(bytes));
   }
 
-  [[nodiscard]] Result<void> check_size() const {
-    if (config_.largest_image == 0 || written() <= config_.largest_image) return {};
-    return fail(Error(ErrorKind::no_space, "the image's file has " + format_size(written()) + ", and may have " +
+  [[nodiscard]] Result<void> check_size(uint64_t bytes) const {
+    if (config_.largest_image == 0 || bytes <= config_.largest_image) return {};
+    return fail(Error(ErrorKind::no_space, "the image's file has " + format_size(bytes) + ", and may have " +
                                                format_size(config_.largest_image))
                     .with_hint("see largest_image in /etc/situla/situla.toml"));
   }
 
   Result<void> beat() {
     last_beat_ = std::chrono::steady_clock::now();
+    distribution_.beat(fetched_);
     if (!image_) return {};
-    if (lease_) lease_->report(state_, std::max(fetched_, written()));
-    TRY(check_size());
+    turn_->report(state_, std::max(fetched_, written()));
+    TRY(check_size(written()));
     return make_room();
   }
-
-  struct Kept {
-    Digest layer;
-    std::string kind;
-    OutputFile file;
-  };
 
   const StoreJob& job_;
   const SiteConfig& config_;
@@ -365,16 +450,17 @@ class Serving {
   Resolution resolution_;
   std::string name_, question_name_;  ///< the image as typed, for messages; ImageQuestion::name
   LayerShelf shelf_;
+  NewIndexes indexes_{shelf_};
   StoreRoom room_;
+  Distribution distribution_;
 
-  bool asked_ = false, resolved_ = false;
-  UniqueFd importer_;             ///< pidfd, or none
-  std::optional<Digest> wanted_;  ///< the importer was asked for this manifest, not for the name
+  bool asked_ = false, resolved_ = false, waited_ = false, offline_ = false, refused_ = false;
+  UniqueFd importer_;                   ///< pidfd, or none
+  std::optional<NamedManifest> meant_;  ///< what the registry said
+  std::optional<Digest> wanted_;        ///< the importer was asked for this manifest, not for the name
   ImageKey key_;
-  std::optional<Lease> lease_;
-  std::optional<ImportSlot> slot_;
+  std::optional<ImportTurn> turn_;  ///< since there is something to import
   std::optional<OutputFile> image_;
-  std::deque<Kept> layers_;
   LeaseRecord::State state_ = LeaseRecord::State::fetching;
   uint64_t fetched_ = 0;
   std::chrono::steady_clock::time_point last_beat_{};
@@ -406,16 +492,10 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
   Resolution resolution(job.store, std::move(*question), job.job, *settings, static_cast<uint64_t>(std::time(nullptr)));
   Serving serving(job, config, lines, events, log, patience, std::move(store), std::move(*origin),
                   std::move(resolution), printable(request.image), asked_for);
-  return serving.run(work.get());
-}
-
-Result<void> note_content(const std::string& store, const std::string& name, int broker) {
-  TRY(run_when_idle());
-  TRY_ASSIGN(const ImageStore images, ImageStore::open(store));
-  const auto file = images.find_named(name);
-  if (!file) return {};
-  TRY_ASSIGN(const auto content, hash_content(file->get(), [broker] { return !has_hung_up(broker); }));
-  return content ? images.note_content(name, *content) : Result<void>();
+  auto served = serving.run(work.get());
+  if (!served) serving.give_up();
+  if (!served) serving.count_failure();
+  return served;
 }
 
 }  // namespace situla

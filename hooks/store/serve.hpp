@@ -13,27 +13,30 @@
 #include "common/spec/site_config.hpp"
 #include "hooks/request/request.hpp"
 #include "hooks/store/image_store.hpp"
-#include "hooks/store/lease.hpp"
+#include "hooks/turn/lease.hpp"
 
 namespace situla {
 
 struct StoreJob {
-  std::string store;    ///< absolute path
-  std::string variant;  ///< of the image: "" or "lz4"
-  uid_t uid = 0;        ///< for whom
-  std::string job;      ///< "123.0": for those who wait, and for what the steps of a job have in common
+  std::string store;             ///< absolute path
+  std::string variant;           ///< of the image: "" or "lz4"
+  uid_t uid = 0;                 ///< for whom
+  std::string job;               ///< "123.0": for those who wait, and for what the steps of a job have in common
+  uint32_t node = 0, nodes = 1;  ///< of the step
 };
 
 /// The other ends. None of them is closed here.
 struct StoreLines {
   int broker = -1;    ///< gets Notes; its closing cancels
   int importer = -1;  ///< store_line messages
+  int courier = -1;   ///< courier_line messages; -1: the nodes of the step share nothing
 };
 
 struct ServedImage {
   ImageKey key;
-  UniqueFd file;  ///< for reading
-  bool stored = false;
+  UniqueFd file;          ///< for reading
+  bool stored = false;    ///< it was here, or another node had it
+  bool received = false;  ///< another node had it
 };
 
 /// What is told of one import. None of it is called after an error.
@@ -43,8 +46,8 @@ struct StoreEvents {
   std::function<Result<UniqueFd>()> start_importer;
   /// The image is not here: it is imported now.
   std::function<void()> importing;
-  /// Here it is. looks_again: the registry is asked afterwards, while the step runs, whether the name still means it.
-  std::function<Result<void>(const ServedImage& image, bool looks_again)> served;
+  /// Here it is. goes_on: there is more to do afterwards, while the step runs.
+  std::function<Result<void>(const ServedImage& image, bool goes_on)> served;
 };
 
 /// Until the image is there, and the registry has been asked again. The request's rules are those of the node. An error
@@ -52,9 +55,5 @@ struct StoreEvents {
 Result<void> serve_import(const StoreJob& job, const ImportRequest& request, const SiteConfig& config,
                           const StoreLines& lines, const StoreEvents& events, LogSink& log,
                           const Lease::Options& patience = {});
-
-/// For `situla verify`, after an import, while the step runs already and no longer than the broker's end of that
-/// connection is open: with the processor time that nobody wants. This process has no other work from then on.
-Result<void> note_content(const std::string& store, const std::string& name, int broker);
 
 }  // namespace situla

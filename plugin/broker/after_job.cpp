@@ -15,6 +15,7 @@
 #include "common/sys/socket.hpp"
 #include "common/sys/users.hpp"
 #include "plugin/broker/children.hpp"
+#include "plugin/broker/courier.hpp"
 #include "plugin/broker/node/running.hpp"
 #include "plugin/broker/operation.hpp"
 
@@ -58,6 +59,20 @@ void remove_scratches(const Launcher& launcher, uint32_t job) {
       remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name);
 }
 
+/// What other nodes of its steps have sent, when no process of the job can bring more.
+void remove_arrivals(uint32_t job, uid_t user) {
+  std::vector<std::string> notes;
+  for (const std::string& name : list_directory(kJobsDirectory).value_or(std::vector<std::string>()))
+    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".incoming"))
+      notes.push_back(std::string(kJobsDirectory) + "/" + name);
+  if (notes.empty()) return;
+  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  const auto launcher = Launcher::open(NodeCgroups::enter_after_jobs(user));
+  if (!config || !launcher) return;
+  remove_incoming_of(*launcher, *config, job);
+  for (const std::string& note : notes) unlink(note.c_str());
+}
+
 /// Its user removes the job's containers.
 Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t user) {
   const std::string path = job_environment_path(job);
@@ -68,6 +83,20 @@ Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t 
   (void)unlink(path.c_str());
   if (status.success()) return {};
   return fail(ErrorKind::failure, "the cleaner " + status.text());
+}
+
+/// What the job's prolog has begun, and no step has waited for.
+void end_import_of(const Launcher& launcher, uint32_t job) {
+  constexpr std::chrono::milliseconds kLimit{10000};
+  const std::string path = job_import_path(job);
+  const auto connection = connect_to(path);
+  if (!connection && connection.error().errnum() == ENOENT) return;
+  if (connection) (void)wait_for_packet(connection->get(), kLimit);
+  if (unlink(path.c_str()) != 0) return;  // it has removed that itself, as the last thing it did
+  const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  if (!config) return;
+  if (auto sweeper = start_store_sweeper(launcher, *config, std::to_string(job) + ".prolog"))
+    (void)sweeper->wait_for(kEndLimit);
 }
 
 /// What a named container's builder, its hooks and what serves its files have left in the job's cgroups, which no step
@@ -126,6 +155,7 @@ int sweep_step(const std::string& job_text, const std::string& step_text, const 
   if (job && step) {
     forget_running(SITULA_RUNTIME_DIR, *job, *step);
     remove_scratch(*launcher, step_scratch_path(*job, *step));
+    remove_incoming(*launcher, *config, job_text + "." + step_text);
   }
   auto sweeper = start_store_sweeper(*launcher, *config, job_text + "." + step_text);
   return sweeper && sweeper->wait() ? 0 : 1;
@@ -137,12 +167,14 @@ int end_job(const std::string& job_text, const std::string& user_text, bool remo
   if (!job || !user) return 2;
   const auto clean = [&]() -> Result<void> {
     TRY_ASSIGN(const Launcher launcher, Launcher::open(NodeCgroups::enter_after_jobs(*user)));
+    end_import_of(launcher, *job);
     remove_scratches(launcher, *job);
     return remove_containers ? remove_containers_of(launcher, *job, *user) : Result<void>();
   };
   const auto removed = clean();
   if (!removed) syslog(LOG_ERR, "removing the containers of job %u: %s", *job, removed.error().message().c_str());
   end_processes_of(*job);
+  remove_arrivals(*job, *user);
   forget_running(SITULA_RUNTIME_DIR, *job);  // one of its brokers may have been killed
   return removed ? 0 : 1;
 }

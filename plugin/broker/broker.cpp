@@ -31,6 +31,7 @@ void Broker::run() {
 
 Result<void> Broker::start(StepRequest request, UniqueFd environment) {
   TRY_ASSIGN(step_, Step::open(std::move(request), std::move(environment), control_.get()));
+  courier_ = Courier::prepare(*step_);
   // An image may not be needed if the container has a name: the builder will say so.
   if (step_->request.origin != ImageOrigin::registry || step_->request.named) return {};
   TRY(begin_import());
@@ -132,7 +133,8 @@ void Broker::on_control() {
       if (const auto prepared = step_prepared(); !prepared) fail_step(prepared.error());
     if (!message || !std::holds_alternative<Finish>(*message)) return;
     finish(true);
-    (void)send_packet(control_.get(), encode(Finished{report_.text()}));
+    const bool json = step_ && step_->config.json_log;
+    (void)send_packet(control_.get(), encode(Finished{json ? report_.json(step_->request) : report_.text()}));
   } else {
     // slurmstepd is gone. Slurm itself would leave its tasks running.
     finish(false);
@@ -150,7 +152,12 @@ Result<void> Broker::step_prepared() {
   if (cgroups.step_prepared()) return {};
   TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), cgroups.step_is_prepared(step_->slurmstepd.get()));
   auto* importing = std::get_if<phase::Importing>(&phase_);
-  return importing != nullptr ? write_request(*importing) : Result<void>();
+  if (importing != nullptr) TRY(write_request(*importing));
+  // Without one the store program asks the registry, as on a single node.
+  if (const auto started = courier_ ? courier_->start(*step_) : Result<void>(); !started)
+    syslog(LOG_WARNING, "%s: %s: %s", name_.c_str(), phrase(RootOperation::start_courier).data(),
+           as_one_line(started.error().message()).c_str());
+  return {};
 }
 
 // Tasks, and brokers of other steps.
@@ -160,6 +167,8 @@ void Broker::on_asked(Client& client) {
     refuse(client);
   else if (std::holds_alternative<phase::Ready>(phase_))
     grant(client);
+  else if (const auto* fetched = std::get_if<phase::Fetched>(&phase_))
+    (void)Clients::answer(client, fetched->answer);
 }
 
 void Broker::grant(Client& client) {
@@ -249,6 +258,7 @@ void Broker::finish(bool orderly) {
   }
   take_down(std::exchange(phase_, phase::Waiting{}), orderly);
   if (!step_) return;
+  if (courier_) courier_->end(*step_);
   step_->mounts.drop_idle(step_->config.image_mount_idle);
   step_->launcher.cgroups.leave_step();
 }

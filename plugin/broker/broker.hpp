@@ -8,6 +8,7 @@
 #include "common/base/result.hpp"
 #include "common/protocol/messages.hpp"
 #include "plugin/broker/clients.hpp"
+#include "plugin/broker/courier.hpp"
 #include "plugin/broker/phases.hpp"
 #include "plugin/broker/step.hpp"
 
@@ -81,6 +82,7 @@ class Broker {
   std::optional<Step> step_;  ///< none: it has failed before it began
   Phase phase_;
   StepReport report_;
+  std::optional<Courier> courier_;            ///< of a step whose nodes share what one of them imports
   std::optional<TaskPlace> place_;            ///< of the first task that asked
   std::optional<ImageImport> ending_import_;  ///< has given its image
   bool release_owed_ = false;                 ///< since the cluster's program was asked for the image

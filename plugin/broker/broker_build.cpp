@@ -1,5 +1,6 @@
 // The second half of Broker: how the image and the container come to be, in the order in which it happens.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <syslog.h>
 
 #include "common/sys/file.hpp"
@@ -42,7 +43,8 @@ Result<void> Broker::begin_import() {
   // From a registry: when the store does not have it.
   if (request.origin != ImageOrigin::registry) say_importing(request, clients_);
   release_owed_ = as_user && !request.importer.empty();
-  auto import = as_user ? ImageImport::as_user(*step_, *place_) : ImageImport::into_store(*step_);
+  auto import = as_user ? ImageImport::as_user(*step_, *place_)
+                        : ImageImport::into_store(*step_, courier_ ? courier_->take_store_line() : UniqueFd());
   if (!import)
     return fail(std::move(import).error().with_context(
         phrase(as_user ? RootOperation::start_as_user : RootOperation::start_importer)));
@@ -86,11 +88,25 @@ Result<void> Broker::use_image(Imported imported) {
   importing.import.image_taken();
   report_.end();
   if (imported.digest != Digest{}) report_.digest = imported.digest.text();
+  struct stat status {};
+  if (!imported.store_name.empty() && fstat(imported.file.get(), &status) == 0)
+    report_.bytes = static_cast<uint64_t>(status.st_size);
   if (step_->request.origin == ImageOrigin::registry)
-    report_.source = !imported.stored ? "registry" : imported.store_name.empty() ? "own-store" : "store";
+    report_.source = imported.received             ? "node"
+                     : !imported.stored            ? "registry"
+                     : imported.store_name.empty() ? "own-store"
+                     : imported.local              ? "local"
+                                                   : "store";
   else
     report_.source = step_->request.importer.empty() ? "user" : "importer";
   clients_.note({LogLevel::info, "imported docker image: " + step_->request.image});
+  if (step_->request.prefetch) {
+    report_.root = "none";
+    ending_import_ = std::move(importing.import);
+    enter(phase::Fetched{{imported.digest.text(), imported.stored && !imported.received}});
+    clients_.for_each_waiting([this](Client& client) { on_asked(client); });
+    return {};
+  }
   if (importing.build) {
     // Its container gets a copy.
     report_.begin("prepare");
@@ -102,8 +118,8 @@ Result<void> Broker::use_image(Imported imported) {
     enter(std::move(building));
     return {};
   }
-  TRY_ASSIGN(StepImage image,
-             make_image(*step_, imported.file.get(), imported.store_name, std::move(importing.mapping)));
+  TRY_ASSIGN(StepImage image, make_image(*step_, {imported.file.get(), imported.store_name, imported.local},
+                                         std::move(importing.mapping)));
   if (!image.mount) image.file = std::move(imported.file);
   ending_import_ = std::move(importing.import);
   enter(phase::Waiting{std::move(image)});
@@ -124,7 +140,7 @@ Result<void> Broker::begin_build(const Client& client, std::optional<StepImage> 
     build.image = std::move(*imported);
   } else {
     report_.source = "file";
-    TRY_ASSIGN(build.image, make_image(*step_, client.socket.get(), "", UniqueFd()));
+    TRY_ASSIGN(build.image, make_image(*step_, {client.socket.get(), "", false}, UniqueFd()));
   }
   report_.begin("prepare");
   TRY_ASSIGN(build.for_tasks, memory_file("situla-environment"));

@@ -93,32 +93,33 @@ Result<UniqueFd> borrow_image(const Step& step, const std::string& store_name) {
 /// An image of the store or of the user's: its file is opened when something needs it.
 class ImageFile {
  public:
-  ImageFile(int fd, std::string store_name) : fd_(fd), store_name_(std::move(store_name)) {}
+  explicit ImageFile(GivenImage given) : given_(std::move(given)) {}
   static ImageFile of_store(const Step& step, std::string store_name) {
-    ImageFile file(-1, std::move(store_name));
+    ImageFile file({-1, std::move(store_name), false});
     file.step_ = &step;
     return file;
   }
 
   /// Empty: it is the user's.
-  [[nodiscard]] const std::string& store_name() const { return store_name_; }
+  [[nodiscard]] const std::string& store_name() const { return given_.store_name; }
+  /// Steps that begin when there is a copy read that one, however long others go on with the store's file.
+  [[nodiscard]] std::string mount_name() const { return given_.store_name + (given_.local ? ".local" : ""); }
   Result<int> open() {
-    if (fd_ >= 0) return fd_;
-    TRY_ASSIGN(borrowed_, borrow_image(*step_, store_name_));
-    fd_ = borrowed_.get();
-    return fd_;
+    if (given_.file >= 0) return given_.file;
+    TRY_ASSIGN(borrowed_, borrow_image(*step_, given_.store_name));
+    given_.file = borrowed_.get();
+    return given_.file;
   }
 
  private:
-  int fd_;
-  std::string store_name_;
+  GivenImage given_;
   const Step* step_ = nullptr;
   UniqueFd borrowed_;
 };
 
 /// RootOperation::mount_image; on this node once for all.
 Result<ImageInUse> acquire_image(const Step& step, ImageFile& file, MountShare share) {
-  return step.mounts.acquire(file.store_name(), [&]() -> Result<DetachedMount> {
+  return step.mounts.acquire(file.mount_name(), [&]() -> Result<DetachedMount> {
     TRY_ASSIGN(const int fd, file.open());
     return mount_image_file(fd, share);
   });
@@ -129,7 +130,7 @@ Result<StepImage> mount_view(const Step& step, ImageFile& file) {
   StepImage image;
   image.mode = "mounted";
   const std::string name =
-      file.store_name() + ".v" + std::to_string(step.user.uid) + "." + std::to_string(step.user.gid);
+      file.mount_name() + ".v" + std::to_string(step.user.uid) + "." + std::to_string(step.user.gid);
   auto found = step.mounts.acquire(name, [&]() -> Result<DetachedMount> {
     TRY_ASSIGN(const int fd, file.open());
     return mount_new_view(step, fd);
@@ -192,16 +193,16 @@ Result<StepImage> mount_for_user(const Step& step, ImageFile& file, UniqueFd map
   return image;
 }
 
-Result<StepImage> mount_given(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+Result<StepImage> mount_given(const Step& step, GivenImage given, UniqueFd mapping) {
   UniqueFd taken;
-  if (store_name.empty()) {
-    TRY_ASSIGN(taken, take_user_image(step, file));
-    file = taken.get();
+  if (given.store_name.empty()) {
+    TRY_ASSIGN(taken, take_user_image(step, given.file));
+    given.file = taken.get();
   }
-  ImageFile image_file(file, store_name);
-  TRY_ASSIGN(StepImage image, mount_for_user(step, image_file, std::move(mapping)));
+  ImageFile file(given);
+  TRY_ASSIGN(StepImage image, mount_for_user(step, file, std::move(mapping)));
   if (step.request.save) {
-    TRY_ASSIGN(image.saved, duplicate_fd(file, "the image"));
+    TRY_ASSIGN(image.saved, duplicate_fd(given.file, "the image"));
   }
   return image;
 }
@@ -212,11 +213,11 @@ MountKind wanted_kind(const Step& step) {
 
 }  // namespace
 
-Result<StepImage> make_image(const Step& step, int file, const std::string& store_name, UniqueFd mapping) {
+Result<StepImage> make_image(const Step& step, const GivenImage& given, UniqueFd mapping) {
   const MountKind kind = wanted_kind(step);
-  const bool may_mount = !store_name.empty() || step.config.kernel_mount_user_images;
+  const bool may_mount = !given.store_name.empty() || step.config.kernel_mount_user_images;
   if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
-    auto image = mount_given(step, file, store_name, std::move(mapping));
+    auto image = mount_given(step, given, std::move(mapping));
     if (image || kind == MountKind::kernel) return image;
     syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
   }

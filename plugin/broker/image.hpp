@@ -20,9 +20,14 @@ struct StepImage {
   UniqueFd saved;                            ///< the mounted file, if --container-save may need it
 };
 
-/// `file`: of the store; without a name there, the socket in which a user's file lies. mapping: of
-/// make_mapping_namespace(), or none.
-Result<StepImage> make_image(const Step& step, int file, const std::string& store_name, UniqueFd mapping);
+struct GivenImage {
+  int file;                ///< of the store; without a name there, the socket in which a user's file lies
+  std::string store_name;  ///< empty: it is the user's
+  bool local;              ///< the file is this node's copy, which is mounted beside the store's own
+};
+
+/// mapping: of make_mapping_namespace(), or none.
+Result<StepImage> make_image(const Step& step, const GivenImage& given, UniqueFd mapping);
 
 /// RootOperation::keep_container_image: the node's mount of an image of the store, for a named container that was made
 /// of it. Without its file: what --container-save exports lies with the container.

@@ -74,7 +74,7 @@ void say_importing(const StepRequest& step, Clients& tasks) {
   if (step.all_tasks <= 1) tasks.note({LogLevel::info, "importing docker image: " + step.image});
 }
 
-Result<ImageImport> ImageImport::into_store(const Step& step) {
+Result<ImageImport> ImageImport::into_store(const Step& step, UniqueFd courier) {
   const SiteConfig& config = step.config;
   const Launcher& launcher = step.launcher;
   const Identity& service = step.service.value();
@@ -84,13 +84,18 @@ Result<ImageImport> ImageImport::into_store(const Step& step) {
   import.service_ = service.uid;
   import.request_ = std::move(pipe.second);
   import.importer_line_ = std::move(between.first);
-  if (step.request.step_id == 0) TRY(import.start_importer(step, launcher.cgroups.broker()));
+  if (step.request.step_id == 0 || step.before_job()) TRY(import.start_importer(step, launcher.cgroups.broker()));
   Launch store{Program::store,
                {"--store", config.store_path, "--uid", std::to_string(step.user.uid), "--job", step.name()},
                launcher.cgroups.broker(),
                service,
                Rights::service};
   store.fds = {{pipe.first.get(), store_fd::kRequest}, {between.second.get(), store_fd::kImporter}};
+  if (courier) {
+    store.fds.emplace_back(courier.get(), store_fd::kCourier);
+    store.arguments.insert(store.arguments.end(), {"--node", std::to_string(step.request.node), "--nodes",
+                                                   std::to_string(step.request.nodes)});
+  }
   TRY_ASSIGN(import.store_, launcher.launch_helper(std::move(store), store_fd::kBroker));
   return import;
 }
@@ -144,6 +149,10 @@ Result<void> ImageImport::write_request(const Step& step) {
   if (importer_.process)
     TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(importer_.process.pid(), place.text()));
   Launch writer{Program::builder, {"request"}, place, step.user};
+  if (step.before_job()) {
+    writer.arguments.emplace_back("before-job");
+    writer.own_pid_namespace = true;
+  }
   writer.fds = {{step.spec.get(), builder_fd::kSpec},
                 {step.environment.get(), builder_fd::kEnvironment},
                 {request_.get(), builder_fd::kOutput}};
@@ -219,7 +228,8 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
   TRY_CONTEXT(phrase(RootOperation::accept_store_image),
               check_store_image(heard->fds[0].get(), service_, step.config.service_user));
   stays_ = done->stays;
-  return std::optional(Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored});
+  return std::optional(
+      Imported{done->digest, std::move(heard->fds[0]), done->store_name, done->stored, done->received, done->local});
 }
 
 void ImageImport::image_taken() {

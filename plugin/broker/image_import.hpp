@@ -17,6 +17,8 @@ struct Imported {
   UniqueFd file;           ///< of the store; or a parcel of the user's, with the file in it
   std::string store_name;  ///< empty: it is the user's
   bool stored = false;     ///< the image was in the store already
+  bool received = false;   ///< another node of the step has imported it
+  bool local = false;      ///< `file` is this node's copy
 };
 
 /// COMPAT.md 1, "Messages that people grep": only for a single task.
@@ -28,10 +30,11 @@ void say_importing(const StepRequest& step, Clients& tasks);
 /// which image was imported. An import as the user is an importer alone.
 class ImageImport {
  public:
-  /// The store program lives in Situla's own cgroup. In a job's first step, which asks the registry, the importer
-  /// starts at once: before Slurm has made the step's cgroups in Situla's own, where it waits without having read a
-  /// byte of anybody's. Later ones mostly need none; there it starts when the store program says so.
-  static Result<ImageImport> into_store(const Step& step);
+  /// The store program lives in Situla's own cgroup. In a job's prolog and first step, which ask the registry, the
+  /// importer starts at once: before Slurm has made the step's cgroups in Situla's own, where it waits without having
+  /// read a byte of anybody's. Later ones mostly need none; there it starts when the store program says so. courier: to
+  /// the courier, if the step has one.
+  static Result<ImageImport> into_store(const Step& step, UniqueFd courier);
   /// What only the job user may read, and everything where the node has no store, is imported as that user, in the
   /// asking task's place; by the cluster's own program (hooks/importer/site_program.cpp) if there is one.
   static Result<ImageImport> as_user(const Step& step, const TaskPlace& place);

@@ -18,8 +18,8 @@
 namespace situla {
 namespace {
 
-constexpr std::array<const char*, 5> kNames = {"situla-builder", "situla-importer", "situla-saver", "situla-inventory",
-                                               "situla-store"};
+constexpr std::array<const char*, 6> kNames = {"situla-builder",   "situla-importer", "situla-saver",
+                                               "situla-inventory", "situla-store",    "situla-courier"};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
@@ -64,7 +64,7 @@ Result<void> become_child(const Launch& what, bool born_there) {
   if (what.rights == Rights::root) return {};
   // The bounding set needs CAP_SETPCAP to be emptied, so it goes before the identity does.
   if (what.rights == Rights::service) TRY(drop_bounding_set());
-  TRY(become(what.who));
+  TRY(what.rights == Rights::reader ? become_keeping(what.who, kReadAnyFile) : become(what.who));
   if (what.rights == Rights::service) TRY(drop_all_capabilities());
   return {};
 }

@@ -23,13 +23,14 @@ struct Helper {
 };
 
 /// What the broker starts.
-enum class Program { builder, importer, saver, inventory, store };
+enum class Program { builder, importer, saver, inventory, store, courier };
 
 /// As whom it runs. Whom it becomes, it stays.
 enum class Rights {
   root,     ///< for situla-inventory alone
   user,     ///< the job's user: no capabilities outside of namespaces of its own
   service,  ///< an account of Situla's: no capability ever, no_new_privs
+  reader,   ///< the job's user with CAP_DAC_READ_SEARCH, for situla-courier alone
 };
 
 /// There is no way to leave out where it lives.
@@ -67,7 +68,7 @@ class Launcher {
 
  private:
   explicit Launcher(NodeCgroups entered) : cgroups(std::move(entered)) {}
-  std::array<Result<UniqueFd>, 5> programs_;
+  std::array<Result<UniqueFd>, 6> programs_;
 };
 
 }  // namespace situla

@@ -9,41 +9,58 @@
 #include <unistd.h>
 
 #include "common/protocol/contract.hpp"
+#include "common/spec/step_name.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/after_job.hpp"
 #include "plugin/broker/broker.hpp"
+#include "plugin/broker/prolog.hpp"
 
 namespace situla {
 namespace {
 
 constexpr size_t kMaxRequestBytes = size_t{16} << 20U;
 
+Result<UniqueFd> take(int fd) {
+  if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) return UniqueFd(fd);
+  return fail(Error::from_errno(errno, "descriptor " + std::to_string(fd))
+                  .with_hint("situla-broker is started by spank_situla.so, not by hand"));
+}
+
+Result<StepRequest> take_request() {
+  TRY_ASSIGN(const UniqueFd request, take(broker_fd::kRequest));
+  TRY_ASSIGN(const std::string bytes, read_sealed_memory(request.get(), kMaxRequestBytes));
+  return decode_step_request(bytes);
+}
+
 Result<BrokerInput> take_input() {
   BrokerInput input;
-  for (const int fd : {broker_fd::kControl, broker_fd::kListener, broker_fd::kRequest, broker_fd::kEnvironment})
-    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
-      return fail(Error::from_errno(errno, "descriptor " + std::to_string(fd))
-                      .with_hint("situla-broker is started by spank_situla.so, not by hand"));
-  const UniqueFd request(broker_fd::kRequest);
-  input.control = UniqueFd(broker_fd::kControl);
-  input.listener = UniqueFd(broker_fd::kListener);
-  input.environment = UniqueFd(broker_fd::kEnvironment);
-  TRY_ASSIGN(const std::string bytes, read_sealed_memory(request.get(), kMaxRequestBytes));
-  TRY_ASSIGN(input.request, decode_step_request(bytes));
+  TRY_ASSIGN(input.control, take(broker_fd::kControl));
+  TRY_ASSIGN(input.listener, take(broker_fd::kListener));
+  TRY_ASSIGN(input.environment, take(broker_fd::kEnvironment));
+  TRY_ASSIGN(input.request, take_request());
   return input;
 }
 
-int serve() {
-  openlog("situla-broker", LOG_PID, LOG_DAEMON);
-  auto input = take_input();
+Result<PrologInput> take_prolog_input() {
+  PrologInput input;
+  TRY_ASSIGN(input.epilog, take(broker_fd::kListener));
+  TRY_ASSIGN(input.environment, take(broker_fd::kEnvironment));
+  TRY_ASSIGN(input.request, take_request());
+  if (input.request.step_id != kPrologStep || input.request.origin != ImageOrigin::registry)
+    return fail(ErrorKind::corrupt, "the request is none of a job's prolog");
+  return input;
+}
+
+template <typename Input>
+int serve(Result<Input> input, void (*run)(Input)) {
   if (!input) {
     syslog(LOG_ERR, "%s", input.error().message().c_str());
     (void)std::fprintf(stderr, "situla-broker: %s\n", input.error().text().c_str());
     return 1;
   }
-  Broker(std::move(*input)).run();
+  run(std::move(*input));
   return 0;
 }
 
@@ -64,5 +81,8 @@ int main(int argc, char** argv) {
   umask(022);
   if (argc == 5 && mode == "epilog") return situla::end_job(argv[2], argv[3], std::string_view(argv[4]) == "job");
   (void)std::signal(SIGPIPE, SIG_IGN);
-  return situla::serve();
+  openlog("situla-broker", LOG_PID, LOG_DAEMON);
+  if (argc == 2 && mode == "prolog") return situla::serve(situla::take_prolog_input(), situla::import_before_steps);
+  return situla::serve<situla::BrokerInput>(situla::take_input(),
+                                            [](auto input) { situla::Broker(std::move(input)).run(); });
 }

@@ -23,6 +23,16 @@ enum class RootOperation {
   /// a digest of fixed length and a checked name.
   start_importer,
 
+  /// Fetches a job's image before the job's first step, as its prolog begins: with start_importer and start_as_user
+  /// alone, nothing is mounted. The job has no cgroups yet, so the user's process that writes the request and the
+  /// importer live in Situla's own for what runs as him outside of his jobs, with its limits, and never in slurmd's;
+  /// where those are not known nothing is begun. No program of the user's runs there (a command in .credentials, a
+  /// credential helper): it would have devices, memory and processors that no job of his was given. The process that
+  /// reads his files gives up the right to start one, lives in a pid namespace, gets of his environment only variables
+  /// of a fixed list, and ends with this. Whose image it is Slurm says, not the text from the job. The socket on which
+  /// the epilog ends it lies in a directory of root.
+  fetch_before_job,
+
   /// Starts the builder (also in its modes "request", "clean", "sweep" and "epilog"), the importer (mode "user") or the
   /// saver as the job user: it lives in the job's cgroup, or in Situla's own if it cleans up, before anything else is
   /// done; ids are set for good before exec, the environment is fixed, it gets only the descriptors it needs, and its
@@ -37,6 +47,20 @@ enum class RootOperation {
   /// root. It reads files of the node only; the driver's library is loaded by a process that has become nobody for
   /// good.
   keep_inventory,
+
+  /// Where situla.toml says so (distribute = "sbcast"), in a step of several nodes: makes a directory for files that
+  /// other nodes send, named by the job's and the step's number, in one of root's beside the store, and gives it to the
+  /// job user, as whom they are written. What comes there is read by nobody here. It is emptied by its user's own
+  /// processes; this side removes it when it is empty.
+  keep_incoming,
+
+  /// Starts situla-courier as the job user, in the step's cgroup, with CAP_DAC_READ_SEARCH, of which nothing is in
+  /// effect in that program: only Slurm's sbcast gets it, which has to be a file of root's, with fixed arguments and
+  /// environment, and opens by it the one file that it is given as a descriptor: the image, whose content this user may
+  /// read. Nobody without that capability can trace either of them (ptrace(2)), the user included. What listens and
+  /// connects to other nodes is started by it as the user alone, without any capability: it is no more than what he
+  /// could start himself.
+  start_courier,
 
   /// Takes the image from the store program as a descriptor that can only read, and accepts only a regular file of one
   /// name that belongs to the service user and has mode 0400. No path in the store is opened here.
@@ -97,7 +121,8 @@ enum class RootOperation {
   /// is bytes.
   keep_scratch,
 
-  /// In the job's epilog: SIGKILL to what still lives in the cgroups of a job that has ended (what serves a named
+  /// In the job's epilog: ends what fetch_before_job still does, whose socket is known by the job's number. SIGKILL to
+  /// what still lives in the cgroups of a job that has ended (what serves a named
   /// container, and what the user's hooks left), by pidfd and only while the kernel lists it there; then removes them.
   /// Their paths are the kernel's own text; only those named "job_<id>", and their parents when empty.
   end_job,
@@ -108,11 +133,14 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 17> kPhrases = {
+  constexpr std::array<std::string_view, 20> kPhrases = {
       "make Situla's own cgroups",
       "start the importer",
+      "fetch the image before the job",
       "start a helper as the job user",
       "keep the inventory of GPUs",
+      "keep what other nodes send",
+      "start the courier",
       "accept the image of the store",
       "mount the image",
       "map the image's owner",

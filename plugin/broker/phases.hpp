@@ -3,7 +3,8 @@
 //   Waiting --------> Building --------> Ready       without an import
 //   Importing -> Waiting -> Building -> Ready        from a registry; a user's image, when a task has asked
 //   Building -> Importing -> Building -> Ready       a container with a name that has to be made
-//   any of the first three -> Failed
+//   Importing -> Fetched                             --container-prefetch
+//   Waiting, Importing, Building -> Failed
 #pragma once
 
 #include <chrono>
@@ -72,6 +73,11 @@ struct Ready {
   bool shared = false;  ///< other steps have joined
 };
 
+/// The image is on the node, and that was all.
+struct Fetched {
+  Prefetched answer;
+};
+
 struct Failed {
   Error error;
   bool told = false;  ///< one task of the node has said it
@@ -79,6 +85,7 @@ struct Failed {
 
 }  // namespace phase
 
-using Phase = std::variant<phase::Waiting, phase::Importing, phase::Building, phase::Ready, phase::Failed>;
+using Phase =
+    std::variant<phase::Waiting, phase::Importing, phase::Building, phase::Ready, phase::Fetched, phase::Failed>;
 
 }  // namespace situla

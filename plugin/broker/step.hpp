@@ -9,6 +9,7 @@
 #include "common/base/result.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/spec/site_config.hpp"
+#include "common/spec/step_name.hpp"
 #include "common/sys/identity.hpp"
 #include "plugin/broker/launcher.hpp"
 #include "plugin/broker/node/image_mounts.hpp"
@@ -18,13 +19,15 @@ namespace situla {
 struct Step {
   /// `control`: the socket to slurmstepd.
   static Result<Step> open(StepRequest request, UniqueFd environment, int control);
+  /// For kPrologStep: without slurmstepd, and without the job's cgroups.
+  static Result<Step> open_before_job(StepRequest request, UniqueFd environment);
 
   StepRequest request;
   Identity user;
   SiteConfig config;
   Launcher launcher;
   ImageMounts mounts;
-  UniqueFd slurmstepd;         ///< its /proc directory
+  UniqueFd slurmstepd;         ///< its /proc directory; none: before_job()
   UniqueFd spec, environment;  ///< sealed memory files for helpers; of the job's environment nothing is read here
   std::optional<Identity> service{};  ///< whom the node's store belongs to; none: nobody has looked, or no_store
   std::string no_store{};             ///< why the node has no store; empty: it has one, as far as is known
@@ -34,9 +37,10 @@ struct Step {
   /// As of the request. On a node without a store what is in a registry is imported as the job user, into his own.
   [[nodiscard]] ImageOrigin origin() const;
 
-  /// "123.0"
+  [[nodiscard]] bool before_job() const { return request.step_id == kPrologStep; }
+  /// "123.0"; "123.prolog"
   [[nodiscard]] std::string name() const {
-    return std::to_string(request.job_id) + "." + std::to_string(request.step_id);
+    return std::to_string(request.job_id) + "." + (before_job() ? "prolog" : std::to_string(request.step_id));
   }
 };
 
@@ -54,15 +58,19 @@ struct TaskPlace {
 class StepReport {
  public:
   std::string digest, source, root;
+  uint64_t bytes = 0;  ///< of the image's file; 0: it was not the broker's to open
 
   /// Phases do not overlap; one that is not over when the text is asked for is left out.
   void begin(std::string_view phase);
   void end();
   /// "digest=sha256:... source=store mount=kernel import=12ms prepare=9ms"; empty when nothing was built.
   [[nodiscard]] std::string text() const;
+  /// The same as a JSON object, and whose step it was.
+  [[nodiscard]] std::string json(const StepRequest& request) const;
 
  private:
-  std::string phases_, running_;
+  std::vector<std::pair<std::string, int64_t>> phases_;  ///< and their milliseconds
+  std::string running_;
   std::chrono::steady_clock::time_point begun_;
 };
 

@@ -18,6 +18,28 @@ setup_file() {
   jq -e 'length == 2 and (.[1] | .reference == "registry.test/debian:12" and (.users | length) == 2 and .in_use == false and .pinned == false and .bytes > 10000000)' <<<"$output"
 }
 
+# metric NAME: its number.
+metric() { situla images --metrics | sed -n "s/^situla_$1 //p"; }
+
+@test "metrics: what steps asked for, and what it spared" {
+  # Three steps of setup_file: debian imported for alice, there for bob, and tiny imported. Counted beside the step, which does not wait for it.
+  wait_until 30 eval '[ "$(metric image_misses_total)" -eq 2 ] && [ "$(metric image_hits_total)" -eq 1 ]'
+  [ "$(metric saved_bytes_total)" -gt 10000000 ]
+  [ "$(metric fetched_bytes_total)" -gt "$(metric saved_bytes_total)" ]
+  [ "$(metric store_images)" -eq 2 ]
+  [ "$(metric store_bytes)" -eq "$(situla images --json | jq 'map(.bytes) | add')" ]
+  [ "$(metric store_free_bytes)" -lt "$(metric store_size_bytes)" ]
+  failures=$(metric image_failures_total)
+  run_and_show as_alice srun --container-image=registry.test/tiny:none true
+  [ "$status" -ne 0 ]
+  wait_until 30 eval '[ "$(metric image_failures_total)" -eq '"$((failures + 1))"' ]'
+  # As Prometheus reads it: a help, a type and a number for each.
+  situla images --metrics | awk '/^# HELP /{help[$3]++} /^# TYPE /{type[$3]++} /^situla_[a-z_]+ [0-9]+$/{number[$1]++}
+    END {for (name in number) if (help[name] != 1 || type[name] != 1) exit 1; exit length(number) != 13}'
+  run_and_show as_alice situla images --metrics
+  [ "$status" -eq 1 ]
+}
+
 @test "only the administrator looks into the store" {
   run_and_show as_alice situla images
   [ "$status" -eq 1 ]

@@ -23,6 +23,7 @@ good() {
 --container-unshare=net,ipc,uts,pid|test "$(ls /sys/class/net)" = lo
 --container-devices=none|test "$GREETING" = hello
 --container-resolve=always|test "$GREETING" = hello
+--container-prefetch|test "$GREETING" != hello && test -n "$SITULA_PREFETCHED"
 TABLE
 }
 
@@ -100,6 +101,7 @@ refused() {
 try_good() {
   local command=$1 option=${2%%|*} check=${2#*|} image=(--container-image=./tiny.sqsh) out=$BATS_TEST_TMPDIR/$1.$3
   [[ $option != --container-image=* ]] || image=()
+  [ "$option" != --container-prefetch ] || image=(--container-image=registry.test/tiny)  # of a registry alone
   case $command in
     srun) srun "${image[@]}" "$option" sh -c "$check && echo good" ;;
     salloc) salloc "${image[@]}" "$option" srun sh -c "$check && echo good" ;;

@@ -1,4 +1,5 @@
-# lab:
+# lab: --name text
+# lab: --name json --situla-conf tests/cluster/json_log.toml
 # What the administrator reads in slurmd's log: one line for every step with a container.
 load helpers
 
@@ -15,6 +16,7 @@ log_line() {
   [ "$(wc -l <<<"$line")" -eq 1 ]
 }
 
+# bats test_tags=lab:text
 @test "a step is logged with image, digest, source, mount and milliseconds: from the registry, then from the store" {
   local digest
   digest=$(situla digest registry.test/tiny)
@@ -24,6 +26,7 @@ log_line() {
   [[ $line == *" digest=$digest source=store mount=kernel import="* ]]
 }
 
+# bats test_tags=lab:text
 @test "a step is logged: a file, a named container, one that is joined, and how long saving took" {
   situla import -o tiny.sqsh docker://registry.test/tiny
   log_line --container-image=./tiny.sqsh --container-save=saved.sqsh
@@ -36,4 +39,15 @@ log_line() {
   [[ $line == *"image=- name=logged source=running mount=joined prepare="* ]]
   scancel --user alice
   wait
+}
+
+# bats test_tags=lab:json
+@test "json_log: the same as an object" {
+  log=$SITULA_LAB/logs/slurmd.node1.log
+  srun --container-image=registry.test/tiny true
+  wait_until 30 eval "[ \$(grep -c 'situla: {' '$log') -ge 1 ]"
+  sed -n 's/.*situla: \({.*}\)$/\1/p' "$log" | head -n 1 | tee /dev/stderr |
+    jq -e --arg digest "$(situla digest registry.test/tiny)" --argjson uid "$(id -u)" '.job > 0 and .step == 0 and .uid == $uid and .image == "registry.test/tiny"
+      and .named == false and .digest == $digest and .source == "registry" and .mount == "kernel" and .bytes > 4096 and .import_ms >= 0 and .prepare_ms >= 0'
+  ! grep -q 'situla: image=' "$log"
 }

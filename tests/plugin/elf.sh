@@ -19,7 +19,7 @@ for library in $(readelf -dW "$plugin" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 done
 
 expected="plugin_name plugin_type plugin_version slurm_spank_exit slurm_spank_init slurm_spank_init_post_opt \
-slurm_spank_job_epilog slurm_spank_local_user_init slurm_spank_task_exit slurm_spank_task_init slurm_spank_task_init_privileged \
+slurm_spank_job_epilog slurm_spank_job_prolog slurm_spank_local_user_init slurm_spank_task_exit slurm_spank_task_init slurm_spank_task_init_privileged \
 slurm_spank_user_init spank_plugin_version"
 found=$(nm -D --defined-only "$plugin" | awk '{print $3}' | sort | xargs)
 [ "$found" = "$(echo $expected | xargs)" ] || { echo "the plugin exports: $found"; failed=1; }

@@ -2,27 +2,16 @@
 # Where does what Situla starts live? In the job's cgroup, with the job's limits, or in Situla's own; nothing in slurmd's. This file runs
 # on version 1 and version 2 of cgroups alike.
 load ../cluster/helpers
+load logins
 
-setup_file() {
-  mkdir -p /home/alice/.config/enroot
-  cp /home/alice/.config/enroot/.credentials "$BATS_FILE_TMPDIR/credentials" 2>/dev/null || true
-}
+setup_file() { keep_login; }
 
 teardown() {
   as_alice scancel -u alice 2>/dev/null || true
   pkill -u alice -f '[s]leep 98[0-9]' || true
 }
 
-teardown_file() {
-  [ ! -e "$BATS_FILE_TMPDIR/credentials" ] || install -o alice -m 600 "$BATS_FILE_TMPDIR/credentials" /home/alice/.config/enroot/.credentials
-}
-
-# password_from COMMAND: the user's own code, which runs to find a login.
-password_from() {
-  echo "machine auth.test login alice password \$($1; echo secret)" >/home/alice/.config/enroot/.credentials
-  chown -R alice: /home/alice/.config
-  chmod 600 /home/alice/.config/enroot/.credentials
-}
+teardown_file() { restore_login; }
 
 # before: "situla-importer --store: OUTSIDE job", and the same for situla-broker, situla-builder request, and bash and sleep of .credentials
 @test "every process of an import, of a step and of a save lives in the job's cgroup or in Situla's own" {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hooks/doctor/ask.hpp"
-#include "hooks/doctor/cluster.hpp"
-#include "hooks/doctor/nodeset.hpp"
+#include "hooks/doctor/cluster/cluster.hpp"
+#include "hooks/doctor/cluster/nodeset.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;

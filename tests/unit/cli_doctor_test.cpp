@@ -469,6 +469,21 @@ TEST_CASE("the plugin's arguments are those that the plugin understands") {
   CHECK(arguments("importer=/nonexistent/importer").state == State::warn);
 }
 
+TEST_CASE("when a job's image is begun depends on when its prolog runs") {
+  Node node;
+  const auto found = [&](const std::string& slurm_conf, const std::string& words) {
+    node.write("etc/slurm/slurm.conf", slurm_conf);
+    node.write("etc/slurm/plugstack.conf", "required spank_situla.so " + words + "\n");
+    return check_prolog(node.slurm()).found;
+  };
+  for (const char* flags : {"Alloc", "alloc,NoHold", "X11", "NoHold,Contain"})
+    CHECK(found("PrologFlags=" + std::string(flags) + "\n", "") == "fetched on all nodes of a job when it starts");
+  for (const char* line : {"", "PrologFlags=Serial\n"})
+    CHECK_THAT(found(line, ""), Catch::Contains("on others with their first step"));
+  for (const char* words : {"prolog_prefetch=0", "importer=/bin/true"})
+    CHECK_THAT(found("PrologFlags=Alloc\n", words), Catch::Contains("none"));
+}
+
 TEST_CASE("includes that include themselves, or nothing") {
   Node node;
   node.write("etc/slurm/slurm.conf", "");

@@ -33,10 +33,14 @@ bytes_per_user = "20%"
 import_timeout = 60
 store_max = "80%"
 image_age = 2592000
+local_tier = "/nvme/situla"
+local_tier_max = "200GiB"
 resolve = 600
 resolve_choice = true
 grant_lifetime = 7200
 grant_offline = 0
+json_log = true
+distribute = "sbcast"
 build_timeout = 30
 gpu = "nvidia-container-cli"
 driver_root = "/run/nvidia/driver/"
@@ -58,11 +62,15 @@ devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
   CHECK(config->bytes_per_user == DiskShare{20, 0});
   CHECK(config->import_timeout == std::chrono::seconds(60));
   CHECK(config->store_max == DiskShare{80, 0});
+  CHECK(config->local_tier == "/nvme/situla");
+  CHECK(config->local_tier_max == DiskShare{0, uint64_t{200} << 30U});
   CHECK(config->image_age == std::chrono::hours(720));
   CHECK(config->resolve == ResolveRule{ResolveRule::Kind::seconds, std::chrono::seconds(600)});
   CHECK(config->resolve_choice);
   CHECK(config->grant_lifetime == std::chrono::hours(2));
   CHECK(config->grant_offline == std::chrono::seconds(0));
+  CHECK(config->json_log);
+  CHECK(config->distribute == Distribute::sbcast);
   CHECK(config->build_timeout == std::chrono::seconds(30));
   const DeviceSettings& devices = config->device_settings;
   CHECK(devices.gpu == GpuMode::nvidia_container_cli);
@@ -87,6 +95,7 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"mount = 1", "s.toml:1: mount must be"},
            Case{"kernel_mount_user_images = \"yes\"", "must be true or false"},
            Case{"store_path = \"images\"", "store_path must be an absolute path"},
+           Case{"local_tier = \"copies\"", "local_tier must be an absolute path"},
            Case{"service_user = \"root\"", "must be the name of a user other than root"},
            Case{"gpu = \"nvidia\"", "gpu must be \"native\", \"cdi\", \"nvidia-container-cli\" or \"off\""},
            Case{"driver_root = \"run/driver\"", "driver_root must be an absolute path"},
@@ -135,7 +144,7 @@ TEST_CASE("every key of situla.toml is in the sample") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 31);
+  REQUIRE(top.size() == 35);
   for (const std::string& key : top) {
     INFO(key);
     const std::string table = key == "registry" ? "[[registry]]" : "\n#   [limits]\n";
@@ -284,5 +293,7 @@ TEST_CASE("the sample configuration that is installed is valid and changes nothi
   CHECK(full->resolve_choice == defaults.resolve_choice);
   CHECK(full->grant_lifetime == defaults.grant_lifetime);
   CHECK(full->grant_offline == defaults.grant_offline);
+  CHECK(full->json_log == defaults.json_log);
+  CHECK(full->distribute == defaults.distribute);
   CHECK(full->build_timeout == defaults.build_timeout);
 }

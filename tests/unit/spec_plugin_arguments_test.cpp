@@ -25,6 +25,7 @@ TEST_CASE("plugstack.conf without words gives pyxis's defaults") {
   CHECK(config->sbatch_support);
   CHECK(config->importer.empty());
   CHECK_FALSE(config->use_squashfuse);
+  CHECK(config->prolog_prefetch == PrologPrefetch::jobs);
 }
 
 TEST_CASE("plugstack.conf: every key of pyxis") {
@@ -45,6 +46,12 @@ TEST_CASE("plugstack.conf: the words for yes and no are pyxis's") {
     CHECK(parse({yes})->use_squashfuse);
   for (const char* no : {"sbatch_support=0", "sbatch_support=false", "sbatch_support=no", "sbatch_support=n"})
     CHECK_FALSE(parse({no})->sbatch_support);
+}
+
+TEST_CASE("plugstack.conf: whose images a prolog fetches") {
+  CHECK(parse({"prolog_prefetch=0"})->prolog_prefetch == PrologPrefetch::none);
+  CHECK(parse({"prolog_prefetch=yes"})->prolog_prefetch == PrologPrefetch::jobs);
+  CHECK(parse({"prolog_prefetch=all"})->prolog_prefetch == PrologPrefetch::all);
 }
 
 TEST_CASE("plugstack.conf: a key that comes twice counts as it comes last") {
@@ -73,6 +80,7 @@ TEST_CASE("plugstack.conf: mistakes are named, with what was meant") {
            Case{"execute_entrypoint=on", "execute_entrypoint must be 1,"},
            Case{"sbatch_support=YES", "sbatch_support must be 1,"},
            Case{"use_enroot_load=maybe", "use_enroot_load must be 1,"},
+           Case{"prolog_prefetch=srun", "prolog_prefetch must be 1, 0 or all, not 'srun'"},
            Case{"importer=bin/x", "plugstack.conf: importer must be an absolute path, not 'bin/x'"},
            Case{"importer=", "importer must be an absolute path, not ''"},
        }) {
@@ -88,7 +96,7 @@ TEST_CASE("plugstack.conf: every key is in the sample") {
   const std::string sample = test::slurp(SITULA_SOURCE_DIR "/conf/plugstack.conf.d/situla.conf");
   const std::string hint = parse({"zzzzzzzz=1"}).error().hint();
   const auto words = split_words(std::string_view(hint).substr(hint.find(": ") + 2));
-  REQUIRE(words.size() == 7);
+  REQUIRE(words.size() == 8);
   for (const std::string_view word : words) {
     const std::string key(word.substr(0, word.find(',')));
     INFO(key);

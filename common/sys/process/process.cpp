@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <syslog.h>
 
@@ -153,6 +154,20 @@ Result<void> die_with_parent() {
 Result<void> run_when_idle() {
   const sched_param none{};
   if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) return fail_errno(errno, "give way to other processes");
+  return {};
+}
+
+Result<void> forbid_new_processes() {
+  const rlimit none{0, 0};
+  if (setrlimit(RLIMIT_NPROC, &none) != 0) return fail_errno(errno, "give up the right to start processes");
+  return {};
+}
+
+Result<void> give_way(int steps) {
+  errno = 0;
+  const int before = getpriority(PRIO_PROCESS, 0);  // of the thread: threads have nice values of their own on Linux
+  if (before == -1 && errno != 0) return fail_errno(errno, "read the priority of a thread");
+  if (setpriority(PRIO_PROCESS, 0, before + steps) != 0) return fail_errno(errno, "lower the priority of a thread");
   return {};
 }
 

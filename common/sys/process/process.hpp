@@ -83,6 +83,10 @@ Result<Child> fork_child();
 Result<void> die_with_parent();
 /// This process gets the processor time that nobody else wants (SCHED_IDLE), for good.
 Result<void> run_when_idle();
+/// fork(2) and its like fail from now on, for good (RLIMIT_NPROC). Not for root.
+Result<void> forbid_new_processes();
+/// The calling thread gives way to its process's other threads: its nice value (setpriority(2)) rises by that much.
+Result<void> give_way(int steps);
 /// In the new child, before exec: closes all descriptors >= first except those in `keep` (sorted not required).
 void close_other_fds(int first, const std::vector<int>& keep);
 /// Opens a pidfd (pidfd_open(2)) for somebody else's process.

@@ -50,7 +50,7 @@ std::vector<uint32_t> refused_calls() {
   // programs and processes
   add({SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp});
   add({SYS_unshare, SYS_setns, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_setpgid, SYS_setsid});
-  add({SYS_personality, SYS_setpriority, SYS_ioprio_set, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr,
+  add({SYS_personality, SYS_ioprio_set, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr,
        SYS_migrate_pages, SYS_move_pages});
 #ifdef SYS_fork
   add({SYS_fork, SYS_vfork});
@@ -127,6 +127,13 @@ Filter sandbox_filter() {
     is.load_argument(0);
     is.if_equal(0, SECCOMP_RET_ALLOW);
     is.unless_equal(self, refuse(EPERM));
+  });
+  // A thread may lower its own priority, and no other's.
+  filter.on(SYS_setpriority, [](Filter& is) {
+    is.load_argument(0);
+    is.unless_equal(PRIO_PROCESS, refuse(EPERM));
+    is.load_argument(1);
+    is.unless_equal(0, refuse(EPERM));
   });
   // Names are resolved with the help of the kernel's routing tables. libcurl wakes itself with a socketpair(2), which
   // is left: it reaches nobody.

@@ -5,12 +5,14 @@ namespace situla::cli {
 namespace {
 
 struct ImagesOptions {
-  bool json = false;
+  bool json = false, metrics = false;
 };
 
 Result<int> images(const Context& context, const ImagesOptions& options) {
-  return run_store_program(context, "images",
-                           options.json ? std::vector<std::string>{"--json"} : std::vector<std::string>());
+  std::vector<std::string> arguments;
+  if (options.json) arguments.emplace_back("--json");
+  if (options.metrics) arguments.emplace_back("--metrics");
+  return run_store_program(context, "images", std::move(arguments));
 }
 
 }  // namespace
@@ -18,6 +20,7 @@ Result<int> images(const Context& context, const ImagesOptions& options) {
 void add_images(CLI::App& app, Actions& actions) {
   const auto [command, options] = add_command(app, actions, "images", "List the images of the node's store", images);
   command.add_flag("--json", options.json, "For programs: bytes, and seconds since the epoch");
+  command.add_flag("--metrics", options.metrics, "For Prometheus: what steps asked the store for, and what it holds");
 }
 
 }  // namespace situla::cli

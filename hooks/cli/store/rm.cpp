@@ -6,10 +6,12 @@ namespace {
 
 struct RmOptions {
   std::vector<std::string> images;
+  bool force = false;
 };
 
 Result<int> rm(const Context& context, const RmOptions& options) {
   std::vector<std::string> words = options.images;
+  if (options.force) words.emplace_back("--force");
   return run_store_program(context, "rm", std::move(words));
 }
 
@@ -20,6 +22,7 @@ void add_rm(CLI::App& app, Actions& actions) {
   command.add_option("IMAGE", options.images, "References, with or without a tag, or the beginnings of digests")
       ->type_name("")
       ->required();
+  command.add_flag("-f,--force", options.force, "Also what is in use, as far as is known; for the administrator");
 }
 
 }  // namespace situla::cli

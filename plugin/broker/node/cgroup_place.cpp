@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 7> kControllers = {"memory",  "pids", "cp
 constexpr std::array<std::pair<const char*, const char*>, 3> kLimits = {
     {{"memory.limit_in_bytes", "2147483648"}, {"memory.max", "2147483648"}, {"pids.max", "1024"}}};
 constexpr time_t kIdleSeconds = 3600;
-/// Where what runs after a job finds Situla's own: a file of root.
+/// Where what runs before and after a job finds Situla's own: a file of root. Empty: Slurm uses no cgroups here.
 constexpr const char* kOwnRecord = SITULA_RUNTIME_DIR "/cgroups";
 
 std::string job_component(uint32_t job) {
@@ -163,6 +163,20 @@ Result<NodeCgroups> NodeCgroups::enter(uint32_t job, uint32_t step, uid_t user) 
   return cgroups;
 }
 
+Result<NodeCgroups> NodeCgroups::enter_before_job(uint32_t job, uid_t user) {
+  TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
+  NodeCgroups cgroups(job, kPrologStep, user, std::move(inherited));
+  auto own = read_file(kOwnRecord);
+  if (!own && own.error().kind() == ErrorKind::not_found)
+    return fail(ErrorKind::not_found, "no step with a container has shown yet where Slurm has its cgroups");
+  if (!own) return fail(std::move(own).error());
+  cgroups.own_ = std::move(*own);
+  if (cgroups.used()) TRY(cgroups.enter_own());
+  cgroups.step_text_ = cgroups.job_text_ = cgroups.cleanup().text();
+  cgroups.prepared_ = true;
+  return cgroups;
+}
+
 Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
   TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
   NodeCgroups cgroups(0, 0, user, std::move(inherited));
@@ -171,7 +185,7 @@ Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
     if (line.v2() && line.path.ends_with(kSlurmLeaf))
       remove_leaf(line.at(std::string(line.path.substr(0, line.path.rfind('/'))) + kUserLeaf));
   auto own = read_file(kOwnRecord);
-  if (!own) return cgroups;
+  if (!own || own->empty()) return cgroups;
   cgroups.own_ = std::move(*own);
   TRY(cgroups.enter_own());
   return cgroups;
@@ -201,6 +215,13 @@ Result<void> NodeCgroups::make_own(std::string_view text) {
   if (const auto record = read_file(kOwnRecord); record && *record == own_) return {};
   TRY(make_directories(SITULA_RUNTIME_DIR, 0755));
   return write_file_atomically(kOwnRecord, own_, 0600);
+}
+
+/// Unless there were some before: those still serve, with their limits.
+Result<void> NodeCgroups::note_none() {
+  if (access(kOwnRecord, F_OK) == 0) return {};
+  TRY(make_directories(SITULA_RUNTIME_DIR, 0755));
+  return write_file_atomically(kOwnRecord, "", 0600);
 }
 
 Result<void> NodeCgroups::enter_own() const {
@@ -240,6 +261,7 @@ Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
   const auto lines = cgroup_lines(text);
   const std::string job = job_component(job_);
   if (own_.empty()) TRY(make_own(text));
+  if (own_.empty()) TRY(note_none());
   std::string below;  // of version 1, with the job
   for (const CgroupLine& line : lines)
     if (const auto in_job = cut_after(line.path, job); in_job && !line.v2()) {

@@ -24,8 +24,8 @@ class CgroupPlace {
 };
 
 /// What Slurm made for one job, and beside it Situla's own: `situla/broker/UID`, for what root and the service accounts
-/// run for a user, and `situla/cleanup/UID`, for what cleans up as him, each with a limit of memory and of processes:
-/// whatever one user makes of it, others have theirs. Version 1 has
+/// run for a user, and `situla/cleanup/UID`, for what runs as him before and after his job, each with a limit of memory
+/// and of processes: whatever one user makes of it, others have theirs. Version 1 has
 /// them at the top of each hierarchy that Slurm can use, version 2 beside the cgroups of jobs, where Slurm itself may
 /// make some. A node whose Slurm uses no cgroups has none of them: there a job lives where slurmd does, and so does all
 /// of Situla.
@@ -33,6 +33,10 @@ class NodeCgroups {
  public:
   /// For the broker of a step, with what it inherited from slurmstepd. Makes and enters Situla's own.
   static Result<NodeCgroups> enter(uint32_t job, uint32_t step, uid_t user);
+  /// For what a job's prolog begins, before Slurm has made the job's cgroups: with Situla's own in their place, which a
+  /// broker has made since the node started. ErrorKind::not_found: none has run yet, so that nobody knows where Slurm
+  /// has its cgroups, or whether it uses any.
+  static Result<NodeCgroups> enter_before_job(uint32_t job, uid_t user);
   /// For what cleans up after jobs: Situla's own, if a broker has made them since the node started.
   static Result<NodeCgroups> enter_after_jobs(uid_t user);
 
@@ -65,6 +69,7 @@ class NodeCgroups {
       : job_(job), step_(step), user_(user), inherited_(std::move(inherited)) {}
   Result<void> make_own(std::string_view cgroups);
   Result<void> enter_own() const;
+  static Result<void> note_none();
   [[nodiscard]] std::string share() const { return "/" + std::to_string(user_); }
 
   uint32_t job_, step_;

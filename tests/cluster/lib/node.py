@@ -51,7 +51,7 @@ def own_machine(directory: str, number: str, options: Options) -> None:
     root.mount_own()
     if options.nvidia:
         subprocess.run(["cp", "-a", "/shared/nvidia/dev/.", "/dev/"], check=True)
-    for path, mode in (("/var/lib/situla", 0o755), ("/var/spool/slurmd", 0o755), ("/var/tmp", 0o1777)):
+    for path, mode in (("/var/lib/situla", 0o755), ("/var/lib/situla-incoming", 0o755), ("/var/spool/slurmd", 0o755), ("/var/tmp", 0o1777)):
         kernel.tmpfs(path, mode)
     root.find_repository()
     if options.proctrack == "cgroup":
@@ -61,8 +61,9 @@ def own_machine(directory: str, number: str, options: Options) -> None:
     os.mkdir("/run/munge")
     kernel.bind("/var/spool/munge.run", "/run/munge")
     if options.disk:
-        os.makedirs(f"{directory}/disk/node{number}", exist_ok=True)
-        kernel.bind(f"{directory}/disk/node{number}", "/var/lib/situla")
+        for place, mode in (("situla", 0o755), ("situla-incoming", 0o755)):
+            os.makedirs(f"{directory}/disk/node{number}/{place}", mode, exist_ok=True)
+            kernel.bind(f"{directory}/disk/node{number}/{place}", f"/var/lib/{place}")
     subprocess.run(["chown", "situla:situla", "/var/lib/situla"], check=True)
     os.chmod("/var/lib/situla", 0o700)
 

@@ -53,7 +53,7 @@ def enter(directory: str, options: Options) -> None:
     kernel.enter_new_root(root, ".old")
     os.rmdir("/.old")
     # This machine may have a Slurm and a Situla of its own.
-    for path in ("/var/lib/situla", "/var/spool/slurmd", "/var/spool/slurmctld", "/etc/slurm", "/etc/situla", "/etc/enroot"):
+    for path in ("/var/lib/situla", "/var/lib/situla-incoming", "/var/spool/slurmd", "/var/spool/slurmctld", "/etc/slurm", "/etc/situla", "/etc/enroot"):
         shutil.rmtree(path, ignore_errors=True)
         os.makedirs(path)
     trust_ca()

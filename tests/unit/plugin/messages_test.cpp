@@ -45,6 +45,7 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(done.digest == *digest);
   CHECK(done.store_name == "ab.cd");
   CHECK(done.stored);
+  CHECK_FALSE(done.local);
   CHECK(round_trip(MapsWanted{true}).remap_root);
   round_trip(MapsWritten{});
   const Ready ready = round_trip(Ready{"/w", "/scratch", "kernel", true, isolation, true, 12, "0123"});
@@ -56,6 +57,8 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(ready.stays);
   CHECK(ready.directory == 12);
   CHECK(ready.identity == "0123");
+  const Prefetched fetched = round_trip(Prefetched{"sha256:01", true});
+  CHECK((fetched.digest == "sha256:01" && fetched.stored));
   round_trip(Finish{});
   CHECK(round_trip(Finished{"digest=x"}).summary == "digest=x");
   const auto wanted = round_trip(RunningWanted{"text", "0123", 9, 12, 4294967291});
@@ -112,7 +115,7 @@ TEST_CASE("flags and enums have no values beyond their own") {
   CHECK(refused(JoinReply{"", Isolation{}}, 4, 2));
   StepRequest request;
   std::string bytes = encode_step_request(request);
-  constexpr size_t kOrigin = 4 + (7 * 4);  // behind the version and seven numbers
+  constexpr size_t kOrigin = 4 + (10 * 4);  // behind the version, nine numbers and an empty text
   bytes.at(kOrigin) = 4;
   CHECK_FALSE(decode_step_request(bytes));
 }

@@ -44,7 +44,8 @@ TEST_CASE("every option of COMPAT.md 1 is in the table once") {
       {"no-container-mount-home", false}, {"container-remap-root", false},    {"no-container-remap-root", false},
       {"container-entrypoint", false},    {"no-container-entrypoint", false}, {"container-entrypoint-log", false},
       {"container-writable", false},      {"container-readonly", false},      {"container-env", true},
-      {"container-unshare", true},        {"container-devices", true},        {"container-resolve", true}};
+      {"container-unshare", true},        {"container-devices", true},        {"container-resolve", true},
+      {"container-prefetch", false}};
   std::map<std::string, bool> found;
   for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;
   CHECK(found == expected);

@@ -17,8 +17,8 @@
 #include "hooks/request/request.hpp"
 #include "hooks/store/grants.hpp"
 #include "hooks/store/image_store.hpp"
-#include "hooks/store/lease.hpp"
 #include "hooks/store/store_socket.hpp"
+#include "hooks/turn/lease.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;

@@ -1,6 +1,7 @@
 // Is a lease held by one at a time, free again when its holder is gone, and not waited for in vain?
-#include "hooks/store/lease.hpp"
+#include "hooks/turn/lease.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -28,10 +29,25 @@ LeaseRecord of_job(const char* job) {
   return record;
 }
 
+LeaseRecord elsewhere(const char* owner) {
+  LeaseRecord record = of_job("7.0");
+  record.owner = owner;
+  record.node = "other-node";
+  record.boot = "0000";
+  return record;
+}
+
+/// Of who is not expected to get on. Whoever is gets more time than a busy machine keeps a thread from running.
 Lease::Options quick() {
   Lease::Options options;
   options.poll = std::chrono::milliseconds(10);
   options.patience = std::chrono::milliseconds(200);
+  return options;
+}
+
+Lease::Options patient() {
+  Lease::Options options = quick();
+  options.patience = std::chrono::seconds(20);
   return options;
 }
 
@@ -83,43 +99,127 @@ TEST_CASE("a dead holder on this node holds nothing, and is swept up") {
 
 TEST_CASE("a holder elsewhere whose heart has stopped is taken over, by the file system's clock") {
   const test::TempDir directory;
-  LeaseRecord other = of_job("7.0");
-  other.owner = "0123";
-  other.node = "other-node";
-  other.boot = "0000";
+  LeaseRecord other = elsewhere("0123");
   other.state = State::finishing;
   const std::string path = directory.write("l", other.text());
   Lease::Options options = quick();
   options.longest = std::chrono::milliseconds(300);
   const auto before = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
   REQUIRE(before);
-  CHECK(before->outcome == Lease::Outcome::impatient);
-  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
-  const auto acquired = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  CHECK((before->outcome == Lease::Outcome::held && before->overtook));
+  directory.write("m", elsewhere("4567").text());
+  fs::last_write_time(directory / "m", fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  const auto acquired = Lease::acquire(directory / "m", of_job("8.0"), options, kSilent, kNever);
   REQUIRE(acquired);
-  CHECK(acquired->outcome == Lease::Outcome::held);
+  CHECK((acquired->outcome == Lease::Outcome::held && !acquired->overtook));
+}
+
+TEST_CASE("of those who find a holder dead one takes his place, and he is not dead because his disk is slow") {
+  const test::TempDir directory;
+  const std::string path = directory.write("l", elsewhere("0123").text());
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  // Another node has decided to succeed him, and this one still sees the old file.
+  directory.write("l.0123.next", "");
+  Lease::Options options = quick();
+  const auto late = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  REQUIRE(late);
+  CHECK(late->outcome == Lease::Outcome::impatient);
+  CHECK(fs::exists(path));
+  fs::remove(directory / "l.0123.next");
+  const auto holder = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  CHECK(fs::exists(directory / "l.0123.next"));  // for whoever sees the old one later
+  // Nobody reports anything, and the heart beats.
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  CHECK(fs::file_time_type::clock::now() - fs::last_write_time(path) < std::chrono::minutes(1));
+  sweep_dead_leases(directory.path());
+  CHECK(fs::exists(directory / "l.0123.next"));
+  fs::last_write_time(directory / "l.0123.next", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  sweep_dead_leases(directory.path());
+  CHECK_FALSE(fs::exists(directory / "l.0123.next"));
+  CHECK(fs::exists(path));
+}
+
+TEST_CASE("one of those who wait takes the place of who is slow, and the others wait for that one") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  constexpr int kWaiting = 4;
+  std::atomic<int> overtook = 0, done = 0, impatient = 0;
+  std::atomic<bool> published = false;
+  Lease::Options options = quick();
+  options.patience = std::chrono::milliseconds(3000);
+  const auto go_on_for_longer_than_they_wait = [&](Lease& lease) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto gone_on = [&] { return std::chrono::steady_clock::now() - began; };
+    for (uint64_t step = 0; gone_on() < std::chrono::minutes(1) && done + impatient < kWaiting - 1; ++step) {
+      lease.report(State::fetching, step << 20U);
+      published = gone_on() > options.patience + std::chrono::seconds(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  const auto wait = [&] {
+    while (true) {
+      auto acquired = Lease::acquire(path, of_job("8.0"), options, kSilent, [&] { return published.load(); });
+      if (!acquired) return;
+      if (acquired->outcome == Lease::Outcome::held && !acquired->overtook) continue;  // between the two
+      if (acquired->outcome == Lease::Outcome::done) ++done;
+      if (acquired->outcome == Lease::Outcome::impatient) ++impatient;
+      if (acquired->overtook && ++overtook == 1) go_on_for_longer_than_they_wait(*acquired->lease);
+      return;
+    }
+  };
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < kWaiting; ++i) waiting.emplace_back(wait);
+  for (std::thread& thread : waiting) thread.join();
+  CHECK(overtook == 1);
+  CHECK(done == kWaiting - 1);
+}
+
+TEST_CASE("who waits hears of the holder, of the next one, and how far they are") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  std::vector<std::string> heard;
+  Lease::Options options = patient();
+  options.say_again = std::chrono::milliseconds(100);
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  holder->lease->report(State::fetching, 4711);
+  int looks = 0;
+  const auto waited = Lease::acquire(
+      path, of_job("8.0"), options,
+      [&](const LeaseRecord& record) { heard.push_back(record.job + " " + std::to_string(record.bytes)); },
+      [&] { return ++looks == 60; });
+  REQUIRE(waited);
+  CHECK(heard.size() > 2);
+  CHECK(heard.back() == "7.0 4711");
 }
 
 TEST_CASE("who gets on is waited for, who does not is not") {
   const test::TempDir directory;
   const std::string path = directory / "l";
-  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
-  REQUIRE((holder && holder->lease));
-  uint64_t bytes = 0;
-  int looks = 0;
-  const auto wait = [&](uint64_t each_time, State state) {
-    looks = 0;
-    const auto acquired = Lease::acquire(path, of_job("8.0"), quick(), kSilent, [&] {
+  const auto wait = [&](uint64_t each_time, State state, const Lease::Options& options) {
+    auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+    REQUIRE((holder && holder->lease));
+    uint64_t bytes = 0;
+    int looks = 0;
+    const auto acquired = Lease::acquire(path, of_job("8.0"), options, kSilent, [&] {
       holder->lease->report(state, bytes += each_time);
       return ++looks == 100;
     });
     REQUIRE(acquired);
-    return acquired->outcome;
+    CHECK((acquired->outcome == Lease::Outcome::held) == acquired->overtook);
+    return acquired->overtook ? Lease::Outcome::impatient : acquired->outcome;
   };
-  CHECK(wait(uint64_t{1} << 20U, State::fetching) == Lease::Outcome::done);
-  CHECK(wait(0, State::finishing) == Lease::Outcome::done);
-  CHECK(wait(10, State::fetching) == Lease::Outcome::impatient);
-  CHECK(wait(0, State::queued) == Lease::Outcome::impatient);
+  Lease::Options options = quick();
+  options.patience = std::chrono::milliseconds(3000);
+  options.poll = std::chrono::milliseconds(50);  // a hundred looks take longer than its patience
+  CHECK(wait(uint64_t{1} << 20U, State::fetching, options) == Lease::Outcome::done);
+  CHECK(wait(0, State::finishing, options) == Lease::Outcome::done);
+  CHECK(wait(10, State::fetching, quick()) == Lease::Outcome::impatient);
+  CHECK(wait(0, State::queued, quick()) == Lease::Outcome::impatient);
 }
 
 TEST_CASE("another user's import is waited for as long as that is worth it") {
@@ -127,7 +227,7 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
   const std::string path = directory / "l";
   LeaseRecord self = of_job("8.0");
   self.uid = 1001;
-  Lease::Options options = quick();
+  Lease::Options options = patient();
   options.least_bytes = 1;  // each look finds progress
   options.poll = std::chrono::milliseconds(25);
   options.lag = std::chrono::milliseconds(2000);  // less than a hundred looks take, more than a busy disk
@@ -141,7 +241,8 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
       return looks == 100;
     });
     REQUIRE(acquired);
-    return acquired->outcome;
+    CHECK((acquired->outcome == Lease::Outcome::held) == acquired->overtook);
+    return acquired->overtook ? Lease::Outcome::impatient : acquired->outcome;
   };
   // A look every 25 ms or more: some hundred bytes in one are 4 kB/s.
   CHECK(wait([](Lease& holder, int look) {

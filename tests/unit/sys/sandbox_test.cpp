@@ -26,6 +26,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/sys/process/process.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -145,6 +146,11 @@ TEST_CASE("the sandbox refuses what reading foreign bytes does not need") {
          const std::array<uint64_t, 3> how{};
          return closes(static_cast<int>(syscall(437, AT_FDCWD, "/etc/passwd", how.data(), sizeof how)));
        }},
+      {"another's priority",
+       [=] {
+         const auto who = static_cast<id_t>(outsider);
+         return setpriority(PRIO_PROCESS, who, getpriority(PRIO_PROCESS, who)) == 0;
+       }},
       {"become traceable", [] { return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0; }},
       {"another's limits",
        [=] {
@@ -178,6 +184,7 @@ TEST_CASE("calls for root, and those that do not exist yet, are refused by numbe
                                    {"userfaultfd", SYS_userfaultfd, EPERM},
                                    {"keyctl", SYS_keyctl, EPERM},
                                    {"add_key", SYS_add_key, EPERM},
+                                   {"setpriority of others", SYS_setpriority, EPERM},
                                    {"setuid", SYS_setuid, EPERM},
                                    {"setgroups", SYS_setgroups, EPERM},
                                    {"open_by_handle_at", SYS_open_by_handle_at, EPERM},
@@ -207,6 +214,11 @@ TEST_CASE("and leaves what it needs") {
     bool ran = false;
     std::thread([&] { ran = true; }).join();
     return ran;
+  }));
+  CHECK(inside([] {
+    int nice = 0;
+    std::thread([&] { nice = give_way(3) ? getpriority(PRIO_PROCESS, 0) : -1; }).join();
+    return nice == getpriority(PRIO_PROCESS, 0) + 3;
   }));
   CHECK(inside([] {
     addrinfo* found = nullptr;

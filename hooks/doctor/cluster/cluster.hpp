@@ -8,7 +8,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
-#include "hooks/doctor/doctor.hpp"
+#include "hooks/doctor/report.hpp"
 
 namespace situla::doctor {
 
@@ -30,9 +30,10 @@ struct NodeAnswer {
   };
   std::string node;
   Kind kind = Kind::not_asked;
-  std::string reason;  ///< of a node that did not answer
-  Report report;       ///< of one that did
-  std::string json;    ///< the same, as it came
+  std::string reason;                                         ///< of a node that did not answer
+  Report report;                                              ///< of one that did
+  std::string json;                                           ///< the same, as it came
+  std::chrono::system_clock::time_point asked{}, answered{};  ///< by the clock of who asks; its time is between the two
 };
 
 /// A node as sinfo names it.
@@ -47,15 +48,17 @@ std::vector<ClusterNode> parse_sinfo(std::string_view text);
 /// Inside a job its nodes are asked, as steps of it, otherwise a job of one task is started on each.
 Result<std::vector<NodeAnswer>> ask_cluster(const ClusterRequest& request, const Environment& environment);
 
-/// From Report::json() of any version of Situla; ErrorKind::corrupt.
-Result<Report> parse_report(const std::string& json);
+/// What no node can find by itself: whether their ways of keeping the store, the stores, the service user's numbers,
+/// the clocks and the versions are the same. None where nothing is known.
+std::vector<Check> compare_nodes(const std::vector<NodeAnswer>& nodes);
 
 struct ClusterReport {
   std::vector<NodeAnswer> nodes;
 
-  /// Whether a check fails on a node, or a node was asked in vain.
+  /// Whether a check fails on a node or between nodes, or a node was asked in vain.
   [[nodiscard]] bool failed() const;
-  /// Nodes that agree in one line, then every check that is not in order everywhere or differs between nodes.
+  /// Nodes that agree in one line, then compare_nodes(), then every check that is not in order everywhere or differs
+  /// between nodes.
   [[nodiscard]] std::string text(Colours colours = Colours::none) const;
   [[nodiscard]] std::string json() const;  ///< all reports; situla-doctor(1) has the schema
 };

@@ -4,8 +4,8 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/json.hpp"
-#include "hooks/doctor/cluster.hpp"
-#include "hooks/doctor/nodeset.hpp"
+#include "hooks/doctor/cluster/cluster.hpp"
+#include "hooks/doctor/cluster/nodeset.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -14,7 +14,9 @@ constexpr size_t kWidestNodes = 36;  ///< a longer list of nodes has a line of i
 
 /// Facts of one node alone, which the next node cannot have: names of its devices, free bytes, what follows from
 /// memory.
-constexpr std::array<std::string_view, 5> kOwn = {"uuid", "busId", "migDevices", "free", "limits"};
+constexpr std::array<std::string_view, 6> kOwn = {"uuid", "busId", "migDevices", "free", "limits", "offset"};
+
+constexpr const char* kBetween = "cluster";  ///< section of what compare_nodes() finds
 
 /// What `found` says without them.
 std::string comparable(const Check& check) {
@@ -175,7 +177,8 @@ std::string row_text(const Row& row, size_t name_width, size_t node_width, Colou
   return text;
 }
 
-std::string check_table(const std::vector<Row>& rows, Colours colours) {
+/// agreed: comparing the nodes brought nothing else to fix.
+std::string check_table(const std::vector<Row>& rows, bool agreed, Colours colours) {
   size_t name_width = std::string_view("CHECK").size(), node_width = std::string_view("NODES").size();
   for (const Row& row : rows) {
     if (!row.matters()) continue;
@@ -186,13 +189,16 @@ std::string check_table(const std::vector<Row>& rows, Colours colours) {
   std::string text;
   for (const Row& row : rows)
     if (row.matters()) text += row_text(row, name_width, node_width, colours);
-  if (text.empty()) return "\nall nodes that answered agree, and there is nothing to fix\n";
+  if (text.empty()) return agreed ? "\nall nodes that answered agree, and there is nothing to fix\n" : "";
   return "\n" + flush_left("CHECK", name_width) + "  " + flush_left("NODES", node_width) + "  STATUS  FOUND\n" + text;
 }
 
 }  // namespace
 
 bool ClusterReport::failed() const {
+  const std::vector<Check> compared = compare_nodes(nodes);
+  if (std::any_of(compared.begin(), compared.end(), [](const Check& check) { return check.state == State::fail; }))
+    return true;
   return std::any_of(nodes.begin(), nodes.end(), [](const NodeAnswer& node) {
     return node.kind == NodeAnswer::Kind::silent || (node.kind == NodeAnswer::Kind::answered && node.report.failed());
   });
@@ -200,8 +206,12 @@ bool ClusterReport::failed() const {
 
 std::string ClusterReport::text(Colours colours) const {
   const std::vector<Row> rows = rows_of(nodes);
+  const std::vector<Check> compared = compare_nodes(nodes);
   std::string text = summary_table(groups_of(nodes, rows), colours);
-  return rows.empty() ? text : text + check_table(rows, colours);
+  if (!compared.empty()) text += "\n" + to_text(Section{kBetween, "between nodes", compared}, colours);
+  const bool agreed =
+      std::all_of(compared.begin(), compared.end(), [](const Check& check) { return check.fix.empty(); });
+  return rows.empty() ? text : text + check_table(rows, agreed, colours);
 }
 
 std::string ClusterReport::json() const {
@@ -220,7 +230,12 @@ std::string ClusterReport::json() const {
   }
   Json summary = Json::object({{"nodes", nodes.size()}});
   for (const char* status : {"ok", "warn", "fail", "noAnswer", "notAsked"}) summary.add(status, counts[status]);
-  return to_text(Json::object({{"schema", kSchema}, {"summary", std::move(summary)}, {"nodes", std::move(list)}}));
+  Json checks = Json::list();
+  for (const Check& check : compare_nodes(nodes)) checks.add(to_json(kBetween, check));
+  return to_text(Json::object({{"schema", kSchema},
+                               {"summary", std::move(summary)},
+                               {"checks", std::move(checks)},
+                               {"nodes", std::move(list)}}));
 }
 
 }  // namespace situla::doctor

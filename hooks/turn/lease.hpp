@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -33,16 +34,20 @@ struct LeaseRecord {
 };
 
 /// The lease lies in the private store: nobody but programs of the service user can open or lock it. On the holder's
-/// node a lock (flock) tells at once whether he lives; other nodes of a shared file system, where locks may not be
-/// seen, go by a heartbeat that has not moved for `stale`, by the file system's own clock.
+/// node a lock (flock) tells at once whether he lives. Other nodes of a shared file system, where locks may not be
+/// seen, go by a heartbeat that has not moved for `stale`, by the file system's own clock; so does the same node where
+/// locks hold nobody off. One of those who find him dead takes his place: who first makes a file of the dead one's id.
 ///
-/// Who waits does so only while the holder makes progress; for another user's import only while it is worth it. Two who
-/// import the same image at once do no harm: the first one's file gets the name.
+/// Who waits does so only while the holder makes progress; for another user's import only while it is worth it. Then
+/// one of those who wait takes his place, and the others wait for that one. Two who import the same image at once do no
+/// harm: the first one's file gets the name.
 class Lease {
  public:
   struct Options {
     std::chrono::milliseconds poll{100};
-    std::chrono::milliseconds stale{60000};
+    /// A heart beats every second; what other nodes see of it may be some seconds old.
+    std::chrono::milliseconds stale{12000};
+    std::chrono::milliseconds say_again{30000};  ///< between two calls of `waiting` for one holder
     /// A holder who has fetched less than `least_bytes` in that time is not waited for any more.
     std::chrono::milliseconds patience{5000};
     uint64_t least_bytes = uint64_t{1} << 20U;
@@ -53,41 +58,42 @@ class Lease {
     uint64_t worthwhile = uint64_t{32} << 20U;
   };
   /// held: `lease` is ours. done: what it is for has happened, or is not wanted any more. impatient: its holder goes on
-  /// too slowly; go on without it.
+  /// too slowly, and so does who took his place; go on without it.
   enum class Outcome { held, done, impatient };
   struct Acquired;
 
-  /// Waits until the lease is free. `waiting` is called once, with the holder's record, before the first wait; `done`
-  /// before each further one: true ends the waiting.
+  /// Waits until the lease is free. `waiting` is called with the holder's record before the first wait, for each new
+  /// holder, and now and then; `done` before each further wait: true ends the waiting.
   static Result<Acquired> acquire(const std::string& path, LeaseRecord self, const Options& options,
                                   const std::function<void(const LeaseRecord&)>& waiting,
                                   const std::function<bool()>& done);
-  Lease(Lease&& other) noexcept = default;
+  Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   /// Removes the file, if it is still this one.
   ~Lease();
 
-  /// The heartbeat: to be called every second or so.
+  /// How far the holder is. The heart beats without it, in a thread of its own.
   void report(LeaseRecord::State state, uint64_t bytes);
 
  private:
-  Lease(std::string path, UniqueFd fd, LeaseRecord record)
-      : path_(std::move(path)), fd_(std::move(fd)), record_(std::move(record)) {}
+  class Heart;
+  Lease(std::string path, UniqueFd fd, LeaseRecord record);
   std::string path_;
-  UniqueFd fd_;
-  LeaseRecord record_;
+  std::unique_ptr<Heart> heart_;
 };
 
 struct Lease::Acquired {
   Outcome outcome;
   std::optional<Lease> lease;
+  bool overtook = false;  ///< held: somebody goes on too slowly, and did not have to die for it
 };
 
 /// This host's name.
 std::string own_node();
 
-/// Removes the lease files in a directory whose holder on this node died (kill -9), and those of other nodes whose
-/// heartbeat has stopped. Those of living holders stay. False: one of them works on this node for the step `ended`
+/// Removes the lease files in a directory whose holder on this node died (kill -9), those of other nodes whose
+/// heartbeat has stopped, and what take-overs left. Those of living holders stay. False: one of them works on this node
+/// for the step `ended`
 /// ("123.0"), which has none any more: it is on its way out.
 bool sweep_dead_leases(const std::string& directory, const std::string& ended = "");
 

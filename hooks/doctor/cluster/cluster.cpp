@@ -1,13 +1,12 @@
-#include "hooks/doctor/cluster.hpp"
+#include "hooks/doctor/cluster/cluster.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "common/base/text.hpp"
-#include "common/spec/json.hpp"
 #include "hooks/doctor/ask.hpp"
 #include "hooks/doctor/checks.hpp"
-#include "hooks/doctor/nodeset.hpp"
+#include "hooks/doctor/cluster/nodeset.hpp"
 
 namespace situla::doctor {
 namespace {
@@ -129,6 +128,8 @@ bool is_busy(const std::string& reason) {
 }
 
 void take_answer(NodeAnswer& node, const Answer& answer, const ClusterRequest& request) {
+  node.asked = answer.began;
+  node.answered = answer.ended;
   // Slurm may say something before.
   const size_t begin = answer.output.find('{');
   auto report = parse_report(begin == std::string::npos ? "" : answer.output.substr(begin));
@@ -174,34 +175,6 @@ std::vector<ClusterNode> parse_sinfo(std::string_view text) {
   std::sort(nodes.begin(), nodes.end(),
             [](const ClusterNode& one, const ClusterNode& other) { return node_less(one.name, other.name); });
   return nodes;
-}
-
-Result<Report> parse_report(const std::string& json) {
-  const auto document = parse_json(json);
-  const Json* checks = document ? document->find("checks") : nullptr;
-  if (checks == nullptr || checks->as_list() == nullptr)
-    return fail(ErrorKind::corrupt, "not the JSON of situla doctor");
-  Report report;
-  report.version = document->text("version");
-  report.host = document->text("host");
-  report.kernel = document->text("kernel");
-  report.tier = document->text("tier");
-  report.reason = document->text("reason");
-  const Json* complete = document->find("complete");
-  report.complete = complete == nullptr || complete->as_truth() != false;
-  for (const Json& line : *checks->as_list()) {
-    if (line.as_object() == nullptr) return fail(ErrorKind::corrupt, "not the JSON of situla doctor");
-    Check check{line.text("name"), State::fail, line.text("found"), line.text("fix")};
-    for (const State state : {State::ok, State::info, State::warn})
-      if (line.text("status") == to_string(state)) check.state = state;
-    for (const auto& [name, value] : line.members("facts"))
-      if (value.as_text() != nullptr) check.facts.emplace_back(name, *value.as_text());
-    const std::string section = line.text("section");
-    if (report.sections.empty() || report.sections.back().name != section)
-      report.sections.push_back({section, section, {}});
-    report.sections.back().lines.push_back(std::move(check));
-  }
-  return report;
 }
 
 Result<std::vector<NodeAnswer>> ask_cluster(const ClusterRequest& request, const Environment& environment) {

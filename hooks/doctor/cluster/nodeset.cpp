@@ -1,4 +1,4 @@
-#include "hooks/doctor/nodeset.hpp"
+#include "hooks/doctor/cluster/nodeset.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,7 @@
-#include "hooks/store/limits.hpp"
+#include "hooks/turn/limits.hpp"
 
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -12,7 +13,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
-#include "hooks/store/lease.hpp"
+#include "hooks/turn/lease.hpp"
 
 namespace situla {
 namespace {
@@ -20,6 +21,8 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{100};
 constexpr size_t kDigits = 20;  // of any uint64_t, padded; the job follows
 constexpr size_t kTextBytes = 256;
+constexpr time_t kSlotSilence = 30;           // seconds without a report, of which there are two a second
+constexpr time_t kSlotStays = 24L * 60 * 60;  // seconds; whatever the clocks of two nodes say
 
 /// nullopt: somebody else has it.
 Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
@@ -66,11 +69,20 @@ void ImportSlot::report(uint64_t bytes) const {
 
 ImportSlot::InFlight ImportSlot::others() const {
   InFlight sum;
+  struct stat own {};
+  if (fstat(fd_.get(), &own) != 0) return sum;
   for (const std::string& name : list_directory(directory_).value_or(std::vector<std::string>())) {
     const auto words = split_nonempty(name, '.');  // the node's name may have dots, too
     if (name == name_ || words.size() < 3) continue;
     const auto fd = open_file(directory_ + "/" + name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    if (!fd || flock(fd->get(), LOCK_SH | LOCK_NB) == 0) continue;  // nobody has it: it was killed
+    if (!fd) continue;
+    // Nobody has it: it was killed. Of another node's, on a shared file system, the lock may not be seen here.
+    struct stat status {};
+    const bool here = name.starts_with(own_node() + ".");
+    const bool held = here
+                          ? flock(fd->get(), LOCK_SH | LOCK_NB) != 0
+                          : fstat(fd->get(), &status) == 0 && status.st_mtim.tv_sec + kSlotSilence > own.st_mtim.tv_sec;
+    if (!held) continue;
     const auto text = read_all(fd->get(), kTextBytes);
     const auto bytes = text ? parse_unsigned(trim(std::string_view(*text).substr(0, kDigits))) : std::nullopt;
     if (!bytes) continue;
@@ -88,7 +100,10 @@ bool sweep_free_slots(const std::string& directory, const std::string& ended) {
   for (const std::string& name : *names) {
     const std::string path = directory + "/" + name;
     const auto fd = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-    if (!fd) continue;
+    struct stat status {};
+    if (!fd || fstat(fd->get(), &status) != 0) continue;
+    // Another node's lock may not be seen here.
+    if (!name.starts_with(prefix) && status.st_mtim.tv_sec + kSlotStays > std::time(nullptr)) continue;
     if (flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
       unlink(path.c_str());
       continue;

@@ -1,0 +1,152 @@
+// prefetch: images to the nodes of a partition, a list or a job, before steps need them. A Slurm step for each image.
+#include <algorithm>
+#include <map>
+#include <ostream>
+
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/process/run_program.hpp"
+#include "hooks/cli/commands.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct PrefetchOptions {
+  std::vector<std::string> images;
+  std::string nodes, partition, resolve;
+};
+
+constexpr const char* kMark = "situla-prefetched ";
+/// What each node says of itself; the plugin has set the variable.
+constexpr const char* kReport = R"(echo "situla-prefetched $SLURMD_NODENAME $SITULA_PREFETCHED")";
+
+/// Without what a batch script's own options, and variables, say of its containers.
+Environment for_slurm(Environment environment) {
+  constexpr std::string_view kOfContainers[] = {"SITULA_CONTAINER_", "PYXIS_CONTAINER_", "SLURM_SITULA_CONTAINER_",
+                                                "_SLURM_SPANK_OPTION_situla_", "_SLURM_SPANK_OPTION_pyxis_"};
+  const Environment all = environment;
+  for (const auto& [name, value] : all.entries())
+    for (const std::string_view prefix : kOfContainers)
+      if (name.starts_with(prefix)) environment.unset(name);
+  return environment;
+}
+
+/// With our standard error, on which srun says what goes wrong.
+Result<ProgramRun> run_slurm(const Context& context, const std::string& program, std::vector<std::string> words) {
+  constexpr size_t kMostOutput = size_t{16} << 20U;
+  SpawnOptions options;
+  options.program = find_program(program, context.invocation.environment.get_or("PATH", ""));
+  if (options.program.empty())
+    return fail(Error(ErrorKind::not_found, "there is no program " + program + " on PATH")
+                    .with_hint("run it where jobs are submitted"));
+  options.arguments = std::move(words);
+  options.arguments.insert(options.arguments.begin(), program);
+  options.environment = for_slurm(context.invocation.environment).strings();
+  options.fds = {{STDERR_FILENO, STDERR_FILENO}};
+  context.streams.out.flush();
+  return run_program(std::move(options), {.time = std::nullopt, .output_bytes = kMostOutput});
+}
+
+/// The words that one of Slurm's programs prints, one in a line.
+Result<std::vector<std::string>> ask_slurm(const Context& context, const std::string& program,
+                                           std::vector<std::string> words) {
+  TRY_ASSIGN(const ProgramRun run, run_slurm(context, program, std::move(words)));
+  if (!run.success()) return fail(ErrorKind::failure, program + " failed");
+  std::vector<std::string> lines;
+  for (const std::string_view line : split_nonempty(run.output, '\n')) lines.emplace_back(trim(line));
+  return lines;
+}
+
+/// Of a partition those that take jobs.
+Result<std::vector<std::string>> wanted_nodes(const Context& context, const PrefetchOptions& options) {
+  const std::string of_job = context.invocation.environment.get_or("SLURM_JOB_NODELIST", "");
+  std::vector<std::string> nodes;
+  if (!options.nodes.empty()) {
+    TRY_ASSIGN(nodes, ask_slurm(context, "scontrol", {"show", "hostnames", options.nodes}));
+  } else if (!options.partition.empty()) {
+    TRY_ASSIGN(nodes, ask_slurm(context, "sinfo",
+                                {"--noheader", "--Node", "--responding", "--states=idle,mixed,allocated",
+                                 "--partition=" + options.partition, "--format=%N"}));
+  } else if (!of_job.empty()) {
+    TRY_ASSIGN(nodes, ask_slurm(context, "scontrol", {"show", "hostnames", of_job}));
+  } else {
+    return fail(Error(ErrorKind::usage, "prefetch: --nodes LIST or --partition NAME is required outside of a job"));
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  if (nodes.empty()) return fail(ErrorKind::not_found, "there is no node that takes jobs now");
+  return nodes;
+}
+
+/// "node3" -> "sha256:... store"
+using Reports = std::map<std::string, std::string, std::less<>>;
+
+Result<Reports> fetch(const Context& context, const PrefetchOptions& options, const std::vector<std::string>& nodes,
+                      const std::string& image) {
+  const bool in_job = context.invocation.environment.has("SLURM_JOB_ID");
+  std::vector<std::string> words = {"--nodes=" + std::to_string(nodes.size()),
+                                    "--nodelist=" + join(nodes, ","),
+                                    "--ntasks-per-node=1",
+                                    "--cpus-per-task=1",
+                                    "--kill-on-bad-exit=0",
+                                    "--job-name=situla-prefetch",
+                                    "--container-image=" + image,
+                                    "--container-prefetch"};
+  words.emplace_back(in_job ? "--overlap" : "--oversubscribe");
+  if (!options.partition.empty() && !in_job) words.push_back("--partition=" + options.partition);
+  if (!options.resolve.empty()) words.push_back("--container-resolve=" + options.resolve);
+  words.insert(words.end(), {"sh", "-c", kReport});
+  TRY_ASSIGN(const ProgramRun run, run_slurm(context, "srun", std::move(words)));
+  Reports reports;
+  for (const std::string_view line : split_nonempty(run.output, '\n')) {
+    if (!line.starts_with(kMark)) continue;
+    if (const auto parts = cut(line.substr(std::string_view(kMark).size()), ' '))
+      reports.emplace(parts->first, parts->second);
+  }
+  return reports;
+}
+
+std::string shown(const Reports& reports, const std::string& node) {
+  const auto found = reports.find(node);
+  if (found == reports.end()) return "failed";
+  return found->second.ends_with(" store") ? "was there" : "imported";
+}
+
+Result<int> prefetch(const Context& context, const PrefetchOptions& options) {
+  TRY_ASSIGN(const std::vector<std::string> nodes, wanted_nodes(context, options));
+  size_t node_width = 4, image_width = 5;
+  for (const std::string& node : nodes) node_width = std::max(node_width, node.size());
+  for (const std::string& image : options.images) image_width = std::max(image_width, printable(image).size());
+  context.streams.out << flush_left("NODE", node_width + 2) << flush_left("IMAGE", image_width + 2) << "RESULT\n";
+  size_t missing = 0;
+  for (const std::string& image : options.images) {
+    TRY_ASSIGN(const Reports reports, fetch(context, options, nodes, image));
+    for (const std::string& node : nodes)
+      context.streams.out << flush_left(printable(node), node_width + 2)
+                          << flush_left(printable(image), image_width + 2) << shown(reports, node) << '\n';
+    missing += nodes.size() - std::min(nodes.size(), reports.size());
+  }
+  if (missing == 0) return 0;
+  return fail(Error(ErrorKind::failure, std::to_string(missing) + " of " +
+                                            std::to_string(nodes.size() * options.images.size()) +
+                                            " did not arrive; srun has said why")
+                  .with_hint("what did arrive stays: only the rest is fetched the next time"));
+}
+
+}  // namespace
+
+void add_prefetch(CLI::App& app, Actions& actions) {
+  const auto [command, options] =
+      add_command(app, actions, "prefetch", "Fetch images to nodes before jobs need them, by a Slurm job", prefetch);
+  command.add_option("IMAGE", options.images, "Images of registries, as for --container-image")
+      ->type_name("")
+      ->required();
+  command.add_option("-w,--nodes", options.nodes, "Nodes, as Slurm writes them (default: those of this job)")
+      ->type_name("LIST");
+  command.add_option("-p,--partition", options.partition, "All nodes of a partition that take jobs")->type_name("NAME");
+  command.add_option("--resolve", options.resolve, "When to ask the registry what a tag means: as --container-resolve")
+      ->type_name("job|always|SECONDS");
+}
+
+}  // namespace situla::cli

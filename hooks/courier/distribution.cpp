@@ -1,0 +1,412 @@
+#include "hooks/courier/distribution.hpp"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/base/wire.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/turn/lease.hpp"
+
+namespace situla {
+namespace {
+
+namespace line = courier_line;
+
+constexpr WireForm kClaimForm{.what = "claim", .version = 0x53430103, .most_bytes = 512, .most_text = 256};
+constexpr size_t kMostVoucher = size_t{16} << 10U;
+constexpr std::chrono::milliseconds kTick{100};
+constexpr std::chrono::milliseconds kRetry{500};  // of a claim that did not reach all
+constexpr int kAtOnceHeard = 16;                  // messages
+
+}  // namespace
+
+Distribution::Distribution(StepPlace place, int broker, LogSink& log, const DistributionTimes& options)
+    : place_(std::move(place)), broker_(broker), log_(log), options_(options) {
+  if (place_.nodes < 2) place_.courier = -1;
+}
+
+/// Not the same for all: they would all speak at once.
+std::chrono::milliseconds Distribution::moment() const {
+  std::random_device random;
+  return std::chrono::milliseconds(random() % static_cast<unsigned>(longest_moment().count()));
+}
+
+std::chrono::milliseconds Distribution::longest_moment() const {
+  return options_.quiet + std::chrono::milliseconds(2 * place_.nodes);
+}
+
+bool Distribution::others_are(State state) const {
+  return std::any_of(claims_.begin(), claims_.end(),
+                     [state](const auto& each) { return each.second.claim.state == state; });
+}
+
+bool Distribution::others_are_deaf_to(uint32_t node) const {
+  return std::any_of(claims_.begin(), claims_.end(), [node](const auto& each) {
+    return each.second.claim.state == State::deaf && each.second.claim.of == node;
+  });
+}
+
+bool Distribution::is_wanted() const {
+  return others_are(State::importing) || others_are(State::waits) || others_are(State::deaf);
+}
+
+void Distribution::stop(const std::string& why) {
+  if (active() && !why.empty()) log_.debug("images from other nodes of the step: " + why);
+  place_.courier = -1;
+}
+
+Result<std::optional<Distribution::Received>> Distribution::receive(const std::function<bool()>& here) {
+  receives_ = true;
+  auto received = wait_for_another(here);
+  receives_ = false;
+  decline_offers();
+  return received;
+}
+
+Result<std::optional<Distribution::Received>> Distribution::wait_for_another(const std::function<bool()>& here) {
+  constexpr std::chrono::milliseconds kAtOnce{0};
+  auto turn = Clock::now() + (is_first() ? kAtOnce : options_.quiet + moment());
+  Clock::time_point claimed, said_at, word;
+  std::string said;  // whom is waited for
+  // A node that was here before goes on.
+  for (int messages = 0; active() && messages < kAtOnceHeard; ++messages) TRY(listen(kAtOnce));
+  for (claims_it_ = false; active();) {
+    const auto now = Clock::now();
+    const auto from = leader();
+    if (from && *from != place_.node) {
+      claims_it_ = false;
+      TRY_ASSIGN(auto received, take(*from));
+      if (received) return received;
+      fetch(*from);
+      // One of them is enough.
+      if (deaf_.count(*from) != 0 && now >= word && now - last_claim_ > options_.beat && !others_are_deaf_to(*from))
+        say(State::deaf);
+      if (const std::string who = name_of(*from); said != who || now - said_at > options_.say_again) {
+        const uint64_t bytes = claims_[*from].claim.bytes;
+        log_.info("waiting for the image from " + who + ", which imports it for the step" +
+                  (bytes == 0 ? "" : " and has " + format_size(bytes)));
+        if (said != who) {
+          // He may be the one who has said so for all until now.
+          word = now + moment();
+          said_so_ = false;
+        }
+        said = who;
+        said_at = now;
+      }
+      if (!said_so_ && now >= word) {
+        said_so_ = true;
+        if (!others_are(State::waits)) say(State::waits);
+      }
+    } else if (claims_it_) {
+      // Who has it already has had time to say so.
+      const auto settled = heard_of_ ? *heard_of_ + options_.settle : claimed + 4 * options_.settle;
+      if (is_first() || now >= settled) {
+        leads_ = true;
+        return std::nullopt;
+      }
+    } else if (!said.empty()) {
+      // Who was waited for has failed, or is silent.
+      said.clear();
+      turn = now + options_.quiet + moment();
+      if (++attempts_ >= options_.attempts) stop("no node has brought one");
+    } else if (now >= turn) {
+      claims_it_ = true;
+      claimed = now;
+      heard_of_.reset();
+      say(State::importing);
+    }
+    if (leads_ || !active()) continue;
+    TRY(listen(is_first() && claims_it_ ? kAtOnce : kTick));
+    if (here()) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// What a node has sent, when all of it is there.
+Result<std::optional<Distribution::Received>> Distribution::take(uint32_t node) {
+  const auto voucher = vouchers_.find(node);
+  const auto image = images_.find(node);
+  if (voucher == vouchers_.end() || image == images_.end()) return std::nullopt;
+  if (voucher->second) return Received{*voucher->second, std::move(image->second), name_of(node)};
+  const Error why = voucher->second.error();
+  refuse(why);
+  return std::nullopt;
+}
+
+/// What a node offers, if it does. A connection may break off once.
+void Distribution::fetch(uint32_t node) {
+  const auto offer = offers_.find(node);
+  if (offer == offers_.end() || !active() || offer->second.under_way || deaf_.count(node) != 0 ||
+      images_.count(node) != 0)
+    return;
+  ++offer->second.attempts;
+  offer->second.under_way = true;
+  if (!send_packet(place_.courier, line::encode(line::Fetch{node, true}), {offer->second.offer.get()}))
+    stop("the courier is gone");
+}
+
+/// Of nodes from which nothing was fetched: they need not wait for this one.
+void Distribution::decline_offers() {
+  for (const auto& [node, offered] : offers_)
+    if (active() && offered.attempts == 0 &&
+        !send_packet(place_.courier, line::encode(line::Fetch{node, false}), {offered.offer.get()}))
+      stop("the courier is gone");
+  offers_.clear();
+}
+
+void Distribution::forget(uint32_t node) {
+  claims_.erase(node);
+  images_.erase(node);
+  vouchers_.erase(node);
+  offers_.erase(node);
+  deaf_.erase(node);
+}
+
+void Distribution::refuse(const Error& why) {
+  const auto from = leader();
+  if (!from || *from == place_.node) return;
+  log_.warning("the image that " + name_of(*from) + " has sent is refused: " + why.message());
+  ignored_.insert(*from);
+  forget(*from);
+  if (++attempts_ >= options_.attempts) stop("images were refused");
+}
+
+void Distribution::beat(uint64_t bytes) {
+  bytes_ = bytes;
+  if (active() && leads_) (void)listen(std::chrono::milliseconds(0));
+  if (active() && leads_ && missed_ && Clock::now() - *missed_ > options_.reach) return end(State::alone);
+  if (active() && leads_ && Clock::now() - last_claim_ > (all_reached_ ? options_.beat : kRetry)) say(State::importing);
+}
+
+void Distribution::has_it() {
+  if (leads_) say(State::storing);
+}
+
+void Distribution::go_on() {
+  if (!active() || !leads_) return;
+  (void)listen(std::chrono::milliseconds(0));
+  if (Clock::now() - last_claim_ > options_.beat) say(State::has);
+}
+
+void Distribution::send(int image, const std::function<Result<Voucher>()>& vouch) {
+  leads_ = true;
+  heard_of_.reset();  // what was said before may have been said to others, who waited for another node
+  // Who waits says so within a moment; and every node has a place for the file, and knows that it comes, first.
+  bool told = false;
+  for (const auto end = Clock::now() + options_.prepared; active() && Clock::now() < end;) {
+    if (is_wanted() && all_reached_ && told && claims_under_way_ == 0) break;
+    if (is_wanted() && !told && claims_under_way_ == 0) {
+      say(State::has);
+      told = true;
+    }
+    if (!is_wanted() && heard_of_ && Clock::now() > *heard_of_ + longest_moment() + kTick) return;
+    if (Clock::now() - last_claim_ > kRetry) say(State::has);
+    if (!listen(kTick)) return;
+  }
+  if (!active() || !is_wanted()) return;
+  log_.debug("sending the image to the other " + std::to_string(place_.nodes - 1) + " nodes of the step");
+  std::string why = "the courier is lost";
+  if (send_image(image, vouch, why)) {
+    claims_.clear();  // who comes now asks anew
+    return;
+  }
+  log_.warning("the image could not be sent to all nodes of the step, which import it themselves: " + why);
+  end(State::alone);
+}
+
+bool Distribution::send_image(int image, const std::function<Result<Voucher>()>& vouch, std::string& why) {
+  std::optional<Clock::time_point> deaf_since;
+  const auto wait_for = [&](line::Kind kind) {
+    while (active() && sent_.count(kind) == 0) {
+      if (!deaf_since && others_are_deaf_to(place_.node)) deaf_since = Clock::now();
+      if (kind == line::Kind::offer && deaf_since && Clock::now() > *deaf_since + options_.fetched) return true;
+      if (Clock::now() - last_claim_ > options_.beat) say(State::has);
+      if (!listen(kTick)) return false;
+    }
+    if (!active()) return false;
+    why = sent_[kind].why;
+    return sent_[kind].all;
+  };
+  const bool by_sbcast = others_are_deaf_to(place_.node);
+  if (!ship(by_sbcast ? line::Kind::image : line::Kind::offer, image)) return false;
+  // Meanwhile.
+  const auto voucher = vouch();
+  const auto credential = voucher ? sign(*voucher) : fail(voucher.error());
+  if (!credential) {
+    why = credential.error().message();
+    return false;
+  }
+  const auto file = sealed_memory("situla-voucher", *credential);
+  if (!file || !ship(line::Kind::voucher, file->get())) return false;
+  if (by_sbcast) return wait_for(line::Kind::image) && wait_for(line::Kind::voucher);
+  const bool offered = wait_for(line::Kind::offer);
+  if (offered && !others_are_deaf_to(place_.node)) return wait_for(line::Kind::voucher);
+  log_.debug("some nodes cannot connect to this one: sbcast takes the image to all" + (offered ? "" : ": " + why));
+  return ship(line::Kind::image, image) && wait_for(line::Kind::image) && wait_for(line::Kind::voucher);
+}
+
+void Distribution::give_up() {
+  if (leads_) end(State::failed);
+}
+
+/// The last word, which is to reach the others before this process ends.
+void Distribution::end(State state) {
+  say(state);
+  for (const auto end = Clock::now() + options_.beat; active() && claims_under_way_ > 0 && Clock::now() < end;)
+    if (!listen(kTick, false)) break;
+  leads_ = false;
+}
+
+void Distribution::answer(int image, const std::function<Result<Voucher>()>& vouch) {
+  for (const auto end = Clock::now() + options_.open; active() && Clock::now() < end;) {
+    if (!listen(kTick)) return;
+    if (!is_wanted()) continue;
+    say(State::has);
+    return send(image, vouch);
+  }
+}
+
+// The courier.
+
+Result<void> Distribution::listen(std::chrono::milliseconds limit, bool until_cancelled) {
+  std::array<pollfd, 2> wait{{{place_.courier, POLLIN, 0}, {until_cancelled ? broker_ : -1, POLLRDHUP, 0}}};
+  const int ready = poll(wait.data(), wait.size(), static_cast<int>(limit.count()));
+  if (ready < 0 && errno != EINTR) return fail_errno(errno, "wait for the courier");
+  if (ready <= 0) return {};
+  if (wait[1].revents != 0) return fail(ErrorKind::cancelled, "");
+  auto packet = receive_packet(place_.courier, line::kMaxBytes);
+  if (!packet || !*packet) {
+    stop("the courier is gone");
+    return {};
+  }
+  const auto message = line::decode((*packet)->bytes);
+  if (const auto* sent = message ? std::get_if<line::Sent>(&*message) : nullptr) {
+    hear(*sent);
+    return {};
+  }
+  if (const auto* lost = message ? std::get_if<line::Lost>(&*message) : nullptr) {
+    hear(*lost);
+    return {};
+  }
+  const auto* arrived = message ? std::get_if<line::Arrived>(&*message) : nullptr;
+  if (arrived == nullptr || (*packet)->fds.size() != 1)
+    return fail(ErrorKind::corrupt, "the courier sent a message out of turn");
+  return hear(*arrived, std::move((*packet)->fds[0]));
+}
+
+Result<void> Distribution::hear(const line::Arrived& arrived, UniqueFd file) {
+  if (arrived.node >= place_.nodes || arrived.node == place_.node || ignored_.count(arrived.node) != 0) return {};
+  if (arrived.kind == line::Kind::image) {
+    images_.insert_or_assign(arrived.node, std::move(file));
+    if (const auto offer = offers_.find(arrived.node); offer != offers_.end()) offer->second.under_way = false;
+    return {};
+  }
+  if (arrived.kind == line::Kind::offer) {
+    offers_.insert_or_assign(arrived.node, Offered{std::move(file), 0, false});
+    deaf_.erase(arrived.node);
+    if (!receives_) decline_offers();
+    return {};
+  }
+  const auto bytes = read_all(file.get(), kMostVoucher);
+  if (!bytes) return {};  // the user writes there as he likes
+  if (arrived.kind == line::Kind::voucher) {
+    if (!receives_) return {};
+    vouchers_.insert_or_assign(arrived.node, check_signed(*bytes, place_.step, place_.uid));
+    claims_.try_emplace(arrived.node, Heard{{State::has, "node " + std::to_string(arrived.node), 0}, Clock::now()});
+    return {};
+  }
+  hear_claim(arrived.node, *bytes);
+  return {};
+}
+
+void Distribution::hear_claim(uint32_t node, std::string_view bytes) {
+  const auto claim = from_wire<Claim>(bytes, kClaimForm);
+  if (!claim) return;
+  if (claim->state == State::alone) stop("node " + std::to_string(node) + " cannot send it to all");
+  if (claim->state == State::failed)
+    forget(node);
+  else
+    claims_.insert_or_assign(node, Heard{*claim, Clock::now()});
+}
+
+void Distribution::hear(const line::Lost& lost) {
+  const auto offer = offers_.find(lost.node);
+  if (offer == offers_.end()) return;
+  offer->second.under_way = false;
+  const std::string what = "the image did not come from " + name_of(lost.node) + ": " + printable(lost.why);
+  if (lost.how == line::Loss::here) {
+    log_.warning(what + "; importing it here");
+    return stop("what comes cannot be stored");
+  }
+  log_.debug(what);
+  if (lost.how == line::Loss::unreachable || offer->second.attempts >= options_.attempts) deaf_.insert(lost.node);
+}
+
+void Distribution::hear(const line::Sent& sent) {
+  if (sent.kind == line::Kind::claim) {
+    if (claims_under_way_ > 0) --claims_under_way_;
+    all_reached_ = all_reached_ || sent.all;
+    if (sent.all && !heard_of_) heard_of_ = Clock::now();
+    if (all_reached_)
+      missed_.reset();
+    else if (!missed_)
+      missed_ = Clock::now();
+    if (!sent.all) log_.debug("a claim did not reach all nodes of the step: " + sent.why);
+    return;
+  }
+  sent_[sent.kind] = sent;
+}
+
+bool Distribution::ship(line::Kind kind, int file) {
+  if (!active()) return false;
+  sent_.erase(kind);
+  if (send_packet(place_.courier, line::encode(line::Send{kind}), {file})) return true;
+  stop("the courier is gone");
+  return false;
+}
+
+void Distribution::say(State state) {
+  if (!active() || (claims_under_way_ > 0 && state < State::failed)) return;
+  last_claim_ = Clock::now();
+  const auto file =
+      sealed_memory("situla-claim", to_wire(Claim{state, own_node(), bytes_, leader().value_or(0)}, kClaimForm));
+  if (file && ship(line::Kind::claim, file->get())) ++claims_under_way_;
+}
+
+std::optional<uint32_t> Distribution::leader() const {
+  const auto now = Clock::now();
+  std::optional<uint32_t> best;
+  bool best_has = false;
+  for (const auto& [node, heard] : claims_) {
+    // Its image and its voucher say enough.
+    const bool is_there = vouchers_.count(node) != 0 && images_.count(node) != 0;
+    const bool has = heard.claim.state == State::has;
+    const auto silent = now - heard.when;
+    // Bytes that come say enough, too: they end when the node is lost.
+    const auto offer = offers_.find(node);
+    const bool may_be_silent =
+        heard.claim.state == State::storing || (offer != offers_.end() && offer->second.under_way);
+    if (heard.claim.state == State::waits || heard.claim.state == State::deaf ||
+        (!is_there && silent > (may_be_silent ? options_.slow : options_.stale)))
+      continue;
+    if (!best || (has && !best_has)) {
+      best = node;
+      best_has = has;
+    }
+  }
+  if (claims_it_ && (!best || (!best_has && place_.node < *best))) return place_.node;
+  return best;
+}
+
+std::string Distribution::name_of(uint32_t node) const {
+  const auto found = claims_.find(node);
+  return found == claims_.end() ? "node " + std::to_string(node) : printable(found->second.claim.node);
+}
+
+}  // namespace situla

@@ -1,0 +1,46 @@
+// When may this step import its image? One at a time imports the same image, on all nodes that share the store, and not
+// too many of one user on this node.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/base/log.hpp"
+#include "common/base/result.hpp"
+#include "hooks/turn/lease.hpp"
+#include "hooks/turn/limits.hpp"
+
+namespace situla {
+
+/// Held until the image has its name.
+struct ImportTurn {
+  std::optional<Lease> lease;      ///< none: whoever has it is too slow
+  std::optional<ImportSlot> slot;  ///< none: `done` has ended the waiting
+  bool waited = false;             ///< for another import of the same image
+
+  void report(LeaseRecord::State state, uint64_t bytes) {
+    if (lease) lease->report(state, bytes);
+  }
+  /// So much has the file, and so much have those of others.
+  ImportSlot::InFlight report_size(uint64_t bytes) const {
+    if (!slot) return {};
+    slot->report(bytes);
+    return slot->others();
+  }
+};
+
+struct TurnTaker {
+  uid_t uid = 0;
+  std::string job;                ///< "123.0"
+  uint32_t imports_per_user = 0;  ///< 0: no limit
+};
+
+/// Waits, and says so. lease: the path of the image's; slots: the directory of those of this store. done: asked now and
+/// then; true ends the waiting.
+Result<ImportTurn> take_turn(const std::string& lease, const std::string& slots, const TurnTaker& who,
+                             const Lease::Options& patience, LogSink& log, const std::function<bool()>& done);
+
+}  // namespace situla
