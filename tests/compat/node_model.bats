@@ -45,9 +45,15 @@ for ways in told.values():
     assert ways["shared"]["4096"] < 1.1 * ways["shared"]["1"]'
 }
 
-@test "sbcast grows with the logarithm of the nodes, by one hop for eight times as many" {
+@test "sbcast: a byte goes on as soon as it has come, so that nodes in line cost no time" {
   model_says '
-seconds = [told["10 Gb/s"]["sbcast"][nodes] for nodes in ("8", "72", "584", "4680")]
+seconds = [told["10 Gb/s"]["sbcast"][nodes] for nodes in ("1", "2", "3", "8", "4680")]
+assert seconds[0] + 1 < seconds[1] < seconds[2] == seconds[3] == seconds[4], seconds' --nodes 1,2,3,8,4680
+}
+
+@test "alone grows with the logarithm of the nodes, by one hop for eight times as many" {
+  model_says '
+seconds = [told["10 Gb/s"]["alone"][nodes] for nodes in ("8", "72", "584", "4680")]
 steps = [later - earlier for earlier, later in zip(seconds, seconds[1:])]
 assert steps[0] > 1 and max(steps) - min(steps) < 0.01 * steps[0], steps' --nodes 8,72,584,4680
 }
