@@ -13,10 +13,10 @@
 
 namespace situla {
 
-/// `to`, empty until now, becomes the file, sealed, and is what the voucher says: ErrorKind::denied when it is something
-/// else. Copied, also where the file system could share blocks: what is looked at is what was written, and lies in the
-/// page cache for who mounts it, where shared blocks would have to be written out and read again. go_on: asked now and
-/// then, with the bytes so far; no: ErrorKind::cancelled.
+/// `to`, empty until now, becomes the file, sealed, and is what the voucher says: ErrorKind::denied when it is
+/// something else. Copied, also where the file system could share blocks: what is looked at is what was written, and
+/// lies in the page cache for who mounts it, where shared blocks would have to be written out and read again. go_on:
+/// asked now and then, with the bytes so far; no: ErrorKind::cancelled.
 Result<void> copy_vouched(int from, OutputFile& to, const Voucher& voucher, const std::function<bool(uint64_t)>& go_on);
 
 /// `begun` with what the store knows of that image, whose file is open; its SHA-256 is kept. go_on: asked now and then;
