@@ -35,7 +35,7 @@ metric() { situla images --metrics | sed -n "s/^situla_$1 //p"; }
   wait_until 30 eval '[ "$(metric image_failures_total)" -eq '"$((failures + 1))"' ]'
   # As Prometheus reads it: a help, a type and a number for each.
   situla images --metrics | awk '/^# HELP /{help[$3]++} /^# TYPE /{type[$3]++} /^situla_[a-z_]+ [0-9]+$/{number[$1]++}
-    END {for (name in number) if (help[name] != 1 || type[name] != 1) exit 1; exit length(number) != 13}'
+    END {for (name in number) if (help[name] != 1 || type[name] != 1) exit 1; exit length(number) != 14}'
   run_and_show as_alice situla images --metrics
   [ "$status" -eq 1 ]
 }
