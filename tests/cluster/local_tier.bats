@@ -12,13 +12,17 @@ setup() {
 teardown() {
   as_alice scancel -u alice -s KILL 2>/dev/null || true
   wait 2>/dev/null || true
-  wait_until 30 eval '[ "$(mounted "[.]sqsh")" -eq 0 ]'
+  wait_until 30 none_mounted
 }
 
 # on_node1 IMAGE ARGUMENT...
 on_node1() { as_alice srun -w node1 --overlap --container-image="$1" "${@:2}"; }
-# Loop devices of files below this directory.
-mounted() { losetup -n -O BACK-FILE | grep -c "$1" || true; }
+# mounted DIRECTORY...: loop devices of files below them. By device and inode: the machine has loop devices of other tests, of files with such names.
+mounted() {
+  losetup -n -O BACK-MAJ:MIN,BACK-INO | awk 'NR == FNR {ours[$1 " " $2]; next} ($1 " " $2) in ours {count++} END {print count + 0}' \
+    <(find "$@" -type f -exec stat -c '%Hd:%Ld %i' {} + 2>/dev/null) -
+}
+none_mounted() { [ "$(mounted /shared/store "$tier")" -eq 0 ]; }
 copies() { find "$tier/images" -name '*.sqsh' 2>/dev/null | wc -l; }
 # As a step of this image would end that runs for as long as it takes.
 make_copy() {
@@ -27,7 +31,7 @@ make_copy() {
   wait_until 60 eval '[ -n "$(find "$tier/images" -name "*.sqsh" -newer "$BATS_TEST_TMPDIR/began" 2>/dev/null)" ]'
   as_alice scancel -u alice
   wait
-  wait_until 30 eval '[ "$(mounted "[.]sqsh")" -eq 0 ]'
+  wait_until 30 none_mounted
 }
 source_of_last() {
   wait_until 30 eval '[ "$(lines_of_steps)" -gt '"$marked"' ]'
@@ -56,7 +60,7 @@ mark() { marked=$(lines_of_steps); }
   [ "$(mounted "$tier/")" -eq 1 ]
   as_alice scancel -u alice
   wait
-  wait_until 30 eval '[ "$(mounted "[.]sqsh")" -eq 0 ]'
+  wait_until 30 none_mounted
 
   # Nothing but zeros in the store's file: a node without a copy cannot start it.
   image=$(echo /shared/store/images/sha256/*.sqsh)
