@@ -37,7 +37,7 @@ Result<void> ask(int socket, const StepSession& session, const ContainerSpec& sp
   std::vector<int> fds = {environment.get()};
   UniqueFd image;
   if (spec.name.empty() && image_kind(spec.image) == ImageKind::path) {
-    TRY_ASSIGN(image, open_image_file(spec.image));
+    TRY_ASSIGN(image, open_image_file(image_path(spec.image, job)));
     fds.push_back(image.get());
   }
   return send_packet(socket, encode(JoinRequest{session.token(), current_directory()}), fds);

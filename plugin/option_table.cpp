@@ -56,7 +56,8 @@ Result<void> set_namespaces(std::string_view value, ContainerSpec& spec) {
 }
 
 Result<void> set_image(std::string_view value, ContainerSpec& spec) {
-  TRY(check_image(value));
+  if (auto checked = check_image(value); !checked)
+    return fail(std::move(checked).error().with_hint("if it is a file, write its path with a / or ./ in front"));
   spec.image = value;
   return {};
 }
@@ -78,7 +79,10 @@ Result<void> set_save(std::string_view value, ContainerSpec& spec) {
 }
 
 Result<void> set_kept_variables(std::string_view value, ContainerSpec& spec) {
-  for (const std::string_view name : split_nonempty(value, ',')) {
+  for (const std::string_view name : split(value, ',')) {
+    if (name.empty())
+      return fail(Error(ErrorKind::usage, "'" + printable(value) + "' has an empty name")
+                      .with_hint("write names of variables with one comma between two: NAME,NAME"));
     if (!is_variable_name(name))
       return fail(ErrorKind::usage, "'" + printable(name) + "' is not the name of an environment variable");
     spec.keep_env.emplace_back(name);

@@ -57,7 +57,7 @@ constexpr std::chrono::milliseconds kFinishLimit{10000};
 constexpr std::chrono::milliseconds kEpilogLimit{120000};
 constexpr std::chrono::milliseconds kPinLimit{5000};
 
-/// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well.
+/// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well; slurm_info() slurmd's log.
 class SlurmLog final : public LogSink {
  public:
   /// Line by line: what a user's process says must not look like a line of slurmd's own.
@@ -77,6 +77,8 @@ class SlurmLog final : public LogSink {
       slurm_error("situla: %.*s", size, line.data());
     else if (level == LogLevel::debug)
       slurm_debug("situla: %.*s", size, line.data());
+    else if (level == LogLevel::detail)
+      slurm_info("situla: %.*s", size, line.data());
     else
       slurm_spank_log("situla: %.*s", size, line.data());
   }

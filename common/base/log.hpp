@@ -6,7 +6,13 @@
 
 namespace situla {
 
-enum class LogLevel { debug, info, warning, error };
+enum class LogLevel {
+  debug,
+  detail,  ///< for who reads the node's log; whoever waits at a terminal need not know
+  info,
+  warning,
+  error
+};
 
 /// Interface without state of its own; implementations must not throw. Not owned by those who log.
 class LogSink {
@@ -15,6 +21,7 @@ class LogSink {
   virtual void write(LogLevel level, std::string_view message) noexcept = 0;
 
   void debug(std::string_view message) noexcept { write(LogLevel::debug, message); }
+  void detail(std::string_view message) noexcept { write(LogLevel::detail, message); }
   void info(std::string_view message) noexcept { write(LogLevel::info, message); }
   void warning(std::string_view message) noexcept { write(LogLevel::warning, message); }
   void error(std::string_view message) noexcept { write(LogLevel::error, message); }

@@ -232,6 +232,15 @@ std::string excerpt(std::string_view text) {
   return text.size() <= kMost ? printable(text) : printable(text.substr(0, kMost)) + "...";
 }
 
+bool has_curly_quotes(std::string_view text) {
+  // U+2018 to U+201F, in UTF-8.
+  for (size_t at = 0; (at = text.find("\xe2\x80", at)) != std::string_view::npos; ++at)
+    if (at + 2 < text.size() && static_cast<uint8_t>(text[at + 2]) >= 0x98 &&
+        static_cast<uint8_t>(text[at + 2]) <= 0x9f)
+      return true;
+  return false;
+}
+
 std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known) {
   constexpr size_t kLongest = 64;  // the cost grows with the product of the lengths, and keys are short
   if (word.empty() || word.size() > kLongest) return std::nullopt;

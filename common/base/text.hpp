@@ -46,6 +46,12 @@ std::string shell_quote(std::string_view text);
 std::string printable(std::string_view text);
 /// A JSON string, quotes included, of what printable() shows of it.
 std::string json_quote(std::string_view text);
+/// Whether it has the curly quotation marks that word processors and web pages put in place of ' and ": to a shell they
+/// are letters.
+bool has_curly_quotes(std::string_view text);
+/// For the hint of what has them.
+constexpr std::string_view kPlainQuotes =
+    "it has curly quotation marks, which a shell does not take away: write \" or \'";
 /// printable() of the first 300 bytes, with "..." where there are more. For all that a registry or an image says.
 std::string excerpt(std::string_view text);
 

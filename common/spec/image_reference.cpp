@@ -55,7 +55,8 @@ bool looks_like_registry(std::string_view component) {
 }
 
 Error invalid_reference(std::string_view whole, const std::string& why) {
-  return {ErrorKind::usage, "invalid image reference '" + printable(whole) + "': " + why};
+  return Error(ErrorKind::usage, "invalid image reference '" + printable(whole) + "': " + why)
+      .with_hint(has_curly_quotes(whole) ? kPlainQuotes : "");
 }
 
 /// host, host:port or [v6]:port. Anything else would let a name reach into the path or the authority of the request.
@@ -78,7 +79,7 @@ Result<void> check_repository(std::string_view repository, std::string_view whol
   if (repository.empty()) return fail(invalid_reference(whole, "no image name"));
   if (repository.find_first_of(kUpper) != std::string_view::npos)
     return fail(invalid_reference(whole, "the image name '" + printable(repository) + "' has upper-case letters")
-                    .with_hint("image names are lower case; only tags may have capitals"));
+                    .with_hint("image names are lower case; the path of a file begins with / or ./"));
   if (repository.size() > 255) return fail(invalid_reference(whole, "the image name is longer than 255 characters"));
   for (const std::string_view component : split(repository, '/')) {
     if (component.empty()) return fail(invalid_reference(whole, "the image name has an empty component"));
@@ -184,10 +185,31 @@ std::string ImageReference::default_file_name() const {
 }
 
 ImageKind image_kind(std::string_view text) {
-  if (text.starts_with('.') || text.starts_with('/')) return ImageKind::path;
+  if (!text.empty() && std::string_view("./~$").find(text.front()) != std::string_view::npos) return ImageKind::path;
   for (const Transport& transport : kTransports)
     if (text.starts_with(transport.prefix)) return transport.kind;
+  const auto first = cut(text, '/');
+  const bool of_registry = text.find_first_of("#@") != std::string_view::npos ||
+                           text.find("://") != std::string_view::npos || (first && looks_like_registry(first->first));
+  const std::string lower = to_lower(text);
+  if (!of_registry && (lower.ends_with(".sqsh") || lower.ends_with(".squashfs"))) return ImageKind::path;
   return ImageKind::registry;
+}
+
+std::string image_path(std::string_view image, const Environment& environment) {
+  std::string path = expand_variables(image, environment);
+  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, environment.get_or("HOME", "~"));
+  return path;
+}
+
+std::string full_image_name(std::string_view image, const Environment& environment, std::string_view directory) {
+  const ImageKind kind = image_kind(image);
+  const auto reference = kind == ImageKind::registry ? ImageReference::parse(image) : fail(ErrorKind::usage, "a file");
+  if (reference) return reference->text();
+  if (kind != ImageKind::path) return std::string(image);
+  std::string path = image_path(image, environment);
+  while (path.starts_with("./")) path.erase(0, 2);
+  return path.starts_with('/') ? path : std::string(directory) + "/" + path;
 }
 
 Result<FileReference> FileReference::parse(std::string_view text) {

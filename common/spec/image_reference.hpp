@@ -8,6 +8,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
+#include "common/spec/environment.hpp"
 
 namespace situla {
 
@@ -37,7 +38,8 @@ struct ImageReference {
   [[nodiscard]] std::string default_file_name() const;
 };
 
-/// Where an image is. Decided by the first characters only (COMPAT.md 1): '.' or '/' is a path.
+/// Where an image is. Decided by the name alone: what begins with '.', '/', '~' or '$' is a path (COMPAT.md 1), and
+/// what ends in ".sqsh" or ".squashfs", unless it says that it is in a registry.
 enum class ImageKind {
   registry,
   path,            ///< a squashfs file
@@ -49,6 +51,11 @@ enum class ImageKind {
   directory,       ///< dir:DIR, written by skopeo
 };
 ImageKind image_kind(std::string_view text);
+/// Of an image of ImageKind::path: variables of the job and a leading "~/" are replaced, since a line #SBATCH is seen
+/// by no shell.
+std::string image_path(std::string_view image, const Environment& environment);
+/// One spelling of what means the same image: the reference with its registry, the absolute path of a file.
+std::string full_image_name(std::string_view image, const Environment& environment, std::string_view directory);
 
 /// An image in files, as containers-transports(5) writes it: `TRANSPORT:PATH[:NAME]`. The path ends at the first ':';
 /// only `dir:` has no name, so there ':' belongs to the path.

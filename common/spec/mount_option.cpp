@@ -7,9 +7,12 @@
 namespace situla {
 namespace {
 
-Error invalid_mount(std::string_view entry, std::string_view reason) {
+Error invalid_mount(std::string_view entry, std::string_view reason, std::string_view hint = "") {
+  const std::string_view usual = "write mounts as SRC[:DST[:FLAGS]], for example /data:/data:ro";
   return Error(ErrorKind::usage, "invalid mount '" + printable(entry) + "': " + std::string(reason))
-      .with_hint("write mounts as SRC[:DST[:FLAGS]], for example /data:/data:ro");
+      .with_hint(has_curly_quotes(entry) ? kPlainQuotes
+                 : hint.empty()          ? usual
+                                         : hint);
 }
 
 /// A '$' is let through: the variable is expanded on the node, and what it gives is checked there.
@@ -22,7 +25,9 @@ Result<MountOption> option_of_source(std::string_view entry, std::string_view so
   if (is_path(source)) return MountOption{MountOption::Kind::bind, std::string(source), "", {"x-create=auto", "rbind"}};
   if (source == "tmpfs") return MountOption{MountOption::Kind::tmpfs, "", "", {"x-create=dir"}};
   if (source == "umount") return MountOption{MountOption::Kind::umount, "", "", {"x-detach"}};
-  return fail(invalid_mount(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\""));
+  return fail(
+      invalid_mount(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\"",
+                    "a path begins with '/' or '.': for what is in this directory write ./" + printable(entry)));
 }
 
 Result<MountOption> parse_entry(std::string_view entry) {

@@ -18,6 +18,7 @@
 #include "common/base/installation.hpp"
 #include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/kernel.hpp"
 
 namespace situla {
@@ -65,11 +66,28 @@ Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int fla
   return fd;
 }
 
+namespace {
+
+/// "did you mean ./ubuntu.sqsh? ", when a squashfs file in the same directory has almost that name.
+std::string similar_image(const std::string& path) {
+  const size_t name = path.rfind('/') + 1;  // npos + 1 is 0
+  const std::string directory = path.substr(0, name);
+  const auto names = names_with_suffix(directory.empty() ? "." : directory, ".sqsh");
+  if (!names) return {};
+  const std::vector<std::string_view> known(names->begin(), names->end());
+  const auto near = closest(std::string_view(path).substr(name), known);
+  return near ? "did you mean " + printable(directory + std::string(*near)) + "? " : "";
+}
+
+}  // namespace
+
 Result<UniqueFd> open_image_file(const std::string& path) {
   auto file = open_file(path, O_RDONLY | O_NONBLOCK);
-  if (!file)
+  if (!file) {
+    const std::string similar = file.error().errnum() == ENOENT ? similar_image(path) : "";
     return fail(std::move(file).error().with_context("image").with_hint(
-        "a path is looked up on the compute node, relative to the job's directory"));
+        similar + "a path is looked up on the compute node, relative to the job's directory"));
+  }
   struct stat info {};
   if (fstat(file->get(), &info) != 0) return fail_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode))

@@ -22,6 +22,7 @@
 #include "hooks/builder/named.hpp"
 #include "hooks/builder/shared_environment.hpp"
 #include "hooks/containers/container_store.hpp"
+#include "hooks/mount/fstab.hpp"
 #include "hooks/run/init_process.hpp"
 #include "hooks/run/isolation.hpp"
 #include "hooks/run/prepare.hpp"
@@ -88,6 +89,8 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   log.show_debug(data.host.has("SITULA_DEBUG"));
   TRY_ASSIGN(EnrootConfig config, EnrootConfig::load(data.host, log));
   TRY(check_save_path(data.spec.save));
+  // To a container that runs nothing is mounted.
+  if (image_mode != "named") TRY(check_sources(data.spec.mounts, data.host, "--container-mounts"));
   std::optional<StepRoot> root;
   if (image_mode == "named") {
     TRY_ASSIGN(root, find_or_make_container(data, config, log));

@@ -1,5 +1,9 @@
 #include "hooks/builder/named.hpp"
 
+#include <array>
+#include <chrono>
+#include <ctime>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -15,6 +19,7 @@
 #include "hooks/containers/keeper.hpp"
 #include "hooks/containers/named_container.hpp"
 #include "hooks/containers/running_processes.hpp"
+#include "hooks/mount/fstab.hpp"
 #include "hooks/run/attach.hpp"
 
 namespace situla {
@@ -43,7 +48,8 @@ class NamedSearch {
       if (!root) return fail(std::move(root).error());
       TRY_ASSIGN(const bool joined, join(*container, *root));
       if (joined) return std::optional<StepRoot>();
-      if (!made_) TRY(check_reuse());
+      if (!made_) TRY(check_reuse(*container));
+      TRY(check_sources(spec_.mounts, data_.host, "--container-mounts"));
       TRY(ask_for_mount(*root));
       return std::optional(std::move(*root));
     }
@@ -134,12 +140,29 @@ class NamedSearch {
     return false;
   }
 
-  Result<void> check_reuse() {
+  /// As with the original, the container is used as it is, whatever image is named beside it.
+  void warn_of_other_image(const NamedContainer& container) const {
+    const auto origin = spec_.image.empty() ? std::nullopt : origin_of(container.directory->get());
+    if (!origin || origin->image == printable(image_name())) return;
+    const std::time_t made = std::chrono::system_clock::to_time_t(origin->made);
+    std::tm day{};
+    std::array<char, 32> text{};
+    (void)localtime_r(&made, &day);
+    const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &day);
+    log_.warning(described() + " was made of " + origin->image + " on " + std::string(text.data(), length) +
+                 " and is used as it is, without " + printable(image_name()) + "; to replace it: enroot remove " +
+                 spec_.directory);
+  }
+
+  [[nodiscard]] std::string image_name() const { return full_image_name(spec_.image, data_.host, current_directory()); }
+
+  Result<void> check_reuse(const NamedContainer& container) {
     if (spec_.name_flag == NameFlag::create)
       return fail(Error(ErrorKind::exists, described() + " exists already")
                       .with_hint("--container-name=" + spec_.name + " uses it; enroot remove " + spec_.directory +
                                  " deletes it"));
-    log_.info("reusing existing container filesystem");
+    log_.detail("reusing existing container filesystem");
+    warn_of_other_image(container);
     return {};
   }
 
@@ -168,12 +191,14 @@ class NamedSearch {
                 "a container with name \"" + spec_.name + "\" does not exist, and --container-image is not set")
               .with_hint("containers are kept on each node by itself: " + config_.data_path() + ", enroot list"));
     NewContainer request;
+    TRY(check_sources(spec_.mounts, data_.host, "--container-mounts"));
     TRY_ASSIGN(request.path, container_path(config_, spec_.directory));
     TRY_ASSIGN(request.wish, storage_wish(data_.job, log_));
     if (!image_) {
       TRY_ASSIGN(image_, get_image());
     }
     request.image = image_.get();
+    request.origin = image_name();
     auto created = create_container(config_, request, log_);
     made_ = created.has_value();
     if (made_ && image_kind(spec_.image) != ImageKind::path) made_of_given_ = *created;
@@ -183,7 +208,7 @@ class NamedSearch {
   }
 
   Result<UniqueFd> get_image() {
-    if (image_kind(spec_.image) == ImageKind::path) return open_image_file(spec_.image);
+    if (image_kind(spec_.image) == ImageKind::path) return open_image_file(image_path(spec_.image, data_.host));
     TRY_ASSIGN(Answer answer, ask_broker(ImageWanted{}));
     if (!std::holds_alternative<ImageReady>(answer.message) || answer.fds.size() != 1)
       return fail(ErrorKind::corrupt, "the broker sent no image");

@@ -28,6 +28,7 @@ Result<int> create(const Context& context, const CreateOptions& options) {
   const std::string name = options.name.empty() ? default_name(options.image) : options.name;
   TRY_ASSIGN(NewContainer request, new_container(context, name, options.force, options.extract));
   request.image = image->get();
+  request.origin = full_image_name("./" + options.image, {}, current_directory());
   TRY_CONTEXT("create a container of " + options.image, create_container(context.config, request, context.log));
   return 0;
 }

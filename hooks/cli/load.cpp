@@ -38,6 +38,7 @@ Result<int> load(const Context& context, const LoadOptions& options) {
              import(context, options, layered ? context.config.data_path() : context.config.temp_path()));
   request.image = image.file.get();
   request.image_is_ours = true;
+  request.origin = full_image_name(options.image, {}, current_directory());
   TRY_CONTEXT("create a container of " + printable(options.image),
               create_container(context.config, request, context.log));
   return 0;

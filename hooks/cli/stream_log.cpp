@@ -25,6 +25,7 @@ class LevelName final : public spdlog::custom_flag_formatter {
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
     case LogLevel::debug:
+    case LogLevel::detail:
       return spdlog::level::debug;
     case LogLevel::info:
       return spdlog::level::info;

@@ -211,7 +211,7 @@ Result<std::string> create_container(const EnrootConfig& config, const NewContai
     const size_t threads = std::strtoul(config.get("ENROOT_MAX_PROCESSORS").c_str(), nullptr, 10);
     TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .threads = threads}));
   }
-  TRY(write_identity(unfinished.fd()));
+  TRY(write_identity(unfinished.fd(), request.origin));
   std::string identity = identity_of(unfinished.fd());
   TRY(unfinished.publish(last_component(request.path), request.replace));
   return identity;

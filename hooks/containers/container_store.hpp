@@ -26,6 +26,7 @@ struct NewContainer {
   StorageWish wish = StorageWish::automatic;
   int image = -1;              ///< a squashfs file, open for reading
   bool image_is_ours = false;  ///< it has no other name and no other user: it is kept itself, where that is possible
+  std::string origin{};        ///< ContainerOrigin::image; may be empty
 };
 
 /// What SITULA_CREATE (tree or layered) in the user's environment and the site's `mount = "extract"` say, in this

@@ -1,7 +1,11 @@
 #include "hooks/mount/fstab.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
+
+#include <sys/stat.h>
 
 #include "common/base/text.hpp"
 
@@ -137,6 +141,26 @@ Result<std::vector<MountStep>> parse_literal_fstab(std::string_view text, int pa
   return steps;
 }
 
+namespace {
+
+/// Somebody is there who can write it right; in a file of the site's or of the image's an unknown word is a warning.
+Result<void> check_words(const MountStep& step) {
+  if (step.ignored.empty()) return {};
+  const std::string& word = step.ignored.front();
+  const auto near = closest(word, mount_words());
+  return fail(Error(ErrorKind::usage, step.origin + ": " + operand(step) + ": unknown flag \"" + printable(word) + '"')
+                  .with_hint(near ? "did you mean \"" + std::string(*near) + "\"?"
+                                  : "flags are those of mount(8): ro, noexec"));
+}
+
+Result<MountStep> make_known_step(const MountFields& fields, const std::string& origin) {
+  TRY_ASSIGN(MountStep step, make_step(fields, origin));
+  TRY(check_words(step));
+  return step;
+}
+
+}  // namespace
+
 Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
                                    const std::string& origin) {
   MountFields fields;
@@ -169,7 +193,39 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
                                             "' on this node, which is not a path")
                     .with_hint("is the variable set in the job's environment?"));
   }
-  return make_step(fields, origin);
+  return make_known_step(fields, origin);
+}
+
+Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment,
+                           const std::string& origin) {
+  for (const MountOption& option : options) {
+    TRY_ASSIGN(const MountStep step, step_from_option(option, environment, origin));
+    struct stat status {};
+    if (step.kind != StepKind::bind || step.on_failure != OnFailure::fail) continue;
+    if (stat(step.source.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR)) continue;
+    return fail(Error(ErrorKind::not_found, origin + ": source path does not exist: " + printable(step.source))
+                    .with_hint("it is looked for on the compute node, from the job's directory; nofail skips a mount "
+                               "that is missing"));
+  }
+  return {};
+}
+
+Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin) {
+  constexpr std::array<std::string_view, 10> kTypes = {"none",   "tmpfs", "proc",  "sysfs",   "devpts",
+                                                       "mqueue", "fuse",  "ramfs", "overlay", "cgroup2"};
+  const std::vector<std::string_view> fields = split(argument, ':');
+  const bool is_path = argument.starts_with('/') || argument.starts_with('.');
+  if (is_path && fields.size() == 3 && std::find(kTypes.begin(), kTypes.end(), fields[2]) == kTypes.end()) {
+    MountFields bind{std::string(fields[0]), std::string(fields[1]), "", {"x-create=auto", "rbind"}};
+    for (const std::string_view words : split_nonempty(fields[2], '+'))
+      for (const std::string_view word : split_nonempty(words, ',')) bind.options.emplace_back(word);
+    return make_known_step(bind, origin);
+  }
+  std::string line;
+  for (const char c : argument) line += c == ':' ? " " : c == ' ' ? "\\040" : std::string(1, c);
+  TRY_ASSIGN(FstabEntry entry, parse_fstab_line(line, origin));
+  TRY(check_words(entry.step));
+  return std::move(entry.step);
 }
 
 }  // namespace situla

@@ -31,9 +31,17 @@ Result<std::vector<MountStep>> parse_literal_fstab(std::string_view text, int pa
 /// The same for one line that came from somewhere else; origin is used as it is.
 Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& origin);
 
-/// A --container-mounts entry, $NAME and ${NAME} replaced. ErrorKind::usage when what they give is no path.
+/// A --container-mounts entry, $NAME and ${NAME} replaced. ErrorKind::usage when what they give is no path, and for a
+/// flag that mount(8) does not know.
 Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
                                    const std::string& origin);
+/// ErrorKind::not_found, in the words of COMPAT.md 10, for the first whose source is not there, unless it has nofail:
+/// before anything is done for them that takes long. Of what step_from_option() refuses, its error.
+Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment,
+                           const std::string& origin);
+/// An argument of --mount: SRC:DST:FLAGS as --container-mounts has it, or the fields of a line of fstab with ':' for
+/// blanks (COMPAT.md 3).
+Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin);
 
 /// The whole of the text; negative ones as well.
 std::optional<int> parse_integer(std::string_view text);

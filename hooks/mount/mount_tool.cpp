@@ -18,7 +18,7 @@ constexpr const char* kUsage = "Usage: enroot-mount [--root DIR] [--pass N] FSTA
 class ErrorLog final : public LogSink {
  public:
   void write(LogLevel level, std::string_view message) noexcept override {
-    if (level == LogLevel::debug) return;
+    if (level <= LogLevel::detail) return;
     std::cerr << "enroot-mount: " << message << '\n';
   }
 };

@@ -148,6 +148,15 @@ bool is_mount_option(std::string_view word) {
          word == "nodiratime" || word == "x-move" || word == "x-detach";
 }
 
+std::vector<std::string_view> mount_words() {
+  std::vector<std::string_view> words = {"x-move", "x-detach", "x-create=auto", "x-create=dir", "x-create=file"};
+  // Those that are likely first: of equally near ones the first is meant.
+  for (const FlagWord& entry : kFlagWords) words.push_back(entry.word);
+  for (const PropagationWord& entry : kPropagationWords) words.push_back(entry.word);
+  words.insert(words.end(), kNoEffect.begin(), kNoEffect.end());
+  return words;
+}
+
 Result<MountStep> make_step(const MountFields& fields, const std::string& origin) {
   MountStep step;
   step.origin = origin;

@@ -18,12 +18,6 @@
 
 namespace situla {
 
-std::string mount_argument_line(std::string_view argument) {
-  std::string line;
-  for (const char c : argument) line += c == ':' ? " " : c == ' ' ? "\\040" : std::string(1, c);
-  return line;
-}
-
 namespace {
 
 constexpr int kBeforeHooks = -1;
@@ -182,8 +176,8 @@ class Preparation {
       mounts_.push_back(std::move(step));
     }
     for (const std::string& argument : request_.start.mounts) {
-      TRY_ASSIGN(FstabEntry entry, parse_fstab_line(mount_argument_line(argument), "--mount"));
-      mounts_.push_back(std::move(entry.step));
+      TRY_ASSIGN(MountStep step, step_from_argument(argument, "--mount"));
+      mounts_.push_back(std::move(step));
     }
     return {};
   }

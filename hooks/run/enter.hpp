@@ -40,7 +40,4 @@ Result<Container> enter_container(ContainerRequest& request, LogSink& log);
 /// hooks look at. Scripts are named and do not run.
 Result<std::vector<ContainerEdits>> plan_in_container(ContainerRequest& request, HookUse use, LogSink& log);
 
-/// An argument of --mount as a line of fstab.
-std::string mount_argument_line(std::string_view argument);
-
 }  // namespace situla

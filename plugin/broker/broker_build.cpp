@@ -288,7 +288,7 @@ Result<void> Broker::join_found(Build& build, const Found& found) {
 Result<void> Broker::use_running(Build& build, StepContainer container) {
   TRY_ASSIGN(UniqueFd for_others, duplicate_fd(container.environment.get(), "the container's environment"));
   build.builder.helper.socket.reset();  // nothing is to be built: it ends
-  clients_.note({LogLevel::info, "reusing existing container namespaces"});
+  clients_.note({LogLevel::detail, "reusing existing container namespaces"});
   if (!build.wanted.ignored.empty()) clients_.note({LogLevel::warning, build.wanted.ignored});
   report_.source = "running";
   report_.root = "joined";

@@ -131,4 +131,22 @@ TEST_CASE("--container-mounts on the node") {
   CHECK(step_of("/a:/b:ro")->flags.read_only);
   CHECK(step_of("$USER:/b").error().kind() == ErrorKind::usage);
   CHECK_FALSE(step_of("/a:$UNSET"));
+  CHECK(step_of("/a:/b:RO").error().text() ==
+        "--container-mounts: bind /a on /b: unknown flag \"RO\"\nhint: did you mean \"ro\"?");
+  CHECK(step_of("/a:/b:x-mine+nofail")->on_failure == OnFailure::warn);
+  CHECK(step_of("tmpfs:/x:size=1G")->parameters == MountParameters{{"size", "1G"}});
+}
+
+TEST_CASE("--mount: what --container-mounts takes, and lines of fstab with colons") {
+  const auto shown = [](std::string_view argument) {
+    const auto step = step_from_argument(argument, "--mount");
+    return step ? describe(*step) : step.error().message();
+  };
+  CHECK(shown("/a:/b") == "bind /a on /b [recursive, create]  (--mount)");
+  CHECK(shown("./a b:/c:ro+noexec") == "bind ./a b on /c [recursive, ro, noexec, create]  (--mount)");
+  CHECK(shown("/a b:/c:none:bind,ro") == "bind /a b on /c [ro]  (--mount)");
+  CHECK(shown("/a:/c:none") == "bind /a on /c [recursive]  (--mount)");
+  CHECK(shown("tmpfs:/c:tmpfs:x-create=dir,size=1G") == "mount tmpfs on /c [size=1G, create directory]  (--mount)");
+  CHECK(shown("/a:/b:readonly") == "--mount: bind /a on /b: unknown flag \"readonly\"");
+  CHECK(shown("/a:/b:none:bind,RO") == "--mount: bind /a on /b: unknown flag \"RO\"");
 }

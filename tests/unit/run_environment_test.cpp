@@ -92,8 +92,3 @@ TEST_CASE("the directory of /etc/rc, for images without a shell") {
   CHECK(rc_directory("  cd -- /x; y\n") == "/x");
   CHECK_FALSE(rc_directory("exec /bin/sh\n# cd /x\n"));
 }
-
-TEST_CASE("--mount arguments are fstab lines with colons") {
-  CHECK(mount_argument_line("/a:/b") == "/a /b");
-  CHECK(mount_argument_line("/a b:/c:none:bind,ro") == "/a\\040b /c none bind,ro");
-}

@@ -57,4 +57,6 @@ TEST_CASE("what is no mount") {
     CHECK(options.error().kind() == ErrorKind::usage);
     CHECK_FALSE(options.error().hint().empty());
   }
+  CHECK_THAT(parse_mount_options("data:/mnt").error().hint(), Catch::Contains("write ./data:/mnt"));
+  CHECK_THAT(parse_mount_options("“/data:/mnt”").error().hint(), Catch::Contains("curly quotation marks"));
 }

@@ -113,7 +113,11 @@ TEST_CASE("image kinds are told by the first characters") {
   CHECK(image_kind("./a.sqsh") == ImageKind::path);
   CHECK(image_kind("/a.sqsh") == ImageKind::path);
   CHECK(image_kind("../a") == ImageKind::path);
-  CHECK(image_kind("a.sqsh") == ImageKind::registry);
+  // Also the names that `import` gives, which are no references.
+  for (const char* file : {"a.sqsh", "debian+12.sqsh", "Images/A.SQSH", "a.squashfs", "~/a", "$HOME/a"})
+    CHECK(image_kind(file) == ImageKind::path);
+  for (const char* image : {"docker://a.sqsh", "quay.io/b/a.sqsh", "quay.io#a.sqsh", "localhost/a.sqsh", "me@a.sqsh"})
+    CHECK(image_kind(image) == ImageKind::registry);
   CHECK(image_kind("dockerd://x") == ImageKind::docker_daemon);
   CHECK(image_kind("podman://x") == ImageKind::podman);
   CHECK(image_kind("oci:x") == ImageKind::oci_layout);
@@ -121,6 +125,20 @@ TEST_CASE("image kinds are told by the first characters") {
   CHECK(image_kind("docker-archive:x") == ImageKind::docker_archive);
   CHECK(image_kind("dir:x") == ImageKind::directory);
   CHECK(image_kind("docker://oci:5000/x") == ImageKind::registry);
+}
+
+TEST_CASE("paths and full names of images") {
+  Environment environment;
+  environment.set("HOME", "/home/me");
+  environment.set("USER", "me");
+  CHECK(image_path("~/a.sqsh", environment) == "/home/me/a.sqsh");
+  CHECK(image_path("/scratch/$USER/a.sqsh", environment) == "/scratch/me/a.sqsh");
+  CHECK(image_path("~you/a.sqsh", environment) == "~you/a.sqsh");
+  CHECK(full_image_name("a.sqsh", environment, "/data") == "/data/a.sqsh");
+  CHECK(full_image_name("././a.sqsh", environment, "/data") == "/data/a.sqsh");
+  CHECK(full_image_name("~/a.sqsh", environment, "/data") == "/home/me/a.sqsh");
+  CHECK(full_image_name("quay.io#b/a", environment, "/data") ==
+        full_image_name("docker://quay.io/b/a:latest", {}, "/"));
 }
 
 TEST_CASE("images in files: the path ends at the first colon, but for dir:") {

@@ -17,7 +17,7 @@ namespace {
 class Messages final : public LogSink {
  public:
   void write(LogLevel level, std::string_view message) noexcept override {
-    if (level == LogLevel::debug || (quiet && level == LogLevel::info)) return;
+    if (level <= LogLevel::detail || (quiet && level == LogLevel::info)) return;
     const char* name = level == LogLevel::info ? "INFO" : level == LogLevel::warning ? "WARN" : "ERROR";
     std::fprintf(stderr, "[%s] %.*s\n", name, static_cast<int>(message.size()), message.data());
   }

@@ -109,7 +109,7 @@ TEST_CASE("flags and enums have no values beyond their own") {
     const auto decoded = decode(bytes);
     return !decoded && decoded.error().kind() == ErrorKind::corrupt;
   };
-  CHECK(refused(Note{LogLevel::error, ""}, 0, 4));
+  CHECK(refused(Note{LogLevel::error, ""}, 0, 5));
   CHECK(refused(Failure{ErrorKind::unreachable, "", ""}, 0, 11));
   CHECK(refused(MapsWanted{true}, 0, 2));
   CHECK(refused(JoinReply{"", Isolation{}}, 4, 2));

@@ -188,6 +188,8 @@ TEST_CASE("values are checked where the user types them") {
   CHECK_FALSE(options.set(option("container-image"), "http://x"));
   CHECK_FALSE(options.set(option("container-mounts"), "relative:/x"));
   CHECK_FALSE(options.set(option("container-env"), "GOOD,2BAD"));
+  CHECK_FALSE(options.set(option("container-env"), "GOOD,"));
+  CHECK_FALSE(options.set(option("container-env"), "GOOD,,OTHER"));
   CHECK(options.set(option("container-image"), "./image.sqsh"));
 }
 

@@ -1,0 +1,108 @@
+# lab:
+# What people write and what they mean: a file's name, a path with ~ or a variable that no shell has seen, a flag in capitals. COMPAT.md section 10.
+# As alice, on a node.
+load helpers
+
+setup_file() {
+  situla import -o "$BATS_FILE_TMPDIR/tiny.sqsh" docker://registry.test#tiny
+}
+
+setup() {
+  work=$(mktemp -d "$HOME/meant.XXXXXX")
+  cd "$work"
+  ln "$BATS_FILE_TMPDIR/tiny.sqsh" tiny+latest.sqsh 2>/dev/null || cp "$BATS_FILE_TMPDIR/tiny.sqsh" tiny+latest.sqsh
+}
+
+teardown() {
+  enroot remove -f pyxis_x meant 2>/dev/null || true
+  cd /
+  rm -rf "$work"
+}
+
+# fails_with TEXT [OPTION]...: a step that must not run, and every line of TEXT is said.
+fails_with() {
+  local text=$1 line
+  shift
+  run_and_show srun "$@" echo the task ran
+  [ "$status" -ne 0 ]
+  while read -r line; do grep -Fq -- "$line" <<<"$output"; done <<<"$text"
+  if grep -qx 'the task ran' <<<"$output"; then false; fi
+}
+
+@test "a file is understood whatever its name, also the one that import gives" {
+  cp tiny+latest.sqsh Tiny.SQSH
+  mkdir Images
+  cp tiny+latest.sqsh Images/x.sqsh
+  local image
+  for image in tiny+latest.sqsh ./tiny+latest.sqsh Tiny.SQSH Images/x.sqsh "~/${work##*/}/tiny+latest.sqsh" '$HOME/'"${work##*/}/tiny+latest.sqsh" "/home/\$USER/${work##*/}/Tiny.SQSH"; do
+    run_and_show srun --container-image="$image" sh -c 'echo $GREETING'
+    [ "$status" -eq 0 ]
+    [ "$output" = hello ]
+    run_and_show srun --container-image="$image" --container-name=x sh -c 'echo $GREETING'
+    [ "$status" -eq 0 ]
+    [ "$output" = hello ]
+    enroot remove -f pyxis_x
+  done
+}
+
+@test "a line #SBATCH, which no shell sees" {
+  cat >job <<'END'
+#!/bin/sh
+#SBATCH --container-image=$HOME/images-of-$SLURM_JOB_NAME/tiny.sqsh
+#SBATCH --container-mounts=$HOME/images-of-$SLURM_JOB_NAME:/data:ro
+#SBATCH --job-name=meant
+echo $GREETING; ls /data
+END
+  mkdir "$HOME/images-of-meant"
+  cp tiny+latest.sqsh "$HOME/images-of-meant/tiny.sqsh"
+  run_and_show "$lab_tests/submit" --output=out.txt job
+  cat out.txt
+  rm -r "$HOME/images-of-meant"
+  [ "$(cat out.txt)" = $'hello\ntiny.sqsh' ]
+}
+
+@test "a file that is not there, and one that has almost its name" {
+  fails_with $'image: open tiny+latets.sqsh: No such file or directory\nhint: did you mean tiny+latest.sqsh?' --container-image=tiny+latets.sqsh
+  fails_with "hint: image names are lower case; the path of a file begins with / or ./" --container-image=Tiny
+  fails_with "hint: if it is a file, write its path with a / or ./ in front" --container-image=my+tiny
+  fails_with "hint: it has curly quotation marks" --container-image=“tiny”
+}
+
+@test "mounts: a source that is not there is told before anything is imported, in pyxis's words" {
+  mkdir data
+  fails_with "error: situla: --container-mounts: source path does not exist: /no/such/dir" --container-image=registry.test/nosuchimage --container-mounts=/no/such/dir:/mnt
+  fails_with "error: situla: --container-mounts: source path does not exist: ./nodata" --container-image=./tiny+latest.sqsh --container-mounts=./data:/a,./nodata:/mnt
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts=./nodata:/mnt:nofail,./data:/a true
+  [ "$status" -eq 0 ]
+  # One that runs gets no mounts, so nothing is looked for.
+  srun --overlap --container-image=./tiny+latest.sqsh --container-name=x sh -c 'echo started; exec sleep 100' >out 2>&1 3>&- &
+  wait_until 30 grep -qx started out
+  run_and_show srun --overlap --container-name=x --container-mounts=/no/such/dir:/mnt true
+  [ "$status" -eq 0 ]
+  scancel -u alice
+  wait
+}
+
+@test "mounts: a flag that there is not is an error, with the one that was meant" {
+  mkdir data
+  fails_with $'--container-mounts: bind ./data on /a: unknown flag "RO"\nhint: did you mean "ro"?' --container-image=./tiny+latest.sqsh --container-mounts=./data:/a:RO
+  fails_with "hint: a path begins with '/' or '.': for what is in this directory write ./data:/mnt" --container-image=./tiny+latest.sqsh --container-mounts=data:/mnt
+  fails_with "hint: it has curly quotation marks" --container-image=./tiny+latest.sqsh --container-mounts=“./data:/mnt”
+}
+
+@test "start --mount takes what srun takes" {
+  mkdir data
+  enroot create --name meant tiny+latest.sqsh
+  run_and_show enroot start --mount ./data:/new/place:ro meant sh -c 'echo x >/new/place/x || echo "not writable"'
+  [[ $output == *"not writable" ]]
+  run_and_show enroot start --mount ./data:/new/place meant sh -c 'echo x >/new/place/x && cat /new/place/x'
+  [ "$output" = x ]
+  run_and_show enroot start --mount ./data:/new/place:RO meant true
+  [ "$status" -eq 1 ]
+  [[ $output == *'--mount: bind ./data on /new/place: unknown flag "RO"'*'did you mean "ro"?'* ]]
+}
+
+@test "an empty name among those of --container-env is an error" {
+  fails_with "has an empty name" --container-image=./tiny+latest.sqsh --container-env=GREETING,
+  fails_with "has an empty name" --container-image=./tiny+latest.sqsh --container-env=A,,B
+}
