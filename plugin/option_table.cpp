@@ -111,7 +111,8 @@ Result<void> set(std::string_view, ContainerSpec& spec) {
 constexpr std::array kTable = {
     OptionInfo{
         "container-image", "[USER@][REGISTRY#]IMAGE[:TAG|@DIGEST]|PATH|KIND:WHERE",
-        "[situla] image to run the tasks in: from a registry; a squashfs file on the node if it begins with . or /; "
+        "[situla] image to run the tasks in: from a registry; a squashfs file on the node if it begins with . or / or "
+        "ends in .sqsh; "
         "dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR",
         set_image, "IMAGE"},
     OptionInfo{"container-mounts", "SRC[:DST[:FLAGS]][,SRC:DST...]",
