@@ -6,6 +6,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fts.h>
+#include <sys/stat.h>
 
 #include "common/base/unique_fd.hpp"
 
@@ -47,6 +49,19 @@ Result<std::vector<std::string>> names_with_suffix(const std::string& path, std:
   std::erase_if(*names, [&](const std::string& name) { return !name.ends_with(suffix) || name.starts_with('.'); });
   std::sort(names->begin(), names->end());
   return names;
+}
+
+uint64_t disk_usage(const std::string& path) {
+  constexpr uint64_t kBlock = 512;  // stat(2), st_blocks
+  std::string root = path;
+  char* const roots[] = {root.data(), nullptr};
+  const std::unique_ptr<FTS, decltype(&fts_close)> walk(fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, nullptr),
+                                                        &fts_close);
+  uint64_t bytes = 0;
+  while (const FTSENT* entry = walk ? fts_read(walk.get()) : nullptr)
+    if (entry->fts_info != FTS_DP && entry->fts_info != FTS_NS)
+      bytes += kBlock * static_cast<uint64_t>(entry->fts_statp->st_blocks);
+  return bytes;
 }
 
 }  // namespace situla

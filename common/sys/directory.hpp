@@ -1,6 +1,7 @@
 // Which names are in a directory?
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,5 +17,9 @@ Result<std::vector<std::string>> list_directory(int directory_fd, const std::str
 
 /// Names that end in `suffix`, without hidden ones, in the order of a shell's glob; none where there is no directory.
 Result<std::vector<std::string>> names_with_suffix(const std::string& path, std::string_view suffix);
+
+/// Bytes on disk of a file, or of a directory and all that is in it, as du(1) counts them; of what cannot be looked at,
+/// nothing.
+uint64_t disk_usage(const std::string& path);
 
 }  // namespace situla

@@ -1,4 +1,4 @@
-#include "hooks/cli/tool.hpp"
+#include "hooks/cli/commands.hpp"
 
 namespace situla::cli {
 
@@ -8,6 +8,7 @@ namespace situla::cli {
 
 void add_all_commands(CLI::App& app, Actions& actions) {
   actions.examine_registry = doctor::examine_registry;
+  actions.start_fetched = start_fetched;
 #define COMMAND(name) add_##name(app, actions);
 #include "hooks/cli/network_commands.inc"
 #undef COMMAND

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "hooks/cli/tool.hpp"
 #include "hooks/containers/container_store.hpp"
 #include "hooks/containers/request.hpp"
+#include "hooks/import/import.hpp"
 #include "hooks/request/request.hpp"
 
 namespace situla::cli {
@@ -46,20 +48,40 @@ struct ImageArguments {
   [[nodiscard]] Result<ImportRequest> request(const Context& context) const;
 };
 
+/// Into a file without a name in the directory, from the node's store where that has it.
+Result<UnnamedImage> fetch_image(const Context& context, const ImageArguments& image, const std::string& directory);
+/// Actions::start_fetched.
+Error start_fetched(const Context& context, const std::string& image);
+
 /// A container of this name, of which only the image is missing; extract: as a tree. ErrorKind::exists for one that is
 /// there, without --force or ENROOT_FORCE_OVERRIDE.
 Result<NewContainer> new_container(const Context& context, const std::string& name, bool force, bool extract);
 
+struct StartCommand {
+  StartOptions start;
+  bool dry_run = false;
+};
+void declare_start(CLI::App& command, StartCommand& options);
+/// words: what find_root() takes, and the command.
+Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words);
+
 /// `start --conf script`; words: the container's name or an image, and the command.
 Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words);
 
-/// What a word of start's means: a file is an image, anything else the name of a container.
+/// Fetches the image and starts the same again with its file, which is gone with the container. Only an error returns.
+Error start_image(const Context& context, const std::string& image);
+
+/// What a word of start's means: a file is an image, what names where it is ("docker://...") one to be fetched,
+/// anything else the name of a container.
 Result<RootSource> find_root(const Context& context, const std::string& word);
 
 /// situla-store, as the service user, who alone may look into the node's store: `images`, `prune`, `rm`, `pin` or
 /// `verify`, and its arguments. Returns its exit code. For anybody but root and that user the store itself answers, if
 /// it has a socket; ErrorKind::denied if not. On a node without that account it is about the caller's own store.
 Result<int> run_store_program(const Context& context, const std::string& command, std::vector<std::string> arguments);
+
+/// remove: what cannot be removed does not keep the others. Returns 0, or the last error; those before it are printed.
+Result<int> remove_all(const Context& context, const std::vector<std::string>& names, bool force);
 
 /// enroot's words for it.
 Error no_such_file(const std::string& path);

@@ -1,6 +1,15 @@
+#include <cerrno>
+
+#include <fcntl.h>
+
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/sys/fd_path.hpp"
+#include "common/sys/process/process.hpp"
+#include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/cli/node_store.hpp"
+#include "hooks/progress/progress_renderer.hpp"
 
 namespace situla::cli {
 
@@ -19,6 +28,30 @@ Result<ImportRequest> ImageArguments::request(const Context& context) const {
   const Environment& environment = context.invocation.environment;
   return make_import_request(image, context.config, environment, RuleFiles::of_user(environment), context.log,
                              architecture);
+}
+
+Result<UnnamedImage> fetch_image(const Context& context, const ImageArguments& image, const std::string& directory) {
+  const KeepSecrets secrets;
+  TRY_ASSIGN(const ImportRequest request, image.request(context));
+  const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
+  NodeStore store(context);
+  return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log, &store);
+}
+
+Error start_fetched(const Context& context, const std::string& image) {
+  ImageArguments wanted;
+  wanted.image = image;
+  auto fetched = fetch_image(context, wanted, context.config.temp_path());
+  if (!fetched) return std::move(fetched).error();
+  const int fd = fetched->file.release();
+  if (fcntl(fd, F_SETFD, 0) != 0) return Error::from_errno(errno, "hand over the image");
+  // In a process of its own, which has no threads: what has talked to a registry may have had some.
+  std::vector<std::string> arguments = {context.invocation.program, "start"};
+  const auto& words = context.invocation.arguments;
+  arguments.insert(arguments.end(), words.begin() + 1, words.end() - static_cast<ptrdiff_t>(context.words.size()));
+  arguments.push_back(fd_path(fd));
+  arguments.insert(arguments.end(), context.words.begin() + 1, context.words.end());
+  return exec_program("/proc/self/exe", arguments);
 }
 
 }  // namespace situla::cli

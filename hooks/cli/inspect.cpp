@@ -10,9 +10,11 @@
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/json.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/containers/container_identity.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/unpack/read_image.hpp"
 
@@ -57,8 +59,7 @@ std::string exact_size(uint64_t bytes) {
   return format_size(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
-std::string utc(uint32_t seconds) {
-  const time_t time = seconds;
+std::string utc(time_t time) {
   tm parts{};
   std::array<char, 32> text{};
   gmtime_r(&time, &parts);
@@ -237,8 +238,54 @@ Result<int> inspect_file(const Context& context, const InspectOptions& options) 
   return 0;
 }
 
+/// A container that `list` shows. Of a layered one the image is a file of its own, which is described as one.
+Result<int> inspect_container(const Context& context, const InspectOptions& options, const NamedContainer& container) {
+  if (options.raw || !options.architecture.empty())
+    return fail(Error(ErrorKind::usage, "inspect " + printable(options.image) +
+                                            ": --raw and --arch are about images in registries, not about containers")
+                    .with_hint("write docker://" + printable(options.image) + " for the image of that name"));
+  const auto origin = container.directory ? origin_of(container.directory->get()) : std::nullopt;
+  const bool layered = container.kind == NamedContainer::Kind::layered;
+  const uint64_t bytes = disk_usage(container.path);
+  const std::string made = origin ? utc(std::chrono::system_clock::to_time_t(origin->made)) : "";
+  FileDescription file;
+  if (layered) {
+    TRY_ASSIGN(const UniqueFd image, open_file(container.image(), O_RDONLY));
+    TRY_ASSIGN(file, describe_file(image.get(), container.path + "/.situla/image.sqsh"));
+  }
+  if (options.json) {
+    Json json = Json::object({{"container", container.name},
+                              {"path", container.path},
+                              {"kind", layered ? "layered" : "tree"},
+                              {"bytes", bytes}});
+    json.add("image", origin ? Json(origin->image) : Json());
+    json.add("made", origin ? Json(made) : Json());
+    json.add("source", file.source);
+    json.add("env", file.environment);
+    json.add("labels", file.labels);
+    json.add("mounts", file.mounts);
+    context.streams.out << to_text(json, kAscii);
+    return 0;
+  }
+  std::string out;
+  field(out, "Container", container.name);
+  field(out, "Path", container.path);
+  field(out, "Kind", layered ? "layers over a copy of the image" : "directory tree");
+  field(out, "Image", origin ? origin->image : "not known");
+  field(out, "Made", made);
+  field(out, "Size", exact_size(bytes));
+  field(out, "Provenance", file.source.value_or(""));
+  field(out, "Labels", file.labels);
+  field(out, "Env", file.environment);
+  field(out, "Mounts", file.mounts);
+  context.streams.out << out;
+  return 0;
+}
+
 Result<int> inspect(const Context& context, const InspectOptions& options) {
   if (options.raw && options.json) return fail(ErrorKind::usage, "inspect: --raw and --json exclude each other");
+  if (const auto container = find_container(context.config, options.image))
+    return inspect_container(context, options, *container);
   if (names_file(options.image)) return inspect_file(context, options);
   const KeepSecrets secrets;
   TRY_ASSIGN(const ImportRequest request, options.request(context));
@@ -255,9 +302,10 @@ Result<int> inspect(const Context& context, const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Actions& actions) {
-  const auto [command, options] =
-      add_command(app, actions, "inspect", "Show what an image in a registry or a squashfs file is", inspect);
-  options.declare(command, "IMAGE", "As for import, or the path of a squashfs file (FILE.sqsh)");
+  const auto [command, options] = add_command(
+      app, actions, "inspect", "Show what an image in a registry, a squashfs file or a container is", inspect);
+  options.declare(command, "IMAGE",
+                  "As for import, the path of a squashfs file (FILE.sqsh), or the name of a container");
   command.add_flag("--json", options.json, "Print one JSON document");
   command.add_flag("--raw", options.raw, "Print the manifest as the registry serves it");
 }

@@ -1,5 +1,5 @@
 // list: the containers under ENROOT_DATA_PATH; with --fancy the processes that run in them, as a table that scripts
-// cut. COMPAT.md section 3.
+// cut. COMPAT.md section 3. With --long, what they are.
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -8,7 +8,10 @@
 #include <set>
 
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
+#include "common/sys/directory.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/containers/container_identity.hpp"
 #include "hooks/containers/running_processes.hpp"
 
 namespace situla::cli {
@@ -117,13 +120,84 @@ Result<int> list_running(const Context& context, const std::vector<NamedContaine
   return 0;
 }
 
+struct ListedContainer {
+  NamedContainer container;
+  std::optional<ContainerOrigin> origin;
+  uint64_t bytes = 0;    ///< on disk
+  size_t processes = 0;  ///< that run in it
+};
+
+Result<std::vector<ListedContainer>> descriptions(const Context& context,
+                                                  const std::vector<NamedContainer>& containers) {
+  std::vector<ListedContainer> found;
+  std::vector<KnownContainer> known;
+  for (const NamedContainer& each : containers) {
+    auto container = find_container(context.config, each.name);
+    if (!container) continue;  // removed meanwhile
+    if (auto one = KnownContainer::of(*container)) known.push_back(std::move(*one));
+    ListedContainer description{.container = std::move(*container), .origin = std::nullopt};
+    if (description.container.directory) description.origin = origin_of(description.container.directory->get());
+    description.bytes = disk_usage(description.container.path);
+    found.push_back(std::move(description));
+  }
+  TRY_ASSIGN(const std::vector<RunningProcess> processes, running_processes(known));
+  for (ListedContainer& description : found)
+    description.processes =
+        static_cast<size_t>(std::count_if(processes.begin(), processes.end(), [&](const RunningProcess& process) {
+          return process.container == description.container.path;
+        }));
+  return found;
+}
+
+std::string date_of(std::chrono::system_clock::time_point time, const char* format) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm day{};
+  (void)localtime_r(&seconds, &day);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &day)};
+}
+
+Result<int> list_long(const Context& context, const std::vector<NamedContainer>& containers) {
+  TRY_ASSIGN(const std::vector<ListedContainer> found, descriptions(context, containers));
+  std::vector<Row> rows = {{"NAME", "SIZE", "MADE", "RUNNING", "IMAGE"}};
+  for (const ListedContainer& each : found)
+    rows.push_back({printable(each.container.name), format_size(each.bytes),
+                    each.origin ? date_of(each.origin->made, "%Y-%m-%d %H:%M") : "-",
+                    each.processes == 0 ? "-" : std::to_string(each.processes),
+                    each.origin ? each.origin->image : "-"});
+  print(rows, context.streams.out);
+  return 0;
+}
+
+Result<int> list_as_json(const Context& context, const std::vector<NamedContainer>& containers) {
+  TRY_ASSIGN(const std::vector<ListedContainer> found, descriptions(context, containers));
+  Json list = Json::list();
+  for (const ListedContainer& each : found) {
+    const bool layered = each.container.kind == NamedContainer::Kind::layered;
+    Json item = Json::object({{"name", each.container.name},
+                              {"path", each.container.path},
+                              {"kind", layered ? "layered" : "tree"},
+                              {"bytes", each.bytes},
+                              {"processes", uint64_t{each.processes}}});
+    item.add("image", each.origin ? Json(each.origin->image) : Json());
+    item.add("made", each.origin ? Json(date_of(each.origin->made, "%Y-%m-%dT%H:%M:%S%z")) : Json());
+    list.add(std::move(item));
+  }
+  context.streams.out << to_text(list, {.indent = 2, .ascii = true});
+  return 0;
+}
+
 struct ListOptions {
-  bool fancy = false;
+  bool fancy = false, long_list = false, json = false;
 };
 
 Result<int> list(const Context& context, const ListOptions& options) {
+  if (options.fancy + options.long_list + options.json > 1)
+    return fail(ErrorKind::usage, "list: --fancy, --long and --json exclude each other");
   TRY_ASSIGN(const std::vector<NamedContainer> containers, list_containers(context.config));
   if (options.fancy) return list_running(context, containers);
+  if (options.long_list) return list_long(context, containers);
+  if (options.json) return list_as_json(context, containers);
   for (const NamedContainer& container : containers) context.streams.out << container.name << '\n';
   return 0;
 }
@@ -133,6 +207,8 @@ Result<int> list(const Context& context, const ListOptions& options) {
 void add_list(CLI::App& app, Actions& actions) {
   const auto [command, options] = add_command(app, actions, "list", "List the containers", list);
   command.add_flag("-f,--fancy", options.fancy, "Show the processes that run in them");
+  command.add_flag("-l,--long", options.long_list, "Show size on disk, when and of which image they were made");
+  command.add_flag("--json", options.json, "For programs: the same, with sizes in bytes");
 }
 
 }  // namespace situla::cli

@@ -1,11 +1,7 @@
 // load: an image from a registry, files or an engine becomes a container, without a squashfs file of the user's in
 // between.
 #include "common/base/text.hpp"
-#include "common/sys/process/secrecy.hpp"
 #include "hooks/cli/commands.hpp"
-#include "hooks/cli/node_store.hpp"
-#include "hooks/import/import.hpp"
-#include "hooks/progress/progress_renderer.hpp"
 
 namespace situla::cli {
 namespace {
@@ -14,14 +10,6 @@ struct LoadOptions : ImageArguments {
   std::string name;
   bool force = false, extract = false;
 };
-
-Result<UnnamedImage> import(const Context& context, const LoadOptions& options, const std::string& directory) {
-  const KeepSecrets secrets;
-  TRY_ASSIGN(const ImportRequest request, options.request(context));
-  const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
-  NodeStore store(context);
-  return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log, &store);
-}
 
 Result<int> load(const Context& context, const LoadOptions& options) {
   TRY(options.check_name("load", "'create' makes a container of a squashfs file"));
@@ -35,7 +23,7 @@ Result<int> load(const Context& context, const LoadOptions& options) {
   // A layered container keeps the file itself, so it lies where that will be.
   TRY_ASSIGN(const bool layered, makes_layers(context.config, request.wish, context.log));
   TRY_ASSIGN(const UnnamedImage image,
-             import(context, options, layered ? context.config.data_path() : context.config.temp_path()));
+             fetch_image(context, options, layered ? context.config.data_path() : context.config.temp_path()));
   request.image = image.file.get();
   request.image_is_ours = true;
   request.origin = full_image_name(options.image, {}, current_directory());

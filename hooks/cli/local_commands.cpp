@@ -21,7 +21,11 @@ bool is_local_command(std::span<const char* const> words) {
 #include "hooks/cli/local_commands.inc"
 #undef COMMAND
   };
-  if (words.empty() || std::find(std::begin(kLocal), std::end(kLocal), words.front()) == std::end(kLocal)) return false;
+  if (words.empty()) return false;
+  const auto* const alias =
+      std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& each) { return each.name == words.front(); });
+  const std::string_view command = alias == kAliases.end() ? words.front() : alias->command;
+  if (std::find(std::begin(kLocal), std::end(kLocal), command) == std::end(kLocal)) return false;
   const auto asks_registry = [](std::string_view word) { return word.starts_with("--registry"); };
   return words.front() != std::string_view("doctor") || std::none_of(words.begin(), words.end(), asks_registry);
 }

@@ -8,16 +8,23 @@
 namespace situla::cli {
 namespace {
 
-bool confirmed(const Context& context, const std::string& path) {
-  context.streams.err << "Do you really want to delete " << path << "? [y/N] " << std::flush;
+Result<bool> is_confirmed(const Context& context, const NamedContainer& container) {
+  context.streams.err << "Do you really want to delete " << container.path << "? [y/N] " << std::flush;
   std::string answer;
-  std::getline(context.streams.in, answer);
+  if (!std::getline(context.streams.in, answer)) {
+    context.streams.err << '\n';
+    return fail(Error(ErrorKind::usage, "remove " + printable(container.name) + ": nobody answers")
+                    .with_hint("--force does not ask"));
+  }
   return trim(answer) == "y" || trim(answer) == "Y";
 }
 
 Result<void> remove_one(const Context& context, const std::string& name, bool force) {
   TRY_ASSIGN(const NamedContainer container, find_container(context.config, name));
-  if (!force && !confirmed(context, container.path)) return {};
+  if (!force) {
+    TRY_ASSIGN(const bool confirmed, is_confirmed(context, container));
+    if (!confirmed) return {};
+  }
   return remove_container(context.config, name, context.log);
 }
 
@@ -27,11 +34,21 @@ struct RemoveOptions {
 };
 
 Result<int> remove(const Context& context, const RemoveOptions& options) {
-  for (const std::string& name : options.names) TRY(remove_one(context, name, options.force));
-  return 0;
+  return remove_all(context, options.names, options.force);
 }
 
 }  // namespace
+
+Result<int> remove_all(const Context& context, const std::vector<std::string>& names, bool force) {
+  std::optional<Error> last;
+  for (const std::string& name : names) {
+    auto removed = remove_one(context, name, force);
+    if (removed) continue;
+    if (last) report_error(context, *last);
+    last = std::move(removed).error();
+  }
+  return last ? fail(std::move(*last)) : Result<int>(0);
+}
 
 void add_remove(CLI::App& app, Actions& actions) {
   const auto [command, options] = add_command(app, actions, "remove", "Delete containers", remove);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/bundle/start_options.hpp"
 #include "hooks/cli/commands.hpp"
@@ -12,6 +13,8 @@
 namespace situla::cli {
 namespace {
 
+constexpr std::string_view kDescriptors = "/proc/self/fd/";
+
 /// One line for each change that the start would make.
 Result<int> show_plan(const Context& context, ContainerRequest request) {
   TRY_ASSIGN(const auto parts, plan_start(std::move(request), HookUse::command, context.log));
@@ -19,10 +22,7 @@ Result<int> show_plan(const Context& context, ContainerRequest request) {
   return 0;
 }
 
-struct StartCommand {
-  StartOptions start;
-  bool dry_run = false;
-};
+}  // namespace
 
 Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words) {
   TRY_ASSIGN(EnrootConfig config, with_directives(context.config, options.start.configuration, context.log));
@@ -38,12 +38,26 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
   return start_container(std::move(request), context.log);
 }
 
+namespace {
+
 Result<int> start(const Context& context, const StartCommand& options) {
   TRY(check_words(context, "start", 1, "NAME or IMAGE is"));
   return start_words(context, options, context.words);
 }
 
 }  // namespace
+
+void declare_start(CLI::App& command, StartCommand& options) {
+  command.prefix_command();  // what follows the name belongs to the container
+  add_start_options(command, options.start,
+                    "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc");
+  command.add_flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
+  Isolation& isolation = options.start.isolation;
+  command.add_flag("--pid", isolation.pid, "Own PID namespace");
+  command.add_flag("--net", isolation.net, "Own network namespace");
+  command.add_flag("--ipc", isolation.ipc, "Own IPC namespace");
+  command.add_flag("--uts", isolation.uts, "Own UTS namespace");
+}
 
 Result<void> check_words(const Context& context, const std::string& command, size_t needed,
                          const std::string& missing) {
@@ -56,15 +70,27 @@ Error no_such_file(const std::string& path) {
   return {ErrorKind::not_found, "No such file or directory: " + path};
 }
 
+Error start_image(const Context& context, const std::string& image) {
+  if (context.start_fetched != nullptr) return context.start_fetched(context, image);
+  return become_full_program(context.invocation.program, context.invocation.arguments);
+}
+
 Result<RootSource> find_root(const Context& context, const std::string& word) {
   struct stat status {};
   if (stat(word.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
     TRY_ASSIGN(UniqueFd image, open_file(word, O_RDONLY));
+    // It is open twice otherwise, and the other one is no container's business.
+    if (const auto fd =
+            word.starts_with(kDescriptors) ? parse_unsigned(word.substr(kDescriptors.size())) : std::nullopt)
+      const UniqueFd given(static_cast<int>(*fd));
     // Without a helper that has privilege the kernel mounts nothing.
     const MountKind mount = load_site_config(context.log).mount;
     return RootSource{RootSource::Kind::image, word, std::move(image),
                       mount == MountKind::kernel ? MountKind::automatic : mount};
   }
+  if (const ImageKind kind = image_kind(word);
+      word.find("://") != std::string::npos || (kind != ImageKind::path && kind != ImageKind::registry))
+    return fail(start_image(context, word));
   if (word.find('/') != std::string::npos) return fail(no_such_file(word));
   auto container = find_container(context.config, word);
   if (!container && container.error().kind() == ErrorKind::not_found)
@@ -80,18 +106,10 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 }
 
 void add_start(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(
-      app, actions, "start",
-      "Run a command in a container or in a squashfs file: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]", start);
-  command.prefix_command();  // what follows the name belongs to the container
-  add_start_options(command, options.start,
-                    "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc");
-  command.add_flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
-  Isolation& isolation = options.start.isolation;
-  command.add_flag("--pid", isolation.pid, "Own PID namespace");
-  command.add_flag("--net", isolation.net, "Own network namespace");
-  command.add_flag("--ipc", isolation.ipc, "Own IPC namespace");
-  command.add_flag("--uts", isolation.uts, "Own UTS namespace");
+  const auto [command, options] =
+      add_command(app, actions, "start",
+                  "Run a command in a container or in an image: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]", start);
+  declare_start(command, options);
 }
 
 }  // namespace situla::cli

@@ -1,5 +1,6 @@
 #include "hooks/cli/tool.hpp"
 
+#include <algorithm>
 #include <iostream>
 
 #include <unistd.h>
@@ -7,6 +8,8 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/process/process.hpp"
 #include "hooks/cli/stream_log.hpp"
 #include "hooks/cli/usage.hpp"
 
@@ -43,6 +46,16 @@ Result<Wanted> parse(CLI::App& app, std::vector<std::string> arguments) {
   }
 }
 
+std::vector<std::string> without_alias(std::vector<std::string> words) {
+  const auto* const alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& each) {
+    return !words.empty() && each.name == words.front();
+  });
+  if (alias == kAliases.end()) return words;
+  words.front() = alias->command;
+  if (!alias->option.empty()) words.insert(words.begin() + 1, std::string(alias->option));
+  return words;
+}
+
 /// Instead of a command. Behind one it is the command's own option, and what `start NAME ls --help` asks is for ls.
 bool asks_for_help(const std::string& first) {
   return first == "-h" || first == "--help" || first == "help";
@@ -67,22 +80,24 @@ void declare(CLI::App& app, Actions& actions, AddCommands add_commands) {
 }
 
 Result<int> run(const Invocation& invocation, const Streams& streams, AddCommands add_commands, LogSink& log) {
+  const std::vector<std::string> arguments = without_alias(invocation.arguments);
   CLI::App app("Containers from images in registries and squashfs files, for Slurm jobs and by hand.",
                invocation.program);
   app.formatter(usage_formatter());  // before the commands, which take it over
   Actions actions;
   declare(app, actions, add_commands);
-  if (invocation.arguments.empty()) {
+  app.footer("Also: ls is list, ps is list --fancy, pull is import, rm removes containers as well as images.");
+  if (arguments.empty()) {
     streams.out << app.help();
     return 1;
   }
-  if (asks_for_help(invocation.arguments.front())) {
-    streams.out << usage(app, invocation.arguments);
+  if (asks_for_help(arguments.front())) {
+    streams.out << usage(app, arguments);
     return 0;
   }
-  TRY(check_command(app, invocation.arguments));
-  const std::string& command = invocation.arguments.front();
-  auto parsed = parse(app, invocation.arguments);
+  TRY(check_command(app, arguments));
+  const std::string& command = arguments.front();
+  auto parsed = parse(app, arguments);
   if (parsed && *parsed == Wanted::help) {
     streams.out << usage(app, {command});
     return 0;
@@ -93,10 +108,23 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
     return fail(
         std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
-  return actions.at(command)(Context{invocation, streams, log, config, chosen.remaining()});
+  return actions.at(command)(Context{invocation, streams, log, config, chosen.remaining(), actions.start_fetched});
 }
 
 }  // namespace
+
+void report_error(const Context& context, const Error& error) {
+  context.log.error(error.message());
+  if (!error.hint().empty()) context.streams.err << "hint: " << error.hint() << std::endl;
+}
+
+Error become_full_program(const std::string& program, const std::vector<std::string>& words) {
+  const auto path = find_installed("situla-full");
+  if (!path) return path.error();
+  std::vector<std::string> arguments = words;
+  arguments.insert(arguments.begin(), program);
+  return exec_program(*path, arguments);
+}
 
 int run_tool(const Invocation& invocation, const Streams& streams, AddCommands add_commands) {
   StreamLog log(streams.err, invocation.environment.has("SITULA_DEBUG"));

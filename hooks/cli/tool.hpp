@@ -2,11 +2,13 @@
 // passed in.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <iosfwd>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/log.hpp"
@@ -35,6 +37,11 @@ struct Invocation {
   Environment environment;
 };
 
+struct Context;
+/// Fetches an image, as import does, and starts again, with the file in its place; only an error returns. Null in a
+/// program that reaches no registry.
+using StartFetched = Error (*)(const Context& context, const std::string& image);
+
 /// What every command may use.
 struct Context {
   const Invocation& invocation;
@@ -42,13 +49,27 @@ struct Context {
   LogSink& log;
   const EnrootConfig& config;
   const std::vector<std::string>& words;  ///< behind the options of a command that passes words on to a container
+  StartFetched start_fetched = nullptr;
 };
+
+/// As an error is printed that ends a command.
+void report_error(const Context& context, const Error& error);
+
+/// What podman and docker call what is there.
+struct Alias {
+  std::string_view name, command, option;
+};
+constexpr std::array<Alias, 3> kAliases = {{{"ls", "list", ""}, {"ps", "list", "--fancy"}, {"pull", "import", ""}}};
 
 /// By subcommand name: the exit status, or an error that is printed by the tool.
 struct Actions : std::map<std::string, std::function<Result<int>(const Context&)>, std::less<>> {
   /// What `doctor --registry NAME` finds out; null in a program that reaches no registry.
   decltype(&doctor::examine_registry) examine_registry = nullptr;
+  StartFetched start_fetched = nullptr;
 };
+
+/// Becomes situla-full, which has all commands. words: without the program's name. Only an error returns.
+Error become_full_program(const std::string& program, const std::vector<std::string>& words);
 
 /// Declares the commands that a program has.
 using AddCommands = void (*)(CLI::App&, Actions&);

@@ -106,3 +106,50 @@ END
   fails_with "has an empty name" --container-image=./tiny+latest.sqsh --container-env=GREETING,
   fails_with "has an empty name" --container-image=./tiny+latest.sqsh --container-env=A,,B
 }
+
+@test "run and start of an image of a registry: the command's output and exit status, and nothing is left" {
+  snapshot
+  before=$(ls -A /tmp)
+  run_and_show situla run registry.test#tiny sh -c 'echo $GREETING; ls /proc/self/fd; exit 7'
+  [ "$status" -eq 7 ]
+  grep -qx hello <<<"$output"
+  # 0, 1, 2, and what ls itself has open.
+  [ "$(grep -c '^[0-9]*$' <<<"$output")" -eq 4 ]
+  run_and_show situla start --rw docker://registry.test#tiny sh -c 'echo $GREETING >/new && cat /new'
+  [ "$status" -eq 0 ]
+  grep -qx hello <<<"$output"
+  run_and_show situla run ./tiny+latest.sqsh sh -c 'echo $GREETING'
+  [ "$output" = hello ]
+  run_and_show situla run registry.test#nosuchimage true
+  [ "$status" -eq 1 ]
+  [[ $output == *"failed to import docker image: registry.test/nosuchimage:latest: "* ]]
+  run_and_show situla run UPPER true
+  [ "$status" -eq 1 ]
+  [ "$(ls -A /tmp)" = "$before" ]
+  [ -z "$(enroot list)" ]
+  nothing_left
+}
+
+@test "pull, ls, ps, rm and inspect of a container" {
+  run_and_show situla pull -o pulled.sqsh docker://registry.test#tiny
+  [ "$status" -eq 0 ]
+  situla create --name meant pulled.sqsh
+  run_and_show situla ls -l
+  [[ ${lines[1]} == "meant "*" $work/pulled.sqsh" ]]
+  situla ls --json | jq -e --arg image "$work/pulled.sqsh" '.[0] | .name == "meant" and .image == $image and .processes == 0 and .bytes > 1000 and (.made | startswith("20"))'
+  situla start meant sh -c 'echo started; exec sleep 100' >out 2>&1 3>&- &
+  wait_until 30 grep -qx started out
+  situla ls --json | jq -e '.[0].processes >= 1'
+  situla ps | grep -q '^meant .*sleep 100'
+  kill $!
+  wait
+  run_and_show situla inspect meant
+  [ "$status" -eq 0 ]
+  grep -qx "Image:       $work/pulled.sqsh" <<<"$output"
+  grep -q '^Env: .*GREETING=hello\|^  *GREETING=hello' <<<"$output"
+  run_and_show situla rm meant </dev/null
+  [ "$status" -eq 1 ]
+  [[ $output == *"--force does not ask"* ]]
+  situla rm -f meant
+  [ -z "$(situla ls)" ]
+}

@@ -318,10 +318,42 @@ TEST_CASE("remove asks first") {
   CHECK(no.status == 0);
   CHECK(no.err == "Do you really want to delete " + (user.dir / "data/a") + "? [y/N] ");
   CHECK(user.has("data/a"));
-  CHECK(user.run({"remove", "a"}, "").status == 0);
+  const Outcome unasked = user.run({"remove", "a"}, "");
+  CHECK(unasked.status == 1);
+  CHECK_THAT(unasked.err, Catch::Contains("remove a: nobody answers\nhint: --force does not ask"));
   CHECK(user.has("data/a"));
   CHECK(user.run({"remove", "a"}, "y\n").status == 0);
   CHECK_FALSE(user.has("data/a"));
+}
+
+TEST_CASE("remove goes on behind a name that there is not, and says so at the end") {
+  const User user;
+  for (const char* name : {"data/a/x", "data/b/x", "data/c/x"}) user.dir.write(name, "");
+  const Outcome outcome = user.run({"remove", "-f", "none", "a", "nil", "b"});
+  CHECK(outcome.status == 1);
+  CHECK_THAT(outcome.err, Catch::Contains("data/none") && Catch::Contains("data/nil"));
+  CHECK(user.run({"list"}).out == "c\n");
+  // docker's word for it.
+  CHECK(user.run({"rm", "-f", "c"}).status == 0);
+  CHECK(user.run({"ls"}).out.empty());
+}
+
+TEST_CASE("list --long and --json say what containers are") {
+  const User user;
+  user.dir.write("data/by-hand/x", std::string(100'000, 'x'));
+  user.dir.write("data/made/.situla-id", "0123456789abcdef0123456789abcdef\nregistry.test/debian:12");
+  const std::string table = user.run({"list", "-l"}).out;
+  CHECK_THAT(table, Catch::StartsWith("NAME") && Catch::Contains("SIZE") && Catch::Contains("MADE"));
+  CHECK_THAT(table, Catch::Matches("(.|\n)*\nby-hand +[0-9.]+ KiB +- +- +-\n(.|\n)*"));
+  CHECK_THAT(table, Catch::Matches("(.|\n)*\nmade +[0-9.]+ [KM]?i?B +20[0-9-]+ [0-9:]+ +- +registry.test/debian:12\n"));
+  const std::string json = user.run({"list", "--json"}).out;
+  CHECK_THAT(json, Catch::Contains("\"name\": \"made\"") && Catch::Contains("\"image\": \"registry.test/debian:12\"") &&
+                       Catch::Contains("\"image\": null") && Catch::Contains("\"kind\": \"tree\""));
+  CHECK(user.run({"list", "-l", "--json"}).status == 1);
+  CHECK_THAT(user.run({"ps"}).out, Catch::StartsWith("NAME") && Catch::Contains("COMMAND"));
+  CHECK_THAT(user.run({"inspect", "made"}).out,
+             Catch::StartsWith("Container:   made\n") && Catch::Contains("\nImage:       registry.test/debian:12\n"));
+  CHECK_THAT(user.run({"inspect", "--json", "made"}).out, Catch::Contains("\"image\": \"registry.test/debian:12\""));
 }
 
 TEST_CASE("remove -f takes several names and makes directories accessible first") {

@@ -77,6 +77,10 @@ Result<void> spawn_detached(const SpawnOptions& options);
 /// its target number, or not at all.
 Error execute(const SpawnOptions& options);
 
+/// execve(2) with the environment, the directory and the descriptors of this process; arguments: argv, [0] included.
+/// Only an error returns.
+Error exec_program(const std::string& path, const std::vector<std::string>& arguments);
+
 /// fork(2) for a single-threaded process with a pidfd; returns an empty Child in the child.
 Result<Child> fork_child();
 /// In the new child: SIGKILL when the parent ends (PR_SET_PDEATHSIG), through exec(2), too.

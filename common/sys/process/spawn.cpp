@@ -245,6 +245,15 @@ Result<void> spawn_detached(const SpawnOptions& options) {
   return {};
 }
 
+Error exec_program(const std::string& path, const std::vector<std::string>& arguments) {
+  std::vector<char*> pointers;
+  std::vector<std::string> words = arguments;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execv(path.c_str(), pointers.data());
+  return Error::from_errno(errno, "execute " + path);
+}
+
 Error execute(const SpawnOptions& options) {
   Plan plan(options);
   const Failure failure = become_program(plan);

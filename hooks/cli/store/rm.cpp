@@ -1,4 +1,4 @@
-// rm: images of the node's store that nobody uses go.
+// rm: images of the node's store that nobody uses go, or containers.
 #include "hooks/cli/commands.hpp"
 
 namespace situla::cli {
@@ -9,8 +9,13 @@ struct RmOptions {
   bool force = false;
 };
 
+/// docker's word for both: what is a container of the user's is removed as `remove` does it.
 Result<int> rm(const Context& context, const RmOptions& options) {
-  std::vector<std::string> words = options.images;
+  std::vector<std::string> containers, words;
+  for (const std::string& word : options.images)
+    (find_container(context.config, word) ? containers : words).push_back(word);
+  TRY(remove_all(context, containers, options.force));
+  if (words.empty()) return 0;
   if (options.force) words.emplace_back("--force");
   return run_store_program(context, "rm", std::move(words));
 }
@@ -18,11 +23,15 @@ Result<int> rm(const Context& context, const RmOptions& options) {
 }  // namespace
 
 void add_rm(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "rm", "Remove images from the node's store", rm);
-  command.add_option("IMAGE", options.images, "References, with or without a tag, or the beginnings of digests")
+  const auto [command, options] =
+      add_command(app, actions, "rm", "Remove images from the node's store, or containers", rm);
+  command
+      .add_option("IMAGE", options.images,
+                  "References, with or without a tag, or the beginnings of digests; names of containers")
       ->type_name("")
       ->required();
-  command.add_flag("-f,--force", options.force, "Also what is in use, as far as is known; for the administrator");
+  command.add_flag("-f,--force", options.force,
+                   "Do not ask; also what is in use, as far as is known, for the administrator");
 }
 
 }  // namespace situla::cli
