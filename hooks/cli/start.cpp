@@ -28,7 +28,8 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
   TRY_ASSIGN(EnrootConfig config, with_directives(context.config, options.start.configuration, context.log));
   // A directive may name another ENROOT_DATA_PATH.
   TRY_ASSIGN(RootSource root,
-             find_root({context.invocation, context.streams, context.log, config, words}, words.front()));
+             find_root({context.invocation, context.streams, context.log, config, words, context.start_fetched},
+                       words.front()));
   ContainerRequest request =
       ContainerRequest::of_start(options.start, context.invocation.environment, std::move(config), context.log);
   request.root = std::move(root);
