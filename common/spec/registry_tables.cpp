@@ -15,6 +15,8 @@ bool is_place(std::string_view text, bool wildcard) {
   if (star) text.remove_prefix(2);
   if (text.empty() || text.front() == '/' || text.back() == '/' || printable(text) != text) return false;
   if (text.find_first_of(star ? "/: \t?#*\\" : " \t?#*\\") != std::string_view::npos) return false;
+  // "USER@HOST" would choose whose login is shown there.
+  if (text.substr(0, text.find('/')).find('@') != std::string_view::npos) return false;
   return text.find("://") == std::string_view::npos;
 }
 

@@ -151,6 +151,9 @@ TEST_CASE("damaged files are errors with their line, keys of others are not") {
   CHECK(error_of("\n[[registry]]\nblocked = \"yes\"\nprefix = \"a\"\n") == "r.conf:3: blocked must be true or false");
   CHECK(error_of("[[registry]]\nprefix = \"https://a.test\"\n") == "r.conf:2: prefix must be HOST[:PORT][/PATH]");
   CHECK(error_of("[[registry]]\nprefix = \"*.a.test/x\"\n") == "r.conf:2: prefix must be HOST[:PORT][/PATH]");
+  CHECK(error_of("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nlocation = \"user@b.test\"\n") ==
+        "r.conf:4: location must be HOST[:PORT][/PATH]");
+  CHECK(error_of("\xc3\xa9 = \xc3\xa9").starts_with("r.conf:1: "));
   CHECK(error_of("[[registry]]\ninsecure = true\n") == "r.conf:1: a registry needs a prefix or a location");
   CHECK(error_of("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\n") == "r.conf:3: a mirror needs a location");
   CHECK(error_of("[[registry]]\nprefix=\"a\"\n[[registry.mirror]]\nlocation=\"b\"\npull-from-mirror=\"x\"\n") ==
