@@ -69,7 +69,7 @@ class Worker {
     std::vector<char> buffer(kRequestBytes);
     while (true) {
       const ssize_t size = read(device_, buffer.data(), buffer.size());
-      if (size < 0 && errno == ENODEV) return {};
+      if (size == 0 || (size < 0 && errno == ENODEV)) return {};
       // ENOENT: the request was taken back before it was read.
       if (size < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;
       if (size < 0) return fail_errno(errno, "read requests for the image");

@@ -45,8 +45,8 @@ Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const st
   file.size = static_cast<sqfs_u64>(status.st_size);
   sqfs_super_t super{};
   if (sqfs_super_read(&super, &file.base) != 0 || super.bytes_used > file.size ||
-      super.inode_table_start > super.bytes_used)
-    return fail(damaged);
+      super.inode_table_start > super.bytes_used || super.fragment_entry_count > super.inode_table_start)
+    return fail(damaged);  // each fragment has a byte at least: no table of them is larger than the file many times
   donor->compressor_ = super.compression_id;
   donor->has_options_ = (super.flags & SQFS_FLAG_COMPRESSOR_OPTIONS) != 0;
   donor->block_bytes_ = super.block_size;
