@@ -33,7 +33,8 @@ Result<size_t> ImageAccess::load_block(uint64_t at, uint32_t word, char* out) {
 
 Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::data_block(uint64_t at, uint32_t word) {
   using Loaded = std::pair<std::shared_ptr<const Block>, size_t>;
-  return image_->blocks.get(at, [&]() -> Result<Loaded> {
+  if (at > image_->super.bytes_used) return fail(damaged_image("a block outside of the file"));
+  return image_->blocks.get(Shared::data_key(at), [&]() -> Result<Loaded> {
     const size_t block_bytes = image_->super.block_bytes;
     auto block = std::make_shared<Block>();
     block->bytes = std::make_unique_for_overwrite<char[]>(block_bytes);

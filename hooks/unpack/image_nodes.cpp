@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kMostNames = uint64_t{1} << 24U;
 constexpr size_t kMaxTarget = 65535;
 constexpr size_t kMaxValue = 65536;
+constexpr size_t kMostAttributeBytes = size_t{4} << 20U;  // of one inode: values may lie at one place, however many
 
 Error no_image(const std::string& why) {
   return {ErrorKind::corrupt, "read superblock: " + why};
@@ -105,8 +106,8 @@ bool ImageAccess::has_attributes() const {
 
 Result<std::shared_ptr<const ImageAccess::Block>> ImageAccess::metadata_block(uint64_t at) {
   using Loaded = std::pair<std::shared_ptr<const Block>, size_t>;
-  return image_->blocks.get(at, [&]() -> Result<Loaded> {
-    if (at >= image_->super.bytes_used) return fail(damaged_image("metadata outside of the file"));
+  if (at >= image_->super.bytes_used) return fail(damaged_image("metadata outside of the file"));
+  return image_->blocks.get(Shared::metadata_key(at), [&]() -> Result<Loaded> {
     std::array<char, sizeof(uint16_t) + squashfs::kMetadataBytes> raw{};
     TRY_ASSIGN(const size_t got, image_->read(at, raw.data(), raw.size()));
     uint16_t header = 0;
@@ -313,6 +314,7 @@ Result<std::vector<std::pair<std::string, std::string>>> ImageAccess::attributes
   };
   constexpr std::array<std::string_view, 3> kPrefixes = {"user.", "trusted.", "security."};
   MetadataPosition at = position(entry.position);
+  size_t bytes = 0;
   for (uint32_t i = 0; i < entry.count; ++i) {
     squashfs::AttributeKey key{};
     TRY(read_metadata(at, &key, sizeof key));
@@ -332,7 +334,9 @@ Result<std::vector<std::pair<std::string, std::string>>> ImageAccess::attributes
       value_at = &elsewhere;
       TRY(read_metadata(elsewhere, &size, sizeof size));
     }
-    if (size > kMaxValue) return fail(damaged_image("an attribute that is too large"));
+    bytes += sizeof key + name.size() + size;
+    if (size > kMaxValue || bytes > kMostAttributeBytes)
+      return fail(damaged_image("an attribute that is too large, or too many of them"));
     std::string value(size, '\0');
     TRY(read_metadata(*value_at, value.data(), value.size()));
     all.emplace_back(std::string(kPrefixes[prefix]) + name, std::move(value));

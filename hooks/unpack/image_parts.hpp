@@ -41,9 +41,13 @@ struct ImageAccess::Shared {
   ImageInfo info;
   squashfs::Superblock super{};
   squashfs::AttributeTable attributes{};
-  BlockCache<Block> blocks{kCacheBytes};
+  BlockCache<Block> blocks{kCacheBytes};  ///< by metadata_key() and data_key()
   BlockCache<Blocks> files{kListBytes};
   BlockCache<Listing> listings{kListBytes};
+
+  // An image may name one place as both, and what is there then is not the same.
+  static uint64_t metadata_key(uint64_t at) { return at << 1U; }
+  static uint64_t data_key(uint64_t at) { return at << 1U | 1U; }
 
   /// The superblock and what it says. The descriptor is not owned.
   Result<void> load(int image_fd);
