@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/base/wire.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/turn/lease.hpp"
@@ -18,7 +17,6 @@ namespace {
 
 namespace line = courier_line;
 
-constexpr WireForm kClaimForm{.what = "claim", .version = 0x53430103, .most_bytes = 512, .most_text = 256};
 constexpr size_t kMostVoucher = size_t{16} << 10U;
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kRetry{500};  // of a claim that did not reach all
@@ -326,7 +324,7 @@ Result<void> Distribution::hear(const line::Arrived& arrived, UniqueFd file) {
 }
 
 void Distribution::hear_claim(uint32_t node, std::string_view bytes) {
-  const auto claim = from_wire<Claim>(bytes, kClaimForm);
+  const auto claim = decode_claim(bytes);
   if (!claim) return;
   if (claim->state == State::alone) stop("node " + std::to_string(node) + " cannot send it to all");
   if (claim->state == State::failed)
@@ -374,8 +372,7 @@ bool Distribution::ship(line::Kind kind, int file) {
 void Distribution::say(State state) {
   if (!active() || (claims_under_way_ > 0 && state < State::failed)) return;
   last_claim_ = Clock::now();
-  const auto file =
-      sealed_memory("situla-claim", to_wire(Claim{state, own_node(), bytes_, leader().value_or(0)}, kClaimForm));
+  const auto file = sealed_memory("situla-claim", encode(Claim{state, own_node(), bytes_, leader().value_or(0)}));
   if (file && ship(line::Kind::claim, file->get())) ++claims_under_way_;
 }
 

@@ -23,6 +23,7 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
+#include "hooks/courier/claim.hpp"
 #include "hooks/courier/messages.hpp"
 #include "hooks/courier/voucher.hpp"
 
@@ -84,24 +85,7 @@ class Distribution {
   [[nodiscard]] bool leads() const { return leads_; }
 
  private:
-  enum class State : uint8_t {
-    importing,
-    storing,  ///< imported; it is being synced, which may take long
-    has,
-    waits,   ///< for the node that imports, or has it
-    deaf,    ///< waits, and cannot connect to the one that has it
-    failed,  ///< another node may do better
-    alone    ///< what is sent does not reach all: each imports for itself
-  };
-  friend constexpr State last_of(State) { return State::alone; }
-  struct Claim {
-    State state = State::importing;
-    std::string node;    ///< host name
-    uint64_t bytes = 0;  ///< fetched so far
-    uint32_t of = 0;     ///< deaf: the number of the node that it cannot connect to
-
-    static auto fields(auto& it) { return std::tie(it.state, it.node, it.bytes, it.of); }
-  };
+  using State = Claim::State;
   struct Heard {
     Claim claim;
     std::chrono::steady_clock::time_point when;

@@ -16,7 +16,7 @@ constexpr size_t kMaxText = 2048;
 
 /// The name of a file that node `node` of the step has sent: "image.0".
 enum class Kind : uint8_t {
-  claim,    ///< what the node does about the image: a Claim (hooks/courier/distribution.hpp)
+  claim,    ///< what the node does about the image: a Claim (hooks/courier/claim.hpp)
   offer,    ///< where the squashfs file is to be had: a stream::Offer (hooks/courier/stream.hpp)
   image,    ///< the file itself, where nodes cannot connect to each other
   voucher,  ///< what its service account says of that file

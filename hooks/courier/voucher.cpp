@@ -7,7 +7,6 @@
 #include "common/base/base64.hpp"
 #include "common/base/text.hpp"
 #include "common/base/wire.hpp"
-#include "common/sys/process/run_program.hpp"
 #include "common/sys/socket.hpp"
 
 namespace situla {
@@ -59,6 +58,10 @@ Result<std::string> sign(const Voucher& voucher) {
 
 Result<Voucher> check_signed(std::string_view credential, const std::string& step, uid_t uid) {
   TRY_ASSIGN(const ProgramRun run, run_munge("unmunge", {"--numeric", "--keys=STATUS,UID"}, credential));
+  return check_decoded(run, step, uid);
+}
+
+Result<Voucher> check_decoded(const ProgramRun& run, const std::string& step, uid_t uid) {
   // What it says of the credential, an empty line, what the credential holds.
   const size_t end = run.output.find("\n\n");
   if (run.end != ProgramRun::End::by_itself || end == std::string::npos) return fail(failed("unmunge", run));

@@ -11,6 +11,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/digest.hpp"
+#include "common/sys/process/run_program.hpp"
 
 namespace situla {
 
@@ -38,5 +39,7 @@ struct Voucher {
 Result<std::string> sign(const Voucher& voucher);
 /// ErrorKind::denied unless this very user has signed it on a node with the same MUNGE key, for this step and uid.
 Result<Voucher> check_signed(std::string_view credential, const std::string& step, uid_t uid);
+/// The same of what unmunge(1) has printed: `--keys=STATUS,UID --numeric`.
+Result<Voucher> check_decoded(const ProgramRun& unmunge, const std::string& step, uid_t uid);
 
 }  // namespace situla

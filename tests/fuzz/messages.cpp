@@ -5,7 +5,8 @@
 
 #include "tests/fuzz/target.hpp"
 
-/// What the broker hears of tasks, builders and importers, behind the version; and a step's request.
+/// What the broker hears of tasks, builders and importers, behind the version; a step's request; and the container in
+/// it.
 void situla::fuzz(std::string_view bytes) {
   static const std::string version = encode(Message(Finish())).substr(0, sizeof(uint32_t));
   const std::string packet = version + std::string(bytes);
@@ -14,4 +15,11 @@ void situla::fuzz(std::string_view bytes) {
     if (packet.size() > kMaxMessageBytes || encode(*message) != packet) std::abort();
   if (const auto request = decode_step_request(packet))
     if (encode_step_request(*request) != packet) std::abort();
+  // What the user asked for, which the builder reads behind the broker's back.
+  static const std::string spec_version = ContainerSpec().serialize().substr(0, sizeof(uint32_t));
+  const std::string spec_bytes = spec_version + std::string(bytes);
+  if (const auto spec = ContainerSpec::deserialize(spec_bytes)) {
+    if (spec->serialize() != spec_bytes) std::abort();
+    (void)spec->exact_image();
+  }
 }
