@@ -13,6 +13,7 @@
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 #include "common/sys/users.hpp"
+#include "hooks/config/config_lines.hpp"
 
 namespace situla {
 namespace {
@@ -55,65 +56,19 @@ bool is_false(std::string_view value) {
   return std::find(kFalse.begin(), kFalse.end(), value) != kFalse.end();
 }
 
-bool only(std::string_view text, std::string_view extra) {
-  return std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || extra.find(c) != extra.npos;
-  });
-}
-
-/// The keys that COMPAT.md 4 says are read.
-bool is_configuration_key(std::string_view key) {
-  constexpr std::array<std::string_view, 6> kWhole = {"SSL_CERT_DIR", "SSL_CERT_FILE", "all_proxy",
-                                                      "no_proxy",     "http_proxy",    "https_proxy"};
-  if (std::find(kWhole.begin(), kWhole.end(), key) != kWhole.end()) return true;
-  for (const std::string_view prefix : {"ENROOT_", "MELLANOX_", "NVIDIA_"}) {
-    if (!key.starts_with(prefix) || key.size() == prefix.size()) continue;
-    return only(key, "_") &&
-           (prefix != "ENROOT_" || key.find_first_of("abcdefghijklmnopqrstuvwxyz0123456789") == key.npos);
-  }
-  return false;
-}
-
-/// One "KEY value" line, its value not evaluated yet.
-struct Line {
-  std::string key;
-  std::string raw;
-  std::string where;  ///< "/etc/enroot/enroot.conf:3"
-};
-
-/// nullopt for blank lines, comments, lines without a value, and (with a warning) lines that are none of ours.
-std::optional<Line> parse_line(std::string_view text, std::string where, LogSink& log) {
-  text = trim(text);
-  if (text.empty() || text.front() == '#') return std::nullopt;
-  const std::string_view key = text.substr(0, text.find_first_of(" \t="));
-  if (!is_configuration_key(key)) {
-    log.warning(where + ": ignoring unknown key \"" + printable(key) + "\"");
-    return std::nullopt;
-  }
-  std::string_view value = trim(text.substr(key.size()));
-  if (value.starts_with('=')) value = trim(value.substr(1));
-  if (value.empty()) return std::nullopt;
-  return Line{std::string(key), std::string(value), std::move(where)};
-}
-
-void parse_file(const std::string& path, std::vector<Line>& lines, LogSink& log) {
+void parse_file(const std::string& path, std::vector<ConfigLine>& lines, LogSink& log) {
   const Result<std::string> content = read_file(path, kMaxFileBytes);
   if (!content) {
     if (content.error().kind() != ErrorKind::not_found) log.warning("ignoring " + content.error().message());
     return;
   }
-  size_t number = 0;
-  for (const std::string_view text : split(*content, '\n')) {
-    ++number;
-    if (std::optional<Line> line = parse_line(text, path + ":" + std::to_string(number), log))
-      lines.push_back(std::move(*line));
-  }
+  for (ConfigLine& line : parse_config_lines(*content, path, log)) lines.push_back(std::move(line));
 }
 
 /// enroot.conf first, then enroot.conf.d/*.conf in the order a shell glob gives.
-std::vector<Line> read_lines(const std::string& sysconf, LogSink& log) {
+std::vector<ConfigLine> read_lines(const std::string& sysconf, LogSink& log) {
   namespace fs = std::filesystem;
-  std::vector<Line> lines;
+  std::vector<ConfigLine> lines;
   parse_file(sysconf + "/enroot.conf", lines, log);
   std::vector<std::string> drop_ins;
   std::error_code error;
@@ -124,32 +79,6 @@ std::vector<Line> read_lines(const std::string& sysconf, LogSink& log) {
   std::sort(drop_ins.begin(), drop_ins.end());
   for (const std::string& path : drop_ins) parse_file(path, lines, log);
   return lines;
-}
-
-/// What `eval echo` would print, for text that needs no shell to know: plain words, $NAME and ${NAME}. Starting a shell
-/// costs milliseconds on the way to every container.
-std::optional<std::string> evaluate_plainly(std::string_view raw, const Environment& environment) {
-  constexpr std::string_view kPlain = " \t_/.,:+=@%-";
-  for (size_t i = 0; i < raw.size(); ++i) {
-    if (only(raw.substr(i, 1), kPlain)) continue;
-    if (raw[i] != '$') return std::nullopt;
-    const bool braces = raw.substr(i + 1).starts_with('{');
-    size_t end = i + (braces ? 2 : 1);
-    const size_t begin = end;
-    while (end < raw.size() && only(raw.substr(end, 1), "_")) ++end;
-    if (!is_variable_name(raw.substr(begin, end - begin))) return std::nullopt;
-    if (braces && !raw.substr(end).starts_with('}')) return std::nullopt;
-    if (!only(environment.get_or(raw.substr(begin, end - begin), ""), kPlain)) return std::nullopt;
-    i = braces ? end : end - 1;
-  }
-  const std::string expanded = expand_variables(raw, environment);
-  std::vector<std::string> words;
-  for (const std::string_view word : split_words(expanded)) words.emplace_back(word);
-  // echo takes these for its own options.
-  if (!words.empty() && words.front().size() > 1 && words.front()[0] == '-' &&
-      words.front().find_first_not_of("neE", 1) == std::string::npos)
-    return std::nullopt;
-  return join(words, " ");
 }
 
 /// Values are data on descriptor 3, never part of the program text; each is evaluated once, in a subshell that may fail
@@ -187,9 +116,9 @@ Result<std::string> run_evaluator(const std::string& input, const Environment& e
 }
 
 /// One shell for all lines, because a value may use keys set before it.
-Result<void> evaluate_in_shell(const std::vector<Line>& lines, Environment& environment, LogSink& log) {
+Result<void> evaluate_in_shell(const std::vector<ConfigLine>& lines, Environment& environment, LogSink& log) {
   std::string input;
-  for (const Line& line : lines) input += line.key + '\0' + line.raw + '\0';
+  for (const ConfigLine& line : lines) input += line.key + '\0' + line.raw + '\0';
   TRY_ASSIGN(const std::string output, run_evaluator(input, environment));
   std::vector<std::string_view> fields = split(output, '\0');
   if (fields.size() != lines.size() * 2 + 1) return fail(ErrorKind::corrupt, "the shell answered out of order");
@@ -202,9 +131,9 @@ Result<void> evaluate_in_shell(const std::vector<Line>& lines, Environment& envi
   return {};
 }
 
-Result<void> evaluate(const std::vector<Line>& lines, Environment& environment, LogSink& log) {
+Result<void> evaluate(const std::vector<ConfigLine>& lines, Environment& environment, LogSink& log) {
   Environment result = environment;
-  for (const Line& line : lines) {
+  for (const ConfigLine& line : lines) {
     if (!result.get_or(line.key, "").empty()) continue;
     const std::optional<std::string> value = evaluate_plainly(line.raw, result);
     if (!value) return evaluate_in_shell(lines, environment, log);
@@ -254,7 +183,7 @@ Result<void> EnrootConfig::apply_directives(std::string_view script, const std::
     if (!raw.starts_with('#')) continue;
     const std::string_view text = trim(raw.substr(1));
     if (!text.starts_with("ENROOT_")) continue;
-    const std::optional<Line> line = parse_line(text, where + ":" + std::to_string(number), log);
+    const std::optional<ConfigLine> line = parse_config_line(text, where + ":" + std::to_string(number), log);
     if (!line) continue;
     environment_.unset(line->key);
     TRY_CONTEXT(line->where, evaluate({*line}, environment_, log));

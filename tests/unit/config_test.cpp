@@ -54,6 +54,7 @@ TEST_CASE("a line is KEY value or KEY=value, and the value is what eval echo pri
            Case{"ENROOT_X a${NO_SUCH_VARIABLE}b", "ab"},
            Case{"ENROOT_X ${NO_SUCH_VARIABLE:-/tmp}", "/tmp"},
            Case{"ENROOT_X /run/enroot/user-$(id -u)", "/run/enroot/user-" + uid},
+           Case{"ENROOT_X /run/user/$UID/enroot", "/run/user/" + uid + "/enroot"},
            Case{"ENROOT_X=`echo back`", "back"},
            Case{"ENROOT_X \"two  words\"", "two  words"},
            Case{"ENROOT_X 'single $HOME'", "single $HOME"},
