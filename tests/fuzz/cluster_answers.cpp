@@ -7,6 +7,7 @@
 #include "common/base/text.hpp"
 #include "hooks/doctor/cluster/cluster.hpp"
 #include "hooks/doctor/cluster/nodeset.hpp"
+#include "hooks/inject/hooks.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {
@@ -43,18 +44,21 @@ std::set<std::string> unfold(std::string_view text) {
 }
 
 void check_folding(std::string_view bytes) {
+  (void)first_host(bytes);
   std::vector<std::string> nodes;
   for (const std::string_view line : split_nonempty(bytes, '\n')) nodes.emplace_back(line);
   const std::string folded = doctor::fold_nodes(nodes);
   if (doctor::fold_nodes({nodes.rbegin(), nodes.rend()}) != folded) std::abort();
   // No name of a node has these characters.
   if (bytes.find_first_of("[],") != std::string_view::npos) return;
-  if (unfold(folded) != std::set<std::string>(nodes.begin(), nodes.end())) std::abort();
+  const std::set<std::string> names(nodes.begin(), nodes.end());
+  if (unfold(folded) != names) std::abort();
+  if (!names.empty() && !names.contains(first_host(folded))) std::abort();
 }
 
 }  // namespace
 
-/// What sinfo and the nodes of a cluster answer to the doctor.
+/// Lists of hosts, and what sinfo and the nodes of a cluster answer to the doctor.
 void situla::fuzz(std::string_view bytes) {
   check_folding(bytes);
   const auto nodes = doctor::parse_sinfo(bytes);

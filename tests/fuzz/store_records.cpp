@@ -3,10 +3,6 @@
 #include <filesystem>
 #include <string>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/sources/job_answers.hpp"
@@ -15,6 +11,7 @@
 #include "hooks/store/image_store.hpp"
 #include "hooks/turn/lease.hpp"
 #include "hooks/turn/limits.hpp"
+#include "tests/fuzz/place.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {
@@ -22,28 +19,9 @@ namespace {
 using namespace situla;
 
 /// Where a store lies for as long as this process runs.
-class Place {
- public:
-  Place() {
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  ~Place() { (void)remove_tree(path_); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_ = "/dev/shm/situla-fuzz-XXXXXX";
-};
-
 const Place& place() {
   static const Place made;
   return made;
-}
-
-void write(const std::string& path, std::string_view bytes) {
-  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file || ::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
 }
 
 /// The only file beneath a directory.
@@ -59,9 +37,9 @@ void read_image_record(std::string_view bytes) {
   static const ImageKey key{Digest(), origin_key({"registry.test", "x"}), "", std::nullopt};
   if (!store) std::abort();
   const std::string file = store->images() + "/" + key.name();
-  write(file + ".sqsh", "");
-  write(file + ".json", bytes);
-  write(file + ".sha256", bytes);
+  write_whole(file + ".sqsh", "");
+  write_whole(file + ".json", bytes);
+  write_whole(file + ".sha256", bytes);
   const auto images = store->list();
   if (images.size() != 1 || images.front().name != key.name() || images.front().reference().empty()) std::abort();
   const auto content = store->content(key.name());
@@ -86,7 +64,7 @@ void read_grant(std::string_view bytes) {
     if (!grants.put(question, Grant{})) std::abort();
     return file_beneath(place().path() + "/grants");
   }();
-  write(file, bytes);
+  write_whole(file, bytes);
   (void)granted_users(place().path());
   const auto found = grants.find(question);
   ImageQuestion other = question;
@@ -105,7 +83,7 @@ void read_pin(std::string_view bytes) {
     if (!grants.put_pin(question, "12", JobPin{})) std::abort();
     return file_beneath(place().path() + "/pins");
   }();
-  write(file, bytes);
+  write_whole(file, bytes);
   const auto found = grants.find_pin(question, "12");
   if (found && (!grants.put_pin(question, "12", *found) || read_file(file).value_or("") != bytes)) std::abort();
 }
@@ -116,7 +94,7 @@ void read_counts_file(std::string_view bytes) {
     if (!add_counts(store, {})) std::abort();
     return file_beneath(store);
   }();
-  write(file, bytes);
+  write_whole(file, bytes);
   const uint64_t hits = read_counts(store).hits;
   if (!add_counts(store, {.hits = 1}) || read_counts(store).hits != hits + 1) std::abort();
 }
@@ -128,7 +106,7 @@ void read_lease(std::string_view bytes) {
     if (!again || again->text() != record->text()) std::abort();
   }
   if (!make_directories(directory, 0700)) std::abort();
-  write(directory + "/lease", bytes);
+  write_whole(directory + "/lease", bytes);
   if (!sweep_dead_leases(directory, "12.0")) std::abort();
 }
 
@@ -136,7 +114,7 @@ void read_lease(std::string_view bytes) {
 void read_slot(std::string_view bytes) {
   static const std::string directory = place().path() + "/slots";
   if (!make_directories(directory, 0700)) std::abort();
-  write(directory + "/other.node.1000.0", bytes);
+  write_whole(directory + "/other.node.1000.0", bytes);
   const auto slot = ImportSlot::acquire(
       directory, 1000, "12.0", 1, [] {}, [] { return true; });
   if (!slot || !*slot) std::abort();
@@ -156,7 +134,7 @@ void read_job_answer(std::string_view bytes) {
     if (!answers->keep(JobAnswer{})) std::abort();
     return file_beneath(cache);
   }();
-  write(file, bytes);
+  write_whole(file, bytes);
   const auto found = answers->find(UINT64_MAX);
   if (found && (!answers->keep(*found) || read_file(file).value_or("") != bytes)) std::abort();
 }

@@ -124,7 +124,10 @@ def missing_for_fuzz():
     return "" if result.returncode == 0 else "clang has no libFuzzer (packaging/install-deps)"
 
 
-def fuzz(context, target):
+SEARCH = 160  # seconds of all targets together, two at a time; no target has more than five
+
+
+def fuzz(context, seconds, target):
     """(exit status, what was done last, its output)"""
     name, replay = target
     short = name.removeprefix("fuzz_")
@@ -134,7 +137,7 @@ def fuzz(context, target):
     inputs = sorted(str(path) for path in Path(replay[-1]).glob("*"))
     if not inputs:
         return 1, "corpus", f"no inputs in {replay[-1]}"
-    search = [replay[0], "-max_total_time=5", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={broken}/{short}-", str(found), replay[-1]]
+    search = [replay[0], f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={broken}/{short}-", str(found), replay[-1]]
     # Named one by one, so that the last name in the output is the input that broke it.
     for what, command in (("corpus", [replay[0], *inputs]), ("search", search)):
         code, output = run_program(context, command, 600, {**os.environ, **ASAN}, BUILD)
