@@ -31,6 +31,9 @@ constexpr std::array<std::pair<std::string_view, OwnerWay>, 4> kOwnerNames = {
 constexpr std::array<std::pair<std::string_view, Distribute>, 3> kDistributeNames = {
     {{"registry", Distribute::registry}, {"sbcast", Distribute::sbcast}, {"shared", Distribute::shared}}};
 
+constexpr std::array<std::pair<std::string_view, JobComment>, 3> kJobCommentNames = {
+    {{"off", JobComment::off}, {"comment", JobComment::comment}, {"admin_comment", JobComment::admin_comment}}};
+
 constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
     {{"native", GpuMode::native},
      {"cdi", GpuMode::cdi},
@@ -192,7 +195,7 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 33> keys() {
+std::array<Key, 34> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
@@ -220,6 +223,7 @@ std::array<Key, 33> keys() {
       {"image_mount_idle", seconds(&SiteConfig::image_mount_idle, 0)},
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"json_log", boolean(&SiteConfig::json_log)},
+      {"job_comment", one_of(&SiteConfig::job_comment, kJobCommentNames, R"("off", "comment" or "admin_comment")")},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
       {"gpu", one_of(&DeviceSettings::gpu, kGpuNames, R"("native", "cdi", "nvidia-container-cli" or "off")")},
@@ -291,6 +295,10 @@ std::string_view to_string(MountKind kind) {
 
 std::string_view to_string(OwnerWay way) {
   return kOwnerNames.at(static_cast<size_t>(way)).first;
+}
+
+std::string_view to_string(JobComment which) {
+  return kJobCommentNames.at(static_cast<size_t>(which)).first;
 }
 
 std::string_view to_string(Distribute way) {

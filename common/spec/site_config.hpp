@@ -46,6 +46,14 @@ enum class Distribute : uint8_t {
 };
 std::string_view to_string(Distribute way);
 
+/// Where the job's record in Slurm says which images its steps have: common/spec/job_record.hpp.
+enum class JobComment : uint8_t {
+  off,
+  comment,       ///< its Comment, which its user may write as well
+  admin_comment  ///< its AdminComment, which only root and Slurm's operators may write
+};
+std::string_view to_string(JobComment which);
+
 /// Which devices containers get, and from where. Nothing here is privileged: the job user's own process acts on it.
 struct DeviceSettings {
   GpuMode gpu = GpuMode::native;  ///< gpu = "native|cdi|nvidia-container-cli|off"
@@ -94,6 +102,7 @@ struct SiteConfig {
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
   bool json_log = false;          ///< json_log; a step's line in the node's log is a JSON object
+  JobComment job_comment = JobComment::off;   ///< job_comment = "off|comment|admin_comment"
   std::chrono::seconds import_timeout{3600};  ///< import_timeout
   std::chrono::seconds build_timeout{120};    ///< build_timeout; namespaces, hooks and rc of one container
   std::vector<RegistryRule> registries;       ///< [[registry]]; mirrors, blocked registries; no two with one prefix

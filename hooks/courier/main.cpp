@@ -24,6 +24,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/process/process.hpp"
+#include "common/sys/process/run_program.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/courier/messages.hpp"
 #include "hooks/courier/transfer.hpp"
@@ -47,7 +48,6 @@ constexpr size_t kMostTasks = 8;  ///< sbcasts, and what is started of this prog
 constexpr std::chrono::milliseconds kLastWord{1000};
 constexpr size_t kMostSaid = 4096;     ///< bytes of what a program says
 constexpr size_t kMostUnheard = 1024;  ///< messages to a store program that does not listen yet
-constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 struct Arguments {
   std::string directory, step, sbcast, slurm_conf;
@@ -60,14 +60,6 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   if (!node || !nodes || !words[1].starts_with('/'))
     return fail(ErrorKind::usage, "courier: DIRECTORY JOB.STEP NODE NODES SBCAST [SLURM_CONF]");
   return Arguments{words[1], words[2], words[5], words.size() > 6 ? words[6] : "", *node, *nodes};
-}
-
-/// It gets a capability: it has to be root's.
-Result<void> check_program(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return fail_errno(errno, "look at " + path);
-  if (status.st_uid == 0 && S_ISREG(status.st_mode) && (status.st_mode & kOthersMayWrite) == 0) return {};
-  return fail(ErrorKind::denied, path + ": others than root may write to it");
 }
 
 class Courier {
@@ -188,7 +180,7 @@ class Courier {
   }
 
   Result<void> copy(line::Kind kind, int file) {
-    TRY(check_program(arguments_.sbcast));
+    TRY(check_program_of_root(arguments_.sbcast));  // it gets a capability
     constexpr int kFile = 3;
     SpawnOptions options;
     options.program = arguments_.sbcast;

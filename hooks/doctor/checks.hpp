@@ -52,6 +52,8 @@ Check check_plugstack(const Places& places, const SlurmFiles& files);
 Check check_plugin_arguments(const SlurmFiles& files);
 /// When a job's prolog runs, and so when its image is begun.
 Check check_prolog(const SlurmFiles& files);
+/// job_comment of situla.toml: whether what writes it is there.
+Check check_job_comment(const Places& places, const SiteConfig& config, const Environment& environment);
 /// use_squashfuse=1 beside the plugin's name is mount = "fuse". True when it says so.
 bool plugstack_wants_fuse(const SlurmFiles& files);
 

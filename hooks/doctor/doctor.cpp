@@ -86,7 +86,8 @@ bool has_slurm(const SlurmFiles& files, const Environment& environment) {
   return !files.slurm_conf.empty() || find_program("srun", environment) || find_program("slurmd", environment);
 }
 
-Section slurm_section(const Places& places, const SlurmFiles& files, const Environment& environment) {
+Section slurm_section(const Places& places, const SlurmFiles& files, const SiteConfig& config,
+                      const Environment& environment) {
   Section section{"slurm", "Slurm", {}};
   if (!has_slurm(files, environment)) {
     section.lines.push_back({"slurm", State::info, "not on this machine: only the situla command works here", ""});
@@ -101,6 +102,7 @@ Section slurm_section(const Places& places, const SlurmFiles& files, const Envir
   section.lines.push_back(check_plugstack(places, files));
   if (!files.loading("spank_situla.so").empty())
     section.lines.insert(section.lines.end(), {check_plugin_arguments(files), check_prolog(files)});
+  if (config.job_comment != JobComment::off) section.lines.push_back(check_job_comment(places, config, environment));
   return section;
 }
 
@@ -162,7 +164,7 @@ Report examine(const Places& installed, const Environment& environment) {
                                : "mount = \"" + std::string(to_string(config.mount)) + "\" in " + places.site_config);
   report.sections.back().lines.push_back(tier_check(report, places));
   report.sections.push_back(site_section(places, config, std::move(site_config), has_slurm(files, environment)));
-  report.sections.push_back(slurm_section(places, files, environment));
+  report.sections.push_back(slurm_section(places, files, config, environment));
   if (const auto devices = RootDir::open(config.device_settings.device_root)) report.gpus = brief_gpus(*devices);
   return report;
 }

@@ -193,6 +193,18 @@ Check check_prolog(const SlurmFiles& files) {
           ""};
 }
 
+Check check_job_comment(const Places& places, const SiteConfig& config, const Environment& environment) {
+  constexpr const char* kName = "job-comment";
+  std::vector<std::string> missing;
+  for (const char* command : {"squeue", "scontrol"})
+    if (!find_program(command, environment)) missing.emplace_back(command);
+  if (const std::string recorder = places.libexec + "/situla-recorder"; access(recorder.c_str(), X_OK) != 0)
+    missing.push_back(recorder);
+  if (missing.empty()) return {kName, State::ok, std::string(to_string(config.job_comment)), ""};
+  return {kName, State::warn, "nothing is written into it: missing: " + join(missing, ", "),
+          "install Slurm's commands and Situla's programs, or set job_comment = \"off\" in situla.toml"};
+}
+
 bool plugstack_wants_fuse(const SlurmFiles& files) {
   const std::vector<PluginLine> ours = files.loading(kPlugin);
   const auto parsed = PluginConfig::parse(arguments_of(ours));

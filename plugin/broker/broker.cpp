@@ -54,11 +54,14 @@ void Broker::poll_once() {
   watch_phase(set);
   clients_.watch_listener(set);
   set.add(control_.get(), [this] { on_control(); });
-  const auto next = clients_.next_event();
+  set.add(recorder_.pidfd(), [] {});
+  const auto event = clients_.next_event();
+  const auto next = std::min(event, recorder_.deadline().value_or(event));
   if (const auto waited = set.wait(std::min(next, deadline().value_or(next)), changed_); !waited) {
     syslog(LOG_ERR, "%s", waited.error().message().c_str());
     done_ = true;
   }
+  recorder_.check();
   clients_.drop_lost();
   const bool working =
       std::holds_alternative<phase::Importing>(phase_) || std::holds_alternative<phase::Building>(phase_);
@@ -252,6 +255,7 @@ void Broker::let_nobody_in() {
 
 void Broker::finish(bool orderly) {
   let_nobody_in();
+  recorder_.end(name_);
   if (auto* ready = std::get_if<phase::Ready>(&phase_); ready != nullptr && ready->save) {
     ready->save->say_rest();
     if (orderly && !ready->save->begun()) (void)save(-1);

@@ -10,6 +10,7 @@
 #include "plugin/broker/clients.hpp"
 #include "plugin/broker/courier.hpp"
 #include "plugin/broker/phases.hpp"
+#include "plugin/broker/recorder.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {
@@ -82,7 +83,8 @@ class Broker {
   std::optional<Step> step_;  ///< none: it has failed before it began
   Phase phase_;
   StepReport report_;
-  std::optional<Courier> courier_;            ///< of a step whose nodes share what one of them imports
+  std::optional<Courier> courier_;  ///< of a step whose nodes share what one of them imports
+  Recorder recorder_;
   std::optional<TaskPlace> place_;            ///< of the first task that asked
   std::optional<ImageImport> ending_import_;  ///< has given its image
   bool release_owed_ = false;                 ///< since the cluster's program was asked for the image

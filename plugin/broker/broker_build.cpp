@@ -317,6 +317,7 @@ void Broker::set_ready(Build& build, phase::Ready ready) {
   if (ready.builder.helper.socket && !ready.builder.stays) (void)tell(ready.builder.socket(), Finish{});
   enter(std::move(ready));
   clients_.for_each_waiting([this](Client& client) { grant(client); });
+  recorder_.start(*step_, report_);
 }
 
 }  // namespace situla

@@ -1,8 +1,6 @@
 #include "plugin/broker/courier.hpp"
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <vector>
 
 #include <fcntl.h>
@@ -126,16 +124,6 @@ Result<void> leave_sink(const Step& step) {
   return rename_new(path + ".ended", path);
 }
 
-/// Beside slurmstepd, as every installation of Slurm has it; else where a user would find it.
-std::string sbcast_program(const Step& step) {
-  std::array<char, PATH_MAX> link{};
-  const ssize_t length = readlinkat(step.slurmstepd.get(), "exe", link.data(), link.size());
-  std::string path(link.data(), length > 0 ? static_cast<size_t>(length) : 0);
-  for (int levels = 0; levels < 2; ++levels) path = path.substr(0, path.rfind('/') == path.npos ? 0 : path.rfind('/'));
-  path += "/bin/sbcast";
-  return access(path.c_str(), X_OK) == 0 ? path : "/usr/bin/sbcast";
-}
-
 }  // namespace
 
 bool goes_by_sbcast(const SiteConfig& config) {
@@ -159,7 +147,7 @@ Result<void> Courier::start(const Step& step) {
   TRY_ASSIGN(CgroupPlace place, step.launcher.cgroups.step());
   Launch courier{Program::courier,
                  {incoming_directory(step.config.store_path) + "/" + step.name(), step.name(),
-                  std::to_string(request.node), std::to_string(request.nodes), sbcast_program(step)},
+                  std::to_string(request.node), std::to_string(request.nodes), step.slurm_program("sbcast")},
                  std::move(place),
                  step.user,
                  step.user.uid == 0 ? Rights::user : Rights::reader};

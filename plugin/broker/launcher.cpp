@@ -18,8 +18,9 @@
 namespace situla {
 namespace {
 
-constexpr std::array<const char*, 6> kNames = {"situla-builder",   "situla-importer", "situla-saver",
-                                               "situla-inventory", "situla-store",    "situla-courier"};
+constexpr std::array<const char*, 7> kNames = {"situla-builder",   "situla-importer", "situla-saver",
+                                               "situla-inventory", "situla-store",    "situla-courier",
+                                               "situla-recorder"};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 

@@ -23,13 +23,13 @@ struct Helper {
 };
 
 /// What the broker starts.
-enum class Program { builder, importer, saver, inventory, store, courier };
+enum class Program { builder, importer, saver, inventory, store, courier, recorder };
 
 /// As whom it runs. Whom it becomes, it stays.
 enum class Rights {
   root,     ///< for situla-inventory alone
   user,     ///< the job's user: no capabilities outside of namespaces of its own
-  service,  ///< an account of Situla's: no capability ever, no_new_privs
+  service,  ///< an account of Situla's, or whoever situla-recorder is: no capability ever, no_new_privs
   reader,   ///< the job's user with CAP_DAC_READ_SEARCH, for situla-courier alone
 };
 
@@ -68,7 +68,7 @@ class Launcher {
 
  private:
   explicit Launcher(NodeCgroups entered) : cgroups(std::move(entered)) {}
-  std::array<Result<UniqueFd>, 6> programs_;
+  std::array<Result<UniqueFd>, 7> programs_;
 };
 
 }  // namespace situla

@@ -105,6 +105,15 @@ enum class RootOperation {
   /// 2 a cgroup `situla` is made in the step's, and removed, with what is left in it, when the step has ended.
   move_to_cgroup,
 
+  /// Where situla.toml says so (job_comment), on the first node of a step: starts situla-recorder, without any
+  /// capability, with a word about the image as its argument: letters, digits and a few fixed characters, whatever the
+  /// image is called (common/spec/job_record.hpp). With Slurm's own programs, which have to be files of root's, without
+  /// a shell, it reads the job's comment and writes it again with that word behind. For a Comment it is the job user in
+  /// the step's cgroup. For an AdminComment it has root's uid, which is all that Slurm looks at, in Situla's own
+  /// cgroup:
+  /// what only an administrator may have written is all that it reads.
+  record_image,
+
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
   /// namespace must be a new one that the job user owns; the others must belong to it. Namespaces of a container that
   /// runs already come from the broker of the step that runs it, or are opened below /proc/<our own child>/fd, by the
@@ -133,7 +142,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 20> kPhrases = {
+  constexpr std::array<std::string_view, 21> kPhrases = {
       "make Situla's own cgroups",
       "start the importer",
       "fetch the image before the job",
@@ -149,6 +158,7 @@ constexpr std::string_view phrase(RootOperation operation) {
       "stage the container's root",
       "write the id maps",
       "join the job's cgroup",
+      "record the image with the job",
       "hand out the container's namespaces",
       "keep the job's environment",
       "note the step's directory on disk",

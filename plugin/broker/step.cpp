@@ -1,6 +1,10 @@
 #include "plugin/broker/step.hpp"
 
+#include <array>
+#include <climits>
+
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/protocol/contract.hpp"
@@ -54,6 +58,15 @@ Result<void> Step::find_service() {
 
 ImageOrigin Step::origin() const {
   return request.origin == ImageOrigin::registry && !no_store.empty() ? ImageOrigin::user : request.origin;
+}
+
+std::string Step::slurm_program(const std::string& command) const {
+  std::array<char, PATH_MAX> link{};
+  const ssize_t length = readlinkat(slurmstepd.get(), "exe", link.data(), link.size());
+  std::string path(link.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  for (int levels = 0; levels < 2; ++levels) path = path.substr(0, path.rfind('/') == path.npos ? 0 : path.rfind('/'));
+  path += "/bin/" + command;
+  return access(path.c_str(), X_OK) == 0 ? path : "/usr/bin/" + command;
 }
 
 Result<TaskPlace> TaskPlace::of(const Step& step, int proc, std::string directory) {

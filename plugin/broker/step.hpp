@@ -37,6 +37,10 @@ struct Step {
   /// As of the request. On a node without a store what is in a registry is imported as the job user, into his own.
   [[nodiscard]] ImageOrigin origin() const;
 
+  /// One of Slurm's commands: beside slurmstepd, as every installation of Slurm has it; else where a user would find
+  /// it.
+  [[nodiscard]] std::string slurm_program(const std::string& command) const;
+
   [[nodiscard]] bool before_job() const { return request.step_id == kPrologStep; }
   /// "123.0"; "123.prolog"
   [[nodiscard]] std::string name() const {

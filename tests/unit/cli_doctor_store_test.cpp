@@ -9,6 +9,7 @@
 
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/cluster/cluster.hpp"
 #include "hooks/doctor/doctor.hpp"
 #include "hooks/doctor/store_checks.hpp"
@@ -148,6 +149,20 @@ TEST_CASE("sbcast needs its programs, and an address that slurmd listens at") {
   files.bcast_addresses = true;
   CHECK(check_sbcast(files, programs.environment).state == State::fail);
   CHECK_THAT(check_sbcast(files, programs.environment).fix, Contains("NoInAddrAny"));
+}
+
+TEST_CASE("a job's comment is written by Slurm's programs and one of ours") {
+  const Programs programs;
+  doctor::Places places;
+  places.libexec = programs.dir / "bin";
+  SiteConfig config;
+  config.job_comment = JobComment::admin_comment;
+  for (const char* name : {"squeue", "scontrol"}) programs.write(name, "");
+  const Check none = check_job_comment(places, config, programs.environment);
+  CHECK(none.state == State::warn);
+  CHECK_THAT(none.found, Contains("missing: ") && Contains("/situla-recorder"));
+  programs.write("situla-recorder", "");
+  CHECK(check_job_comment(places, config, programs.environment).state == State::ok);
 }
 
 TEST_CASE("slurm.conf says where sbcast goes") {

@@ -40,6 +40,7 @@ resolve_choice = true
 grant_lifetime = 7200
 grant_offline = 0
 json_log = true
+job_comment = "admin_comment"
 distribute = "sbcast"
 build_timeout = 30
 gpu = "nvidia-container-cli"
@@ -70,6 +71,7 @@ devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
   CHECK(config->grant_lifetime == std::chrono::hours(2));
   CHECK(config->grant_offline == std::chrono::seconds(0));
   CHECK(config->json_log);
+  CHECK(config->job_comment == JobComment::admin_comment);
   CHECK(config->distribute == Distribute::sbcast);
   CHECK(config->build_timeout == std::chrono::seconds(30));
   const DeviceSettings& devices = config->device_settings;
@@ -110,6 +112,8 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"bytes_per_user = \"101%\"", "bytes_per_user must be a share such as \"50%\""},
            Case{"root_tmpfs = \"lots\"", "root_tmpfs must be a size"},
            Case{"resolve = \"sometimes\"", "resolve must be \"job\", \"always\" or a number of seconds"},
+           Case{"job_comment = \"yes\"", "job_comment must be \"off\", \"comment\" or \"admin_comment\""},
+           Case{"job_comment = true", "job_comment must be \"off\""},
            Case{"resolve = -5", "resolve must be \"job\", \"always\" or a number of seconds"},
            Case{"grant_lifetime = -1", "grant_lifetime must be a number of seconds, at least 0"},
            Case{"image_mount_idle = -1", "image_mount_idle must be a number of seconds, at least 0"},
@@ -144,7 +148,7 @@ TEST_CASE("every key of situla.toml is in the sample") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 35);
+  REQUIRE(top.size() == 36);
   for (const std::string& key : top) {
     INFO(key);
     const std::string table = key == "registry" ? "[[registry]]" : "\n#   [limits]\n";
@@ -294,6 +298,7 @@ TEST_CASE("the sample configuration that is installed is valid and changes nothi
   CHECK(full->grant_lifetime == defaults.grant_lifetime);
   CHECK(full->grant_offline == defaults.grant_offline);
   CHECK(full->json_log == defaults.json_log);
+  CHECK(full->job_comment == defaults.job_comment);
   CHECK(full->distribute == defaults.distribute);
   CHECK(full->build_timeout == defaults.build_timeout);
 }

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
@@ -149,6 +150,14 @@ Result<ProgramRun> run_program(SpawnOptions options, const RunLimits& limits) {
   Running running(limits, options.new_session);
   TRY(running.start(std::move(options)));
   return running.wait();
+}
+
+Result<void> check_program_of_root(const std::string& path) {
+  constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return fail_errno(errno, "look at " + path);
+  if (status.st_uid == 0 && S_ISREG(status.st_mode) && (status.st_mode & kOthersMayWrite) == 0) return {};
+  return fail(ErrorKind::denied, path + ": others than root may write to it");
 }
 
 std::string find_program(std::string_view name, std::string_view directories) {

@@ -38,6 +38,9 @@ struct ProgramRun {
 /// even when they hold its output. With options.new_session all processes of its group are ended with it.
 Result<ProgramRun> run_program(SpawnOptions options, const RunLimits& limits);
 
+/// An error unless it is a file of root's that nobody else may write to.
+Result<void> check_program_of_root(const std::string& path);
+
 /// Where it is in a list of directories like $PATH, of which only absolute ones count; empty: nowhere.
 std::string find_program(std::string_view name, std::string_view directories);
 
