@@ -1,4 +1,4 @@
-# lab: --nodes 2 --user root --proctrack cgroup
+# lab: --nodes 2 --user root --proctrack cgroup --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1
 # job_comment of situla.toml: what a job's record in Slurm says of the images of its steps.
 load helpers
 
@@ -10,6 +10,7 @@ setup() { cd /home/alice; }
 teardown() {
   umount /usr/bin/squeue 2>/dev/null || true
   as_alice scancel -u alice -s KILL 2>/dev/null || true
+  [ -z "${listener:-}" ] || kill "$listener"
   wait 2>/dev/null || true
   rm -f "$settings"
 }
@@ -32,6 +33,9 @@ wait_for() {
   return 1
 }
 no_recorder() { [ -z "$(srun -N2 --ntasks-per-node=1 sh -c 'pgrep -a "^situla-recorder|^squeue|^scontrol" || true')" ]; }
+
+# The image is on both nodes, and mounted.
+fetch() { as_alice srun -N2 --ntasks-per-node=1 --container-image=registry.test/tiny true; }
 
 # start NAME ARGUMENT...: a step of alice's that runs until it is cancelled; its job is in $job.
 start() {
@@ -85,6 +89,7 @@ start() {
 
 @test "two nodes, steps that are over at once: none of them waits, and nothing is left" {
   set_to admin_comment
+  fetch
   snapshot
   for _ in {1..8}; do
     run_and_show timeout 60 runuser -u alice -- env HOME=/home/alice USER=alice srun -N2 --ntasks-per-node=1 --container-image=registry.test/tiny hostname
@@ -177,11 +182,16 @@ line.bind("/dev/log")
 os.chmod("/dev/log", 0o666)
 while True:
     with open("/tmp/node.log", "ab") as log: log.write(line.recv(65536) + b"\n")' 3>&- &
+  listener=$!
   wait_until 10 test -S /dev/log
 }
 
 # stand_in LINE...: in the place of this node's squeue, for its steps.
 stand_in() {
+  # The tests ask the real one.
+  mkdir -p /run/bin
+  cp /usr/bin/squeue /run/bin/
+  PATH=/run/bin:$PATH
   printf '%s\n' '#!/bin/sh' "$@" >/run/squeue
   chmod 755 /run/squeue
   mount --bind /run/squeue /usr/bin/squeue
@@ -189,6 +199,7 @@ stand_in() {
 
 @test "Slurm does not answer: the step starts, runs and ends, and what waits for an answer ends with it" {
   set_to admin_comment
+  fetch
   snapshot
   stand_in 'echo $$ >/run/asked' 'exec sleep 987'
   rm -f /run/asked
@@ -203,6 +214,7 @@ stand_in() {
 @test "whatever is killed, nobody goes on: the broker, the task, slurmstepd, the recorder" {
   set_to admin_comment
   stand_in 'exec sleep 987'
+  fetch
   snapshot
   asks() { pgrep -f '^sleep 987$' >/dev/null; }
   asks_no_more() { ! asks && ! pgrep -x situla-recorder >/dev/null; }
@@ -211,7 +223,7 @@ stand_in() {
     start kill -w node1 --container-image=registry.test/tiny
     wait_until 30 asks
     case $who in
-      sleep-300) pkill -KILL -f '^sleep 300$' ;;
+      sleep-300) pkill -KILL -f '^(/bin/)?sleep 300$' ;;
       slurmstepd) kill -KILL "$(pgrep -f "^slurmstepd: \[$job\.0\]")" ;;
       *) kill -KILL "$(pgrep -x "$who")" ;;
     esac
@@ -220,6 +232,6 @@ stand_in() {
     wait || true
   done
   umount /usr/bin/squeue
-  pkill -KILL -u alice -f '^sleep 300$' || true
+  pkill -KILL -u alice -f '^(/bin/)?sleep 300$' || true
   nothing_left 60
 }
