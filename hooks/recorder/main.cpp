@@ -23,9 +23,9 @@ constexpr milliseconds kAnswers{10000};  // of one of Slurm's programs
 constexpr milliseconds kSettle{300};     // after which what another has read before is written
 constexpr int kAttempts = 8;
 // Of squeue's columns, in bytes: it fills them up, whatever they hold, and ends them with a line feed.
-constexpr size_t kIdWidth = 16, kNumberWidth = 32, kCommentWidth = 2 * kMostJobComment;
+constexpr size_t kIdWidth = 16, kNumberWidth = 32, kCommentWidth = kMostJobComment + 1;
 constexpr size_t kRowBytes = kIdWidth + kNumberWidth + kCommentWidth + 1;
-constexpr size_t kMostOutput = size_t{16} << 20U;  // an array has a row for each task
+constexpr size_t kMostOutput = size_t{16} << 20U;  // an array may have a row for each task
 constexpr size_t kMostErrors = 1024;
 
 struct Arguments {
@@ -81,14 +81,14 @@ Result<JobState> read_job(const Arguments& arguments) {
   const auto column = [](const std::string& name, size_t width) { return name + ":" + std::to_string(width); };
   TRY_ASSIGN(const std::string rows,
              run_slurm(arguments, arguments.squeue,
-                       {"--noheader", "--array", "--jobs=" + arguments.job,
+                       {"--noheader", "--jobs=" + arguments.job,
                         "--Format=" + column("JobID", kIdWidth) + "," + column("JobArrayID", kNumberWidth) + "," +
                             column(arguments.by_admin ? "admin_comment" : "Comment", kCommentWidth)}));
   for (std::string_view left = rows; left.size() > kIdWidth + kNumberWidth;
        left.remove_prefix(std::min(kRowBytes, left.size()))) {
     if (without_end(left.substr(0, kIdWidth)) != arguments.job) continue;
     const std::string_view number = without_end(left.substr(kIdWidth, kNumberWidth));
-    if (!is_job_number(number)) break;
+    if (!is_job_number(number)) continue;
     const std::string_view comment = without_end(left.substr(kIdWidth + kNumberWidth, kCommentWidth));
     return JobState{std::string(number), comment == "(null)" ? "" : std::string(comment)};
   }

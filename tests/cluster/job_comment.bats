@@ -32,7 +32,7 @@ wait_for() {
   scontrol show job "$2"
   return 1
 }
-no_recorder() { [ -z "$(srun -N2 --ntasks-per-node=1 sh -c 'pgrep -a "^situla-recorder|^squeue|^scontrol" || true')" ]; }
+no_recorder() { [ -z "$(srun -N2 --ntasks-per-node=1 sh -c 'pgrep -af "^(/[^ ]*/)?(situla-recorder|squeue|scontrol) " || true')" ]; }
 
 # The image is on both nodes, and mounted.
 fetch() { as_alice srun -N2 --ntasks-per-node=1 --container-image=registry.test/tiny true; }
