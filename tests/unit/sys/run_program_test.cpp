@@ -3,9 +3,13 @@
 
 #include <csignal>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "tests/support/shell.hpp"
+#include "tests/support/temp_dir.hpp"
 
 using namespace situla;
 using situla::test::shell;
@@ -73,4 +77,16 @@ TEST_CASE("a program that prints too much is ended, and one that nobody wants an
   REQUIRE(cancelled);
   CHECK(cancelled->end == ProgramRun::End::cancelled);
   CHECK(cancelled->status->signal == SIGTERM);
+}
+
+TEST_CASE("a program is root's when it is a file of root's that nobody else may write to") {
+  CHECK(check_program_of_root("/bin/sh"));
+  CHECK(check_program_of_root("/nowhere/sh").error().errnum() == ENOENT);
+  CHECK(check_program_of_root("/usr/bin").error().kind() == ErrorKind::denied);
+  const test::TempDir dir;
+  const std::string mine = dir.write("mine", "#!/bin/sh\n");
+  REQUIRE(chmod(mine.c_str(), 0755) == 0);
+  CHECK(check_program_of_root(mine).has_value() == (geteuid() == 0));
+  REQUIRE(chmod(mine.c_str(), 0775) == 0);
+  CHECK_FALSE(check_program_of_root(mine));
 }
