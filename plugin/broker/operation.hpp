@@ -110,8 +110,7 @@ enum class RootOperation {
   /// image is called (common/spec/job_record.hpp). With Slurm's own programs, which have to be files of root's, without
   /// a shell, it reads the job's comment and writes it again with that word behind. For a Comment it is the job user in
   /// the step's cgroup. For an AdminComment it has root's uid, which is all that Slurm looks at, in Situla's own
-  /// cgroup:
-  /// what only an administrator may have written is all that it reads.
+  /// cgroup: what only an administrator may have written is all that it reads.
   record_image,
 
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
