@@ -25,7 +25,8 @@ unsigned long bits(const MountFlags& flags) {
 Result<unsigned long> current_bits(int fd) {
   struct statvfs status {};
   if (fstatvfs(fd, &status) != 0) return fail_errno(errno, "read the flags of a mount");
-  unsigned long result = (status.f_flag & ST_NODIRATIME) != 0 ? MS_NODIRATIME : 0;
+  unsigned long result = 0;
+  if ((status.f_flag & ST_NODIRATIME) != 0) result = MS_NODIRATIME;
   for (const FlagBits& row : kFlagBits)
     if ((status.f_flag & row.status) != 0) result |= row.mount;
   if ((result & MS_NOATIME) != 0) return result;
