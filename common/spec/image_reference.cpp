@@ -154,6 +154,7 @@ Result<ImageReference> ImageReference::parse(std::string_view text) {
   if (reference.registry.empty() || is_hub(reference.registry)) {
     reference.registry = kDockerHub;
     if (repository.find('/') == std::string_view::npos) reference.repository.insert(0, kOfficial);
+    TRY(check_repository(reference.repository, text));  // it is longer now
   } else if (!valid_registry(reference.registry)) {
     return fail(invalid_reference(text, "'" + printable(reference.registry) + "' is not a registry host")
                     .with_hint("a registry is HOST or HOST:PORT; a path goes before the image name, after the '#'"));

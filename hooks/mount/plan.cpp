@@ -1,5 +1,7 @@
 #include "hooks/mount/plan.hpp"
 
+#include <algorithm>
+
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -18,9 +20,16 @@ Error invalid(const MountStep& step, std::string_view reason) {
   return Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "': " + std::string(reason));
 }
 
+/// A system call would take the text for a shorter one. Fields may have it as \000.
+bool has_nul(const MountStep& step) {
+  const auto in = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+  return in(step.target) || in(step.source) || in(step.type) ||
+         std::any_of(step.parameters.begin(), step.parameters.end(),
+                     [&](const auto& each) { return in(each.first) || in(each.second); });
+}
+
 Result<void> check(MountStep& step, const std::string& working_directory) {
-  if (step.target.find('\0') != std::string::npos || step.source.find('\0') != std::string::npos)
-    return fail(invalid(step, "a path holds a NUL byte"));
+  if (has_nul(step)) return fail(invalid(step, "a field holds a NUL byte"));
   if (step.target.empty()) return fail(invalid(step, "no target"));
   if (auto target = normal_target(step.target); target)
     step.target = std::move(*target);

@@ -100,3 +100,13 @@ TEST_CASE("a description cannot write to a terminal") {
   hostile.source = "/a\033[2J";
   CHECK(describe(hostile).find('\033') == std::string::npos);
 }
+
+TEST_CASE("no field may end where its reader does not see it") {
+  for (const char* line :
+       {"/a\\000b /c none bind", "/a /b\\000c none bind", "none /a tmpfs\\000x", "none /a tmpfs size=1\\000k"}) {
+    INFO(line);
+    const auto added = checked(line);
+    REQUIRE_FALSE(added);
+    CHECK_THAT(added.error().message(), Catch::Contains("NUL byte"));
+  }
+}

@@ -199,3 +199,9 @@ TEST_CASE("digests round-trip") {
   CHECK(digest->text() == "sha256:" + kHex);
   CHECK(Digest::parse(kHex).error().hint().find("sha256:") != std::string::npos);
 }
+
+TEST_CASE("a name of Docker Hub has its length with \"library/\"") {
+  CHECK(ImageReference::parse(std::string(247, 'a')));
+  CHECK_FALSE(ImageReference::parse(std::string(248, 'a')));
+  CHECK(ImageReference::parse("registry.test/" + std::string(255, 'a')));
+}
