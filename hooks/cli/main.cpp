@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   // Help of the whole program is about all commands.
   const std::vector<std::string> words(argv, argv + argc);
   const std::string program = words.empty() ? "situla" : words.front();
-  std::cerr << "[ERROR] " << become_full_program(program, {words.begin() + (words.empty() ? 0 : 1), words.end()}).text()
-            << "\n";
+  const situla::Error error = become_full_program(program, {words.begin() + (words.empty() ? 0 : 1), words.end()});
+  std::cerr << "[ERROR] " << error.text() << "\n";
   return 1;
 }
