@@ -9,7 +9,7 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 30> kKnown = {{
+constexpr std::array<KnownScript, 31> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
@@ -35,6 +35,7 @@ constexpr std::array<KnownScript, 30> kKnown = {{
     {"98-nvidia.sh", BuiltInHook::nvidia, 0xa233b879845cf8ee},
     {"98-nvidia.sh", BuiltInHook::nvidia, 0xb3f4c563c46e80ae},
     {"98-nvidia.sh", BuiltInHook::nvidia, 0xda4a8d1e48033b52},
+    {"98-nvidia.sh", BuiltInHook::nvidia, 0xc08f11e17216a903},
     {"99-mellanox.sh", BuiltInHook::mellanox, 0xe3081b5edf7867ce},
     {"99-mellanox.sh", BuiltInHook::mellanox, 0x8a8197f21ae102bf},
     {"99-mellanox.sh", BuiltInHook::mellanox, 0x43bb80851486126f},

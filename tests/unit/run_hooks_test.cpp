@@ -1,4 +1,5 @@
 // Which hooks run, in which order, and what do scripts leave behind? COMPAT.md 6.3 and its last paragraph.
+#include <algorithm>
 #include <filesystem>
 
 #include <sys/stat.h>
@@ -154,6 +155,17 @@ TEST_CASE("every released script is in the table once, and no fingerprint is ano
   CHECK(scripts.size() >= 30);
   for (size_t i = 0; i < scripts.size(); ++i)
     for (size_t k = 0; k < i; ++k) CHECK(scripts[i].fingerprint != scripts[k].fingerprint);
+}
+
+TEST_CASE("releases of enroot 4.x are recognised") {
+  using Release = std::pair<std::string_view, uint64_t>;
+  for (const auto& [name, fingerprint] : {Release{"98-nvidia.sh", 0xc08f11e17216a903}}) {
+    INFO(name);
+    const auto is_it = [&, &name = name, &fingerprint = fingerprint](const KnownScript& script) {
+      return script.name == name && script.fingerprint == fingerprint;
+    };
+    CHECK(std::any_of(released_scripts().begin(), released_scripts().end(), is_it));
+  }
 }
 
 TEST_CASE("a standard script of any release means the hook that runs without it") {
