@@ -18,6 +18,7 @@ struct Missing {
   }
 };
 
+constexpr std::string_view kVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 constexpr size_t kMaxOutput = size_t{64} << 10U;
 constexpr std::chrono::seconds kLimit{30};
 
@@ -57,12 +58,17 @@ uint64_t number(const Environment& host, std::string_view name, uint64_t fallbac
 
 Result<ContainerEdits> mig_config_hook(const HookContext& context) {
   ContainerEdits edits;
-  const std::string devices = context.host.get_or("NVIDIA_VISIBLE_DEVICES", "");
+  const bool job_asks = context.host.has(kVisibleDevices);
+  const std::string devices = (job_asks ? context.host : context.container).get_or(kVisibleDevices, "");
   if (devices.empty() || devices == "void" || devices == "none") return edits;
+  if (devices.front() == '-') return edits;  // no option of nvidia-smi that an image chooses
   // "MIG-..." and "0:1" name instances; those are configured already.
   if (devices.find("MIG-") != std::string::npos || devices.find(':', 1) < devices.size() - 1) return edits;
-  TRY_ASSIGN(const std::string modes, query(devices, context.host));
-  if (modes.find("Enabled") != std::string::npos) edits.environment.set("NVIDIA_MIG_CONFIG_DEVICES", "all");
+  auto modes = query(devices, context.host);
+  // Whatever an image asks for, it starts where there is no driver.
+  if (!modes && !job_asks && modes.error().kind() == ErrorKind::not_found) return edits;
+  if (!modes) return fail(std::move(modes).error());
+  if (modes->find("Enabled") != std::string::npos) edits.environment.set("NVIDIA_MIG_CONFIG_DEVICES", "all");
   return edits;
 }
 

@@ -37,13 +37,20 @@ struct Scene {
     std::ofstream(base + path) << content;
     REQUIRE(chmod((base + path).c_str(), mode) == 0);
   }
-  ContainerEdits run(Result<ContainerEdits> (*hook)(const HookContext&)) const {
+  Result<ContainerEdits> run_hook(Result<ContainerEdits> (*hook)(const HookContext&)) const {
     const RootDir root = *RootDir::open(base + "/root");
     const RootDir host_root = *RootDir::open(base + "/host");
-    auto edits = hook(
+    return hook(
         HookContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
+  }
+  ContainerEdits run(Result<ContainerEdits> (*hook)(const HookContext&)) const {
+    auto edits = run_hook(hook);
     if (!edits) FAIL(edits.error().text());
     return *edits;
+  }
+  std::string error(Result<ContainerEdits> (*hook)(const HookContext&)) const {
+    const auto edits = run_hook(hook);
+    return edits ? "" : edits.error().message();
   }
   static const FileChange* change(const ContainerEdits& edits, const std::string& path) {
     for (const FileChange& file : edits.files)
@@ -340,10 +347,27 @@ TEST_CASE("mig-config: asks nvidia-smi about the visible devices") {
   CHECK(scene.run(mig_config_hook).environment.entries().empty());
   scene.host.set("NVIDIA_VISIBLE_DEVICES", "all");
   CHECK(scene.run(mig_config_hook).environment.strings() == std::vector<std::string>{"NVIDIA_MIG_CONFIG_DEVICES=all"});
-  for (const char* devices : {"1", "none", "void", "MIG-1-2", "0:1"}) {
+  for (const char* devices : {"1", "none", "void", "MIG-1-2", "0:1", "--help"}) {
     scene.host.set("NVIDIA_VISIBLE_DEVICES", devices);
     CHECK(scene.run(mig_config_hook).environment.entries().empty());
   }
+}
+
+TEST_CASE("mig-config: what the image says counts where the job says nothing, and needs no driver") {
+  Scene scene;
+  const std::vector<std::string> all = {"NVIDIA_MIG_CONFIG_DEVICES=all"};
+  scene.container.set("NVIDIA_VISIBLE_DEVICES", "all");
+  scene.host.set("PATH", scene.base + "/host/bin");
+  CHECK(scene.run(mig_config_hook).environment.entries().empty());
+  scene.put("/host/bin/nvidia-smi", "#!/bin/sh\necho Enabled\n", 0755);
+  CHECK(scene.run(mig_config_hook).environment.strings() == all);
+  scene.host.set("NVIDIA_VISIBLE_DEVICES", "void");
+  CHECK(scene.run(mig_config_hook).environment.entries().empty());
+  scene.host.set("NVIDIA_VISIBLE_DEVICES", "all");
+  scene.container.set("NVIDIA_VISIBLE_DEVICES", "void");
+  CHECK(scene.run(mig_config_hook).environment.strings() == all);
+  scene.host.set("PATH", scene.base + "/nowhere");
+  CHECK(scene.error(mig_config_hook) == "Command not found: nvidia-smi");
 }
 
 TEST_CASE("file changes replace links instead of following them") {
