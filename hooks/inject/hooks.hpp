@@ -55,8 +55,9 @@ Result<ContainerEdits> mig_config_hook(const HookContext& context);
 Result<ContainerEdits> sharp_hook(const HookContext& context);
 /// extra/50-slurm-pmi: SLURM_*, PMIX_* and PMI_* variables, and the directories of the PMIx server.
 Result<ContainerEdits> slurm_pmi_hook(const HookContext& context);
-/// In every Slurm step, also without that script: the directories of the step's PMIx server, as far as they are there,
-/// and with remapped root munge's, because the server believes nobody else.
+/// In every Slurm step, also without that script: PMIX_MCA_ptl, PMIX_MCA_psec and PMIX_MCA_gds as far as they are not
+/// set, the directories of the step's PMIx server, as far as they are there, and with remapped root munge's, because
+/// the server believes nobody else.
 Result<ContainerEdits> slurm_pmix_hook(const HookContext& context);
 /// extra/50-slurm-pytorch: what torch.distributed reads, from Slurm's variables; only what the container lacks.
 Result<ContainerEdits> slurm_pytorch_hook(const HookContext& context);

@@ -29,6 +29,8 @@ std::string first_of(const Environment& host, std::initializer_list<std::string_
   return fallback;
 }
 
+constexpr std::string_view kModulePrefix = "PMIX_MCA_";
+
 /// What Slurm's PMIx plugin says in its own variables, under the names that Open PMIx reads.
 void name_modules(const Environment& host, Environment& environment) {
   for (const auto& [slurm, pmix] :
@@ -155,6 +157,10 @@ Result<ContainerEdits> slurm_pmix_hook(const HookContext& context) {
   ContainerEdits edits;
   const Environment& host = context.host;
   if (!in_step(host) || !uses_pmix(host) || host.get_or("PMIX_NAMESPACE", "").empty()) return edits;
+  name_modules(host, edits.environment);
+  // Without the script nobody wants a variable of the image's changed.
+  for (const auto& [name, value] : context.container.entries())
+    if (name.starts_with(kModulePrefix) && !value.empty()) edits.environment.unset(name);
   bind_for_ranks(context, edits.mounts_after_hooks);
   return edits;
 }

@@ -9,7 +9,7 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 32> kKnown = {{
+constexpr std::array<KnownScript, 33> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
@@ -27,6 +27,7 @@ constexpr std::array<KnownScript, 32> kKnown = {{
     {"50-sharp.sh", BuiltInHook::sharp, 0xf423aadec28e7446},
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xbd661db42519fd9d},
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xdafe8c33dd9177ec},
+    {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0x151de41be87d1db9},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xd7e347fc55aed6bb},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xc4d262b2252afff0},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xbf4ec505ecb7dee5},

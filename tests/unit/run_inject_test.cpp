@@ -243,6 +243,7 @@ TEST_CASE("slurm-pmi: variables, and the PMIx server's directories") {
   ContainerEdits edits = scene.run(slurm_pmi_hook);
   CHECK(edits.environment.get("SLURM_NTASKS") == "2");
   CHECK(edits.environment.get("PMIX_MCA_gds") == "hash");
+  CHECK_FALSE(edits.environment.has("PMIX_MCA_ptl"));
   CHECK(edits.environment.get("PMI_SIZE") == "2");
   CHECK_FALSE(edits.environment.has("OTHER"));
   REQUIRE(edits.mounts_after_hooks.size() == 2);
@@ -255,6 +256,12 @@ TEST_CASE("slurm-pmi: variables, and the PMIx server's directories") {
   fs::create_directories(scene.base + "/host/local/spmix_appdir_1000_7.3");
   REQUIRE(scene.run(slurm_pmi_hook).mounts_after_hooks.size() == 3);
   CHECK(scene.run(slurm_pmi_hook).mounts_after_hooks[2].source == "/local/spmix_appdir_1000_7.3");
+  scene.host.set("PMIX_PTL_MODULE", "tcp");
+  scene.host.set("PMIX_SECURITY_MODE", "munge,native");
+  scene.host.set("PMIX_MCA_psec", "native");
+  edits = scene.run(slurm_pmi_hook);
+  CHECK(edits.environment.get("PMIX_MCA_ptl") == "tcp");
+  CHECK(edits.environment.get("PMIX_MCA_psec") == "native");
   scene.host.set("SLURM_MPI_TYPE", "pmi2");
   edits = scene.run(slurm_pmi_hook);
   CHECK(edits.mounts_after_hooks.empty());
@@ -285,7 +292,14 @@ TEST_CASE("slurm-pmix: what there is of the PMIx server's directories, and for a
                                         "bind /tmp/spmix_appdir_7.3 on /tmp/spmix_appdir_7.3"};
   REQUIRE(mounts().size() == all.size());
   for (size_t i = 0; i < all.size(); ++i) CHECK_THAT(mounts()[i], Catch::StartsWith(all[i]));
-  CHECK(scene.run(slurm_pmix_hook).environment.entries().empty());
+  // The modules that Slurm's plugin uses, unless the job or the image says others.
+  scene.host.set("PMIX_PTL_MODULE", "^usock");
+  scene.host.set("PMIX_GDS_MODULE", "hash");
+  scene.host.set("PMIX_MCA_ptl", "tcp");
+  CHECK(scene.run(slurm_pmix_hook).environment.strings() ==
+        std::vector<std::string>{"PMIX_MCA_psec=munge,native", "PMIX_MCA_gds=hash"});
+  scene.container.set("PMIX_MCA_gds", "ds21");
+  CHECK(scene.run(slurm_pmix_hook).environment.strings() == std::vector<std::string>{"PMIX_MCA_psec=munge,native"});
 
   scene.remap_root = true;
   CHECK(mounts().size() == all.size());
