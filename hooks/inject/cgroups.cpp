@@ -18,6 +18,15 @@ const MountRecord* find_hierarchy(const std::vector<MountRecord>& table, std::st
   return found == table.end() ? nullptr : &*found;
 }
 
+/// The group that a step shows of a hierarchy: the one of all its tasks. Each task may have one of its own beneath it
+/// (task_0, task_special), and so may who prepares the container for them.
+std::string_view group_of_tasks(std::string_view group) {
+  const size_t slash = group.rfind('/');
+  if (slash == std::string_view::npos || group.find("/step_") >= slash) return group;
+  const std::string_view name = group.substr(slash + 1);
+  return name == "situla" || name.starts_with("task_") ? group.substr(0, slash) : group;
+}
+
 constexpr const char* kCgroupsOrigin = "built-in hook cgroups";
 constexpr MountFlags kFlags{.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true};
 
@@ -41,11 +50,13 @@ Result<ContainerEdits> cgroups_hook(const HookContext& context) {
   const auto table = context.host_root.read_file("/proc/self/mountinfo", kMaxMountTable);
   if (!groups || !table) return edits;
   const std::vector<MountRecord> mounts = parse_mount_table(*table);
+  const bool in_step = !context.host.get_or("SLURM_STEP_ID", "").empty();
   for (const std::string_view line : split_nonempty(*groups, '\n')) {
     const auto fields = split(line, ':');
     if (fields.size() < 3) continue;
     const MountRecord* hierarchy = find_hierarchy(mounts, fields[1]);
-    const std::string_view group = line.substr(fields[0].size() + fields[1].size() + 2);
+    std::string_view group = line.substr(fields[0].size() + fields[1].size() + 2);
+    if (in_step) group = group_of_tasks(group);
     // The root group is there already.
     if (hierarchy == nullptr || group == hierarchy->root || group.starts_with("/..")) continue;
     edits.mounts_after_hooks.push_back(bind_own_group(*hierarchy, group));

@@ -31,7 +31,7 @@ Result<ContainerEdits> run_built_in_hook(BuiltInHook hook, const HookContext& co
 
 /// 10-aptfix: apt in a remapped-root container must not try to become _apt.
 Result<ContainerEdits> aptfix_hook(const HookContext& context);
-/// 10-cgroups: of each hierarchy the container sees its own group, read-only.
+/// 10-cgroups: of each hierarchy the container sees its own group, in a step that of all its tasks, read-only.
 Result<ContainerEdits> cgroups_hook(const HookContext& context);
 /// 10-devices: a /dev with nothing but the usual devices, for ENROOT_RESTRICT_DEV and with an IPC namespace of its own.
 Result<ContainerEdits> devices_hook(const HookContext& context);

@@ -9,10 +9,12 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 33> kKnown = {{
+constexpr std::array<KnownScript, 35> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
+    {"10-cgroups.sh", BuiltInHook::cgroups, 0x57a0804246ecd12b},
+    {"10-cgroups.sh", BuiltInHook::cgroups, 0xed6f9f70ad0ec4c6},
     {"10-devices.sh", BuiltInHook::devices, 0x1ccbe6ca10ecfb29},
     {"10-devices.sh", BuiltInHook::devices, 0x0c86ea5a7cdc2475},
     {"10-home.sh", BuiltInHook::home, 0x557c48883dc8f5f4},

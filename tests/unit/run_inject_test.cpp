@@ -208,6 +208,30 @@ TEST_CASE("cgroups: the own group of every hierarchy in its mount's place, read-
           "remount /sys/fs/cgroup [ro, nosuid, nodev, noexec, rslave, if possible]"});
 }
 
+TEST_CASE("cgroups: in a step the group of all its tasks, whatever groups they have beneath it") {
+  Scene scene;
+  const auto sources = [&] {
+    std::vector<std::string> found;
+    for (const MountStep& step : scene.run(cgroups_hook).mounts_after_hooks)
+      if (step.kind == StepKind::bind) found.push_back(step.source);
+    return found;
+  };
+  scene.put("/host/proc/self/cgroup",
+            "3:memory:/slurm/job_7/step_0/task_1\n2:freezer:/slurm/job_7/step_0\n1:pids:/task_pool\n"
+            "0::/system.slice/slurmstepd.scope/job_7/step_0/user/situla\n");
+  scene.put(
+      "/host/proc/self/mountinfo",
+      "31 1 0:27 / /cg/memory rw - cgroup cgroup rw,memory\n32 1 0:28 / /cg/freezer rw - cgroup cgroup rw,freezer\n"
+      "33 1 0:29 / /cg/pids rw - cgroup cgroup rw,pids\n34 1 0:30 / /cg/unified rw - cgroup2 cgroup2 rw\n");
+  CHECK(sources() == std::vector<std::string>{"/cg/memory//slurm/job_7/step_0/task_1",
+                                              "/cg/freezer//slurm/job_7/step_0", "/cg/pids//task_pool",
+                                              "/cg/unified//system.slice/slurmstepd.scope/job_7/step_0/user/situla"});
+  scene.host.set("SLURM_STEP_ID", "0");
+  CHECK(sources() == std::vector<std::string>{"/cg/memory//slurm/job_7/step_0", "/cg/freezer//slurm/job_7/step_0",
+                                              "/cg/pids//task_pool",
+                                              "/cg/unified//system.slice/slurmstepd.scope/job_7/step_0/user"});
+}
+
 TEST_CASE("devices: only when asked for, before what other hooks mount there") {
   Scene scene;
   CHECK(scene.run(devices_hook).mounts.empty());
