@@ -21,7 +21,7 @@ constexpr size_t kMaxSkeletonFile = size_t{1} << 20U;
 constexpr size_t kMaxSkeletonBytes = size_t{8} << 20U;
 constexpr size_t kMaxSkeletonEntries = 1000;
 constexpr int kMaxSkeletonDepth = 8;
-constexpr uint64_t kOverflowId = 65534;
+constexpr std::string_view kOverflowId = "65534";
 
 using Settings = std::map<std::string, std::string, std::less<>>;
 
@@ -49,6 +49,13 @@ bool is_executable(const RootDir& root, const std::string& path) {
   const auto fd = root.resolve(path);
   struct stat status {};
   return fd && fstat(fd->get(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 0111U) != 0;
+}
+
+/// What the kernel shows for users ("overflowuid") and groups ("overflowgid") that the container does not have.
+std::string overflow_id(const RootDir& host_root, const std::string& name) {
+  const auto text = host_root.read_file("/proc/sys/kernel/" + name);
+  const auto number = text ? parse_unsigned(trim(*text)) : std::nullopt;
+  return number ? std::to_string(*number) : std::string(kOverflowId);
 }
 
 /// The generated lines first, then those of the image whose names are not taken yet; "_apt" would make apt try to
@@ -169,12 +176,13 @@ Result<ContainerEdits> shadow_hook(const HookContext& context) {
   if (user.shell.empty() || !is_executable(context.root, user.shell))
     user.shell = setting(settings, "SHELL", "/bin/sh");
 
-  const std::string nobody = std::to_string(kOverflowId);
+  const std::string nobody = overflow_id(context.host_root, "overflowuid");
+  const std::string nogroup = overflow_id(context.host_root, "overflowgid");
   const std::vector<std::string> accounts = {
-      "root:x:0:0:root:/root:" + user.shell, "nobody:x:" + nobody + ":" + nobody + ":nobody:/:/sbin/nologin",
+      "root:x:0:0:root:/root:" + user.shell, "nobody:x:" + nobody + ":" + nogroup + ":nobody:/:/sbin/nologin",
       user.name + ":x:" + std::to_string(user.uid) + ":" + std::to_string(user.gid) + ":" + user.gecos + ":" +
           user.home + ":" + user.shell};
-  const std::vector<std::string> groups = {"root:x:0:", "nogroup:x:" + nobody + ":",
+  const std::vector<std::string> groups = {"root:x:0:", "nogroup:x:" + nogroup + ":",
                                            user.group + ":x:" + std::to_string(user.gid) + ":"};
   ContainerEdits edits;
   const auto passwd = context.root.read_file("/etc/passwd", kMaxDatabase);

@@ -9,7 +9,7 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 35> kKnown = {{
+constexpr std::array<KnownScript, 36> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
@@ -22,6 +22,7 @@ constexpr std::array<KnownScript, 35> kKnown = {{
     {"10-localtime.sh", BuiltInHook::localtime, 0x4dabaa704dc5eda4},
     {"10-localtime.sh", BuiltInHook::localtime, 0x74431bed65a7aaad},
     {"10-shadow.sh", BuiltInHook::shadow, 0xec86fb19caf16484},
+    {"10-shadow.sh", BuiltInHook::shadow, 0xb9487144e7f09444},
     {"50-mig-config.sh", BuiltInHook::mig_config, 0xdb1ab5b1c2bd4527},
     {"50-mig-config.sh", BuiltInHook::mig_config, 0x39fb959af03a6d97},
     {"50-sharp.sh", BuiltInHook::sharp, 0x2d8512690a1e1e5b},

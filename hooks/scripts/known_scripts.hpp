@@ -18,9 +18,14 @@ struct KnownScript {
   uint64_t fingerprint;  ///< of a released file's content
 };
 
-/// Every release of enroot's scripts that we could get hold of. Left out, so that they run as scripts, are the oldest
-/// (2018 to 2020) that do something else than the built-in hook: 99-nvidia.sh, where the image's variables beat the
-/// job's, and 99-mellanox.sh, as long as it mounted the host's verbs libraries without being asked to.
+/// Every release of enroot's scripts that does what the built-in hook does. Left out, so that they run as scripts, are
+/// * 99-nvidia.sh, where the image's variables beat the job's, and 99-mellanox.sh, as long as it mounted the host's
+/// verbs
+///   libraries without being asked to (both until 2020);
+/// * 10-home.sh, 10-shadow.sh, 20-autorc.sh, 50-slurm-pmi.sh and 50-slurm-pmix.sh of 1.x and 2.x;
+/// * 50-sharp.sh before 3.4.1, which does nothing without the SHARP daemon;
+/// * those not compared yet: 10-devices.sh of 2.2, 50-slurm-pytorch.sh of 3.3.1, and what enroot's development head has
+///   of 10-devices.sh and 50-slurm-pmi.sh.
 std::span<const KnownScript> released_scripts();
 
 /// FNV-1a (64 bits) of the lines that do something: comments, blank lines and blanks at the end differ between packages

@@ -160,8 +160,9 @@ TEST_CASE("every released script is in the table once, and no fingerprint is ano
 TEST_CASE("releases of enroot 4.x are recognised") {
   using Release = std::pair<std::string_view, uint64_t>;
   for (const auto& [name, fingerprint] :
-       {Release{"10-cgroups.sh", 0xed6f9f70ad0ec4c6}, Release{"50-mig-config.sh", 0x39fb959af03a6d97},
-        Release{"50-slurm-pmi.sh", 0x151de41be87d1db9}, Release{"98-nvidia.sh", 0xc08f11e17216a903}}) {
+       {Release{"10-cgroups.sh", 0xed6f9f70ad0ec4c6}, Release{"10-shadow.sh", 0xb9487144e7f09444},
+        Release{"50-mig-config.sh", 0x39fb959af03a6d97}, Release{"50-slurm-pmi.sh", 0x151de41be87d1db9},
+        Release{"98-nvidia.sh", 0xc08f11e17216a903}}) {
     INFO(name);
     const auto is_it = [&, &name = name, &fingerprint = fingerprint](const KnownScript& script) {
       return script.name == name && script.fingerprint == fingerprint;

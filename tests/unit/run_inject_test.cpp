@@ -91,6 +91,31 @@ TEST_CASE("shadow: an image with no databases at all, and a user with a hostile 
   CHECK(std::count(passwd.begin(), passwd.end(), '\n') == 3);
 }
 
+TEST_CASE("shadow: nobody has the kernel's overflow numbers, and a missing shell gives way to the image's default") {
+  Scene scene;
+  scene.put("/host/proc/sys/kernel/overflowuid", "65500\n");
+  scene.put("/host/proc/sys/kernel/overflowgid", "65501\n");
+  const ContainerEdits edits = scene.run(shadow_hook);
+  CHECK_THAT(Scene::change(edits, "/etc/passwd")->content,
+             Catch::Contains("nobody:x:65500:65501:nobody:/:/sbin/nologin\n"));
+  CHECK_THAT(Scene::change(edits, "/etc/group")->content, Catch::Contains("nogroup:x:65501:\n"));
+  scene.put("/root/etc/login.defs", "SHELL /bin/ash\n");
+  CHECK_THAT(Scene::change(scene.run(shadow_hook), "/etc/passwd")->content, Catch::Contains(":/home/me:/bin/ash\n"));
+  scene.put("/root/etc/default/useradd", "SHELL=/bin/dash\n");
+  CHECK_THAT(Scene::change(scene.run(shadow_hook), "/etc/passwd")->content, Catch::Contains(":/home/me:/bin/dash\n"));
+}
+
+TEST_CASE("shadow: a mail spool only where the image's settings ask for one") {
+  Scene scene;
+  CHECK(Scene::change(scene.run(shadow_hook), "/var/mail/me") == nullptr);
+  scene.put("/root/etc/default/useradd", "CREATE_MAIL_SPOOL=yes\n");
+  const ContainerEdits edits = scene.run(shadow_hook);
+  REQUIRE(Scene::change(edits, "/var/mail/me") != nullptr);
+  CHECK(Scene::change(edits, "/var/mail/me")->mode == 0660);
+  scene.put("/root/var/mail/me", "mail\n");
+  CHECK(Scene::change(scene.run(shadow_hook), "/var/mail/me") == nullptr);
+}
+
 TEST_CASE("shadow: a home directory from the skeleton, unless there is one") {
   Scene scene;
   scene.put("/root/etc/skel/.profile", "p\n");
