@@ -27,6 +27,7 @@ std::string_view group_of_tasks(std::string_view group) {
   return name == "situla" || name.starts_with("task_") ? group.substr(0, slash) : group;
 }
 
+constexpr const char* kCgroups = "/sys/fs/cgroup";
 constexpr const char* kCgroupsOrigin = "built-in hook cgroups";
 constexpr MountFlags kFlags{.read_only = true, .no_suid = true, .no_dev = true, .no_exec = true};
 
@@ -40,6 +41,23 @@ MountStep bind_own_group(const MountRecord& hierarchy, std::string_view group) {
           .on_failure = OnFailure::ignore,
           .flags = kFlags,
           .origin = kCgroupsOrigin};
+}
+
+/// A new /sys, as a network namespace has, comes without the directories of version 1's hierarchies, and none can be
+/// made there.
+void add_missing_place(const HookContext& context, std::vector<MountStep>& steps) {
+  const bool missing = std::any_of(steps.begin(), steps.end(), [&](const MountStep& step) {
+    return step.target.starts_with(std::string(kCgroups) + "/") && !context.root.exists(step.target);
+  });
+  if (!missing || !context.root.exists(kCgroups)) return;
+  steps.insert(steps.begin(), {.kind = StepKind::filesystem,
+                               .source = "tmpfs",
+                               .target = kCgroups,
+                               .type = "tmpfs",
+                               .on_failure = OnFailure::ignore,
+                               .flags = {.no_suid = true, .no_dev = true, .no_exec = true},
+                               .parameters = {{"mode", "755"}},
+                               .origin = kCgroupsOrigin});
 }
 
 }  // namespace
@@ -61,8 +79,9 @@ Result<ContainerEdits> cgroups_hook(const HookContext& context) {
     if (hierarchy == nullptr || group == hierarchy->root || group.starts_with("/..")) continue;
     edits.mounts_after_hooks.push_back(bind_own_group(*hierarchy, group));
   }
+  add_missing_place(context, edits.mounts_after_hooks);
   edits.mounts_after_hooks.push_back({.kind = StepKind::remount,
-                                      .target = "/sys/fs/cgroup",
+                                      .target = kCgroups,
                                       .recursive = true,
                                       .on_failure = OnFailure::ignore,
                                       .flags = kFlags,

@@ -9,7 +9,7 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 36> kKnown = {{
+constexpr std::array<KnownScript, 37> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
@@ -32,6 +32,7 @@ constexpr std::array<KnownScript, 36> kKnown = {{
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xdafe8c33dd9177ec},
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0x151de41be87d1db9},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xd7e347fc55aed6bb},
+    {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xb339dfdb904ccbb9},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xc4d262b2252afff0},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xbf4ec505ecb7dee5},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xd7bdbc835233e423},

@@ -349,3 +349,14 @@ SCRIPT
     wait || true
   done
 }
+
+# bats test_tags=lab:cgroup
+@test "a container sees its step's cgroup and no other, read-only, with a network namespace of its own as well" {
+  local option
+  for option in --container-readonly --container-unshare=net; do
+    run_and_show as_alice srun "${container[@]}" "$option" sh -c 'cd /sys/fs/cgroup/freezer
+      grep -qx $$ cgroup.procs && echo mine; ls -d job_* ../freezer/slurm* 2>/dev/null; touch cgroup.procs 2>&1 | grep -o Read-only'
+    [ "$output" = "mine
+Read-only" ]
+  done
+}

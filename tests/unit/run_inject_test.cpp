@@ -231,6 +231,10 @@ TEST_CASE("cgroups: the own group of every hierarchy in its mount's place, read-
           "bind /sys/fs/cgroup/unified//me on /sys/fs/cgroup/unified [recursive, ro, nosuid, nodev, noexec, create "
           "directory, if possible]",
           "remount /sys/fs/cgroup [ro, nosuid, nodev, noexec, rslave, if possible]"});
+  // A /sys of its own.
+  fs::create_directories(scene.base + "/root/sys/fs/cgroup");
+  CHECK(described(scene.run(cgroups_hook).mounts_after_hooks).at(0) ==
+        "mount tmpfs on /sys/fs/cgroup [nosuid, nodev, noexec, mode=755, if possible]");
 }
 
 TEST_CASE("cgroups: in a step the group of all its tasks, whatever groups they have beneath it") {
