@@ -69,6 +69,7 @@ class Worker {
     std::vector<char> buffer(kRequestBytes);
     while (true) {
       const ssize_t size = read(device_, buffer.data(), buffer.size());
+      // 0: of a socket in the place of the device, whose other end has closed.
       if (size == 0 || (size < 0 && errno == ENODEV)) return {};
       // ENOENT: the request was taken back before it was read.
       if (size < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;

@@ -2,11 +2,27 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "common/base/text.hpp"
+#include "common/spec/plugin_arguments.hpp"
 #include "hooks/doctor/report.hpp"
 #include "tests/fuzz/place.hpp"
 #include "tests/fuzz/target.hpp"
+
+namespace {
+
+/// What the plugin makes of them.
+void check_arguments(const std::vector<std::string>& arguments) {
+  using situla::PluginConfig;
+  std::vector<const char*> words;
+  for (const std::string& argument : arguments) words.push_back(argument.c_str());
+  const auto config = PluginConfig::parse(words);
+  if (!config) return;
+  if (!config->importer.empty() && !config->importer.starts_with('/')) std::abort();
+}
+
+}  // namespace
 
 /// slurm.conf, and behind a line "plugstack" plugstack.conf, which may include each other.
 void situla::fuzz(std::string_view bytes) {
@@ -27,6 +43,7 @@ void situla::fuzz(std::string_view bytes) {
     if (line.rule.empty() || to_lower(line.rule) != line.rule) std::abort();
     for (const std::string& word : line.arguments)
       if (word.empty() || word.find_first_of("# \n") != std::string::npos) std::abort();
+    check_arguments(line.arguments);
   }
   for (const doctor::PluginLine& line : files.loading("spank_situla.so"))
     if (!line.path.ends_with("spank_situla.so")) std::abort();
