@@ -11,6 +11,7 @@
 #include "common/base/text.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/spec/image_reference.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
@@ -82,6 +83,10 @@ bool lies_on_image(const BuiltContainer& built) {
   return built.container.root.kind != "extracted" && built.container.root.kind != "tree";
 }
 
+bool is_users_file(const ContainerSpec& spec) {
+  return spec.name.empty() && image_kind(spec.image) == ImageKind::path;
+}
+
 /// nullopt: the tasks have joined a container that runs.
 Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const std::string& scratch_name,
                                             BrokerLog& log) {
@@ -107,7 +112,10 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   };
   TRY(unshare_for_step(request));
   BuiltContainer built{{}, std::move(*root), request.isolation, {}};
-  TRY_ASSIGN(built.container, prepare_container(request, log));
+  auto prepared = prepare_container(request, log);
+  if (!prepared && prepared.error().kind() == ErrorKind::corrupt && is_users_file(request.spec))
+    prepared.error().with_context("image " + printable(request.spec.image));
+  TRY_ASSIGN(built.container, std::move(prepared));
   if (request.isolation.pid) {
     TRY_ASSIGN(built.init, start_init());
   }

@@ -19,9 +19,8 @@ struct KnownScript {
 };
 
 /// Every release of enroot's scripts that does what the built-in hook does. Left out, so that they run as scripts, are
-/// * 99-nvidia.sh, where the image's variables beat the job's, and 99-mellanox.sh, as long as it mounted the host's
-/// verbs
-///   libraries without being asked to (both until 2020);
+/// * 99-nvidia.sh, where the image's variables beat the job's, and 99-mellanox.sh while it mounted verbs libraries of
+///   the host without being asked to (both until 2020);
 /// * 10-home.sh, 10-shadow.sh, 20-autorc.sh, 50-slurm-pmi.sh and 50-slurm-pmix.sh of 1.x and 2.x;
 /// * 50-sharp.sh before 3.4.1, which does nothing without the SHARP daemon;
 /// * those not compared yet: 10-devices.sh of 2.2, 50-slurm-pytorch.sh of 3.3.1, and what enroot's development head has

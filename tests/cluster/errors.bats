@@ -62,12 +62,13 @@ fails_with() {
 @test "missing image file, and a file that is no image" {
   fails_with /nosuch.sqsh '/nosuch.sqsh' 'No such file'
   echo garbage >/tmp/garbage.sqsh
-  fails_with /tmp/garbage.sqsh 'garbage|squashfs'
+  fails_with /tmp/garbage.sqsh 'image /tmp/garbage.sqsh: .*not a squashfs file'
 }
-@test "a file name without ./ is a reference; the hint names the file" {
+@test "a file name without ./ is a file's; one that is almost it is named" {
   as_alice touch /home/alice/image.sqsh
   cd /home/alice
-  fails_with image.sqsh 'image.sqsh' './image.sqsh'
+  fails_with image.sqsh 'image image.sqsh: .*not a squashfs file'
+  fails_with imagge.sqsh 'open imagge.sqsh: No such file' 'did you mean image.sqsh'
 }
 @test "full disk" {
   # The node's store on a file system that is too small for the image.
