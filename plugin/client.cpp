@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <optional>
 #include <tuple>
 
@@ -12,7 +13,9 @@
 
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
+#include "common/spec/mount_option.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/process.hpp"
@@ -31,6 +34,22 @@ struct ReceivedContainer {
   NamespaceFds namespaces;
   std::string environment;
 };
+
+/// Said before the image is waited for, by the first task of the node: it sees the files as the container will, which
+/// may have a /tmp of the job's own. The builder looks again. What a named container gets is known only when it is
+/// found.
+Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& job) {
+  if (!spec.name.empty() || job.get_or("SLURM_LOCALID", "0") != "0") return {};
+  for (const MountOption& mount : spec.mounts) {
+    const bool may_fail = std::find(mount.flags.begin(), mount.flags.end(), "nofail") != mount.flags.end();
+    if (mount.kind != MountOption::Kind::bind || may_fail) continue;
+    const std::string source = expand_variables(mount.source, job);
+    struct stat status {};
+    if (stat(source.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
+      return fail(no_mount_source(source));
+  }
+  return {};
+}
 
 Result<void> ask(int socket, const StepSession& session, const ContainerSpec& spec, const Environment& job) {
   TRY_ASSIGN(const UniqueFd environment, sealed_memory("situla-environment", job.block()));
@@ -193,6 +212,7 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   // ours.
   TRY_ASSIGN(const PeerCredentials peer, peer_credentials(socket.get()));
   if (peer.uid != 0) return fail(ErrorKind::denied, "the container's broker was replaced by a process of another user");
+  TRY(check_mount_sources(spec, job));
   TRY(ask(socket.get(), session, spec, job));
   TRY_ASSIGN(Reply reply, await_reply(socket.get(), log));
   if (const auto* fetched = std::get_if<Prefetched>(&reply.message)) {

@@ -51,6 +51,12 @@ Result<MountOption> parse_entry(std::string_view entry) {
 
 }  // namespace
 
+Error no_mount_source(std::string_view source) {
+  return Error(ErrorKind::not_found, "--container-mounts: source path does not exist: " + printable(source))
+      .with_hint(
+          "it is looked for on the compute node, from the job's directory; nofail skips a mount that is missing");
+}
+
 Result<std::vector<MountOption>> parse_mount_options(std::string_view value) {
   std::vector<MountOption> options;
   for (const std::string_view entry : split(value, ',')) {

@@ -27,4 +27,7 @@ struct MountOption {
 /// Variables are not expanded here (that happens on the node, in the job's environment).
 Result<std::vector<MountOption>> parse_mount_options(std::string_view value);
 
+/// In the words of COMPAT.md 10; ErrorKind::not_found.
+Error no_mount_source(std::string_view source);
+
 }  // namespace situla

@@ -95,7 +95,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   TRY_ASSIGN(EnrootConfig config, EnrootConfig::load(data.host, log));
   TRY(check_save_path(data.spec.save));
   // To a container that runs nothing is mounted.
-  if (image_mode != "named") TRY(check_sources(data.spec.mounts, data.host, "--container-mounts"));
+  if (image_mode != "named") TRY(check_sources(data.spec.mounts, data.host));
   std::optional<StepRoot> root;
   if (image_mode == "named") {
     TRY_ASSIGN(root, find_or_make_container(data, config, log));

@@ -49,7 +49,7 @@ class NamedSearch {
       TRY_ASSIGN(const bool joined, join(*container, *root));
       if (joined) return std::optional<StepRoot>();
       if (!made_) TRY(check_reuse(*container));
-      TRY(check_sources(spec_.mounts, data_.host, "--container-mounts"));
+      TRY(check_sources(spec_.mounts, data_.host));
       TRY(ask_for_mount(*root));
       return std::optional(std::move(*root));
     }
@@ -191,7 +191,7 @@ class NamedSearch {
                 "a container with name \"" + spec_.name + "\" does not exist, and --container-image is not set")
               .with_hint("containers are kept on each node by itself: " + config_.data_path() + ", enroot list"));
     NewContainer request;
-    TRY(check_sources(spec_.mounts, data_.host, "--container-mounts"));
+    TRY(check_sources(spec_.mounts, data_.host));
     TRY_ASSIGN(request.path, container_path(config_, spec_.directory));
     TRY_ASSIGN(request.wish, storage_wish(data_.job, log_));
     if (!image_) {

@@ -7,27 +7,14 @@
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/input.hpp"
 #include "hooks/builder/modes.hpp"
-#include "hooks/mount/fstab.hpp"
 #include "hooks/request/registries_conf.hpp"
 
 namespace situla {
 namespace {
 
-/// Those whose path is known before the tasks are there: they have the variables, and may be in another directory. What
-/// a named container gets is known only when it is found.
-std::vector<MountOption> known_mounts(const ContainerSpec& spec) {
-  std::vector<MountOption> known = spec.name.empty() ? spec.mounts : std::vector<MountOption>();
-  std::erase_if(known, [](const MountOption& mount) {
-    return !mount.source.starts_with('/') || mount.source.find('$') != std::string::npos ||
-           mount.target.find('$') != std::string::npos;
-  });
-  return known;
-}
-
 Result<void> collect_and_write(int output, Programs programs, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY(check_sources(known_mounts(data.spec), data.host, "--container-mounts"));
   // Only the site's own settings may have needed a shell until here.
   if (programs == Programs::forbidden) TRY(forbid_new_processes());
   // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.

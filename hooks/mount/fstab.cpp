@@ -196,16 +196,13 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
   return make_known_step(fields, origin);
 }
 
-Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment,
-                           const std::string& origin) {
+Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment) {
   for (const MountOption& option : options) {
-    TRY_ASSIGN(const MountStep step, step_from_option(option, environment, origin));
+    TRY_ASSIGN(const MountStep step, step_from_option(option, environment, "--container-mounts"));
     struct stat status {};
     if (step.kind != StepKind::bind || step.on_failure != OnFailure::fail) continue;
     if (stat(step.source.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR)) continue;
-    return fail(Error(ErrorKind::not_found, origin + ": source path does not exist: " + printable(step.source))
-                    .with_hint("it is looked for on the compute node, from the job's directory; nofail skips a mount "
-                               "that is missing"));
+    return fail(no_mount_source(step.source));
   }
   return {};
 }

@@ -37,8 +37,7 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
                                    const std::string& origin);
 /// ErrorKind::not_found, in the words of COMPAT.md 10, for the first whose source is not there, unless it has nofail:
 /// before anything is done for them that takes long. Of what step_from_option() refuses, its error.
-Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment,
-                           const std::string& origin);
+Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment);
 /// An argument of --mount: SRC:DST:FLAGS as --container-mounts has it, or the fields of a line of fstab with ':' for
 /// blanks (COMPAT.md 3).
 Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin);

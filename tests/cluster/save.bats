@@ -73,7 +73,6 @@ changed_and_saved() {
     wait'
   cat second
   grep -qx '=> 0' second
-  grep -q 'reusing existing container namespaces' second
   [ "$(content saved.sqsh first)" = first ]
   [ "$(content saved.sqsh second)" = second ]
 }
