@@ -290,10 +290,10 @@ EOF
 
 @test "a step that fails afterwards: release is called, too" {
   caching_importer
-  run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/nosuchdir:/x true
+  run_and_show as_alice srun --container-image=registry.test/tiny --container-mounts=/tmp:/bin/sh/below-a-file true
   [ "$status" -ne 0 ]
   wait_until 30 released
-  grep -q nosuchdir <<<"$output"
+  grep -q below-a-file <<<"$output"
 }
 
 @test "a release that fails or hangs does not hurt the step, and what it starts ends with it" {
