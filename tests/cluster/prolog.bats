@@ -61,7 +61,7 @@ no_import() { ! pgrep -f 'situla-(broker prolog|store|importer)' >/dev/null && [
     srun sh -c ". /etc/os-release; echo \$ID"'
   [ "$status" -eq 0 ]
   job=$(sed -n 's/^job //p' <<<"$output")
-  [[ $output == *"waiting for another import of the same image (job $job.prolog on node1, which has "*MiB\)* ]]
+  [[ $output == *"waiting for another import of the same image (job $job.prolog on node1, which has "*[KM]iB\)* ]]
   grep -qx debian <<<"$output"
 }
 
@@ -77,7 +77,8 @@ no_import() { ! pgrep -f 'situla-(broker prolog|store|importer)' >/dev/null && [
 held() {
   printf '#!/bin/sh\n#SBATCH -J held -o /dev/null -w node1 --container-image=registry.test/debian:12\ntrue\n' >held.sh
   as_alice env ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" sbatch -Q --export=NONE held.sh
-  wait_until 30 is_held "hold-$1"
+  # A batch job may have to wait for the scheduler's next round.
+  wait_until 90 is_held "hold-$1"
   pgrep -f 'situla-broker prolog'
 }
 
