@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include "common/spec/image_reference.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
 

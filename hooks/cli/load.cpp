@@ -1,6 +1,8 @@
 // load: an image from a registry, files or an engine becomes a container, without a squashfs file of the user's in
 // between.
 #include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
+#include "common/sys/file.hpp"
 #include "hooks/cli/commands.hpp"
 
 namespace situla::cli {
