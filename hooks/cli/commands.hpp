@@ -68,11 +68,11 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
 /// `start --conf script`; words: the container's name or an image, and the command.
 Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words);
 
-/// Fetches the image and starts the same again with its file, which is gone with the container. Only an error returns.
+/// For a command whose first word is the image: fetches it and starts the same again with its file, which is gone with
+/// the container. Only an error returns.
 Error start_image(const Context& context, const std::string& image);
 
-/// What a word of start's means: a file is an image, what names where it is ("docker://...") one to be fetched,
-/// anything else the name of a container.
+/// What a word means: a file is an image, anything else the name of a container.
 Result<RootSource> find_root(const Context& context, const std::string& word);
 
 /// situla-store, as the service user, who alone may look into the node's store: `images`, `prune`, `rm`, `pin` or

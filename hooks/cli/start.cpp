@@ -1,6 +1,7 @@
 // start: a container, or a squashfs file as it is, runs a command for the user who asks.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/spec/image_reference.hpp"
@@ -28,8 +29,7 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
   TRY_ASSIGN(EnrootConfig config, with_directives(context.config, options.start.configuration, context.log));
   // A directive may name another ENROOT_DATA_PATH.
   TRY_ASSIGN(RootSource root,
-             find_root({context.invocation, context.streams, context.log, config, words, context.start_fetched},
-                       words.front()));
+             find_root({context.invocation, context.streams, context.log, config, words}, words.front()));
   ContainerRequest request =
       ContainerRequest::of_start(options.start, context.invocation.environment, std::move(config), context.log);
   request.root = std::move(root);
@@ -41,8 +41,15 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
 
 namespace {
 
+/// "docker://...", "oci:...": neither a path nor the name of a container.
+bool says_where(const std::string& word) {
+  const ImageKind kind = image_kind(word);
+  return word.find("://") != std::string::npos || (kind != ImageKind::path && kind != ImageKind::registry);
+}
+
 Result<int> start(const Context& context, const StartCommand& options) {
   TRY(check_words(context, "start", 1, "NAME or IMAGE is"));
+  if (says_where(context.words.front())) return fail(start_image(context, context.words.front()));
   return start_words(context, options, context.words);
 }
 
@@ -81,17 +88,13 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
   if (stat(word.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
     TRY_ASSIGN(UniqueFd image, open_file(word, O_RDONLY));
     // It is open twice otherwise, and the other one is no container's business.
-    if (const auto fd =
-            word.starts_with(kDescriptors) ? parse_unsigned(word.substr(kDescriptors.size())) : std::nullopt)
-      const UniqueFd given(static_cast<int>(*fd));
+    const auto fd = word.starts_with(kDescriptors) ? parse_unsigned(word.substr(kDescriptors.size())) : std::nullopt;
+    if (fd && *fd > STDERR_FILENO) const UniqueFd given(static_cast<int>(*fd));
     // Without a helper that has privilege the kernel mounts nothing.
     const MountKind mount = load_site_config(context.log).mount;
     return RootSource{RootSource::Kind::image, word, std::move(image),
                       mount == MountKind::kernel ? MountKind::automatic : mount};
   }
-  if (const ImageKind kind = image_kind(word);
-      word.find("://") != std::string::npos || (kind != ImageKind::path && kind != ImageKind::registry))
-    return fail(start_image(context, word));
   if (word.find('/') != std::string::npos) return fail(no_such_file(word));
   auto container = find_container(context.config, word);
   if (!container && container.error().kind() == ErrorKind::not_found)

@@ -123,6 +123,11 @@ END
   run_and_show situla run registry.test#nosuchimage true
   [ "$status" -eq 1 ]
   [[ $output == *"failed to import docker image: registry.test/nosuchimage:latest: "* ]]
+  # Where the image is no word of the command line, nothing is fetched.
+  printf '#ENROOT_ROOTFS=docker://registry.test#tiny\n' >batch.sh
+  run_and_show situla batch batch.sh true
+  [ "$status" -eq 1 ]
+  [[ $output == *"No such file or directory: docker://registry.test#tiny"* ]]
   run_and_show situla run UPPER true
   [ "$status" -eq 1 ]
   [ "$(ls -A /tmp)" = "$before" ]
