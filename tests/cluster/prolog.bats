@@ -73,12 +73,11 @@ no_import() { ! pgrep -f 'situla-(broker prolog|store|importer)' >/dev/null && [
   wait_until 30 no_import
 }
 
-# held NAME: a batch job of alice's whose image stops after a megabyte, for as long as a test takes.
+# held NAME: a batch job of alice's whose image stops after a megabyte, for as long as a test takes. It stays as long: a job's end ends the import.
 held() {
-  printf '#!/bin/sh\n#SBATCH -J held -o /dev/null -w node1 --container-image=registry.test/debian:12\ntrue\n' >held.sh
+  printf '#!/bin/sh\n#SBATCH -J held -o /dev/null -w node1 --container-image=registry.test/debian:12\nsleep 600\n' >held.sh
   as_alice env ENROOT_STALL_TIMEOUT=600 https_proxy="http://hold-$1:x@proxy.test:3128" sbatch -Q --export=NONE held.sh
-  # A batch job may have to wait for the scheduler's next round.
-  wait_until 90 is_held "hold-$1"
+  wait_until 60 is_held "hold-$1"
   pgrep -f 'situla-broker prolog'
 }
 
