@@ -93,6 +93,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   TRY_ASSIGN(BuilderData data, read_task_data());
   log.show_debug(data.host.has("SITULA_DEBUG"));
   TRY_ASSIGN(EnrootConfig config, EnrootConfig::load(data.host, log));
+  TRY(config.check_flags(log));
   TRY(check_save_path(data.spec.save));
   // To a container that runs nothing is mounted.
   if (image_mode != "named") TRY(check_sources(data.spec.mounts, data.host));

@@ -20,6 +20,7 @@ namespace {
 
 struct DoctorOptions {
   bool json = false, brief = false, cluster = false;
+  bool all = false;  ///< beside a registry
   doctor::ClusterRequest request;
   uint32_t timeout = 30;  ///< seconds
   decltype(Actions::examine_registry) examine_registry = nullptr;
@@ -50,22 +51,47 @@ Result<int> examine_cluster(const Context& context, const DoctorOptions& options
   return report.failed() ? 1 : 0;
 }
 
-Result<int> examine_node(const Context& context, const DoctorOptions& options) {
-  const doctor::Places places = doctor::Places::installed();
-  doctor::Report report = doctor::examine(places, context.invocation.environment);
-  if (!options.brief) {
-    const EnrootConfig& config = context.config;
-    doctor::examine_store(report, places, context.invocation.environment);
-    doctor::examine_user(report, {config.data_path(), config.cache_path(), config.temp_path(), config.runtime_path()});
-    doctor::examine_devices(report, places, context.invocation.environment);
-  }
-  if (!options.request.registry.empty())
-    report.sections.push_back(options.examine_registry(options.request.registry, context.config,
-                                                       context.invocation.environment, context.log));
+int print(const Context& context, const DoctorOptions& options, const doctor::Report& report) {
   context.streams.out << (options.json    ? report.json()
                           : options.brief ? report.brief()
                                           : report.text(colours_for(context)));
   return report.failed() ? 1 : 0;
+}
+
+/// enroot.conf and the ENROOT_* variables. What cannot be read at all was said before.
+doctor::Section configuration_section(const Context& context) {
+  using doctor::State;
+  const EnrootConfig& config = context.config;
+  doctor::Section section{"configuration", "enroot.conf and ENROOT_*", {}};
+  if (const auto checked = config.check_flags(context.log); !checked)
+    section.lines.push_back({"flags", State::fail, checked.error().message(), checked.error().hint()});
+  for (const std::string& key : config.unknown_keys()) {
+    const auto near = closest(key, EnrootConfig::known_keys());
+    section.lines.push_back({"unknown-key", near ? State::warn : State::info,
+                             key + " (" + config.origin(key) + "): nothing of Situla reads it",
+                             near ? "write " + std::string(*near) : ""});
+  }
+  if (section.lines.empty()) section.lines.push_back({"keys", State::ok, "all are known", ""});
+  return section;
+}
+
+Result<int> examine_node(const Context& context, const DoctorOptions& options) {
+  const std::string& registry = options.request.registry;
+  const bool node = registry.empty() || options.all;
+  const doctor::Places places = doctor::Places::installed();
+  doctor::Report report =
+      node ? doctor::examine(places, context.invocation.environment) : doctor::report_of_this_node();
+  if (node && !options.brief) {
+    const EnrootConfig& config = context.config;
+    doctor::examine_store(report, places, context.invocation.environment);
+    report.sections.push_back(configuration_section(context));
+    doctor::examine_user(report, {config.data_path(), config.cache_path(), config.temp_path(), config.runtime_path()});
+    doctor::examine_devices(report, places, context.invocation.environment);
+  }
+  if (!registry.empty())
+    report.sections.push_back(
+        options.examine_registry(registry, context.config, context.invocation.environment, context.log));
+  return print(context, options, report);
 }
 
 Result<int> run(const Context& context, const DoctorOptions& options) {
@@ -84,10 +110,12 @@ void add_doctor(CLI::App& app, Actions& actions) {
                            .add_flag("--brief", options.brief,
                                      "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
                            ->excludes(json);
-  command
-      .add_option("--registry", options.request.registry,
-                  "Try this registry, too: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
-      ->excludes(brief);
+  CLI::Option* registry =
+      command
+          .add_option("--registry", options.request.registry,
+                      "Try this registry, and nothing else: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
+          ->excludes(brief);
+  command.add_flag("--all", options.all, "With --registry: everything else, too")->needs(registry);
   CLI::Option* cluster =
       command.add_flag("--cluster", options.cluster, "Run it on every node by srun, and compare the nodes")
           ->excludes(brief);

@@ -108,6 +108,8 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
     return fail(
         std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
+  // These are to find out what is wrong.
+  if (command != "info" && command != "doctor" && command != "version") TRY(config.check_flags(log));
   return actions.at(command)(Context{invocation, streams, log, config, chosen.remaining(), actions.start_fetched});
 }
 

@@ -53,7 +53,7 @@ std::optional<ConfigLine> parse_config_line(std::string_view text, std::string w
   std::string_view value = trim(text.substr(key.size()));
   if (value.starts_with('=')) value = trim(value.substr(1));
   if (value.empty()) return std::nullopt;
-  return ConfigLine{std::string(key), std::string(value), std::move(where)};
+  return ConfigLine{.key = std::string(key), .raw = std::string(value), .where = std::move(where)};
 }
 
 std::vector<ConfigLine> parse_config_lines(std::string_view text, const std::string& file, LogSink& log) {

@@ -20,6 +20,7 @@ struct ConfigLine {
   std::string key;
   std::string raw;
   std::string where;  ///< "/etc/enroot/enroot.conf:3"
+  bool used = false;  ///< once all are evaluated: the key has its value from here
 };
 
 /// nullopt for blank lines, comments, lines without a value, and (with a warning) lines that are none of ours.

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <set>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -50,10 +51,19 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kDefault
     {"ENROOT_FORCE_OVERRIDE", "no"},
 }};
 
+/// What people write for yes. enroot takes anything that is not kFalse for it.
+constexpr std::array<std::string_view, 13> kTrue = {"y",    "Y",    "yes",  "Yes", "YES", "t", "T",
+                                                    "true", "True", "TRUE", "1",   "on",  "ON"};
+constexpr std::array<std::string_view, 4> kMeantFalse = {"0", "off", "Off", "OFF"};
 constexpr std::array<std::string_view, 10> kFalse = {"n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"};
 
+template <typename Words>
+bool is_one_of(const Words& words, std::string_view value) {
+  return std::find(words.begin(), words.end(), value) != words.end();
+}
+
 bool is_false(std::string_view value) {
-  return std::find(kFalse.begin(), kFalse.end(), value) != kFalse.end();
+  return is_one_of(kFalse, value);
 }
 
 void parse_file(const std::string& path, std::vector<ConfigLine>& lines, LogSink& log) {
@@ -115,28 +125,45 @@ Result<std::string> run_evaluator(const std::string& input, const Environment& e
   return output;
 }
 
+/// After each line: the first one that gives its key a value is the one that counts.
+void note_use(ConfigLine& line, std::string_view value, std::set<std::string>& settled) {
+  line.used = !value.empty() && settled.insert(line.key).second;
+}
+
+/// The keys that the environment has, against which files have no say.
+std::set<std::string> given_keys(const Environment& environment) {
+  std::set<std::string> keys;
+  for (const auto& [name, value] : environment.entries())
+    if (!value.empty()) keys.insert(name);
+  return keys;
+}
+
 /// One shell for all lines, because a value may use keys set before it.
-Result<void> evaluate_in_shell(const std::vector<ConfigLine>& lines, Environment& environment, LogSink& log) {
+Result<void> evaluate_in_shell(std::vector<ConfigLine>& lines, Environment& environment, LogSink& log) {
   std::string input;
   for (const ConfigLine& line : lines) input += line.key + '\0' + line.raw + '\0';
   TRY_ASSIGN(const std::string output, run_evaluator(input, environment));
   std::vector<std::string_view> fields = split(output, '\0');
   if (fields.size() != lines.size() * 2 + 1) return fail(ErrorKind::corrupt, "the shell answered out of order");
+  std::set<std::string> settled = given_keys(environment);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (fields[2 * i] != "0")
       log.warning(lines[i].where + ": evaluating the value of " + lines[i].key + " exited with return code " +
                   std::string(fields[2 * i]));
+    note_use(lines[i], fields[2 * i + 1], settled);
     environment.set(lines[i].key, fields[2 * i + 1]);
   }
   return {};
 }
 
-Result<void> evaluate(const std::vector<ConfigLine>& lines, Environment& environment, LogSink& log) {
+Result<void> evaluate(std::vector<ConfigLine>& lines, Environment& environment, LogSink& log) {
   Environment result = environment;
-  for (const ConfigLine& line : lines) {
+  std::set<std::string> settled = given_keys(environment);
+  for (ConfigLine& line : lines) {
     if (!result.get_or(line.key, "").empty()) continue;
     const std::optional<std::string> value = evaluate_plainly(line.raw, result);
     if (!value) return evaluate_in_shell(lines, environment, log);
+    note_use(line, *value, settled);
     result.set(line.key, *value);
   }
   environment = std::move(result);
@@ -169,8 +196,9 @@ Result<EnrootConfig> EnrootConfig::load(const Environment& environment, LogSink&
   config.environment_ = with_base_directories(environment);
   std::string sysconf = environment.get_or("ENROOT_SYSCONF_PATH", "");
   if (sysconf.empty()) sysconf = "/etc/enroot";
+  config.lines_ = read_lines(sysconf, log);
   TRY_CONTEXT("evaluating the configuration in " + sysconf,
-              evaluate(read_lines(sysconf, log), config.environment_, log));
+              evaluate(config.lines_, config.environment_, log));
   for (const auto& [name, value] : config.environment_.entries())
     if (!value.empty() && is_configuration_key(name)) config.values_.insert_or_assign(name, value);
   return config;
@@ -183,11 +211,12 @@ Result<void> EnrootConfig::apply_directives(std::string_view script, const std::
     if (!raw.starts_with('#')) continue;
     const std::string_view text = trim(raw.substr(1));
     if (!text.starts_with("ENROOT_")) continue;
-    const std::optional<ConfigLine> line = parse_config_line(text, where + ":" + std::to_string(number), log);
+    std::optional<ConfigLine> line = parse_config_line(text, where + ":" + std::to_string(number), log);
     if (!line) continue;
     environment_.unset(line->key);
-    TRY_CONTEXT(line->where, evaluate({*line}, environment_, log));
-    set(line->key, environment_.get_or(line->key, ""));
+    std::vector<ConfigLine> lines = {std::move(*line)};
+    TRY_CONTEXT(lines.front().where, evaluate(lines, environment_, log));
+    set(lines.front().key, environment_.get_or(lines.front().key, ""));
   }
   return {};
 }
@@ -225,6 +254,33 @@ std::string EnrootConfig::get(std::string_view name) const {
   }
   if (name == "ENROOT_MAX_PROCESSORS") return std::to_string(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
   return "";
+}
+
+Result<void> EnrootConfig::check_flags(LogSink& log) const {
+  for (const auto& [key, usual] : kDefaults) {
+    if (usual != "yes" && usual != "no") continue;
+    const std::string value = get(key);
+    if (is_false(value) || is_one_of(kTrue, value)) continue;
+    const std::string found = std::string(key) + "=" + printable(value) + " (" + origin(key) + ")";
+    if (!is_one_of(kMeantFalse, value))
+      return fail(Error(ErrorKind::usage, found + " is neither yes nor no").with_hint("write yes or no"));
+    log.warning(found + " means yes, as in enroot: write no");
+  }
+  return {};
+}
+
+std::string EnrootConfig::origin(std::string_view name) const {
+  for (const ConfigLine& line : lines_)
+    if (line.key == name && line.used) return line.where;
+  return values_.contains(name) ? "environment" : "default";
+}
+
+std::vector<std::string> EnrootConfig::unknown_keys() const {
+  const std::vector<std::string_view> known = known_keys();
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : values_)
+    if (key.starts_with("ENROOT_") && !is_one_of(known, key)) unknown.push_back(key);
+  return unknown;
 }
 
 std::vector<std::string_view> EnrootConfig::known_keys() {

@@ -11,6 +11,7 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
+#include "hooks/config/config_lines.hpp"
 
 namespace situla {
 
@@ -39,8 +40,18 @@ class EnrootConfig {
   /// that are false are absent, so that scripts can ask whether they are empty.
   [[nodiscard]] Environment exported() const;
 
+  /// ErrorKind::usage when a key that is yes or no has a value like "ja", which enroot takes for yes. Its "0" and "off",
+  /// which mean yes as well (COMPAT.md 4), only warn.
+  Result<void> check_flags(LogSink& log) const;
+
   /// Every ENROOT_* key that has a meaning, for `info`.
   static std::vector<std::string_view> known_keys();
+  /// The lines of all files, with which of them count.
+  [[nodiscard]] const std::vector<ConfigLine>& lines() const { return lines_; }
+  /// Where the value of a key comes from: "/etc/enroot/enroot.conf:3", "environment" or "default". As it was loaded.
+  [[nodiscard]] std::string origin(std::string_view name) const;
+  /// ENROOT_* keys with a value that nothing reads, unless a site's own script does.
+  [[nodiscard]] std::vector<std::string> unknown_keys() const;
 
   [[nodiscard]] std::string sysconf_path() const;  ///< ENROOT_SYSCONF_PATH, /etc/enroot
   [[nodiscard]] std::string config_path() const;   ///< ENROOT_CONFIG_PATH, $XDG_CONFIG_HOME/enroot, ~/.config/enroot
@@ -51,6 +62,7 @@ class EnrootConfig {
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
+  std::vector<ConfigLine> lines_;
   Environment environment_;
 };
 

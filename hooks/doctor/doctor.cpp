@@ -72,16 +72,6 @@ std::string now() {
   return {text.data(), strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-void identify(Report& report) {
-  utsname names{};
-  uname(&names);
-  report.version = SITULA_VERSION;
-  report.host = names.nodename;
-  report.kernel = names.release;
-  report.time = now();
-  report.complete = geteuid() == 0;
-}
-
 bool has_slurm(const SlurmFiles& files, const Environment& environment) {
   return !files.slurm_conf.empty() || find_program("srun", environment) || find_program("slurmd", environment);
 }
@@ -135,9 +125,20 @@ Places Places::installed() {
   return places;
 }
 
-Report examine(const Places& installed, const Environment& environment) {
+Report report_of_this_node() {
+  utsname names{};
+  uname(&names);
   Report report;
-  identify(report);
+  report.version = SITULA_VERSION;
+  report.host = names.nodename;
+  report.kernel = names.release;
+  report.time = now();
+  report.complete = geteuid() == 0;
+  return report;
+}
+
+Report examine(const Places& installed, const Environment& environment) {
+  Report report = report_of_this_node();
   Places places = installed;
   const SlurmFiles files = SlurmFiles::find(places, environment);
   places.plugin = plugin_that_loads(places, files);

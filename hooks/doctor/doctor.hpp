@@ -13,6 +13,8 @@ struct UserPaths {
   std::string data, cache, temp, runtime;
 };
 
+/// Which node it is, and no section yet.
+Report report_of_this_node();
 /// What slurmd wants to know: the node, what is installed, and Slurm. Milliseconds.
 Report examine(const Places& places, const Environment& environment);
 /// Adds which way of keeping the store is in effect, and tries what it needs, where there is Slurm: as root by a file

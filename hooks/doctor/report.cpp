@@ -95,8 +95,8 @@ std::string Report::text(Colours colours) const {
   const std::string verdict = failed() ? counted(count(State::fail), "check fails", "checks fail") + ", " : "";
   text +=
       paint(worst(), printable(host) + ": " + verdict + counted(count(State::warn), "warning", "warnings"), 0, colours);
-  text += "; " + images_by(*this);
-  if (!complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
+  if (!tier.empty()) text += "; " + images_by(*this);
+  if (!tier.empty() && !complete) text += " (for what you start yourself; only root's doctor can tell for Slurm jobs)";
   return text + "\n";
 }
 

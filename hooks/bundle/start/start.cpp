@@ -132,6 +132,7 @@ Result<int> start_bundle(Bundle bundle, const Scratch& home, const Options& opti
   environment.set("ENROOT_DATA_PATH", home.path());
   environment.set("ENROOT_RUNTIME_PATH", home.path() + "/run");
   TRY_ASSIGN(const EnrootConfig loaded, EnrootConfig::load(environment, log));
+  TRY(loaded.check_flags(log));
   TRY_ASSIGN(EnrootConfig config, with_directives(loaded, options.start.configuration, log));
 
   ContainerRequest request = ContainerRequest::of_start(options.start, std::move(environment), std::move(config), log);

@@ -118,7 +118,10 @@ Question question_for(const ClusterNode& node, const ClusterRequest& request, co
   add(request.program);
   add("doctor");
   add("--json");
-  if (!request.registry.empty()) add("--registry=" + request.registry);
+  if (!request.registry.empty()) {
+    add("--registry=" + request.registry);
+    add("--all");
+  }
   return question;
 }
 
