@@ -92,9 +92,7 @@ Result<void> check_repository(std::string_view repository, std::string_view whol
 }
 
 Result<void> check_tag(std::string_view tag, std::string_view whole) {
-  const bool good =
-      !tag.empty() && tag.size() <= 128 && tag.front() != '.' && tag.front() != '-' && made_of(tag, "._-", true);
-  if (!good) return fail(invalid_reference(whole, "'" + printable(tag) + "' is not a valid tag"));
+  if (!is_tag(tag)) return fail(invalid_reference(whole, "'" + printable(tag) + "' is not a valid tag"));
   return {};
 }
 
@@ -160,6 +158,11 @@ Result<ImageReference> ImageReference::parse(std::string_view text) {
                     .with_hint("a registry is HOST or HOST:PORT; a path goes before the image name, after the '#'"));
   }
   return reference;
+}
+
+bool is_tag(std::string_view text) {
+  return !text.empty() && text.size() <= 128 && text.front() != '.' && text.front() != '-' &&
+         made_of(text, "._-", true);
 }
 
 std::string ImageReference::registry_host() const {

@@ -38,6 +38,9 @@ struct ImageReference {
   [[nodiscard]] std::string default_file_name() const;
 };
 
+/// What can follow the colon of a reference (distribution-spec, <reference> as a tag).
+bool is_tag(std::string_view text);
+
 /// Where an image is. Decided by the name alone: what begins with '.', '/', '~' or '$' is a path (COMPAT.md 1), and
 /// what ends in ".sqsh" or ".squashfs", unless it says that it is in a registry.
 enum class ImageKind {

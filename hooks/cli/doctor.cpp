@@ -6,6 +6,7 @@
 #include <iostream>
 #include <ostream>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -71,6 +72,11 @@ doctor::Section configuration_section(const Context& context) {
                              key + " (" + config.origin(key) + "): nothing of Situla reads it",
                              near ? "write " + std::string(*near) : ""});
   }
+  const std::string credentials = config.config_path() + "/.credentials";
+  struct stat status {};
+  if (stat(credentials.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    section.lines.push_back({"credentials", State::warn, credentials + " is open to other users",
+                             "chmod 600 " + shell_quote(credentials)});
   if (section.lines.empty()) section.lines.push_back({"keys", State::ok, "all are known", ""});
   return section;
 }

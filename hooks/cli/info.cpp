@@ -117,8 +117,7 @@ struct InfoOptions {
 Result<int> info(const Context& context, const InfoOptions& options) {
   utsname kernel{};
   uname(&kernel);
-  TRY(options.json ? print_info_as_json(context, kernel, options.origin)
-                   : print_info(context, kernel, options.origin));
+  TRY(options.json ? print_info_as_json(context, kernel, options.origin) : print_info(context, kernel, options.origin));
   return 0;
 }
 

@@ -197,8 +197,7 @@ Result<EnrootConfig> EnrootConfig::load(const Environment& environment, LogSink&
   std::string sysconf = environment.get_or("ENROOT_SYSCONF_PATH", "");
   if (sysconf.empty()) sysconf = "/etc/enroot";
   config.lines_ = read_lines(sysconf, log);
-  TRY_CONTEXT("evaluating the configuration in " + sysconf,
-              evaluate(config.lines_, config.environment_, log));
+  TRY_CONTEXT("evaluating the configuration in " + sysconf, evaluate(config.lines_, config.environment_, log));
   for (const auto& [name, value] : config.environment_.entries())
     if (!value.empty() && is_configuration_key(name)) config.values_.insert_or_assign(name, value);
   return config;

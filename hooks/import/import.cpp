@@ -13,6 +13,7 @@
 #include "hooks/import/finished_images.hpp"
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/import/session.hpp"
+#include "hooks/sources/open_source.hpp"
 #include "hooks/squashfs/output_file.hpp"
 
 namespace situla {
@@ -141,6 +142,12 @@ Result<ReferenceDigests> resolve_digests(const ImportRequest& request, LogSink&)
   TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
   const Digest manifest = session->digest();
   return ReferenceDigests{manifest, session->resolved().named.value_or(manifest)};
+}
+
+Result<std::vector<std::string>> list_tags(const ImportRequest& request) {
+  NullProgress silent;
+  TRY_ASSIGN(const auto source, open_source(request, silent));
+  return source->list_tags();
 }
 
 Result<ImageDescription> describe_image(const ImportRequest& request, LogSink&) {

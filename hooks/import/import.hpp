@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -56,6 +57,9 @@ struct ReferenceDigests {
 };
 /// What the reference stands for now (`situla digest`); one or two requests, no layer.
 Result<ReferenceDigests> resolve_digests(const ImportRequest& request, LogSink& log);
+
+/// The tags of the repository that the reference is in (`situla tags`), in the registry's order.
+Result<std::vector<std::string>> list_tags(const ImportRequest& request);
 
 /// What is known of an image without its layers. Texts are the image's own: printable() before they are shown.
 struct ImageDescription {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "common/base/text.hpp"
+#include "common/spec/json.hpp"
 #include "hooks/registry/sha256.hpp"
 #include "hooks/squashfs/budget.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 
 constexpr size_t kMaxProbeBytes = size_t{1} << 20U;
 constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
+constexpr size_t kMaxTagsBytes = size_t{4} << 20U;  // of one page
+constexpr size_t kMostTags = 100000;
 constexpr uint32_t kImpatientSeconds = 5;
 constexpr uint32_t kLongestAnswer = 120;  // seconds for a manifest, a token or a configuration
 
@@ -19,6 +22,21 @@ std::string login_hint(const std::string& host) {
   return "add the line 'machine " + host +
          " login USER password PASSWORD' to ~/.config/enroot/.credentials, or log in " +
          "to the registry with docker or podman";
+}
+
+/// Of "</v2/x/tags/list?last=a&n=1000>; rel=\"next\"" (RFC 8288) what follows the path; the rest is known, and nobody
+/// is sent anywhere else.
+std::optional<std::string> next_page(const HttpResponse& response, const std::string& path) {
+  for (const std::string& link : response.all("link")) {
+    const size_t end = link.find('>');
+    if (!link.starts_with('<') || end == std::string::npos || link.find("rel=\"next\"", end) == std::string::npos)
+      continue;
+    const std::string_view target = std::string_view(link).substr(1, end - 1);
+    const size_t query = target.find('?');
+    if (query != std::string_view::npos && target.substr(0, query).ends_with(path))
+      return std::string(target.substr(query));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -225,7 +243,8 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
       const bool name = detail.code == "NAME_UNKNOWN";
       return Error(ErrorKind::not_found,
                    what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
-          .with_hint(name ? "check the spelling of the image name" : "check the image name and the tag");
+          .with_hint(name ? "check the spelling of the image name"
+                          : "check the image name and the tag: 'situla tags IMAGE' lists those there are");
     }
     case 429:
       return Error(ErrorKind::network, what + ": too many requests (429)" + said)
@@ -278,6 +297,27 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   ResolvedImage image{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first)};
   image.named = named;
   return image;
+}
+
+/// distribution-spec, "Listing Tags": pages, each of which says where the next one is.
+Result<std::vector<std::string>> RegistryClient::list_tags() {
+  TRY(choose_scheme());
+  const std::string path = "/" + reference_.repository + "/tags/list";
+  std::vector<std::string> tags;
+  std::optional<std::string> query = "?n=1000";
+  while (query) {
+    TRY_ASSIGN(const HttpResponse page,
+               get(base_url() + "/tags/list" + *query, "application/json", "tags", kMaxTagsBytes, nullptr));
+    const auto json = parse_json(page.body);
+    if (!json || json->as_object() == nullptr) return fail(ErrorKind::corrupt, "tags: the answer is not a JSON object");
+    const size_t before = tags.size();
+    for (const Json& tag : json->items("tags"))
+      if (tag.as_text() != nullptr && is_tag(*tag.as_text())) tags.push_back(*tag.as_text());
+    if (tags.size() > kMostTags)
+      return fail(ErrorKind::failure, "tags: there are more than " + std::to_string(kMostTags));
+    query = tags.size() > before ? next_page(page, path) : std::nullopt;
+  }
+  return tags;
 }
 
 Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {

@@ -46,6 +46,9 @@ class RegistryClient {
   Result<void> choose_scheme();
   /// The configuration's bytes, verified against its digest.
   Result<std::string> fetch_config(const Descriptor& config);
+  /// All tags of the repository, in the registry's order; whichever the reference names is not looked at. Text of the
+  /// registry's, checked to be tags. At most 100,000.
+  Result<std::vector<std::string>> list_tags();
 
   /// A request for a blob, with what is known now about who asks.
   [[nodiscard]] HttpRequest blob_request(const Digest& digest) const;

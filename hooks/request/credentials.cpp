@@ -1,7 +1,10 @@
 #include "hooks/request/credentials.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
@@ -18,10 +21,17 @@ constexpr std::chrono::seconds kExpandTime{60};
 /// comment.
 class Words {
  public:
-  explicit Words(std::string_view text) : rest_(text) {}
+  explicit Words(std::string_view text) : text_(text), rest_(text) {}
+
+  /// Where the word begins that was returned last: ":3"; the first line is 1.
+  [[nodiscard]] std::string line() const { return ":" + std::to_string(line_); }
 
   std::optional<std::string> next() {
     skip_blanks();
+    const size_t begin = text_.size() - rest_.size();
+    line_ += static_cast<size_t>(std::count(text_.begin() + static_cast<ptrdiff_t>(begin_),
+                                            text_.begin() + static_cast<ptrdiff_t>(begin), '\n'));
+    begin_ = begin;
     if (rest_.empty()) return std::nullopt;
     if (rest_.front() == '"') return quoted();
     if (rest_.starts_with("$(")) return substitution();
@@ -76,7 +86,8 @@ class Words {
     return take(end);
   }
 
-  std::string_view rest_;
+  std::string_view text_, rest_;
+  size_t begin_ = 0, line_ = 1;  ///< of the word that was returned last
   bool line_start_ = true;
 };
 
@@ -118,10 +129,23 @@ const Credential* CredentialSet::find_registry(std::string_view authority, std::
   return nullptr;
 }
 
-Result<CredentialSet> parse_credentials(std::string_view text, const std::string& where, const PasswordExpander& expand,
+/// The word itself is shown where it is letters only and near to one that is known: anything else may be a stray piece
+/// of a password.
+Error unknown_word(const std::string& where, const std::string& word) {
+  const bool letters = std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  constexpr std::array<std::string_view, 5> kKnown = {"machine", "login", "password", "account", "default"};
+  if (const auto near = closest(word, kKnown); near && letters)
+    return Error(ErrorKind::usage, where + ": unknown word '" + printable(word) + "'")
+        .with_hint("did you mean " + std::string(*near) + "?");
+  return Error(ErrorKind::usage, where + ": a word that is none of machine, login, password")
+      .with_hint("a password with blanks goes in double quotes");
+}
+
+Result<CredentialSet> parse_credentials(std::string_view text, const std::string& file, const PasswordExpander& expand,
                                         LogSink& log) {
   CredentialSet set;
   std::optional<Credential> open;
+  Words words(text);
   const auto close = [&] {
     if (!open) return;
     Credential entry = *std::exchange(open, std::nullopt);
@@ -130,7 +154,7 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
     if (entry.password.starts_with('$')) {
       auto expanded = expand(entry.password);
       if (!expanded) {
-        log.warning(where + ": ignoring the password of " + printable(entry.login) + " at " + printable(entry.host) +
+        log.warning(file + ": ignoring the password of " + printable(entry.login) + " at " + printable(entry.host) +
                     ": " + expanded.error().message());
         return;
       }
@@ -138,12 +162,11 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
     }
     set.add(std::move(entry));
   };
-  Words words(text);
   while (const auto word = words.next()) {
     if (*word == "machine") {
       close();
       const auto host = words.next();
-      if (!host) return fail(ErrorKind::usage, where + ": 'machine' without a host at the end");
+      if (!host) return fail(ErrorKind::usage, file + words.line() + ": 'machine' without a host at the end");
       open = Credential{*host, {}, {}};
     } else if (*word == "default") {
       close();
@@ -153,14 +176,12 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
     } else if (*word == "login" || *word == "password" || *word == "account") {
       auto value = words.next();
       if (!value || !open)
-        return fail(ErrorKind::usage,
-                    where + ": '" + *word + "' " + (value ? "before any 'machine'" : "without a value at the end"));
+        return fail(ErrorKind::usage, file + words.line() + ": '" + *word + "' " +
+                                          (value ? "before any 'machine'" : "without a value at the end"));
       if (*word == "login") open->login = std::move(*value);
       if (*word == "password") open->password = std::move(*value);
     } else {
-      // Never the word itself: it may be a stray piece of a password.
-      return fail(Error(ErrorKind::usage, where + ": a word that is none of machine, login, password")
-                      .with_hint("a password with blanks goes in double quotes"));
+      return fail(unknown_word(file + words.line(), *word));
     }
   }
   close();
@@ -174,6 +195,10 @@ Result<CredentialSet> collect_credentials(const EnrootConfig& config, const Envi
     if (text.error().kind() == ErrorKind::not_found || text.error().errnum() == ENOTDIR) return CredentialSet{};
     return fail(text.error());
   }
+  // Where others can read it only, the doctor says so: many have such a file in a home directory that is closed.
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    log.warning(path + " can be written by other users: chmod 600 " + shell_quote(path));
   return parse_credentials(
       *text, path, [&](const std::string& password) { return expand_with_shell(password, environment); }, log);
 }

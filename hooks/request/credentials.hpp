@@ -65,8 +65,8 @@ Result<std::vector<TokenServer>> parse_token_servers(std::string_view text);
 using PasswordExpander = std::function<Result<std::string>(const std::string& password)>;
 
 /// Parses netrc text: `machine HOST login USER password P`, `default`, comments; `macdef` is skipped. A password that
-/// cannot be expanded drops its entry with a warning that names host and login. `where` names the file in messages.
-Result<CredentialSet> parse_credentials(std::string_view text, const std::string& where, const PasswordExpander& expand,
+/// cannot be expanded drops its entry with a warning that names host and login. Messages are about FILE:LINE.
+Result<CredentialSet> parse_credentials(std::string_view text, const std::string& file, const PasswordExpander& expand,
                                         LogSink& log);
 
 /// Reads $ENROOT_CONFIG_PATH/.credentials as the calling user, who must be the job's user: passwords like

@@ -22,6 +22,11 @@ class ImageSource {
   virtual Result<ResolvedImage> resolve(const Platform& platform) = 0;
   /// The configuration's bytes, verified against its digest.
   virtual Result<std::string> fetch_config(const Descriptor& config) = 0;
+  /// Which tags there are beside the one that was asked for, in the source's order. ErrorKind::unsupported where images
+  /// have none.
+  virtual Result<std::vector<std::string>> list_tags() {
+    return fail(ErrorKind::unsupported, text() + ": only a registry lists tags");
+  }
   /// Whoever reads checks sizes and digests. One stream at a time; the source must outlive it.
   virtual Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) = 0;
 

@@ -54,6 +54,8 @@ class RegistrySource final : public ImageSource {
   Result<std::string> fetch_config(const Descriptor& config) override {
     return ask([&](RegistryClient& client) { return client.fetch_config(config); });
   }
+  /// A mirror may have a part of them only.
+  Result<std::vector<std::string>> list_tags() override { return clients_.back()->list_tags(); }
 
   Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) override {
     BlobDownloader::Options options;

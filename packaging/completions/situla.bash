@@ -72,7 +72,7 @@ _situla_argument() {
       _situla_complete image "$3"
       COMPREPLY=("${schemes[@]}" "${COMPREPLY[@]}")
       ;;
-    import:0 | load:0 | digest:0) _situla_complete reference "$3" ;;
+    import:0 | load:0 | digest:0 | tags:0) _situla_complete reference "$3" ;;
     batch:0) _situla_complete file "$3" ;;
     exec:0) _situla_complete process "$3" ;;
     help:0) _situla_complete command "$3" ;;

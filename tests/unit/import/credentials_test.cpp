@@ -66,6 +66,17 @@ TEST_CASE("mistakes do not show passwords") {
   }
 }
 
+TEST_CASE("a mistake is said with its line, and the word where it is no piece of a password") {
+  test::MemoryLog log;
+  CHECK(parse("# one\nmachine a\n  login b\n\n  pasword c\n", log).error().text() ==
+        "F:5: unknown word 'pasword'\nhint: did you mean password?");
+  CHECK(parse("machine a login b password \"x\ny\" machin c", log).error().text() ==
+        "F:2: unknown word 'machin'\nhint: did you mean machine?");
+  CHECK_THAT(parse("machine a login b password my Passw0rd", log).error().text(),
+             Catch::StartsWith("F:1: a word that is none of") && !Catch::Contains("Passw0rd"));
+  CHECK_THAT(parse("\nlogin b", log).error().text(), Catch::StartsWith("F:2: 'login' before any"));
+}
+
 TEST_CASE("collected as the user, with a shell for $ passwords") {
   const auto directory = std::filesystem::temp_directory_path() / ("situla-credentials-" + std::to_string(getpid()));
   std::filesystem::create_directories(directory);
@@ -85,6 +96,15 @@ TEST_CASE("collected as the user, with a shell for $ passwords") {
   CHECK(set->find("a", "")->login == "$oauthtoken");
   CHECK(set->find("b", "")->password == "from environment");
   CHECK(set->find("c", "") == nullptr);
+  const auto mode = [&](unsigned bits) {
+    std::filesystem::permissions(directory / ".credentials", static_cast<std::filesystem::perms>(bits));
+    test::MemoryLog warnings;
+    REQUIRE(collect_credentials(*config, environment, warnings));
+    return warnings.count(LogLevel::warning, "can be written by other users: chmod 600 ");
+  };
+  CHECK(mode(0666) == 1);
+  CHECK(mode(0644) == 0);
+  CHECK(mode(0600) == 0);
   std::filesystem::remove_all(directory);
   CHECK(collect_credentials(*config, environment, log)->all().empty());
 }

@@ -80,6 +80,46 @@ TEST_CASE("schema 1 is refused for what it is, though its digest leaves out its 
                Catch::Contains("Docker schema 1 is not supported\nhint: ") && Catch::Contains("skopeo copy"));
 }
 
+TEST_CASE("tags come in pages, and a page's word for the next one leads nowhere else") {
+  const auto list = [](FakeTransport& transport) {
+    RegistryClient::Options options;
+    options.sleep = [](std::chrono::milliseconds) {};
+    const CredentialSet none;
+    RegistryClient client(transport, ImageReference::parse("registry.test/a/b:1").value(), none, options);
+    return client.list_tags();
+  };
+  const auto page = [](const std::string& tags, const std::string& next) {
+    Answer answer{200, {}, R"({"name":"a/b","tags":[)" + tags + "]}", false};
+    if (!next.empty()) answer.headers.emplace_back("link", "<" + next + ">; rel=\"next\"");
+    return answer;
+  };
+  FakeTransport transport([&](const HttpRequest& request) {
+    return request.url.ends_with("?n=1000")
+               ? page(R"("1","2",7,"a b","\\u001b[2J")", "https://registry.test/v2/a/b/tags/list?last=2&n=1000")
+               : page(R"("3")", "");
+  });
+  CHECK(list(transport).value() == std::vector<std::string>{"1", "2", "3"});
+  CHECK(transport.requests[1].url == "https://registry.test/v2/a/b/tags/list?last=2&n=1000");
+  // Not to another host, nor another repository of this one; and one that only turns in circles is left.
+  for (const char* next : {"https://evil.test/v2/c/tags/list?n=1", "/v2/a/b/manifests/1"}) {
+    FakeTransport elsewhere([&](const HttpRequest&) { return page(R"("1")", next); });
+    CHECK(list(elsewhere).value() == std::vector<std::string>{"1"});
+  }
+  FakeTransport other_host([&](const HttpRequest& request) {
+    return request.url.ends_with("?n=1000") ? page(R"("1")", "https://evil.test/v2/a/b/tags/list?last=1")
+                                            : page("", "");
+  });
+  CHECK(list(other_host));
+  CHECK(other_host.requests[1].url == "https://registry.test/v2/a/b/tags/list?last=1");
+  FakeTransport empty([&](const HttpRequest&) { return page("", "/v2/a/b/tags/list?last=1"); });
+  CHECK(list(empty).value().empty());
+  CHECK(empty.requests.size() == 1);
+  FakeTransport none([](const HttpRequest&) { return Answer{200, {}, R"({"name":"a/b","tags":null})", false}; });
+  CHECK(list(none).value().empty());
+  FakeTransport broken([](const HttpRequest&) { return Answer{200, {}, "<html>", false}; });
+  CHECK(list(broken).error().kind() == ErrorKind::corrupt);
+}
+
 TEST_CASE("by digest, nothing else is accepted") {
   FakeTransport transport([](const HttpRequest&) { return Answer{200, {}, kManifest, false}; });
   CHECK(resolve(transport, "registry.test/x@" + digest_of(kManifest).text()));
