@@ -112,9 +112,7 @@ Result<std::optional<Digest>> take_digest(std::string_view& rest, std::string_vi
   return *digest;
 }
 
-}  // namespace
-
-Result<ImageReference> ImageReference::parse(std::string_view text) {
+Result<ImageReference> parse_reference(std::string_view text) {
   ImageReference reference;
   std::string_view rest = text;
   if (rest.starts_with(kScheme)) {
@@ -157,6 +155,25 @@ Result<ImageReference> ImageReference::parse(std::string_view text) {
     return fail(invalid_reference(text, "'" + printable(reference.registry) + "' is not a registry host")
                     .with_hint("a registry is HOST or HOST:PORT; a path goes before the image name, after the '#'"));
   }
+  return reference;
+}
+
+}  // namespace
+
+std::string meant_scheme(std::string_view text) {
+  for (const std::string_view scheme : {"docker", "dockerd", "podman"})
+    if (const auto parts = cut(text, ':'); parts && parts->first == scheme && !parts->second.starts_with("//")) {
+      std::string_view rest = parts->second;
+      while (rest.starts_with('/')) rest.remove_prefix(1);
+      if (!rest.empty()) return "did you mean " + std::string(scheme) + "://" + printable(rest) + "?";
+    }
+  return "";
+}
+
+Result<ImageReference> ImageReference::parse(std::string_view text) {
+  auto reference = parse_reference(text);
+  if (const std::string meant = meant_scheme(text); !reference && !meant.empty())
+    return fail(std::move(reference).error().with_hint(meant));
   return reference;
 }
 

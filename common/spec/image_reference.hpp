@@ -38,6 +38,10 @@ struct ImageReference {
   [[nodiscard]] std::string default_file_name() const;
 };
 
+/// The hint for who wrote "docker:ubuntu", which is the tag "ubuntu" of the image "docker": "did you mean
+/// docker://ubuntu?"; empty for all else.
+std::string meant_scheme(std::string_view text);
+
 /// What can follow the colon of a reference (distribution-spec, <reference> as a tag).
 bool is_tag(std::string_view text);
 

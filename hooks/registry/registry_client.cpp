@@ -241,10 +241,15 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
         return Error(ErrorKind::not_found, what + ": the registry does not have it (404)" + said)
             .with_hint("the image in the registry is incomplete: push it again");
       const bool name = detail.code == "NAME_UNKNOWN";
+      std::string hint = name ? "check the spelling of the image name"
+                              : "check the image name and the tag: 'situla tags IMAGE' lists those there are";
+      if (const std::string_view repository = reference_.repository; repository.starts_with("library/"))
+        if (const std::string meant = meant_scheme(std::string(repository.substr(8)) + ":" + reference_.tag);
+            !meant.empty())
+          hint = meant;
       return Error(ErrorKind::not_found,
                    what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
-          .with_hint(name ? "check the spelling of the image name"
-                          : "check the image name and the tag: 'situla tags IMAGE' lists those there are");
+          .with_hint(hint);
     }
     case 429:
       return Error(ErrorKind::network, what + ": too many requests (429)" + said)

@@ -205,3 +205,14 @@ TEST_CASE("a name of Docker Hub has its length with \"library/\"") {
   CHECK_FALSE(ImageReference::parse(std::string(248, 'a')));
   CHECK(ImageReference::parse("registry.test/" + std::string(255, 'a')));
 }
+
+TEST_CASE("one slash or none is known for a scheme that was meant") {
+  CHECK(meant_scheme("docker:ubuntu") == "did you mean docker://ubuntu?");
+  CHECK(meant_scheme("docker:/ubuntu:24.04") == "did you mean docker://ubuntu:24.04?");
+  CHECK(meant_scheme("podman:mine") == "did you mean podman://mine?");
+  CHECK(meant_scheme("docker://ubuntu").empty());
+  CHECK(meant_scheme("docker:").empty());
+  CHECK(meant_scheme("ubuntu:24.04").empty());
+  CHECK(ImageReference::parse("docker:dind"));
+  CHECK(ImageReference::parse("docker:ubuntu:24.04").error().hint() == "did you mean docker://ubuntu:24.04?");
+}
