@@ -58,7 +58,11 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
       const auto value = lookup(std::string(prefix) + option.variable);
       if (!value || value->empty()) continue;
       const auto boolean = parse_boolean(*value);
-      if (option.argument == nullptr && !boolean) continue;  // COMPAT.md 1: other spellings are ignored
+      if (option.argument == nullptr && !boolean) {  // COMPAT.md 1: other spellings are ignored
+        ignored_.push_back("ignoring " + std::string(prefix) + option.variable + "=" + printable(*value) +
+                           ": write 1 or 0");
+        continue;
+      }
       if (option.argument != nullptr)
         defaults_.emplace(&option, *value);
       else if (*boolean)
@@ -96,8 +100,8 @@ bool ContainerOptions::given(const char* name) const {
 }
 
 std::vector<std::string> ContainerOptions::warnings() const {
+  if (wants_container()) return ignored_;
   std::vector<std::string> lines;
-  if (wants_container()) return lines;
   for (const auto& [option, value] : values_)
     lines.push_back("ignoring " + spelled(*option) + " because neither --container-image nor --container-name is set");
   return lines;

@@ -26,9 +26,9 @@ class ContainerOptions {
   Result<void> set(const OptionInfo& option, std::string_view value);
   /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.
   Result<void> apply_environment(const Lookup& lookup);
-  /// The container wanted, or nullopt: then warnings() says which options were given in vain.
+  /// The container wanted, or nullopt: then warnings() says what was given in vain.
   [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
-  /// "ignoring --container-X because neither ...", one line each.
+  /// "ignoring --container-X because neither ...", one line each; with a container, variables that are no yes or no.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
   // options_relay.cpp: what Slurm does not carry from sbatch and salloc to srun, and from there to the nodes
@@ -59,6 +59,7 @@ class ContainerOptions {
   std::map<const OptionInfo*, std::string> values_;
   std::set<const OptionInfo*> repeated_;  ///< added up from several uses
   std::map<const OptionInfo*, std::string> defaults_;
+  std::vector<std::string> ignored_;  ///< what apply_environment() could not use
 };
 
 }  // namespace situla

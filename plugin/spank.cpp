@@ -292,8 +292,7 @@ Result<void> check_on_client(spank_t spank) {
       setenv(variable.c_str(), sum.c_str(), 1);
   }
   SlurmLog log;
-  if (!g_state->spec)
-    for (const std::string& line : g_state->options.warnings()) log.info(line);
+  for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
   TRY(tell_prolog(spank));
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();

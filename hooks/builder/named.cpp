@@ -201,10 +201,19 @@ class NamedSearch {
     request.origin = image_name();
     auto created = create_container(config_, request, log_);
     made_ = created.has_value();
+    if (made_) say_where();
     if (made_ && image_kind(spec_.image) != ImageKind::path) made_of_given_ = *created;
     // Another step was faster. Whether that is good depends on the flag.
     if (made_ || created.error().kind() == ErrorKind::exists) return {};
     return fail(std::move(created).error().with_context("create " + described() + " from " + printable(spec_.image)));
+  }
+
+  /// As pyxis, which takes the variable away (COMPAT.md 2): who has set it would look for the container there.
+  void say_where() const {
+    const std::string given = data_.job.get_or("ENROOT_DATA_PATH", "");
+    if (!given.empty() && given != config_.data_path())
+      log_.warning("ENROOT_DATA_PATH of the job's environment is not used for " + described() + ", which is in " +
+                   config_.data_path());
   }
 
   Result<UniqueFd> get_image() {

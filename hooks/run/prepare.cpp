@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 
 #include <fcntl.h>
@@ -137,7 +138,13 @@ Result<LoginSession> run_shell(const Login& login, const SessionFiles& files, co
   const std::string operand = "run the container's login shell " + login.shell;
   auto child = spawn(shell_command(login, files, limits.helper));
   if (!child) return fail(std::move(child).error().with_context(operand));
-  TRY_ASSIGN(const std::optional<ExitStatus> status, child->wait_for(limits.time));
+  constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(10);
+  const auto patience = std::min<std::chrono::milliseconds>(kPatience, limits.time);
+  TRY_ASSIGN(std::optional<ExitStatus> status, child->wait_for(patience));
+  if (!status && limits.time > patience) {
+    log.warning("the image's /etc/rc, or a profile, is still running after 10 s");
+    TRY_ASSIGN(status, child->wait_for(limits.time - patience));
+  }
   if (status && status->success()) {
     (void)report_output(files.output, spec.entrypoint_log ? LogLevel::info : LogLevel::debug, log);
     auto session = parse_answer(read_from_start(files.answer, kMaxAnswer));

@@ -1,5 +1,8 @@
 #include "hooks/scripts/host_script.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -92,6 +95,18 @@ Result<SpawnOptions> ScriptHost::command(const std::string& program, std::vector
   return options;
 }
 
+Result<ExitStatus> ScriptHost::await(GuardedProgram& program, const std::string& name) {
+  if (output_ == ScriptOutput::user) return program.wait();  // it is seen there
+  constexpr std::chrono::seconds kFirst{10}, kLongest{300};
+  std::chrono::seconds patience = kFirst, waited{0};
+  for (;; patience = std::min(2 * patience, kLongest)) {
+    TRY_ASSIGN(const auto status, program.wait_for(patience));
+    if (status) return *status;
+    waited += patience;
+    log_.warning(name + " is still running after " + std::to_string(waited.count()) + " s");
+  }
+}
+
 void ScriptHost::report(const UniqueFd& output, LogLevel level) {
   if (!output || lseek(output.get(), 0, SEEK_SET) != 0) return;
   const auto text = read_all(output.get(), kMaxOutput);
@@ -114,7 +129,7 @@ Result<void> ScriptHost::run(const std::string& path, Environment& container) {
   if (!script && script.error().errnum() == ENOENT)
     script.error().with_hint("the program that its first line names is not on this node");
   if (!script) return fail(script.error());
-  TRY_ASSIGN(const ExitStatus status, script->wait());
+  TRY_ASSIGN(const ExitStatus status, await(*script, path));
   report(output, status.success() ? LogLevel::info : LogLevel::warning);
   if (!status.success()) return fail(script_failed(path, status));
   return take(container);

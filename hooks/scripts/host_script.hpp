@@ -34,6 +34,8 @@ class ScriptHost {
   /// program with arguments, running as scripts do; `output` is where it writes (ignored for ScriptOutput::user).
   Result<SpawnOptions> command(const std::string& program, std::vector<std::string> arguments, int output);
   [[nodiscard]] Result<UniqueFd> output_file() const;
+  /// Until the program ends. Who waits for a step is told now and then what he waits for.
+  Result<ExitStatus> await(GuardedProgram& program, const std::string& name);
   void report(const UniqueFd& output, LogLevel level);
 
   /// Lines of ENROOT_MOUNTS so far.

@@ -158,3 +158,93 @@ END
   situla rm -f meant
   [ -z "$(situla ls)" ]
 }
+
+@test "settings: neither yes nor no, unknown, or of no use" {
+  # In the job's environment, which a file of the site's does not beat.
+  ENROOT_MOUNT_HOME=ja fails_with $'ENROOT_MOUNT_HOME=ja (environment) is neither yes nor no\nhint: write yes or no' --container-image=./tiny+latest.sqsh
+  run_and_show env ENROOT_MOUNT_HOME=0 srun --container-image=./tiny+latest.sqsh ls "$work"
+  [ "$status" -eq 0 ]
+  [[ $output == *"ENROOT_MOUNT_HOME=0 (environment) means yes, as in enroot: write no"* ]]
+  run_and_show env PYXIS_CONTAINER_MOUNT_HOME=ja srun --container-image=./tiny+latest.sqsh sh -c "ls $work 2>/dev/null || echo none"
+  [[ $output == *"ignoring PYXIS_CONTAINER_MOUNT_HOME=ja: write 1 or 0"* ]]
+  grep -qx none <<<"$output"
+  # Only where there is a container.
+  run_and_show env PYXIS_CONTAINER_MOUNT_HOME=ja srun echo host
+  [ "$output" = host ]
+
+  run_and_show env ENROOT_DATA_PATH="$work/mine" srun --container-image=./tiny+latest.sqsh --container-name=x true
+  [ "$status" -eq 0 ]
+  [[ $output == *"ENROOT_DATA_PATH of the job's environment is not used for the container \"x\", which is in $HOME/.local/share/enroot"* ]]
+  # Once: it was made then.
+  run_and_show env ENROOT_DATA_PATH="$work/mine" srun --container-name=x true
+  [ -z "$output" ]
+  [ ! -e mine ]
+
+  mkdir -p etc/enroot.conf.d
+  printf 'ENROOT_DATA_PTH /y\nENROOT_CACHE_PATH /c\n' >etc/enroot.conf
+  printf 'ENROOT_CACHE_PATH $(echo /d)\n' >etc/enroot.conf.d/10.conf
+  run_and_show env ENROOT_SYSCONF_PATH="$work/etc" ENROOT_LOGIN_SHELL=yes situla info --origin
+  [ "$status" -eq 0 ]
+  grep -qx "ENROOT_CACHE_PATH=/c  # $work/etc/enroot.conf:2" <<<"$output"
+  grep -qx "ENROOT_LOGIN_SHELL=yes  # environment" <<<"$output"
+  grep -qx "ENROOT_REMAP_ROOT=no  # default" <<<"$output"
+  grep -qxF "# unknown: ENROOT_DATA_PTH ($work/etc/enroot.conf:1); did you mean ENROOT_DATA_PATH?" <<<"$output"
+  grep -qxF "# ignored: $work/etc/enroot.conf.d/10.conf:1: ENROOT_CACHE_PATH \$(echo /d) ($work/etc/enroot.conf:2 comes first)" <<<"$output"
+  grep -q '^# /etc/situla/situla.toml:' <<<"$output"
+  env ENROOT_SYSCONF_PATH="$work/etc" situla info --origin --json |
+    jq -e --arg file "$work/etc/enroot.conf" '.origins.ENROOT_CACHE_PATH == $file + ":2" and .unknown == ["ENROOT_DATA_PTH"] and .ignored[0].key == "ENROOT_CACHE_PATH"'
+  # A shell reads it back.
+  (eval "$(env ENROOT_SYSCONF_PATH="$work/etc" situla info --origin | tail -n +4)" && [ "$ENROOT_CACHE_PATH" = /c ])
+  run_and_show env ENROOT_SYSCONF_PATH="$work/etc" situla doctor
+  [[ $output == *"warn  unknown-key  ENROOT_DATA_PTH ($work/etc/enroot.conf:1)"*"fix: write ENROOT_DATA_PATH"* ]]
+}
+
+@test "a mistake in .credentials" {
+  mkdir config
+  printf 'machine auth.test\n  logni alice password secret\n' >config/.credentials
+  chmod 666 config/.credentials
+  export ENROOT_CONFIG_PATH=$work/config
+  fails_with "$work/config/.credentials can be written by other users: chmod 600 $work/config/.credentials
+$work/config/.credentials:2: unknown word 'logni'
+hint: did you mean login?" --container-image=auth.test#tiny
+  printf 'machine auth.test login alice password secret with blanks\n' >config/.credentials
+  fails_with "$work/config/.credentials:1: a word that is none of machine, login, password" --container-image=auth.test#tiny
+  [[ $output != *blanks\'* ]] && [[ $output != *secret* ]]
+}
+
+@test "a hook that hangs is named while it does" {
+  mkdir -p config/hooks.d
+  printf '#!/bin/sh\nsleep 12\n' >config/hooks.d/50-slow.sh
+  chmod 755 config/hooks.d/50-slow.sh
+  run_and_show env ENROOT_CONFIG_PATH="$work/config" srun --container-image=./tiny+latest.sqsh echo the task ran
+  [ "$status" -eq 0 ]
+  [[ $output == *"$work/config/hooks.d/50-slow.sh is still running after 10 s"* ]]
+  grep -qx 'the task ran' <<<"$output"
+}
+
+@test "which tags there are, and a scheme without its slashes" {
+  run_and_show situla tags registry.test#debian:12
+  [ "$status" -eq 0 ]
+  [ "${lines[*]}" = "12 12-v2s2 12-zstd latest" ]
+  situla tags --json docker://registry.test#debian | jq -e 'index("12-zstd") == 2'
+  situla tags auth.test#tiny | grep -qx latest
+  run_and_show situla tags registry.test#nosuchimage
+  [ "$status" -eq 1 ]
+  [[ $output == *"no such image in this registry (404)"* ]]
+  run_and_show situla tags ./tiny+latest.sqsh
+  [ "$status" -eq 1 ]
+  [[ $output == *"not the name of an image"* ]]
+  fails_with "'situla tags IMAGE' lists those there are" --container-image=registry.test#debian:99
+  fails_with "hint: did you mean docker://ubuntu:24.04?" --container-image=docker:ubuntu:24.04
+}
+
+@test "doctor --registry looks at the registry alone" {
+  run_and_show situla doctor --registry registry.test/tiny
+  [ "$status" -eq 0 ]
+  [[ ${lines[0]} == "registry registry.test/tiny" ]]
+  [[ $output != *user-namespaces* ]] && [[ $output != *"images by"* ]]
+  run_and_show situla doctor --registry registry.test/tiny --all
+  [[ $output == *user-namespaces* ]] && [[ $output == *"registry registry.test/tiny"* ]]
+  run_and_show situla doctor --all
+  [ "$status" -eq 1 ]
+}
