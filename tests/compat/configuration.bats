@@ -112,7 +112,7 @@ END
   [ "$(grep -c '^\[WARN\] .*enroot.conf:[0-9]*: ignoring unknown key' <<<"$stderr")" = 5 ]
 }
 
-@test "ten words are false, everything else is true" {
+@test "ten words are false, what says yes is true, and 0 and off with a warning; anything else is an error" {
   run -0 enroot start tiny id -u
   own=$output
   failed=0
@@ -122,8 +122,17 @@ END
     rm etc/enroot.conf
     [ "$(ENROOT_REMAP_ROOT=$word enroot start tiny id -u)" = "$own" ] || { echo "$word is true"; failed=1; }
   done
-  for word in y yes Y YES t true True TRUE 1 0 off OFF nO none nope fALSE FaLSE falsE ff NN; do
-    [ "$(ENROOT_REMAP_ROOT=$word enroot start tiny id -u)" = 0 ] || { echo "$word is false"; failed=1; }
+  for word in y yes Y YES t true True TRUE 1 on; do
+    [ "$(ENROOT_REMAP_ROOT=$word enroot start tiny id -u 2>&1)" = 0 ] || { echo "$word is not true"; failed=1; }
+  done
+  for word in 0 off OFF; do
+    run --separate-stderr env ENROOT_REMAP_ROOT=$word enroot start tiny id -u
+    [ "$output" = 0 ] && [ "$stderr" = "[WARN] ENROOT_REMAP_ROOT=$word (environment) means yes, as in enroot: write no" ] || { echo "$word is not true"; failed=1; }
+  done
+  # enroot takes them for yes, which nobody who writes them means.
+  for word in nO none nope ja fALSE FaLSE falsE ff NN; do
+    run --separate-stderr env ENROOT_REMAP_ROOT=$word enroot start tiny id -u
+    [ "$status" -eq 1 ] && [ -z "$output" ] && [[ $stderr == *"ENROOT_REMAP_ROOT=$word (environment) is neither yes nor no"* ]] || { echo "$word is taken"; failed=1; }
   done
   # False in the environment beats true in the file.
   echo "ENROOT_REMAP_ROOT yes" >etc/enroot.conf
