@@ -75,8 +75,8 @@ doctor::Section configuration_section(const Context& context) {
   const std::string credentials = config.config_path() + "/.credentials";
   struct stat status {};
   if (stat(credentials.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-    section.lines.push_back({"credentials", State::warn, credentials + " is open to other users",
-                             "chmod 600 " + shell_quote(credentials)});
+    section.lines.push_back(
+        {"credentials", State::warn, credentials + " is open to other users", "chmod 600 " + shell_quote(credentials)});
   if (section.lines.empty()) section.lines.push_back({"keys", State::ok, "all are known", ""});
   return section;
 }

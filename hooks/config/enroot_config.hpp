@@ -40,8 +40,8 @@ class EnrootConfig {
   /// that are false are absent, so that scripts can ask whether they are empty.
   [[nodiscard]] Environment exported() const;
 
-  /// ErrorKind::usage when a key that is yes or no has a value like "ja", which enroot takes for yes. Its "0" and "off",
-  /// which mean yes as well (COMPAT.md 4), only warn.
+  /// ErrorKind::usage when a key that is yes or no has a value like "ja", which enroot takes for yes. Its "0" and
+  /// "off", which mean yes as well (COMPAT.md 4), only warn.
   Result<void> check_flags(LogSink& log) const;
 
   /// Every ENROOT_* key that has a meaning, for `info`.

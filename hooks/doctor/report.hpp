@@ -47,7 +47,8 @@ struct Report {
   std::string time;    ///< UTC, "2026-11-22T06:10:00Z"
   std::string kernel;  ///< "6.18.1"
   std::vector<Section> sections;
-  std::string tier;      ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"; empty: not asked
+  std::string
+      tier;  ///< how images become root file systems here: "kernel", "fuse", "extract" or "none"; empty: not asked
   std::string reason;    ///< why no better one: the check that stands in the way, or the setting; empty for "kernel"
   bool complete = true;  ///< false: the caller was not root, so what needs root was not tried and jobs may do better
   std::string gpus;      ///< "gpus=8 driver=580.95.05"; empty without NVIDIA's driver
