@@ -35,18 +35,22 @@ struct ReceivedContainer {
   std::string environment;
 };
 
-/// Said before the image is waited for, by the first task of the node: it sees the files as the container will, which
-/// may have a /tmp of the job's own. The builder looks again. What a named container gets is known only when it is
-/// found.
+/// What is the same for all tasks of a node is said by the first of them; the others only fail.
+Error said_once(Error error, const Environment& job) {
+  return job.get_or("SLURM_LOCALID", "0") == "0" ? std::move(error) : Error(ErrorKind::cancelled, "");
+}
+
+/// Said before the image is waited for, by a task: it sees the files as the container will, which may have a /tmp of
+/// the job's own. The builder looks again. What a named container gets is known only when it is found.
 Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& job) {
-  if (!spec.name.empty() || job.get_or("SLURM_LOCALID", "0") != "0") return {};
+  if (!spec.name.empty()) return {};
   for (const MountOption& mount : spec.mounts) {
     const bool may_fail = std::find(mount.flags.begin(), mount.flags.end(), "nofail") != mount.flags.end();
     if (mount.kind != MountOption::Kind::bind || may_fail) continue;
     const std::string source = expand_variables(mount.source, job);
     struct stat status {};
     if (stat(source.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
-      return fail(no_mount_source(source));
+      return fail(said_once(no_mount_source(source), job));
   }
   return {};
 }
@@ -56,7 +60,11 @@ Result<void> ask(int socket, const StepSession& session, const ContainerSpec& sp
   std::vector<int> fds = {environment.get()};
   UniqueFd image;
   if (spec.name.empty() && image_kind(spec.image) == ImageKind::path) {
-    TRY_ASSIGN(image, open_image_file(image_path(spec.image, job)));
+    auto opened = open_image_file(image_path(spec.image, job));
+    if (!opened && opened.error().kind() == ErrorKind::not_found)
+      return fail(said_once(std::move(opened).error(), job));
+    if (!opened) return fail(std::move(opened).error());
+    image = std::move(*opened);
     fds.push_back(image.get());
   }
   return send_packet(socket, encode(JoinRequest{session.token(), current_directory()}), fds);

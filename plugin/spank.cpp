@@ -338,6 +338,24 @@ Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
   return {};
 }
 
+/// In a task; an empty message: another task of this node says it.
+Result<void> start_task(spank_t spank) {
+  TRY_ASSIGN(const Environment environment, job_environment(spank));
+  const bool first = environment.get_or("SLURM_LOCALID", "0") == "0";
+  if (g_state != nullptr && g_state->start_error)
+    return first ? fail(*g_state->start_error) : fail(ErrorKind::cancelled, "");
+  if (g_state == nullptr || !g_state->sound) {
+    if (!first) return fail(ErrorKind::cancelled, "");
+    return fail(Error(ErrorKind::failure, "the plugin could not be started on this node")
+                    .with_hint("the log of slurmd says why"));
+  }
+  if (!g_state->session) return {};
+  SlurmLog log;
+  TRY_ASSIGN(const JoinedTask task, join_container(*g_state->session, *g_state->spec, environment, log));
+  TRY(warn_of_shared_save(spank, log));
+  return apply_to_task(spank, task);
+}
+
 std::string or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
@@ -459,19 +477,15 @@ SITULA_EXPORT int slurm_spank_task_init_privileged(spank_t, int, char**) {
 }
 
 SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
-  return guarded([&]() -> Result<void> {
-    if (g_state != nullptr && g_state->start_error) return situla::fail(*g_state->start_error);
-    if (g_state == nullptr || !g_state->sound)
-      return situla::fail(situla::Error(situla::ErrorKind::failure, "the plugin could not be started on this node")
-                              .with_hint("the log of slurmd says why"));
-    if (!g_state->session) return {};
-    TRY_ASSIGN(const situla::Environment environment, situla::job_environment(spank));
-    situla::SlurmLog log;
-    TRY_ASSIGN(const situla::JoinedTask task,
-               situla::join_container(*g_state->session, *g_state->spec, environment, log));
-    TRY(situla::warn_of_shared_save(spank, log));
-    return situla::apply_to_task(spank, task);
+  bool said = false;
+  const int status = guarded([&]() -> Result<void> {
+    const Result<void> joined = situla::start_task(spank);
+    said = !joined && joined.error().message().empty();
+    return joined;
   });
+  // Another task of the node has said why. slurmstepd would say twice that the plugin failed, and do the same.
+  if (said) _exit(1);
+  return status;
 }
 
 SITULA_EXPORT int slurm_spank_task_exit(spank_t, int, char**) {

@@ -8,6 +8,7 @@ setup_file() {
 }
 
 setup() {
+  snapshot
   work=$(mktemp -d "$HOME/meant.XXXXXX")
   cd "$work"
   ln "$BATS_FILE_TMPDIR/tiny.sqsh" tiny+latest.sqsh 2>/dev/null || cp "$BATS_FILE_TMPDIR/tiny.sqsh" tiny+latest.sqsh
@@ -247,4 +248,17 @@ hint: did you mean login?" --container-image=auth.test#tiny
   [[ $output == *user-namespaces* ]] && [[ $output == *"registry registry.test/tiny"* ]]
   run_and_show situla doctor --all
   [ "$status" -eq 1 ]
+}
+
+@test "one failure of many tasks is said once" {
+  local options
+  for options in --container-image=registry.test/nosuchimage --container-image=./nothing.sqsh "--container-image=registry.test/tiny --container-mounts=./nothing:/x" "--container-image=registry.test/tiny --container-workdir=/nothing"; do
+    # shellcheck disable=SC2086
+    run_and_show srun -n4 $options true
+    [ "$status" -eq 1 ]
+    [ "$(grep -c 'error: situla: ' <<<"$output")" -eq 2 ] # with its hint
+    [ "$(grep -c 'task_init() failed' <<<"$output")" -eq 1 ]
+    grep -q 'srun: error: node1: tasks 0-3: Exited with exit code 1' <<<"$output"
+  done
+  nothing_left
 }
