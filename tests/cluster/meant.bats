@@ -8,7 +8,6 @@ setup_file() {
 }
 
 setup() {
-  snapshot
   work=$(mktemp -d "$HOME/meant.XXXXXX")
   cd "$work"
   ln "$BATS_FILE_TMPDIR/tiny.sqsh" tiny+latest.sqsh 2>/dev/null || cp "$BATS_FILE_TMPDIR/tiny.sqsh" tiny+latest.sqsh
@@ -260,5 +259,4 @@ hint: did you mean login?" --container-image=auth.test#tiny
     [ "$(grep -c 'task_init() failed' <<<"$output")" -eq 1 ]
     grep -q 'srun: error: node1: tasks 0-3: Exited with exit code 1' <<<"$output"
   done
-  nothing_left
 }
