@@ -111,6 +111,11 @@ std::string program_of(pid_t process) {
   return path;
 }
 
+std::string command_of(pid_t process) {
+  const std::string text = read_all(place(process, "comm"));
+  return text.substr(0, text.find('\n'));
+}
+
 std::vector<std::string> arguments_of(pid_t process) {
   std::vector<std::string> words;
   std::istringstream text(read_all(place(process, "cmdline")));

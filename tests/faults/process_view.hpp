@@ -24,6 +24,8 @@ uint64_t word_of(pid_t process, uint64_t address);
 
 /// Path of its program, and its arguments.
 std::string program_of(pid_t process);
+/// By which name it was executed, of which the kernel keeps 15 characters.
+std::string command_of(pid_t process);
 std::vector<std::string> arguments_of(pid_t process);
 /// Where its dynamic loader is mapped; 0 without one.
 uint64_t loader_of(pid_t process);

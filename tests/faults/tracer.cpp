@@ -78,7 +78,8 @@ bool Tracer::seize(pid_t process) {
 
 Tracer::Program Tracer::look_at(pid_t process) const {
   Program program;
-  if (base_name(program_of(process)) != order_.program) return program;
+  // Distributions have other names for what is executed by this one: slurmstepd-wlm.
+  if (base_name(program_of(process)) != order_.program && command_of(process) != order_.program) return program;
   const std::vector<std::string> words = arguments_of(process);
   program.chosen = order_.argument.empty() || std::find(words.begin(), words.end(), order_.argument) != words.end();
   const uint64_t loader = loader_of(process);
