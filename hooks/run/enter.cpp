@@ -82,6 +82,9 @@ class Preparation {
   Result<Container> enter() && {
     Changes changes(target(), request_.host.has("SITULA_DEBUG"), false, log_);
     TRY(change_root(changes, request_.for_step() ? HookUse::step : HookUse::command));
+    // Environment, mounts and hooks do without files that are not there. This one may be.
+    TRY(root_.all_answered());
+    TRY(host_root_.all_answered());
     TRY(go_inside());
     return std::move(container_);
   }

@@ -21,7 +21,8 @@ namespace {
 constexpr long kOptions =
     PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC;
 constexpr int kSystemCall = SIGTRAP | 0x80;
-constexpr size_t kStackRead = 64 * 1024;
+constexpr size_t kStackRead = 16 * 1024;
+constexpr size_t kNearCallers = 2 * 1024;
 constexpr size_t kMostCallers = 16;
 
 volatile sig_atomic_t stop_is_over = 0, asked_to_end = 0;
@@ -49,6 +50,20 @@ void for_each_word(const std::string& bytes, Visit visit) {
     bytes.copy(reinterpret_cast<char*>(&word), sizeof word, at);
     if (!visit(word)) return;
   }
+}
+
+/// A return address; other numbers on the stack may look like one.
+bool follows_call(pid_t process, uint64_t address) {
+  constexpr size_t kLongestCall = 7;
+  const std::string code = memory_of(process, address - kLongestCall, kLongestCall);
+  if (code.size() < kLongestCall) return false;
+  // CALL rel32; CALL through a register or memory, of 2 to 7 bytes.
+  if (code[kLongestCall - 5] == '\xe8') return true;
+  for (size_t size = 2; size <= kLongestCall; ++size)
+    if (code[kLongestCall - size] == '\xff' &&
+        (static_cast<unsigned char>(code[kLongestCall - size + 1]) & 0x38U) == 0x10U)
+      return true;
+  return false;
 }
 
 const Mapping* mapping_with(const std::vector<Mapping>& mappings, uint64_t address) {
@@ -244,8 +259,8 @@ bool Tracer::made_inside(pid_t process, uint64_t stack) const {
                  mappings.end());
   bool found = false;
   if (mappings.empty()) return found;
-  for_each_word(memory_of(process, stack, kStackRead), [&](uint64_t word) {
-    found = mapping_with(mappings, word) != nullptr;
+  for_each_word(memory_of(process, stack, kNearCallers), [&](uint64_t word) {
+    found = mapping_with(mappings, word) != nullptr && follows_call(process, word);
     return !found;
   });
   return found;
@@ -259,7 +274,7 @@ void Tracer::note(const Thread& thread, const Call& call, uint64_t stack) {
   const std::vector<Mapping> mappings = mappings_of(call.process);
   for_each_word(memory_of(call.process, stack, kStackRead), [&](uint64_t word) {
     const Mapping* mapping = mapping_with(mappings, word);
-    if (mapping == nullptr || !mapping->executable) return true;
+    if (mapping == nullptr || !mapping->executable || !follows_call(call.process, word)) return true;
     const std::string name = base_name(mapping->file);
     if (name.rfind("situla", 0) != 0 && name != "spank_situla.so") return true;
     std::ostringstream text;

@@ -18,7 +18,7 @@ namespace situla::faults {
 struct Order {
   std::string program;   ///< the name of its file
   std::string argument;  ///< that it must have been started with; empty: any
-  std::string inside;    ///< only calls made by functions of this library; empty: any
+  std::string inside;    ///< only calls made by functions of this library, as the stack looks; empty: any
   Fault fault = Fault::eio;
   uint64_t nth = 0;      ///< from 1; 0: calls are counted only
   unsigned seconds = 3;  ///< how long Fault::stop lasts

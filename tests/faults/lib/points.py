@@ -15,8 +15,8 @@ BUG = re.compile(r"internal|terminate called|core dumped|[Aa]ssertion|bad_alloc|
 CAUSES = {"kill": r"SIGKILL|[Kk]illed|lost|ended|closed|gone", "term": r"SIGTERM|[Tt]erminated|[Kk]illed|lost|ended|cancelled|closed|gone",
           "stop": r"time|.", "short-read": ".", "short-write": "."}
 # Numbers of steps, mounts, devices, namespaces, memory files, and times: other ones each time.
-VARIABLE = re.compile(r"^(SLURM|PMI|PYXIS_|SRUN_|SITULA_)\w*=.*$|\b\d+:\d+\b|\b\d+ \d+ (?=\d+:\d+ )|pyxis_\d+\.\d+|\w{3} +\d+ [\d:]+|loop\d+|\b[0-9a-f]{16,}\b|"
-                      r"\b(master|shared|propagate_from):\d+|size=\d+k|nr_inodes=\d+", re.M)
+VARIABLE = re.compile(r"^(SLURM|PMI|PYXIS_|SRUN_|SITULA_)\w*=.*$|\b\d+:\d+\b|\b\d+ \d+ (?=\d+:\d+ )|pyxis_\d+\.\d+|:container:\S+|\w{3} +\d+ [\d:]+|loop\d+|\b[0-9a-f]{16,}\b|"
+                      r"/proc/self/fd/\d+|\b(master|shared|propagate_from):\d+|size=\d+k|nr_inodes=\d+", re.M)
 SIGNALS = {"kill": 9, "term": 15}
 
 
@@ -132,15 +132,17 @@ class Bench:
         verdict, wrong = judge(self.normal, order, result, traced)
         wrong += self.scenario.check(result.status == 0)
         left = [f"{line} ({count})" for line, count in running.items()]
-        if left:
+        # The mounts of images that all steps of the node share are dropped by the next one at the latest.
+        shared = Counter({line: count for line, count in running.items() if line.startswith("mount /run/situla/images/")})
+        left = [line for line in left if not line.startswith("mount /run/situla/images/")]
+        if running - shared:
             # A later point must not be blamed for it.
-            self.running += running
-        if result.status != 0 or self.changed():
+            self.running += running - shared
+        if result.status != 0 or shared or self.changed():
             again = self.attempt()
             if again.status != 0 or seen(again) != self.normal:
                 wrong.append(f"the next step fails: {message_of(again) or again}")
-            node.wait_until_over(self.running)
-            left += self.changed()
+            left += [f"{line} ({count})" for line, count in node.wait_until_over(self.running).items()] + self.changed()
             self.lying = node.lying()
         point = Point(self.scenario.name, program.shown, fault, nth, "wrong" if wrong else verdict, hit, wrong, left, result.status, message_of(result))
         if wrong or left:

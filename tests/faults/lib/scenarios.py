@@ -120,6 +120,7 @@ def step(*options: str, command: tuple[str, ...] = LOOK) -> Callable[[str], list
 HELPERS = tuple(map(Program, ("situla-broker", "situla-builder", "situla-store")))
 IMPORTER = Program("situla-importer")
 SAVER = Program("situla-saver")
+# That it is killed is Slurm's affair: srun waits for it for minutes.
 PLUGIN_HOST = Program("slurmstepd", inside=PLUGIN)
 SRUN = Program("srun", inside=PLUGIN)
 TOOL = (Program("situla"), Program("situla-full"))
