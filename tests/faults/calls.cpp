@@ -57,6 +57,7 @@ enum class Kind {
   descriptor,  ///< of any kind
   closing,
   clone,
+  heap,     ///< brk(2): the kernel reports a failure by the break as it was, which is what it says when asked with 0
   control,  ///< fcntl(2)
   locking,  ///< flock(2)
   copying,  ///< copy_file_range(2): the size is argument 4
@@ -180,7 +181,7 @@ const std::unordered_map<uint64_t, Row>& table() {
       {434, Row{"pidfd_open", Kind::plain, 0, kDescriptors}},
       {438, Row{"pidfd_getfd", Kind::plain, 0, {emfile, enfile}}},
       SITULA_CALL(mmap, Kind::plain, 0, kMemory),
-      SITULA_CALL(brk, Kind::plain, 0, kMemory),
+      SITULA_CALL(brk, Kind::heap, 0, kMemory),
       SITULA_CALL(mremap, Kind::plain, 0, kMemory),
       SITULA_CALL(mprotect, Kind::plain, 0, kMemory),
       SITULA_CALL(fork, Kind::plain, 0, {eagain, enomem}),
@@ -308,6 +309,8 @@ std::optional<Failure> failure_of_row(const Call& call, const Row& row, Fault fa
       if (fault == emfile) return when((call.arguments[0] & kPidfd) != 0);
       if (fault == enospc) return when((call.arguments[0] & kNamespaces) != 0);
       return when(true);
+    case Kind::heap:
+      return call.arguments[0] != 0 ? std::optional(Failure{Failure::Way::less, 0, 0}) : std::nullopt;
     case Kind::control:
       return failure_of_control(call, fault);
     case Kind::locking:

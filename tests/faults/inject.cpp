@@ -1,6 +1,7 @@
 // Makes the n-th call of a program fail that can fail so, and says what was hit. As root; README.md has the faults.
 //
-//   inject --program NAME --fault FAULT [--argument WORD] [--inside LIBRARY] [--nth N] [--seconds S] --report FILE
+//   inject --program NAME --fault FAULT [--argument WORD] [--inside LIBRARY]
+//          [--call NAME] [--operand END] [--nth N] [--seconds S] --report FILE
 //          (--attach PID | -- COMMAND...)
 //
 // --attach: with what PID starts, until SIGTERM comes; prints "ready" when it has begun. COMMAND: with what it starts,
@@ -43,6 +44,8 @@ Arguments parse(int argc, char** argv) {
                                  {"fault", required_argument, nullptr, 'f'},
                                  {"argument", required_argument, nullptr, 'a'},
                                  {"inside", required_argument, nullptr, 'i'},
+                                 {"call", required_argument, nullptr, 'c'},
+                                 {"operand", required_argument, nullptr, 'o'},
                                  {"nth", required_argument, nullptr, 'n'},
                                  {"seconds", required_argument, nullptr, 's'},
                                  {"report", required_argument, nullptr, 'r'},
@@ -60,6 +63,12 @@ Arguments parse(int argc, char** argv) {
         break;
       case 'i':
         given.order.inside = optarg;
+        break;
+      case 'c':
+        given.order.call = optarg;
+        break;
+      case 'o':
+        given.order.operand = optarg;
         break;
       case 'n':
         given.order.nth = std::stoul(optarg);

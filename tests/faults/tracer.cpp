@@ -66,6 +66,12 @@ bool follows_call(pid_t process, uint64_t address) {
   return false;
 }
 
+bool is_of_c_library(const std::string& name) {
+  for (const char* begin : {"libc.", "libc-", "libstdc++", "libgcc_s", "libm.", "libnss_", "ld-linux"})
+    if (name.rfind(begin, 0) == 0) return true;
+  return false;
+}
+
 const Mapping* mapping_with(const std::vector<Mapping>& mappings, uint64_t address) {
   for (const Mapping& mapping : mappings)
     if (address >= mapping.begin && address < mapping.end) return &mapping;
@@ -202,11 +208,21 @@ void Tracer::at_entry(pid_t tid, Thread& thread, const Call& call, uint64_t inst
   if (over() || !thread.program.chosen) return;
   if (instruction >= thread.program.loader_begin && instruction < thread.program.loader_end) return;
   const auto failure = failure_of(call, order_.fault);
-  if (!failure || (!order_.inside.empty() && !made_inside(call.process, stack))) return;
+  if (!failure || !is_meant(call, stack)) return;
   if (++outcome_.possible != order_.nth) return;
   outcome_.reached = true;
   note(thread, call, stack);
   strike(tid, thread, *failure);
+}
+
+bool Tracer::is_meant(const Call& call, uint64_t stack) const {
+  if (!order_.call.empty() && name_of(call.number) != order_.call) return false;
+  if (!order_.operand.empty()) {
+    const std::string operand = operand_of(call);
+    const size_t size = order_.operand.size();
+    if (operand.size() < size || operand.compare(operand.size() - size, size, order_.operand) != 0) return false;
+  }
+  return order_.inside.empty() || made_inside(call.process, stack);
 }
 
 void Tracer::strike(pid_t tid, Thread& thread, const Failure& failure) {
@@ -250,18 +266,17 @@ void Tracer::at_exit(pid_t tid, Thread& thread) {
   thread.due.reset();
 }
 
+/// Of whom the C libraries' functions were called: whatever else lies on the stack may be left from earlier calls.
 bool Tracer::made_inside(pid_t process, uint64_t stack) const {
-  std::vector<Mapping> mappings = mappings_of(process);
-  mappings.erase(std::remove_if(mappings.begin(), mappings.end(),
-                                [this](const Mapping& mapping) {
-                                  return !mapping.executable || base_name(mapping.file) != order_.inside;
-                                }),
-                 mappings.end());
+  const std::vector<Mapping> mappings = mappings_of(process);
   bool found = false;
-  if (mappings.empty()) return found;
   for_each_word(memory_of(process, stack, kNearCallers), [&](uint64_t word) {
-    found = mapping_with(mappings, word) != nullptr && follows_call(process, word);
-    return !found;
+    const Mapping* mapping = mapping_with(mappings, word);
+    if (mapping == nullptr || !mapping->executable || !follows_call(process, word)) return true;
+    const std::string name = base_name(mapping->file);
+    if (is_of_c_library(name)) return true;
+    found = name == order_.inside;
+    return false;
   });
   return found;
 }

@@ -19,6 +19,8 @@ struct Order {
   std::string program;   ///< the name of its file
   std::string argument;  ///< that it must have been started with; empty: any
   std::string inside;    ///< only calls made by functions of this library, as the stack looks; empty: any
+  std::string call;      ///< only this one, by its name; empty: any
+  std::string operand;   ///< only calls whose path or descriptor ends so; empty: any
   Fault fault = Fault::eio;
   uint64_t nth = 0;      ///< from 1; 0: calls are counted only
   unsigned seconds = 3;  ///< how long Fault::stop lasts
@@ -69,6 +71,7 @@ class Tracer {
   void at_exit(pid_t tid, Thread& thread);
   void strike(pid_t tid, Thread& thread, const Failure& failure);
   void note(const Thread& thread, const Call& call, uint64_t stack);
+  [[nodiscard]] bool is_meant(const Call& call, uint64_t stack) const;
   [[nodiscard]] bool made_inside(pid_t process, uint64_t stack) const;
   [[nodiscard]] Program look_at(pid_t process) const;
   [[nodiscard]] bool over() const { return order_.nth != 0 && outcome_.reached; }

@@ -1,4 +1,5 @@
 """What runs and lies on the node of the lab, who runs commands there, and what makes their calls fail?"""
+import dataclasses
 import importlib.machinery
 import importlib.util
 import json
@@ -55,12 +56,12 @@ class Order:
     nth: int = 0
     argument: str = ""
     inside: str = ""
+    call: str = ""
+    operand: str = ""
     seconds: int = 3
 
     def words(self, report: str) -> list[str]:
-        given = {"program": self.program, "fault": self.fault, "nth": self.nth, "argument": self.argument, "inside": self.inside, "seconds": self.seconds,
-                 "report": report}
-        return [INJECT, *(f"--{name}={value}" for name, value in given.items() if value != "")]
+        return [INJECT, f"--report={report}", *(f"--{name}={value}" for name, value in dataclasses.asdict(self).items() if value != "")]
 
 
 @dataclass

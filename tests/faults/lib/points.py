@@ -1,4 +1,6 @@
 """One point of the matrix: one call of one program fails once. What became of it?"""
+import dataclasses
+import errno
 import os
 import re
 from collections import Counter
@@ -24,7 +26,7 @@ def causes(fault: str) -> str:
     """What a message about it has to match."""
     if fault in CAUSES:
         return CAUSES[fault]
-    return re.escape(os.strerror(getattr(__import__("errno"), fault))) + ("|memory" if fault == "ENOMEM" else "")
+    return re.escape(os.strerror(getattr(errno, fault))) + ("|memory" if fault == "ENOMEM" else "")
 
 
 @dataclass
@@ -118,13 +120,12 @@ class Bench:
             result = node.run(words)
             return result, node.wait_until_over(self.running)
 
-    def count(self, program: Program, fault: str, traced: bool) -> int:
-        self.hit(Order(program.name, fault, 0, program.argument, program.inside), traced)
+    def count(self, order: Order, traced: bool) -> int:
+        self.hit(dataclasses.replace(order, nth=0), traced)
         return node.hit(self.report)["possible"]
 
-    def try_point(self, program: Program, fault: str, nth: int, seconds: int, traced: bool) -> Point | None:
+    def try_point(self, program: Program, order: Order, traced: bool) -> Point | None:
         """None: it was not reached."""
-        order = Order(program.name, fault, nth, program.argument, program.inside, seconds)
         result, running = self.hit(order, traced)
         hit = node.hit(self.report)
         if not hit["reached"] and result.status == 0 and not running:
@@ -144,7 +145,7 @@ class Bench:
                 wrong.append(f"the next step fails: {message_of(again) or again}")
             left += [f"{line} ({count})" for line, count in node.wait_until_over(self.running).items()] + self.changed()
             self.lying = node.lying()
-        point = Point(self.scenario.name, program.shown, fault, nth, "wrong" if wrong else verdict, hit, wrong, left, result.status, message_of(result))
+        point = Point(self.scenario.name, program.shown, order.fault, order.nth, "wrong" if wrong else verdict, hit, wrong, left, result.status, message_of(result))
         if wrong or left:
             self.settle()
         return point
