@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/sys/kernel.hpp"
 #include "hooks/unpack/read_image.hpp"
 
 namespace situla {
@@ -146,7 +147,10 @@ class Worker {
       header.len += static_cast<uint32_t>(part.size());
     }
     // ENOENT: nobody waits for the answer any more. ENODEV: the next read says it.
-    (void)writev(device_, vectors.data(), static_cast<int>(vectors.size()));
+    const auto written =
+        kernel::uninterrupted([&] { return writev(device_, vectors.data(), static_cast<int>(vectors.size())); });
+    // Who asked waits until he is told something.
+    if (written < 0 && errno != ENOENT && errno != ENODEV && error == 0) refuse(EIO);
   }
 
   void initialise() {
