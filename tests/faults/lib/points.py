@@ -13,6 +13,7 @@ from scenarios import Program, Scenario, words_of
 # What is said without a cause: Slurm's own lines about how a task ended, and Situla's about what it began.
 NOISE = re.compile(r"srun: error: node\d+: tasks? [\d,-]+: (Exited with exit code|Killed|Terminated|Aborted|Segmentation)|srun: launch/slurm: |srun: Force Terminated|"
                    r"srun: error: Timed out|srun: error: task |slurmstepd: error: \*\*\* STEP|situla: (importing|imported|exporting|exported)|\[INFO\]|$")
+WARNING = re.compile(r"situla: |\[WARN\]")
 BUG = re.compile(r"internal|terminate called|core dumped|[Aa]ssertion|bad_alloc|std::|Segmentation|double free|corrupted")
 CAUSES = {"kill": r"SIGKILL|[Kk]illed|lost|ended|closed|gone", "term": r"SIGTERM|[Tt]erminated|[Kk]illed|lost|ended|cancelled|closed|gone",
           "stop": r"time|.", "short-read": ".", "short-write": "."}
@@ -69,7 +70,7 @@ def judge(normal: list[str], order: Order, result: Result, traced: bool) -> tupl
         less, more = Counter(normal) - Counter(now), Counter(now) - Counter(normal)
         changed = [f"-{line}" for line in less.elements()] + [f"+{line}" for line in more.elements()]
         # Who is told that something is missing can live with it.
-        return ("warned", []) if message else ("wrong", ["silently another container: " + " | ".join(changed)])
+        return ("warned", []) if WARNING.search(message) else ("wrong", ["silently another container: " + " | ".join(changed)])
     # A command that is itself ended by a signal says nothing.
     signal = SIGNALS.get(order.fault)
     if traced and signal and result.status in (-signal, 128 + signal):
