@@ -55,6 +55,19 @@ Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& j
   return {};
 }
 
+Error lost_broker() {
+  return Error(ErrorKind::failure, "lost the container's broker while preparing the container")
+      .with_hint("it was killed or crashed; the node's system log may say more");
+}
+
+/// What a socket says whose other end is gone, in words.
+template <typename T>
+Result<T> or_lost(Result<T> done) {
+  const int errnum = done ? 0 : done.error().errnum();
+  if (errnum == ECONNREFUSED || errnum == ECONNRESET || errnum == EPIPE) return fail(lost_broker());
+  return done;
+}
+
 Result<void> ask(int socket, const StepSession& session, const ContainerSpec& spec, const Environment& job) {
   TRY_ASSIGN(const UniqueFd environment, sealed_memory("situla-environment", job.block()));
   std::vector<int> fds = {environment.get()};
@@ -67,12 +80,7 @@ Result<void> ask(int socket, const StepSession& session, const ContainerSpec& sp
     image = std::move(*opened);
     fds.push_back(image.get());
   }
-  return send_packet(socket, encode(JoinRequest{session.token(), current_directory()}), fds);
-}
-
-Error lost_broker() {
-  return Error(ErrorKind::failure, "lost the container's broker while preparing the container")
-      .with_hint("it was killed or crashed; the node's system log may say more");
+  return or_lost(send_packet(socket, encode(JoinRequest{session.token(), current_directory()}), fds));
 }
 
 /// What tasks of `situla prefetch` report: the digest, and where the image was.
@@ -92,14 +100,15 @@ struct Reply {
 
 Result<Reply> await_reply(int socket, LogSink& log) {
   while (true) {
-    if (!wait_for_packet(socket, kSilence))
+    if (const auto waited = wait_for_packet(socket, kSilence); !waited) {
+      if (waited.error().errnum() != 0) return fail(waited.error());
       return fail(Error(ErrorKind::failure, "the container's broker has given no sign of life for " +
                                                 std::to_string(kSilence.count()) + " s")
                       .with_hint("it hangs or was stopped; the node's system log may say more"));
-    auto packet = receive_packet(socket, kMaxMessageBytes);
-    if (!packet) return fail(packet.error().errnum() == ECONNRESET ? lost_broker() : std::move(packet).error());
-    if (!*packet) return fail(lost_broker());
-    TRY_ASSIGN(Message message, decode((*packet)->bytes));
+    }
+    TRY_ASSIGN(auto packet, or_lost(receive_packet(socket, kMaxMessageBytes)));
+    if (!packet) return fail(lost_broker());
+    TRY_ASSIGN(Message message, decode(packet->bytes));
     if (const auto* note = std::get_if<Note>(&message)) {
       log.write(note->level, note->text);
     } else if (const auto* drawing = std::get_if<Draw>(&message)) {
@@ -110,7 +119,7 @@ Result<Reply> await_reply(int socket, LogSink& log) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
       return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
     } else if (std::holds_alternative<JoinReply>(message) || std::holds_alternative<Prefetched>(message)) {
-      return Reply{std::move(message), std::move((*packet)->fds)};
+      return Reply{std::move(message), std::move(packet->fds)};
     } else {
       return fail(ErrorKind::corrupt, "the container's broker sent a message out of turn");
     }
@@ -215,7 +224,7 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
                                   LogSink& log) {
   // proctrack/linuxproc spares every process called slurmstepd: under that name a waiting task could not be cancelled.
   const ProcessName name("situla-join");
-  TRY_ASSIGN(const UniqueFd socket, connect_to(session.address()));
+  TRY_ASSIGN(const UniqueFd socket, or_lost(connect_to(session.address())));
   // The address is abstract: after the broker's death anybody could take it. listen() was called by root, or it is not
   // ours.
   TRY_ASSIGN(const PeerCredentials peer, peer_credentials(socket.get()));

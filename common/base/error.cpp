@@ -1,5 +1,6 @@
 #include "common/base/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -51,6 +52,11 @@ Error Error::from_errno(int errnum, std::string_view what) {
   Error error(kind_of_errno(errnum), std::string(what) + ": " + reason);
   error.errnum_ = errnum;
   return error;
+}
+
+bool Error::inconclusive() const {
+  constexpr std::array<int, 9> kOfTheMachine = {EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC, EDQUOT, EIO, ESTALE, EINTR};
+  return std::find(kOfTheMachine.begin(), kOfTheMachine.end(), errnum_) != kOfTheMachine.end();
 }
 
 Error& Error::with_context(std::string_view phrase) & {

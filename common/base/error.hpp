@@ -47,6 +47,9 @@ class Error {
   [[nodiscard]] ErrorKind kind() const { return kind_; }
   /// The errno it came from, or 0.
   [[nodiscard]] int errnum() const { return errnum_; }
+  /// The machine could not do it just now: no descriptors, memory or room, a disk or server that fails, a signal. It
+  /// says nothing about what was asked for: what may be missing or refused is not known to be.
+  [[nodiscard]] bool inconclusive() const;
   [[nodiscard]] const std::string& message() const { return message_; }
   /// One line of advice, or empty.
   [[nodiscard]] const std::string& hint() const { return hint_; }

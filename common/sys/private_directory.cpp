@@ -27,7 +27,7 @@ enum class Missing { error, make };
 std::string owner_name(uid_t uid) {
   const std::string number = "uid " + std::to_string(uid);
   const auto user = find_user(uid);
-  return user ? printable(user->name) + " (" + number + ")" : number;
+  return user && *user ? printable((*user)->name) + " (" + number + ")" : number;
 }
 
 std::string octal(mode_t mode) {

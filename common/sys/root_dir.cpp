@@ -158,6 +158,7 @@ Result<RootDir> RootDir::guarded(CreationCheck check) const {
   TRY_ASSIGN(UniqueFd copy, duplicate_fd(fd_.get(), "the root file system"));
   RootDir root(std::move(copy), mode_);
   root.check_ = std::move(check);
+  root.unanswered_ = unanswered_;
   return root;
 }
 
@@ -165,8 +166,21 @@ Result<UniqueFd> RootDir::open_at(std::string_view path, int flags, mode_t mode)
   if (path.find('\0') != std::string_view::npos || path.size() >= PATH_MAX)
     return fail_errno(path.size() >= PATH_MAX ? ENAMETOOLONG : EINVAL, "open " + printable(path.substr(0, 64)));
   const std::string_view used = path.empty() ? std::string_view(".") : path;
-  if (mode_ == ResolveMode::walk) return walk_open(fd_.get(), used, flags, mode);
-  return kernel_open(fd_.get(), std::string(used), flags, mode);
+  auto opened = mode_ == ResolveMode::walk ? walk_open(fd_.get(), used, flags, mode)
+                                           : kernel_open(fd_.get(), std::string(used), flags, mode);
+  if (!opened) remember(opened.error());
+  return opened;
+}
+
+void RootDir::remember(const Error& error) const {
+  if (!error.inconclusive()) return;
+  const std::scoped_lock lock(unanswered_->mutex);
+  if (!unanswered_->first) unanswered_->first = error;
+}
+
+Result<void> RootDir::all_answered() const {
+  const std::scoped_lock lock(unanswered_->mutex);
+  return unanswered_->first ? fail(*unanswered_->first) : Result<void>();
 }
 
 Result<UniqueFd> RootDir::resolve(std::string_view path) const {
@@ -193,8 +207,10 @@ Result<std::string> RootDir::read_file(std::string_view path, size_t limit) cons
   if (fstat(fd.get(), &status) != 0) return fail_errno(errno, "inspect " + std::string(path));
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::corrupt, "read " + std::string(path) + ": not a regular file");
   auto bytes = read_all(fd.get(), limit);
-  if (!bytes) return fail(std::move(bytes).error().with_context(path));
-  return bytes;
+  if (bytes) return bytes;
+  Error error = std::move(bytes).error().with_context(path);
+  remember(error);
+  return fail(std::move(error));
 }
 
 Result<void> RootDir::write_file(std::string_view path, std::string_view content, mode_t mode) const {

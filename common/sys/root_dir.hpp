@@ -2,6 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -45,6 +48,11 @@ class RootDir {
   /// Replaces or creates a regular file by a temporary name and rename in its directory.
   [[nodiscard]] Result<void> write_file(std::string_view path, std::string_view content, mode_t mode) const;
 
+  /// The first error since it was opened of which nobody can tell whether there is such a file (Error::inconclusive()):
+  /// no descriptors, no memory, a disk that fails. For whoever takes what cannot be opened for missing, and asks once
+  /// at the end whether that was right.
+  [[nodiscard]] Result<void> all_answered() const;
+
   /// The same root, in which make_directories(), make_file() and write_file() ask first.
   [[nodiscard]] Result<RootDir> guarded(CreationCheck check) const;
   /// For those who make something in an open directory of the root by themselves.
@@ -55,10 +63,19 @@ class RootDir {
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
-  RootDir(UniqueFd fd, ResolveMode mode) : fd_(std::move(fd)), mode_(mode) {}
+  struct Unanswered {
+    std::mutex mutex;
+    std::optional<Error> first;
+  };
+
+  RootDir(UniqueFd fd, ResolveMode mode)
+      : fd_(std::move(fd)), mode_(mode), unanswered_(std::make_shared<Unanswered>()) {}
+  void remember(const Error& error) const;
+
   UniqueFd fd_;
   ResolveMode mode_ = ResolveMode::openat2;
   CreationCheck check_;
+  std::shared_ptr<Unanswered> unanswered_;  ///< of guarded copies, too
 };
 
 }  // namespace situla

@@ -142,6 +142,23 @@ Result<void> send_packet(int socket, std::string_view bytes, const std::vector<i
 
 namespace {
 
+bool has_packet(int socket) {
+  pollfd look{socket, POLLIN, 0};
+  return poll(&look, 1, 0) == 1;
+}
+
+/// A packet that lies there is received, whatever recvmsg(2) says at first: EAGAIN means that there is none.
+ssize_t receive_message(int socket, msghdr& message, int flags) {
+  constexpr int kTries = 3;
+  ssize_t size = -1;
+  for (int tries = 0; tries < kTries; ++tries) {
+    size = kernel::uninterrupted([&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags); });
+    if (size >= 0 || errno != EAGAIN || !has_packet(socket)) return size;
+  }
+  errno = EAGAIN;
+  return size;
+}
+
 /// room: for how many descriptors. Of those that have none the kernel lets go.
 Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags, size_t room = kMaxPacketFds) {
   Packet packet;
@@ -155,7 +172,7 @@ Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags, s
     message.msg_control = control.data();
     message.msg_controllen = CMSG_SPACE(room * sizeof(int));
   }
-  const ssize_t size = kernel::uninterrupted([&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags); });
+  const ssize_t size = receive_message(socket, message, flags);
   // A peer that closed with unread packets resets the connection; for the reader the stream is over either way.
   if (size < 0 && errno == ECONNRESET) return std::optional<Packet>();
   if (size < 0) return fail_errno(errno, "receive packet");

@@ -62,9 +62,11 @@ Result<Identity> identity_of_user(const std::string& name) {
   return std::move(account.identity);
 }
 
-std::optional<UserRecord> find_user(uid_t uid) {
+Result<std::optional<UserRecord>> find_user(uid_t uid) {
   auto user = user_of(uid);
-  return user ? std::optional<UserRecord>(std::move(*user)) : std::nullopt;
+  if (user) return std::optional<UserRecord>(std::move(*user));
+  if (user.error().inconclusive()) return fail(std::move(user).error());
+  return std::optional<UserRecord>();
 }
 
 Result<Account> account_of(uid_t uid) {

@@ -19,8 +19,9 @@ struct UserRecord {
   uid_t uid = 0;
   gid_t gid = 0;
 };
-/// getpwuid(3); nullopt when nobody has that uid, or nobody can say.
-std::optional<UserRecord> find_user(uid_t uid);
+/// getpwuid(3); nullopt when nobody has that uid, or the node's directory service does not answer. An error when this
+/// machine could not look (Error::inconclusive()).
+Result<std::optional<UserRecord>> find_user(uid_t uid);
 struct Account {
   Identity identity;
   std::string home;

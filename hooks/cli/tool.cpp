@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/text.hpp"
+#include "common/base/thrown.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "hooks/cli/stream_log.hpp"
@@ -130,7 +131,7 @@ Error become_full_program(const std::string& program, const std::vector<std::str
 
 int run_tool(const Invocation& invocation, const Streams& streams, AddCommands add_commands) {
   StreamLog log(streams.err, invocation.environment.has("SITULA_DEBUG"));
-  const Result<int> status = run(invocation, streams, add_commands, log);
+  const Result<int> status = with_thrown_errors([&] { return run(invocation, streams, add_commands, log); });
   streams.out.flush();
   if (status) return *status;
   log.error(status.error().message());

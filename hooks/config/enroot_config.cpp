@@ -172,7 +172,7 @@ Result<void> evaluate(std::vector<ConfigLine>& lines, Environment& environment, 
 
 std::string home_of_caller() {
   const auto user = find_user(getuid());
-  return user ? user->home : "/";
+  return user && *user ? (*user)->home : "/";
 }
 
 /// HOME and the XDG base directories, which configuration files use freely, defined even where the job lacks them.

@@ -15,6 +15,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/text.hpp"
+#include "common/base/thrown.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/spec/site_config.hpp"
 #include "common/sys/process/sandbox.hpp"
@@ -257,10 +258,11 @@ int run_importer(int socket, int store_socket, const OwnImport* own) {
   const StoreClient store(store_socket);
   Reporter reporter(socket, store);
   auto imported = give_up_rights();
-  if (imported) {
-    const Watcher watcher(socket, reporter);
-    imported = import(store, reporter, own);
-  }
+  if (imported)
+    imported = with_thrown_errors([&] {
+      const Watcher watcher(socket, reporter);
+      return import(store, reporter, own);
+    });
   if (!imported && own != nullptr) imported = fail(own->store.shown(imported.error()));
   if (imported) return 0;
   // Without a text: the store program has ended, and told the broker why.

@@ -6,11 +6,11 @@
 
 namespace situla {
 
-UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment) {
+Result<UserEntry> look_up_user(uid_t uid, gid_t gid, const Environment& environment) {
   UserEntry user;
   user.uid = uid;
   user.gid = gid;
-  const auto known = find_user(uid);
+  TRY_ASSIGN(const auto known, find_user(uid));
   user.name = known ? known->name : environment.get_or("USER", "user" + std::to_string(uid));
   user.home = known ? known->home : environment.get_or("HOME", "/");
   if (known) user.gecos = known->gecos;
@@ -18,8 +18,10 @@ UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment) {
   std::vector<char> buffer(size_t{64} << 10U);
   group entry{};
   group* found = nullptr;
-  const bool has_group = getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
-  user.group = has_group ? entry.gr_name : "group" + std::to_string(gid);
+  const int errnum = getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found);
+  if (Error error = Error::from_errno(errnum, "look up group " + std::to_string(gid)); error.inconclusive())
+    return fail(std::move(error));
+  user.group = errnum == 0 && found != nullptr ? entry.gr_name : "group" + std::to_string(gid);
   return user;
 }
 

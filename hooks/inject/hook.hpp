@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "common/base/log.hpp"
+#include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/site_config.hpp"
 #include "common/sys/root_dir.hpp"
@@ -22,7 +23,7 @@ struct UserEntry {
 
 /// From the host's databases (getpwuid(3), getgrgid(3)); a user that none of them knows gets a name and home made from
 /// the environment (USER, HOME) and the number.
-UserEntry look_up_user(uid_t uid, gid_t gid, const Environment& environment);
+Result<UserEntry> look_up_user(uid_t uid, gid_t gid, const Environment& environment);
 
 struct HookContext {
   const RootDir& root;           ///< the container's files

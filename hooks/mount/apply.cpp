@@ -96,7 +96,8 @@ Result<void> apply(const MountPlan& plan, const ApplyTarget& target, LogSink& lo
     auto done = Applier(step, target, log).run();
     if (done) continue;
     Error error = std::move(done).error().with_context(whose + operand(step));
-    if (step.on_failure == OnFailure::fail) return fail(std::move(error));
+    // nofail is for what is not there, or cannot be mounted; not for a node that has no descriptors left.
+    if (step.on_failure == OnFailure::fail || error.inconclusive()) return fail(std::move(error));
     log.write(step.on_failure == OnFailure::warn ? LogLevel::warning : LogLevel::debug,
               is_for_device(step) ? error.text() : error.message());
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/sys/kernel.hpp"
 #include "hooks/unpack/read_image.hpp"
 
 namespace situla {
@@ -145,7 +147,10 @@ class Worker {
       header.len += static_cast<uint32_t>(part.size());
     }
     // ENOENT: nobody waits for the answer any more. ENODEV: the next read says it.
-    (void)writev(device_, vectors.data(), static_cast<int>(vectors.size()));
+    const auto written =
+        kernel::uninterrupted([&] { return writev(device_, vectors.data(), static_cast<int>(vectors.size())); });
+    // Who asked waits until he is told something.
+    if (written < 0 && errno != ENOENT && errno != ENODEV && error == 0) refuse(EIO);
   }
 
   void initialise() {
@@ -383,8 +388,12 @@ Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid
   // One that is busy with a large block must not keep the others' questions waiting.
   std::vector<std::thread> threads;
   TRY_ASSIGN(ImageAccess ahead, image.another());
-  for (unsigned i = 1; i < count; ++i) threads.emplace_back([&worker = workers[i]] { (void)worker.run(); });
-  threads.emplace_back([&ahead] { read_ahead(std::move(ahead)); });
+  try {
+    for (unsigned i = 1; i < count; ++i) threads.emplace_back([&worker = workers[i]] { (void)worker.run(); });
+    threads.emplace_back([&ahead] { read_ahead(std::move(ahead)); });
+  } catch (const std::system_error&) {
+    // No more threads: those that there are serve as well, only slower.
+  }
   Result<void> done = workers[0].run();
   for (std::thread& thread : threads) thread.join();
   return done;

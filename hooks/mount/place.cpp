@@ -90,6 +90,7 @@ Result<void> verify(const UniqueFd& mounted, const MountStep& step, const RootDi
     if (there == wanted) return {};
   }
   (void)detach_mount(mounted.get());
+  if (!found && found.error().inconclusive()) return fail(found.error());
   return fail(Error(ErrorKind::failure, "find " + step.target + " again after mounting on it: it is another file now")
                   .with_hint("another process renames files in the container's root at this moment"));
 }

@@ -82,6 +82,9 @@ class Preparation {
   Result<Container> enter() && {
     Changes changes(target(), request_.host.has("SITULA_DEBUG"), false, log_);
     TRY(change_root(changes, request_.for_step() ? HookUse::step : HookUse::command));
+    // Environment, mounts and hooks do without files that are not there. This one may be.
+    TRY(root_.all_answered());
+    TRY(host_root_.all_answered());
     TRY(go_inside());
     return std::move(container_);
   }
@@ -136,8 +139,7 @@ class Preparation {
     return steps;
   }
 
-  HookContext hook_context() {
-    user_ = look_up_user(request_.uid, request_.gid, request_.host);
+  [[nodiscard]] HookContext hook_context() const {
     return {.root = root_,
             .host_root = host_root_,
             .host = host_,
@@ -155,6 +157,7 @@ class Preparation {
   }
 
   Result<void> run_all_hooks(Changes& changes, HookUse use, ScriptHost& scripts, std::optional<ConfigScript>& script) {
+    TRY_ASSIGN(user_, look_up_user(request_.uid, request_.gid, request_.host));
     TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(request_.config, use));
     TRY_ASSIGN(mounts_, run_hooks(sequence, hook_context(), scripts, container_.environment, changes));
     if (changes.dry_run()) return {};

@@ -86,8 +86,8 @@ Result<void> check_words(const std::vector<std::string>& words) {
   return {};
 }
 
-Result<Command> choose_command(const Login& login, const UniqueFd& script, const std::vector<std::string>& words) {
-  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
+Result<Command> choose_command(const RootDir& root, const Login& login, const UniqueFd& script,
+                               const std::vector<std::string>& words) {
   return login.shell.empty() ? command_without_shell(root, login, words)
                              : command_with_shell(root, login, script, words);
 }
@@ -121,7 +121,8 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, container.environment, {request.inside_uid(), request.uid},
                                     request.config.flag("ENROOT_LOGIN_SHELL", true));
-  TRY_ASSIGN(const Command command, choose_command(login, script_file, request.command));
+  TRY_ASSIGN(const Command command, choose_command(root, login, script_file, request.command));
+  TRY(root.all_answered());
   const auto become_command = [&] { return exec_command(command, login); };
   if (request.isolation.pid) return run_as_init(become_command, log);
   return fail(become_command());

@@ -186,15 +186,18 @@ Result<LoginSession> run_login_session(const Container& container, const Contain
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, container.environment, {request.inside_uid(), request.uid},
                                     request.config.flag("ENROOT_LOGIN_SHELL", true));
+  TRY(root.all_answered());
   if (login.shell.empty()) {
     if (entrypoint) log.warning("the image has no shell: its entrypoint is not run");
     return without_shell(root, login);
   }
   if (!root.exists("/proc/self/fd")) {
+    TRY(root.all_answered());
     log.warning("no /proc in the container: its login shell and /etc/rc are not run");
     return without_shell(root, login);
   }
   TRY_ASSIGN(const SessionFiles files, make_files(root, container, entrypoint));
+  TRY(root.all_answered());
   TRY_ASSIGN(LoginSession session, run_shell(login, files, request.spec, limits, log));
   // HOME, where a login begins, is not where tasks of an image without WORKDIR begin (COMPAT.md 1).
   if (files.script_path.empty()) session.directory = "/";

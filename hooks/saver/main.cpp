@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/base/thrown.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
@@ -63,7 +64,7 @@ int run() {
   for (const int number : {SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM}) (void)std::signal(number, SIG_IGN);
   umask(022);
   BrokerLog log;
-  const auto saved = save(log);
+  const auto saved = with_thrown_errors([&] { return save(log); });
   return saved ? 0 : tell_failure(saved.error());
 }
 

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/base/thrown.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
 #include "common/sys/file.hpp"
@@ -253,10 +254,11 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   BrokerNotes log;
-  const auto served = !arguments                 ? fail(arguments.error())
-                      : arguments->view          ? make_view(*arguments)
-                      : !arguments->lend.empty() ? lend_image(*arguments)
-                                                 : serve(arguments->job, log);
+  const auto served = with_thrown_errors([&]() -> Result<void> {
+    if (!arguments) return fail(arguments.error());
+    if (arguments->view) return make_view(*arguments);
+    return arguments->lend.empty() ? serve(arguments->job, log) : lend_image(*arguments);
+  });
   if (served) return 0;
   const Error& error = served.error();
   if (!error.message().empty())

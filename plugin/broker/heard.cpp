@@ -72,7 +72,7 @@ std::string drawable(std::string_view bytes) {
 
 Result<std::optional<Message>> hear(int socket) {
   const auto bytes = receive_bytes(socket, kMaxMessageBytes);
-  if (!bytes && bytes.error().kind() == ErrorKind::corrupt) return fail(bytes.error());
+  if (!bytes && bytes.error().errnum() != EAGAIN) return fail(bytes.error());
   if (!bytes || !*bytes) return std::optional<Message>();
   TRY_ASSIGN(Message message, decode(**bytes));
   std::visit(MakeShowable{}, message);
@@ -81,7 +81,7 @@ Result<std::optional<Message>> hear(int socket) {
 
 Result<std::optional<Heard>> hear_store(int socket) {
   auto packet = receive_packet(socket, kMaxMessageBytes);
-  if (!packet && packet.error().kind() == ErrorKind::corrupt) return fail(packet.error());
+  if (!packet && packet.error().errnum() != EAGAIN) return fail(packet.error());
   if (!packet || !*packet) return std::optional<Heard>();
   TRY_ASSIGN(Message message, decode((*packet)->bytes));
   std::visit(MakeShowable{}, message);

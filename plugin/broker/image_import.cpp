@@ -197,7 +197,11 @@ Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clien
 Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients& tasks) {
   TRY_ASSIGN(auto heard, hear_store(store_.socket.get()));
   if (!heard) {
-    // What the importer said last is why.
+    // What the request writer, then the importer said last is why. One that is killed closes its pipe to the store
+    // program and its socket to us, in no order.
+    constexpr int kMoment = 100;  // milliseconds
+    for (pollfd last{request_writer_.socket.get(), POLLIN, 0}; request_writer_.socket && poll(&last, 1, kMoment) == 1;)
+      TRY(on_request_writer(tasks));
     for (pollfd last{importer_.socket.get(), POLLIN, 0}; importer_.socket && poll(&last, 1, 0) == 1;)
       TRY(on_importer(step, tasks));
     // An importer whose store program was killed ends by itself, and without a word.

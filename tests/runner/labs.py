@@ -21,7 +21,7 @@ def run_bats(context, tally, files, chosen_lab="", lanes=3, yielding=False):
         tally.add(0, 1)
         print("  fail  there is no .bats file")
     # What tests run in labs besides Situla.
-    context.build("release", {"tests/cluster/all", "tests/gpu/all"})
+    context.build("release", {"tests/cluster/all", "tests/faults/all", "tests/gpu/all"})
     # They have nothing in common, and much of their time is waiting.
     with concurrent.futures.ThreadPoolExecutor(max_workers=lanes) as pool:
         try:

@@ -1,4 +1,5 @@
 #include <memory>
+#include <stdexcept>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 
 #include "common/base/result.hpp"
 #include "common/base/scope_exit.hpp"
+#include "common/base/thrown.hpp"
 #include "common/base/unique_fd.hpp"
 
 using namespace situla;
@@ -64,6 +66,27 @@ TEST_CASE("the kind follows from errno") {
     INFO(c.errnum);
     CHECK(Error::from_errno(c.errnum, "x").kind() == c.kind);
   }
+}
+
+TEST_CASE("a machine that cannot answer has not said no") {
+  for (const int errnum : {EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT, EIO, ESTALE, EINTR}) {
+    INFO(errnum);
+    CHECK(Error::from_errno(errnum, "open x").with_context("more").inconclusive());
+  }
+  for (const int errnum : {ENOENT, ENOTDIR, EACCES, EPERM, ELOOP, EINVAL, ENOSYS})
+    CHECK_FALSE(Error::from_errno(errnum, "open x").inconclusive());
+  CHECK_FALSE(Error(ErrorKind::not_found, "no x").inconclusive());
+}
+
+TEST_CASE("what the C++ library throws is an error") {
+  const auto thrown = [](const auto& exception) {
+    return with_thrown_errors([&]() -> Result<int> { throw exception; });
+  };
+  CHECK(thrown(std::bad_alloc()).error().message() == "allocate memory: Cannot allocate memory");
+  const std::system_error no_thread(EAGAIN, std::generic_category());
+  CHECK(thrown(no_thread).error().message() == "start a thread: Resource temporarily unavailable");
+  CHECK(thrown(std::runtime_error("a library's words")).error().message() == "a library's words");
+  CHECK(with_thrown_errors([]() -> Result<int> { return 7; }).value() == 7);
 }
 
 TEST_CASE("every kind survives the way through a protocol") {

@@ -105,9 +105,9 @@ Result<std::string> missing_in(const std::string& listing, std::string_view cgro
 
 }  // namespace
 
-std::optional<CgroupDirectory> find_cgroup(const CgroupLine& line) {
-  const auto mounted = mounted_hierarchies();
-  return mounted ? find_in(*mounted, line) : std::nullopt;
+Result<std::optional<CgroupDirectory>> find_cgroup(const CgroupLine& line) {
+  TRY_ASSIGN(const auto mounted, mounted_hierarchies());
+  return find_in(mounted, line);
 }
 
 Result<bool> lives_in_cgroups(std::string_view cgroups) {
@@ -166,7 +166,7 @@ size_t kill_members(const std::string& directory) {
 
 bool kill_cgroups(std::string_view cgroups, std::string_view name) {
   const auto mounted = mounted_hierarchies();
-  if (!mounted) return true;
+  if (!mounted) return false;
   size_t found = 0;
   for (const CgroupLine& line : cgroup_lines(cgroups)) {
     const auto place = find_in(*mounted, line);
@@ -178,7 +178,7 @@ bool kill_cgroups(std::string_view cgroups, std::string_view name) {
 
 bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
   const auto mounted = mounted_hierarchies();
-  if (!mounted) return true;
+  if (!mounted) return false;
   bool gone = true;
   for (const CgroupLine& line : cgroup_lines(cgroups)) {
     auto place = find_in(*mounted, line);

@@ -44,7 +44,7 @@ struct CgroupDirectory {
   std::string path;
 };
 /// nullopt: that hierarchy is not mounted here, or not that part.
-std::optional<CgroupDirectory> find_cgroup(const CgroupLine& line);
+Result<std::optional<CgroupDirectory>> find_cgroup(const CgroupLine& line);
 
 /// SIGKILL to every process that lives in, or beneath, the cgroups of this text whose name is `name` ("job_7"). True
 /// when there is none left.

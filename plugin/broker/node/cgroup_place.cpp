@@ -46,14 +46,18 @@ std::string step_component(uint32_t step) {
   return "/step_" + std::to_string(step);
 }
 
-std::optional<std::string> top_of(const CgroupLine& line) {
-  const auto found = find_cgroup(line);
+/// Without an answer nothing may go on: a process would live outside of its job's limits.
+Result<std::optional<std::string>> top_of(const CgroupLine& line) {
+  TRY_ASSIGN(const auto found, find_cgroup(line));
   return found ? std::optional(found->top) : std::nullopt;
 }
 
-bool exists(const CgroupLine& line, const std::string& path) {
-  const auto found = find_cgroup(line.at(path));
-  return found && access(found->path.c_str(), F_OK) == 0;
+Result<bool> exists(const CgroupLine& line, const std::string& path) {
+  TRY_ASSIGN(const auto found, find_cgroup(line.at(path)));
+  if (!found) return false;
+  if (access(found->path.c_str(), F_OK) == 0) return true;
+  if (errno == ENOENT) return false;
+  return fail_errno(errno, "look at cgroup " + found->path);
 }
 
 Result<void> write_control(const std::string& file, std::string_view value) {
@@ -91,7 +95,7 @@ void set_limits(const std::string& directory) {
 
 /// One user's part of Situla's own in one hierarchy. The path of `line` ends in kOwn; `leaf`: "/broker/1000".
 Result<void> make_share_in(const CgroupLine& line, const std::string& leaf) {
-  const auto found = find_cgroup(line);
+  TRY_ASSIGN(const auto found, find_cgroup(line));
   if (!found) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
   const std::string& own = found->path;
   const std::string directory = own + leaf;
@@ -132,10 +136,11 @@ void remove_idle_below(const std::string& all_users) {
 /// With what the user's helpers have left in it: Slurm does not know of this cgroup.
 void remove_leaf(const CgroupLine& line) {
   constexpr int kTries = 20;
-  const auto leaf = find_cgroup(line);
-  if (!leaf) return;
-  (void)write_control(leaf->path + "/cgroup.kill", "1");
-  for (int tries = 0; rmdir(leaf->path.c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
+  const auto found = find_cgroup(line);
+  if (!found || !*found) return;
+  const std::string& path = (*found)->path;
+  (void)write_control(path + "/cgroup.kill", "1");
+  for (int tries = 0; rmdir(path.c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
 }
 
 std::string with_leaf(const std::string& own, const std::string& leaf) {
@@ -148,7 +153,7 @@ std::string with_leaf(const std::string& own, const std::string& leaf) {
 /// Only leaves may hold processes in version 2, and only those that Slurm made for tasks do. One of our own beside them
 /// has the step's limits.
 Result<void> make_leaf(const CgroupLine& line) {
-  const auto leaf = find_cgroup(line);
+  TRY_ASSIGN(const auto leaf, find_cgroup(line));
   if (!leaf) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
   TRY(make_cgroup(leaf->path));
   return {};
@@ -206,8 +211,10 @@ Result<void> NodeCgroups::make_own(std::string_view text) {
     const auto in_job = cut_after(line.path, job);
     if (line.v2() && in_job)
       path = std::string(in_job->substr(0, in_job->size() - job.size())) + kOwn;
-    else if (limiting)
-      path = top_of(line).value_or(path) + kOwn;
+    else if (limiting) {
+      TRY_ASSIGN(const auto top, top_of(line));
+      path = top.value_or(path) + kOwn;
+    }
     own += std::string(line.head) + path + "\n";
   }
   own_ = std::move(own);
@@ -235,9 +242,10 @@ Result<void> NodeCgroups::enter_own() const {
 
 void NodeCgroups::remove_idle_shares() const {
   for (const CgroupLine& line : cgroup_lines(own_)) {
-    const auto own = line.path.ends_with(kOwn) ? find_cgroup(line) : std::nullopt;
-    if (!own) continue;
-    for (const char* part : {kBroker, kCleanup}) remove_idle_below(own->path + part);
+    if (!line.path.ends_with(kOwn)) continue;
+    const auto own = find_cgroup(line);
+    if (!own || !*own) continue;
+    for (const char* part : {kBroker, kCleanup}) remove_idle_below((*own)->path + part);
   }
 }
 
@@ -265,7 +273,8 @@ Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
   std::string below;  // of version 1, with the job
   for (const CgroupLine& line : lines)
     if (const auto in_job = cut_after(line.path, job); in_job && !line.v2()) {
-      below = in_job->substr(top_of(line.at(*in_job)).value_or("").size());
+      TRY_ASSIGN(const auto top, top_of(line.at(*in_job)));
+      below = in_job->substr(top.value_or("").size());
     }
   std::string step_text, job_text;
   for (const CgroupLine& line : lines) {
@@ -276,10 +285,12 @@ Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
       in_step = std::string(*part) + step_component(step_) + kUserLeaf;
       TRY(make_leaf(line.at(in_step)));
     } else if (!below.empty() && !line.v2()) {
-      const std::string top = top_of(line).value_or("");
-      if (exists(line, top + below)) {
-        in_step = in_job = top + below;
-        if (exists(line, in_job + step_component(step_))) in_step += step_component(step_);
+      TRY_ASSIGN(const auto top, top_of(line));
+      TRY_ASSIGN(const bool has_job, exists(line, top.value_or("") + below));
+      if (has_job) {
+        in_step = in_job = top.value_or("") + below;
+        TRY_ASSIGN(const bool has_step, exists(line, in_job + step_component(step_)));
+        if (has_step) in_step += step_component(step_);
       }
     }
     step_text += std::string(line.head) + in_step + "\n";

@@ -87,7 +87,10 @@ Result<RunningContainer> RunningContainer::publish(const std::string& runtime, c
       return RunningContainer(std::move(*listener), std::move(directory_fd), path);
     // The last other step that ran it has just removed the directory.
     const Error error = listener ? Error::from_errno(errno, "rename " + hidden) : listener.error();
-    if (error.errnum() != ENOENT || attempt == kAttempts) return fail(error);
+    if (error.errnum() == ENOENT && attempt < kAttempts) continue;
+    (void)unlink(hidden.c_str());
+    (void)rmdir(directory.c_str());
+    return fail(error);
   }
 }
 
@@ -102,8 +105,11 @@ void forget_running(const std::string& runtime, uint32_t job, std::optional<uint
   const std::string of_step = step ? of_job + std::to_string(*step) : "";
   for (const std::string& key : list_directory(runtime + "/containers").value_or(std::vector<std::string>())) {
     const std::string directory = runtime + "/containers/" + key;
-    for (const std::string& name : list_directory(directory).value_or(std::vector<std::string>()))
-      if (step ? name == of_step : name.starts_with(of_job)) (void)unlink((directory + "/" + name).c_str());
+    for (const std::string& name : list_directory(directory).value_or(std::vector<std::string>())) {
+      // One that has no name yet begins with a dot.
+      const std::string_view whose = std::string_view(name).substr(name.starts_with('.') ? 1 : 0);
+      if (step ? whose == of_step : whose.starts_with(of_job)) (void)unlink((directory + "/" + name).c_str());
+    }
     (void)rmdir(directory.c_str());  // refused while another step runs it
   }
 }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -83,6 +84,27 @@ TEST_CASE("Paths resolve as in a chroot, in both modes alike") {
     CHECK(root.exists(""));
     CHECK(root.exists("/"));
     CHECK_FALSE(root.exists("dangling"));
+  }
+}
+
+TEST_CASE("without descriptors nothing is there, and it is remembered that nobody knows") {
+  const Trap trap;
+  for (const ResolveMode mode : kModes) {
+    CAPTURE(mode == ResolveMode::walk);
+    const RootDir root = trap.root(mode);
+    CHECK_FALSE(root.exists("missing"));
+    CHECK(root.all_answered());
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const rlimit none{0, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const bool there = root.exists("inside");
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK_FALSE(there);
+    CHECK(root.exists("inside"));
+    const auto answered = root.all_answered();
+    REQUIRE_FALSE(answered);
+    CHECK(answered.error().errnum() == EMFILE);
   }
 }
 
