@@ -167,7 +167,8 @@ void Broker::on_builder() {
   const bool ready = std::holds_alternative<phase::Ready>(phase_);
   const auto message = hear(builder().socket());
   const bool ended = message && !*message;
-  if (ended && !ready) return fail_step(ended_early("the container's builder", builder().helper.process));
+  if (ended && !ready)
+    return fail_step(ended_early("the container's builder", builder().helper.process, step_->launcher.cgroups));
   const auto handled = !message ? fail(message.error()) : ended ? Result<void>() : on_builder_message(**message);
   if (!handled && !ready) return fail_step(handled.error());
   // Not needed any more; or killed although it was to stay: then its scratch is removed at the end. And the tasks have

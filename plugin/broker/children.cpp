@@ -79,12 +79,31 @@ Result<Helper> start_unfinished_sweeper(const Step& step, const TaskPlace& place
   return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
 }
 
+std::string how_it_ended(Child& process) {
+  const auto status = process.wait_for(std::chrono::milliseconds(1000));
+  return status && *status ? (*status)->text() : "closed its connection";
+}
+
+Error with_reason(std::string what, bool memory_ran_out) {
+  if (!memory_ran_out)
+    return Error(ErrorKind::failure, std::move(what)).with_hint("the node's system log may say more");
+  return Error(ErrorKind::failure, std::move(what) + ": the step's memory was used up")
+      .with_hint("ask for more memory (--mem); an import takes up to 256 MiB");
+}
+
 }  // namespace
 
 Error ended_early(const char* who, Child& process) {
-  const auto status = process.wait_for(std::chrono::milliseconds(1000));
-  const std::string how = status && *status ? (*status)->text() : "closed its connection";
-  return Error(ErrorKind::failure, std::string(who) + " " + how).with_hint("the node's system log may say more");
+  return with_reason(std::string(who) + " " + how_it_ended(process), false);
+}
+
+Error ended_early(const char* who, Child& process, const NodeCgroups& step) {
+  const std::string how = how_it_ended(process);
+  return with_reason(std::string(who) + " " + how, step.memory_ran_out());
+}
+
+Error ended_early(const char* who, const ExitStatus& status, const NodeCgroups& step) {
+  return with_reason(std::string(who) + " " + status.text(), step.memory_ran_out());
 }
 
 Launch in_task_place(const Step& step, const TaskPlace& place, Program program, std::vector<std::string> arguments,

@@ -16,8 +16,12 @@ namespace situla {
 /// How long a helper may take to end by itself.
 constexpr std::chrono::seconds kEndLimit{5};
 
-/// "WHO was killed by signal 9", of a helper that has closed its connection too early.
+/// "WHO was killed by SIGKILL", of a helper that has closed its connection too early.
 Error ended_early(const char* who, Child& process);
+/// The same of one that lives in the step's cgroup, where the reason may be that no memory was left; of one that was
+/// waited for, how it ended.
+Error ended_early(const char* who, Child& process, const NodeCgroups& step);
+Error ended_early(const char* who, const ExitStatus& status, const NodeCgroups& step);
 
 /// A helper of the job user in the mount namespace and the directory of the asking task, with specification and
 /// environment. `place` outlives the launch.

@@ -174,7 +174,7 @@ Result<void> ImageImport::on_request_writer(Clients& tasks) {
 Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clients& tasks) {
   TRY_ASSIGN(const auto message, hear(importer_.socket.get()));
   if (!message) {
-    if (!store_.socket) return fail(ended_early("the importer", importer_.process));
+    if (!store_.socket) return fail(ended_early("the importer", importer_.process, step.launcher.cgroups));
     importer_.socket.reset();  // the store program says what became of it
     return std::optional<Imported>();
   }
@@ -208,8 +208,7 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     if (importer_.process) {
       const auto importer = importer_.process.wait_for(std::chrono::milliseconds(1000));
       if (importer && *importer && (*importer)->signal != 0)
-        return fail(Error(ErrorKind::failure, "the importer " + (*importer)->text())
-                        .with_hint("the node's system log may say more"));
+        return fail(ended_early("the importer", **importer, step.launcher.cgroups));
     }
     return fail(ended_early("the store program", store_.process));
   }

@@ -53,6 +53,14 @@ no_process() { ! pgrep -f -x "$1" >/dev/null; }
   [ -e /shared/took ]
 }
 
+# before: only "the importer was killed by SIGKILL", hint: the system log
+@test "an import for which the job has not enough memory says so" {
+  run_and_show as_alice srun --mem=20 --container-image=registry.test/debian:12 true
+  [ "$status" -ne 0 ]
+  grep -q "the importer was killed by SIGKILL: the step's memory was used up" <<<"$output"
+  grep -q 'hint: ask for more memory (--mem)' <<<"$output"
+}
+
 # before: "opened" also without --gres=gpu
 @test "what a command in .credentials starts opens no device that the job has not got" {
   local device=/dev/loop0

@@ -46,6 +46,9 @@ struct CgroupDirectory {
 /// nullopt: that hierarchy is not mounted here, or not that part.
 Result<std::optional<CgroupDirectory>> find_cgroup(const CgroupLine& line);
 
+/// Whether the kernel has killed a process in one of them, or beneath, because no memory was left there.
+bool memory_ran_out(std::string_view cgroups);
+
 /// SIGKILL to every process that lives in, or beneath, the cgroups of this text whose name is `name` ("job_7"). True
 /// when there is none left.
 bool kill_cgroups(std::string_view cgroups, std::string_view name);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
+#include "common/sys/process/cgroup.hpp"
 
 namespace situla {
 
@@ -53,6 +54,8 @@ class NodeCgroups {
   [[nodiscard]] Result<CgroupPlace> step() const;
   /// The same for what serves other steps as well.
   [[nodiscard]] Result<CgroupPlace> job() const;
+  /// Whether the kernel has killed something of the step because its memory was used up.
+  [[nodiscard]] bool memory_ran_out() const { return prepared_ && situla::memory_ran_out(step_text_); }
 
   /// Whether what says that it is a task of the step lives in the job: a process of the same user outside of it may
   /// have read the token in a task's memory.
