@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <type_traits>
 
 #include "common/base/text.hpp"
 #include "common/spec/environment.hpp"
@@ -18,6 +19,12 @@ constexpr std::array<std::string_view, 9> kKeys = {"base_environment", "image", 
                                                    "entrypoint",       "devices", "env",    "annotations"};
 // Of Sarus Suite: how its own engine is run.
 constexpr std::array<std::string_view, 4> kForeign = {"engine", "parallax_", "perfmon", "podman_"};
+
+/// nullopt also for one with a NUL, which no variable and no path can have.
+std::optional<std::string> text_of(const toml::node& value) {
+  auto text = value.value_exact<std::string>();
+  return text && text->find('\0') == std::string::npos ? std::move(text) : std::nullopt;
+}
 
 class Reader {
  public:
@@ -62,7 +69,12 @@ class Reader {
 
   template <typename T>
   void read(std::string_view name, const toml::node& value, std::optional<Said<T>>& target) {
-    if (auto found = value.value_exact<T>())
+    std::optional<T> found;
+    if constexpr (std::is_same_v<T, bool>)
+      found = value.value_exact<bool>();
+    else
+      found = text_of(value);
+    if (found)
       target = Said<T>{*std::move(found), where(value)};
     else
       wrong(value, std::string(name) + " must be " + (std::is_same_v<T, bool> ? "true or false" : "a string"));
@@ -70,7 +82,7 @@ class Reader {
 
   /// one: a string alone is a list of one.
   void read_list(std::string_view name, const toml::node& value, bool one, std::vector<Said<std::string>>& target) {
-    if (const auto text = value.value_exact<std::string>(); text && one) {
+    if (const auto text = text_of(value); text && one) {
       if (!text->empty()) target.push_back({*text, where(value)});
       return;
     }
@@ -78,7 +90,7 @@ class Reader {
     if (array == nullptr)
       return wrong(value, std::string(name) + " must be a list of strings" + (one ? ", or a string" : ""));
     for (const toml::node& entry : *array) {
-      if (const auto text = entry.value_exact<std::string>())
+      if (const auto text = text_of(entry))
         target.push_back({*text, where(entry)});
       else
         wrong(entry, "an entry of " + std::string(name) + " must be a string");
@@ -89,7 +101,7 @@ class Reader {
     if (!value.is_table()) return wrong(value, "env must be a table, written [env]");
     for (const auto& [name, entry] : *value.as_table()) {
       const std::string key(name.str());
-      const auto text = entry.value_exact<std::string>();
+      const auto text = text_of(entry);
       if (!is_variable_name(key))
         wrong(entry, "\"" + key + "\" is no name of a variable");
       else if (!text)
@@ -103,7 +115,7 @@ class Reader {
     if (const toml::table* table = value.as_table()) {
       for (const auto& [name, entry] : *table)
         read_annotations(prefix + (prefix.empty() ? "" : ".") + std::string(name.str()), entry);
-    } else if (const auto text = value.value_exact<std::string>(); text && !prefix.empty()) {
+    } else if (const auto text = text_of(value); text && !prefix.empty()) {
       reading_.file.annotations[prefix] = {*text, where(value)};
     } else if (const auto flag = value.value_exact<bool>(); flag && !prefix.empty()) {
       reading_.file.annotations[prefix] = {*flag ? "true" : "false", where(value)};

@@ -75,6 +75,9 @@ Result<void> settle_devices(EdfFile& file, const EdfPlaces& places) {
     TRY(at(device, parse_device_names(device.value)));
     names.push_back(std::move(device));
   }
+  for (const Text& device : names)
+    if (device.value == "none" && names.size() > 1)
+      return fail(ErrorKind::usage, device.where + ": the device \"none\" stands alone");
   file.devices = std::move(names);
   return {};
 }
