@@ -166,10 +166,11 @@ constexpr std::array kTable = {
                "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
                "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters",
                set_devices, "DEVICES", nullptr, "SLURM_SITULA_CONTAINER_DEVICES"},
-    OptionInfo{"environment", "NAME|FILE",
-               "[situla] environment file (EDF): image, mounts, variables and more in one TOML file; NAME.toml in EDF_PATH "
-               "(default ~/.edf) or in the site's directory, or a path; other options win over it",
-               set_environment},
+    OptionInfo{
+        "environment", "NAME|FILE",
+        "[situla] environment file (EDF): image, mounts, variables and more in one TOML file; NAME.toml in EDF_PATH "
+        "(default ~/.edf) or in the site's directory, or a path; other options win over it",
+        set_environment},
 };
 
 }  // namespace

@@ -18,7 +18,8 @@
 namespace situla {
 
 /// Collects option values and makes a ContainerSpec. The command line wins over variables of the environment, and these
-/// over an environment file; mounts and devices of the file and of an option add up. The same class runs in srun/sbatch/salloc and again on the node.
+/// over an environment file; mounts and devices of the file and of an option add up. The same class runs in
+/// srun/sbatch/salloc and again on the node.
 class ContainerOptions {
  public:
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;

@@ -44,8 +44,7 @@ std::string list_text(const std::string& key, const std::vector<Said<std::string
 std::string table_text(const std::string& name, const std::map<std::string, Said<std::string>>& table) {
   if (table.empty()) return "";
   std::string out = "\n[" + name + "]\n";
-  for (const auto& [key, said] : table)
-    out += line(name == "env" ? key : json_quote(key), quoted(said), said.where);
+  for (const auto& [key, said] : table) out += line(name == "env" ? key : json_quote(key), quoted(said), said.where);
   return out;
 }
 
@@ -72,7 +71,8 @@ Json as_json(const std::optional<Said<std::string>>& said) {
 }
 
 Json as_json(const std::optional<Said<bool>>& said, bool otherwise) {
-  return Json::object({{"value", said ? said->value : otherwise}, {"from", said ? said->where : std::string(kDefault)}});
+  return Json::object(
+      {{"value", said ? said->value : otherwise}, {"from", said ? said->where : std::string(kDefault)}});
 }
 
 Json as_json(const std::vector<Said<std::string>>& list) {
@@ -170,7 +170,8 @@ Result<int> environment(const Context& context, const EnvironmentOptions& option
   for (const EnvironmentAction& action : kEnvironmentActions) {
     known.push_back(action.name);
     if (action.name != options.action) continue;
-    if (options.names.size() >= action.least && options.names.size() <= action.most) return action.run(context, options);
+    if (options.names.size() >= action.least && options.names.size() <= action.most)
+      return action.run(context, options);
     return fail(ErrorKind::usage, "environment " + options.action + ": takes " +
                                       (action.most == 0   ? "no name"
                                        : action.most == 1 ? "the name or the path of one environment"
@@ -183,9 +184,10 @@ Result<int> environment(const Context& context, const EnvironmentOptions& option
 }  // namespace
 
 void add_environment(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(
-      app, actions, "environment",
-      "Look at environment files: environment list, show NAME|FILE, check NAME|FILE..., resolve NAME|FILE", environment);
+  const auto [command, options] =
+      add_command(app, actions, "environment",
+                  "Look at environment files: environment list, show NAME|FILE, check NAME|FILE..., resolve NAME|FILE",
+                  environment);
   command.add_option("ACTION", options.action, "list, show, check, or resolve, which is for srun")
       ->type_name("")
       ->required();

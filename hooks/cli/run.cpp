@@ -16,7 +16,8 @@ Result<int> run_words(const Context& context, const StartCommand& options, const
   // As if the image of the environment had been written behind the options.
   Invocation invocation = context.invocation;
   invocation.arguments.insert(invocation.arguments.end() - static_cast<ptrdiff_t>(context.words.size()), image);
-  return fail(start_image({invocation, context.streams, context.log, context.config, words, context.start_fetched}, image));
+  return fail(
+      start_image({invocation, context.streams, context.log, context.config, words, context.start_fetched}, image));
 }
 
 /// With --environment the image is that of the file, and all words are the command.

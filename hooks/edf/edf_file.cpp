@@ -31,17 +31,9 @@ class Reader {
   explicit Reader(const std::string& path) : path_(path) {}
 
   EdfReading read(std::string_view text) && {
-    if (const size_t line = line_of_many_dots(text); line > 0) {
-      wrong(line, "more than " + std::to_string(kMostDots) + " dots in one line");
-      return std::move(reading_);
-    }
-    const toml::parse_result table = toml::parse(text);
-    if (!table) {
-      wrong(table.error().source().begin.line, std::string(table.error().description()));
-      return std::move(reading_);
-    }
-    for (const auto& [name, value] : table.table()) read_key(name.str(), value);
-    std::stable_sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    read_keys(text);
+    std::stable_sort(problems_.begin(), problems_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     for (auto& [line, error] : problems_) reading_.problems.push_back(std::move(error));
     return std::move(reading_);
   }
@@ -54,6 +46,14 @@ class Reader {
       if (std::count(line.begin(), line.end(), '.') > kMostDots) return number;
     }
     return 0;
+  }
+
+  void read_keys(std::string_view text) {
+    if (const size_t line = line_of_many_dots(text); line > 0)
+      return wrong(line, "more than " + std::to_string(kMostDots) + " dots in one line");
+    const toml::parse_result table = toml::parse(text);
+    if (!table) return wrong(table.error().source().begin.line, std::string(table.error().description()));
+    for (const auto& [name, value] : table.table()) read_key(name.str(), value);
   }
 
   void wrong(size_t line, const std::string& what, const std::string& hint = "") {
@@ -122,7 +122,8 @@ class Reader {
     } else if (const auto number = value.value_exact<int64_t>(); number && !prefix.empty()) {
       reading_.file.annotations[prefix] = {std::to_string(*number), where(value)};
     } else {
-      wrong(value, prefix.empty() ? "annotations must be a table, written [annotations]" : prefix + " must be a string");
+      wrong(value,
+            prefix.empty() ? "annotations must be a table, written [annotations]" : prefix + " must be a string");
     }
   }
 

@@ -37,8 +37,9 @@ struct EdfFile {
 };
 
 struct EdfReading {
-  EdfFile file;                 ///< what of it is right
-  std::vector<Error> problems;  ///< ErrorKind::usage, "FILE:LINE: ...", in the order of the file as far as that is known
+  EdfFile file;  ///< what of it is right
+  std::vector<Error>
+      problems;  ///< ErrorKind::usage, "FILE:LINE: ...", in the order of the file as far as that is known
 };
 
 /// `path` is for the messages.

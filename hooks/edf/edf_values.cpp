@@ -87,8 +87,9 @@ struct KnownHook {
   std::string_view name, instead;
 };
 constexpr std::array<KnownHook, 5> kHooks = {
-    {{"aws_ofi_nccl", "NCCL's plugin for libfabric is not put into the container; a CDI specification of the site can "
-                      "(devices)"},
+    {{"aws_ofi_nccl",
+      "NCCL's plugin for libfabric is not put into the container; a CDI specification of the site can "
+      "(devices)"},
      {"cxi", "the host's libfabric is not put into the container; a CDI specification of the site can (devices)"},
      {"dcgm", "the host's DCGM is not put into the container; mounts can"},
      {"nvidia_cuda_mps", "an MPS daemon that runs on the node is reached, but none is started"},
@@ -135,7 +136,8 @@ std::vector<std::string> unheeded(const EdfFile& file) {
   std::vector<Hook> hooks;
   for (const auto& [annotation, said] : file.annotations) {
     Hook hook = hook_of(annotation, said);
-    const auto same = std::find_if(hooks.begin(), hooks.end(), [&](const Hook& each) { return each.name == hook.name; });
+    const auto same =
+        std::find_if(hooks.begin(), hooks.end(), [&](const Hook& each) { return each.name == hook.name; });
     if (same == hooks.end())
       hooks.push_back(std::move(hook));
     else

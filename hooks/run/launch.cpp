@@ -53,7 +53,8 @@ Result<Scripts> make_scripts(const RootDir& root, const Container& container, co
   TRY_ASSIGN(scripts.hook, container.temporary_file(rc_hook(spec)));
   const auto script = redirect_rc_local(*of_image, fd_path(scripts.hook.get()));
   if (!script) {
-    log.warning("the image's /etc/rc never comes to /etc/rc.local: workdir and entrypoint of the environment are ignored");
+    log.warning(
+        "the image's /etc/rc never comes to /etc/rc.local: workdir and entrypoint of the environment are ignored");
     return Scripts();
   }
   TRY_ASSIGN(scripts.rc, container.temporary_file(*script));

@@ -1,6 +1,7 @@
+#include "hooks/edf/edf.hpp"
+
 #include <cstdlib>
 
-#include "hooks/edf/edf.hpp"
 #include "hooks/edf/edf_values.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -123,7 +123,7 @@ TEST_CASE("bad values of options are errors with a message") {
       {"container-save", ""},       {"container-env", "1A"},       {"container-env", "A=B"},
       {"container-env", ""},        {"container-unshare", "moon"}, {"container-unshare", ""},
       {"container-devices", "gpu"}, {"container-devices", ""},     {"container-resolve", "sometimes"},
-      {"environment", ""},          {"environment", "a\nb"},      {"environment", nullptr},
+      {"environment", ""},          {"environment", "a\nb"},       {"environment", nullptr},
   };
   for (const spank_context_t context : {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE})
     for (const auto& [name, value] : bad) {

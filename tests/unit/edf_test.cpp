@@ -81,9 +81,9 @@ port = 15263
 }
 
 TEST_CASE("what is wrong in a file is said with its line, all of it") {
-  CHECK(messages("image = 1\nwritable = \"yes\"\nimag = \"x\"\n") ==
-        Words{"f.toml:1: image must be a string", "f.toml:2: writable must be true or false",
-              "f.toml:3: unknown key \"imag\""});
+  CHECK(messages("image = 1\nwritable = \"yes\"\nimag = \"x\"\n") == Words{"f.toml:1: image must be a string",
+                                                                           "f.toml:2: writable must be true or false",
+                                                                           "f.toml:3: unknown key \"imag\""});
   CHECK(parse_edf("imag = \"x\"", "f.toml").problems[0].hint().starts_with("did you mean \"image\"?"));
   CHECK(messages("mounts = \"/a:/b\"") == Words{"f.toml:1: mounts must be a list of strings"});
   CHECK(messages("mounts = [\"/a:/b\",\n 5]") == Words{"f.toml:2: an entry of mounts must be a string"});
@@ -102,8 +102,10 @@ TEST_CASE("what is wrong in a file is said with its line, all of it") {
 
 TEST_CASE("files are put on top of those that they are based on") {
   const Files files;
-  files.write("site/base.toml", "image = \"debian\"\nworkdir = \"/base\"\nmounts = [\"/a:/a\"]\n[env]\nA = \"1\"\nB = \"1\"\n");
-  files.write("user/more.toml", "image = \"ubuntu\"\nwritable = false\nmounts = [\"/b:/b\", \"/a:/a\"]\n[env]\nB = \"2\"\n");
+  files.write("site/base.toml",
+              "image = \"debian\"\nworkdir = \"/base\"\nmounts = [\"/a:/a\"]\n[env]\nA = \"1\"\nB = \"1\"\n");
+  files.write("user/more.toml",
+              "image = \"ubuntu\"\nwritable = false\nmounts = [\"/b:/b\", \"/a:/a\"]\n[env]\nB = \"2\"\n");
   files.write("user/top.toml",
               "base_environment = [\"base\", \"more\"]\nmounts = [\"/c:/c\"]\nentrypoint = false\n[env]\nC = \"3\"\n");
   const Edf edf = files.load("top");

@@ -100,8 +100,9 @@ TEST_CASE("variables of an environment file stand above the image's, which its r
   image.set("OLD", "image");
   host.set("OLD", "host");
   host.set("SCRATCH", "/scratch");
-  REQUIRE(add_file_variables(image, {"PATH=${PATH}:/opt/bin", "OLD=new", "COPY=$OLD", "DATA=${SCRATCH}/${NO:-data}", "GONE=",
-                                     "PRICE=$$5", "ENROOT_X=1"},
+  REQUIRE(add_file_variables(image,
+                             {"PATH=${PATH}:/opt/bin", "OLD=new", "COPY=$OLD", "DATA=${SCRATCH}/${NO:-data}",
+                              "GONE=", "PRICE=$$5", "ENROOT_X=1"},
                              host));
   CHECK(image.strings() == std::vector<std::string>{"PATH=/image/bin:/opt/bin", "OLD=new", "COPY=image",
                                                     "DATA=/scratch/data", "PRICE=$5"});

@@ -40,14 +40,26 @@ std::string error_of(const Result<void>& result) {
 }  // namespace
 
 TEST_CASE("every option of COMPAT.md 1 is in the table once") {
-  const std::map<std::string, bool> expected = {
-      {"container-image", true},          {"container-mounts", true},         {"container-workdir", true},
-      {"container-name", true},           {"container-save", true},           {"container-mount-home", false},
-      {"no-container-mount-home", false}, {"container-remap-root", false},    {"no-container-remap-root", false},
-      {"container-entrypoint", false},    {"no-container-entrypoint", false}, {"container-entrypoint-log", false},
-      {"container-writable", false},      {"container-readonly", false},      {"container-env", true},
-      {"container-unshare", true},        {"container-devices", true},        {"container-resolve", true},
-      {"container-prefetch", false},      {"environment", true}};
+  const std::map<std::string, bool> expected = {{"container-image", true},
+                                                {"container-mounts", true},
+                                                {"container-workdir", true},
+                                                {"container-name", true},
+                                                {"container-save", true},
+                                                {"container-mount-home", false},
+                                                {"no-container-mount-home", false},
+                                                {"container-remap-root", false},
+                                                {"no-container-remap-root", false},
+                                                {"container-entrypoint", false},
+                                                {"no-container-entrypoint", false},
+                                                {"container-entrypoint-log", false},
+                                                {"container-writable", false},
+                                                {"container-readonly", false},
+                                                {"container-env", true},
+                                                {"container-unshare", true},
+                                                {"container-devices", true},
+                                                {"container-resolve", true},
+                                                {"container-prefetch", false},
+                                                {"environment", true}};
   std::map<std::string, bool> found;
   for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;
   CHECK(found == expected);
