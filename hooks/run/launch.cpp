@@ -31,9 +31,10 @@ struct Scripts {
   UniqueFd hook;  ///< what rc runs where it would run /etc/rc.local
 };
 
-/// The working directory of an environment file, and no entrypoint where it wants none.
-std::string rc_hook(const ContainerSpec& spec) {
+/// Variables and working directory of an environment file, and no entrypoint where it wants none.
+std::string rc_hook(const ContainerSpec& spec, const Environment& container) {
   std::string hook = "[ ! -s /etc/rc.local ] || . /etc/rc.local\n";
+  hook += variable_lines(spec.variables, container);
   if (!spec.workdir.empty()) hook += "cd -- " + shell_quote(spec.workdir) + " || exit 1\n";
   if (spec.entrypoint == Tristate::no) hook += "[ $# -eq 0 ] || exec \"$@\"\n";
   return hook;
@@ -47,14 +48,15 @@ Result<Scripts> make_scripts(const RootDir& root, const Container& container, co
     TRY_ASSIGN(scripts.rc, container.temporary_file(*rc));
     return scripts;
   }
-  if (spec.workdir.empty() && spec.entrypoint != Tristate::no) return scripts;
+  if (spec.workdir.empty() && spec.variables.empty() && spec.entrypoint != Tristate::no) return scripts;
   const auto of_image = root.read_file("/etc/rc");
   if (!of_image) return scripts;
-  TRY_ASSIGN(scripts.hook, container.temporary_file(rc_hook(spec)));
+  TRY_ASSIGN(scripts.hook, container.temporary_file(rc_hook(spec, container.environment)));
   const auto script = redirect_rc_local(*of_image, fd_path(scripts.hook.get()));
   if (!script) {
     log.warning(
-        "the image's /etc/rc never comes to /etc/rc.local: workdir and entrypoint of the environment are ignored");
+        "the image's /etc/rc never comes to /etc/rc.local: what the environment says of directory, entrypoint and "
+        "variables there is ignored");
     return Scripts();
   }
   TRY_ASSIGN(scripts.rc, container.temporary_file(*script));
