@@ -106,6 +106,22 @@ lines_of() { grep -v -e '^situla: ' -e '^srun: situla: ' -e '^salloc: ' -e '^Sub
   [[ "$output" == *$'greeting=option pwd=/data\nother'* ]]
 }
 
+@test "variables stand above the profile of a login shell, and the entrypoint comes after them" {
+  # Debian's /etc/profile sets PATH.
+  run_and_show srun --environment=whole --container-image=registry.test/debian:12 sh -c 'echo "path=${PATH##*:}"'
+  [[ "$output" == *path=/of/the/file* ]]
+  run_and_show srun --environment=whole --container-image=registry.test/debian:12 --no-container-entrypoint sh -c 'echo "path=${PATH##*:}"'
+  [[ "$output" == *path=/of/the/file* ]]
+  printf 'image = "registry.test/debian:12"\n[env]\nPATH = "${PATH}:/of/debian"\nLANG = ""\n' >.edf/debian.toml
+  run_and_show situla run --environment=debian sh -c 'echo "path=${PATH##*:} lang=${LANG-unset}"'
+  [[ "$output" == *"path=/of/debian lang=unset"* ]]
+  printf 'image = "registry.test/tiny:entrypoint"\n' >.edf/entrypoint.toml
+  run_and_show srun --environment=entrypoint sh -c 'echo "ran=$ENTRYPOINT_RAN"'
+  [[ "$output" == *ran=yes* ]]
+  run_and_show srun --environment=entrypoint --no-container-entrypoint sh -c 'echo "ran=${ENTRYPOINT_RAN-no}"'
+  [[ "$output" == *ran=no* ]]
+}
+
 @test "situla environment: list, show and check" {
   mkdir -p project
   echo 'image = "registry.test/debian:12"' >project/tiny.toml

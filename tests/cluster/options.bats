@@ -55,7 +55,6 @@ bad() {
 --container-devices=gpu|no name of a device
 --container-devices=nvidia.com/gpu=|no name of a device
 --container-devices=none,nvidia.com/gpu=0|no name of a device
---environment=nothing|no environment "nothing"
 TABLE
 }
 
@@ -254,7 +253,7 @@ ignored_in() {
   for command in srun sbatch salloc; do
     while read -r option; do
       ignored_in "$command" "$option" </dev/null 3>&- &
-    done < <(good | grep -v -E 'container-(image|name)=' | cut -d'|' -f1)
+    done < <(good | grep -v -E '(container-(image|name)|environment)=' | cut -d'|' -f1)
     wait
   done
   [ ! -e "$BATS_TEST_TMPDIR/wrong" ]
