@@ -134,6 +134,25 @@ TEST_CASE("bad values of options are errors with a message") {
   check_leaks();
 }
 
+TEST_CASE("an environment that cannot be read is an error of the command") {
+  // With the program that reads it or, where that is not installed, without.
+  for (const spank_context_t context : {S_CTX_LOCAL, S_CTX_ALLOCATOR}) {
+    clear_log();
+    const Balance balance;
+    Job job;
+    {
+      SlurmHost host(context, &job);
+      REQUIRE(host.call("init") == 0);
+      CHECK(host.set_option("environment", "nothing of that name") == 0);
+      CHECK(host.call("init_post_opt") < 0);
+      (void)host.call("exit");
+    }
+    balance.check();
+    CHECK(log_text().find("error: situla: --environment") != std::string::npos);
+  }
+  check_leaks();
+}
+
 TEST_CASE("strange values of options do no harm") {
   const std::string strange[] = {std::string(100000, 'x'),
                                  std::string(5000, ','),
