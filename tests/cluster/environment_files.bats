@@ -58,6 +58,11 @@ lines_of() { grep -v -e '^situla: ' -e '^srun: situla: ' -e '^salloc: ' -e '^Sub
   [ "$status" -eq 0 ]
   cat script.out
   [ "$(lines_of script.out)" = "$expected" ]
+  # Variables of the submitting shell are not there, the environment is; what its files said was replaced there.
+  printf '#!/bin/sh\n#SBATCH --environment=whole --export=NONE\n#SBATCH -o script.out\necho "greeting=$GREETING pwd=$PWD copy=$COPY"; cat /here/sample\n' >script
+  run_and_show "$lab_tests/submit" script
+  [ "$status" -eq 0 ]
+  [ "$(lines_of script.out)" = $'greeting=of the file pwd=/data copy=none\nof-alice' ]
   printf '#!/bin/sh\nsrun --environment=whole sh -c '\''%s'\''\n' "$show" >script
   run_and_show "$lab_tests/submit" -o script.out script
   [ "$status" -eq 0 ]
@@ -71,6 +76,10 @@ lines_of() { grep -v -e '^situla: ' -e '^srun: situla: ' -e '^salloc: ' -e '^Sub
   lines_of <(printf '%s\n' "$output") >seen
   [ "$(cat seen)" = "$expected" ]
   [ "$(grep -c 'annotation com.hooks.ssh' <<<"$output")" -eq 1 ]
+  run_and_show salloc --environment=tiny sh -c 'srun --export=NONE sh -c "echo greeting=\$GREETING"; srun --environment=whole true'
+  [ "$status" -ne 0 ]
+  [[ "$output" == *greeting=hello* ]]
+  [[ "$output" == *"--environment: specified multiple times"* ]]
   # An srun with a name of its own reads the file itself.
   run_and_show salloc srun --environment=changing true
   [ "$status" -ne 0 ]
