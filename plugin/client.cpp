@@ -210,6 +210,10 @@ JoinedTask task_environment(const ReceivedContainer& container, const ContainerS
   }
   for (const char* name : {"LANG", "LANGUAGE", "LC_ALL"})
     if (!kept(name) && !task.set.has(name)) task.unset.emplace_back(name);
+  for (const std::string& variable : spec.variables) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (variable.size() == name.size() + 1 && !kept(name) && !task.set.has(name)) task.unset.push_back(name);
+  }
   // COMPAT.md 2 item 3: per task, because the container's environment is shared.
   if (task.set.has("PYTORCH_VERSION") || job.has("PYTORCH_VERSION")) {
     if (const auto rank = job.get("SLURM_PROCID")) task.set.set("RANK", *rank);

@@ -101,6 +101,12 @@ Result<void> set_resolve(std::string_view value, ContainerSpec& spec) {
   return {};
 }
 
+/// What it names is read on the client (plugin/environment_file.hpp), and is beneath the other options.
+Result<void> set_environment(std::string_view value, ContainerSpec&) {
+  if (printable(value) != value) return fail(ErrorKind::usage, "'" + printable(value) + "' names no file");
+  return {};
+}
+
 template <auto Member, auto Value>
 Result<void> set(std::string_view, ContainerSpec& spec) {
   spec.*Member = Value;
@@ -160,6 +166,11 @@ constexpr std::array kTable = {
                "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
                "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters",
                set_devices, "DEVICES", nullptr, "SLURM_SITULA_CONTAINER_DEVICES"},
+    OptionInfo{
+        "environment", "NAME|FILE",
+        "[situla] environment file (EDF): image, mounts, variables and more in one TOML file; NAME.toml in EDF_PATH "
+        "(default ~/.edf) or in the site's directory, or a path; other options win over it",
+        set_environment},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kImage = "container-image";
 constexpr const char* kName = "container-name";
+constexpr std::string_view kEnvironment = "environment";
 
 std::string spelled(const OptionInfo& option) {
   return std::string("--") + option.name;
@@ -82,8 +83,12 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
 Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   if (!wants_container()) return std::optional<ContainerSpec>();
   ContainerSpec spec;
+  if (file_) TRY_CONTEXT("--environment=" + printable(file_->name), file_->apply(spec));
+  auto mounts = std::exchange(spec.mounts, {});
+  auto devices = std::exchange(spec.devices, {});
   for (const auto* options : {&defaults_, &values_})
     for (const auto& [option, value] : *options) TRY(option->apply(value, spec));
+  add_to_those_of_file(spec, std::move(mounts), std::move(devices));
   if (spec.prefetch && (!spec.name.empty() || !spec.save.empty() || image_kind(spec.image) != ImageKind::registry))
     return fail(Error(ErrorKind::usage, "--container-prefetch is for an image of a registry, and makes no container")
                     .with_hint("give --container-image=[REGISTRY#]IMAGE, and neither a name nor --container-save"));
@@ -91,7 +96,7 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
 }
 
 bool ContainerOptions::wants_container() const {
-  return given(kImage) || given(kName);
+  return given(kImage) || given(kName) || (file_ && !file_->image.empty());
 }
 
 bool ContainerOptions::given(const char* name) const {
@@ -99,11 +104,17 @@ bool ContainerOptions::given(const char* name) const {
   return values_.contains(option) || defaults_.contains(option);
 }
 
+std::optional<std::string> ContainerOptions::environment() const {
+  const auto found = values_.find(find_option(kEnvironment));
+  return found == values_.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::vector<std::string> ContainerOptions::warnings() const {
   if (wants_container()) return ignored_;
   std::vector<std::string> lines;
   for (const auto& [option, value] : values_)
-    lines.push_back("ignoring " + spelled(*option) + " because neither --container-image nor --container-name is set");
+    lines.push_back("ignoring " + spelled(*option) + (option->name == kEnvironment ? ", which names no image," : "") +
+                    " because neither --container-image nor --container-name is set");
   return lines;
 }
 

@@ -12,12 +12,14 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/container_spec.hpp"
+#include "common/spec/resolved_environment.hpp"
 #include "plugin/option_table.hpp"
 
 namespace situla {
 
-/// Collects option values, from the command line first and from the environment for what is missing, and makes a
-/// ContainerSpec. The same class runs in srun/sbatch/salloc and again on the node.
+/// Collects option values and makes a ContainerSpec. The command line wins over variables of the environment, and these
+/// over an environment file; mounts and devices of the file and of an option add up. The same class runs in
+/// srun/sbatch/salloc and again on the node.
 class ContainerOptions {
  public:
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
@@ -26,6 +28,9 @@ class ContainerOptions {
   Result<void> set(const OptionInfo& option, std::string_view value);
   /// SITULA_CONTAINER_X, else PYXIS_CONTAINER_X, for every option not given; whole option, no merging.
   Result<void> apply_environment(const Lookup& lookup);
+  /// The value of --environment; and what its files say.
+  [[nodiscard]] std::optional<std::string> environment() const;
+  void use(ResolvedEnvironment resolved) { file_ = std::move(resolved); }
   /// The container wanted, or nullopt: then warnings() says what was given in vain.
   [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
   /// "ignoring --container-X because neither ...", one line each; with a container, variables that are no yes or no.
@@ -47,6 +52,10 @@ class ContainerOptions {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> pyxis_variables() const;
   /// In srun, before options are read: the variables of ours whose counterparts of pyxis are not there any more.
   static std::vector<std::string> unset_by_script(const Lookup& lookup);
+  /// In a srun inside a job: what --environment of sbatch or salloc came to there.
+  void inherit_environment(const Lookup& lookup);
+  /// Whether that was inherited, and is what this srun's --environment names.
+  [[nodiscard]] bool has_environment_of_job() const;
   /// On the node: takes such a sum in place of its last part, which Slurm has handed on.
   void apply_sums(const Lookup& lookup);
 
@@ -60,6 +69,7 @@ class ContainerOptions {
   std::set<const OptionInfo*> repeated_;  ///< added up from several uses
   std::map<const OptionInfo*, std::string> defaults_;
   std::vector<std::string> ignored_;  ///< what apply_environment() could not use
+  std::optional<ResolvedEnvironment> file_;
 };
 
 }  // namespace situla

@@ -36,6 +36,21 @@ void ContainerOptions::inherit_sums(const Lookup& lookup) {
   }
 }
 
+void ContainerOptions::inherit_environment(const Lookup& lookup) {
+  const auto text = lookup(kResolvedVariable);
+  if (!text) return;
+  auto resolved = ResolvedEnvironment::from_text(*text);
+  for (const OptionInfo& option : option_table()) {
+    if (option.name != std::string_view("environment") || !resolved) continue;
+    const auto given = lookup(inherited_variable(option));
+    if (given && *given == resolved->name) file_ = std::move(*resolved);
+  }
+}
+
+bool ContainerOptions::has_environment_of_job() const {
+  return file_ && environment() == file_->name;
+}
+
 Result<void> ContainerOptions::apply_submitted(const Lookup& lookup) {
   if (!values_.empty()) return {};
   for (const OptionInfo& option : option_table())

@@ -19,6 +19,7 @@
 #include "common/spec/image_reference.hpp"
 #include "common/spec/plugin_arguments.hpp"
 #include "plugin/client.hpp"
+#include "plugin/environment_file.hpp"
 #include "plugin/node_report.hpp"
 #include "plugin/options.hpp"
 #include "plugin/pin.hpp"
@@ -244,6 +245,7 @@ Result<void> start_session(spank_t spank) {
   };
   if (step_id == SLURM_BATCH_SCRIPT) TRY(g_state->options.apply_submitted(lookup));
   g_state->options.apply_sums(lookup);
+  TRY(take_environment_file(g_state->options, lookup));
   TRY(g_state->options.apply_environment(lookup));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   if (!g_state->spec) return {};
@@ -283,6 +285,8 @@ Result<void> tell_prolog(spank_t spank) {
 
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client(spank_t spank) {
+  SlurmLog log;
+  TRY(read_environment_file(g_state->options, log));
   TRY(g_state->options.apply_environment(own_variable));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   for (const auto& [variable, sum] : g_state->options.sums()) {
@@ -291,7 +295,6 @@ Result<void> check_on_client(spank_t spank) {
     else
       setenv(variable.c_str(), sum.c_str(), 1);
   }
-  SlurmLog log;
   for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
   TRY(tell_prolog(spank));
@@ -427,6 +430,7 @@ SITULA_EXPORT int slurm_spank_init(spank_t spank, int argc, char** argv) {
     if (spank_context() == S_CTX_LOCAL)
       for (const std::string& name : situla::ContainerOptions::unset_by_script(situla::own_variable))
         unsetenv(name.c_str());
+    if (spank_context() == S_CTX_LOCAL) g_state->options.inherit_environment(situla::own_variable);
     if (spank_remote(spank) != 1) g_state->options.inherit_sums(situla::own_variable);
     return situla::register_options(spank);
   });

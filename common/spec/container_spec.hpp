@@ -49,8 +49,11 @@ struct ContainerSpec {
   std::vector<MountOption> mounts;
   std::string workdir;                ///< empty = the image's WORKDIR, else "/"
   std::vector<std::string> keep_env;  ///< --container-env: names that keep the host's value
-  std::string resolve;                ///< --container-resolve: a text of ResolveRule; empty: the site's rule
-  std::vector<std::string> devices;   ///< --container-devices: CDI names; "none" alone: none; empty: the site's
+  /// Of an environment file: "NAME=VALUE", whose references (expand_references()) mean the image's and then the job's
+  /// variables; without a VALUE the container and its tasks have none.
+  std::vector<std::string> variables;
+  std::string resolve;               ///< --container-resolve: a text of ResolveRule; empty: the site's rule
+  std::vector<std::string> devices;  ///< --container-devices: CDI names; "none" alone: none; empty: the site's
   Tristate mount_home = Tristate::unset;
   Tristate remap_root = Tristate::unset;
   Tristate writable = Tristate::unset;
@@ -63,8 +66,8 @@ struct ContainerSpec {
 
   static auto fields(auto& spec) {
     return std::tie(spec.image, spec.pinned, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts,
-                    spec.workdir, spec.keep_env, spec.resolve, spec.devices, spec.mount_home, spec.remap_root,
-                    spec.writable, spec.entrypoint, spec.entrypoint_log, spec.prefetch, spec.unshare,
+                    spec.workdir, spec.keep_env, spec.variables, spec.resolve, spec.devices, spec.mount_home,
+                    spec.remap_root, spec.writable, spec.entrypoint, spec.entrypoint_log, spec.prefetch, spec.unshare,
                     spec.terminal_columns, spec.terminal_rows);
   }
 

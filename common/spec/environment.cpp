@@ -4,6 +4,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "common/base/text.hpp"
+
 namespace situla {
 namespace {
 
@@ -116,6 +118,46 @@ std::vector<std::string> Environment::strings() const {
 
 bool is_variable_name(std::string_view name) {
   return !name.empty() && name_length(name) == name.size();
+}
+
+namespace {
+
+/// What stands between the braces of ${...}.
+Result<std::string> expand_braced(std::string_view inside, const VariableLookup& lookup) {
+  const std::string_view name = inside.substr(0, name_length(inside));
+  const std::string_view rest = inside.substr(name.size());
+  const bool has_word = rest.starts_with(":-");
+  if (name.empty() || (!rest.empty() && !has_word))
+    return fail(Error(ErrorKind::usage, "${" + printable(inside) + "} is no reference to a variable")
+                    .with_hint("write ${NAME} or ${NAME:-WORD}, and $$ for a dollar sign"));
+  auto value = lookup(name);
+  if (value && !(has_word && value->empty())) return *std::move(value);
+  if (has_word) return std::string(rest.substr(2));
+  return fail(Error(ErrorKind::usage, "variable " + std::string(name) + " is not set")
+                  .with_hint("${" + std::string(name) + ":-} stands for nothing where it is not set"));
+}
+
+}  // namespace
+
+Result<std::string> expand_references(std::string_view text, const VariableLookup& lookup) {
+  std::string expanded;
+  while (true) {
+    const size_t dollar = text.find('$');
+    expanded += text.substr(0, dollar);
+    if (dollar == std::string_view::npos) return expanded;
+    text.remove_prefix(dollar + 1);
+    const bool braced = text.starts_with('{');
+    const size_t end = braced ? text.find('}') : name_length(text);
+    if (end == std::string_view::npos) return fail(ErrorKind::usage, "a \"${\" has no \"}\"");
+    if (braced || end > 0) {
+      TRY_ASSIGN(const std::string value, expand_braced(text.substr(braced ? 1 : 0, braced ? end - 1 : end), lookup));
+      expanded += value;
+      text.remove_prefix(braced ? end + 1 : end);
+    } else {
+      expanded += '$';
+      if (text.starts_with('$')) text.remove_prefix(1);
+    }
+  }
 }
 
 std::string expand_variables(std::string_view text, const Environment& environment) {

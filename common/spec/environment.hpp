@@ -45,4 +45,11 @@ bool is_variable_name(std::string_view name);
 /// default values (COMPAT.md 1). `\$` gives a literal dollar sign. A '$' that starts no name stays as it is.
 std::string expand_variables(std::string_view text, const Environment& environment);
 
+/// The value of a variable, or nullopt.
+using VariableLookup = std::function<std::optional<std::string>(std::string_view name)>;
+
+/// Replaces what environment files write (hooks/edf): ${NAME}, $NAME and ${NAME:-WORD}, which is WORD where NAME is
+/// unset or empty; $$ is a dollar sign. ErrorKind::usage for an unknown variable, and for a "${" that is none of these.
+Result<std::string> expand_references(std::string_view text, const VariableLookup& lookup);
+
 }  // namespace situla

@@ -14,6 +14,7 @@
 #include "hooks/cli/tool.hpp"
 #include "hooks/containers/container_store.hpp"
 #include "hooks/containers/request.hpp"
+#include "hooks/edf/edf_search.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/request/request.hpp"
 
@@ -59,8 +60,11 @@ Result<NewContainer> new_container(const Context& context, const std::string& na
 
 struct StartCommand {
   StartOptions start;
+  std::string environment;  ///< --environment: name or path of an environment file
   bool dry_run = false;
 };
+/// Where the user's environment files are.
+edf::EdfPlaces edf_places(const Context& context);
 void declare_start(CLI::App& command, StartCommand& options);
 /// words: what find_root() takes, and the command.
 Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words);

@@ -8,6 +8,7 @@
 #include "common/sys/file.hpp"
 #include "hooks/bundle/start_options.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/edf/edf.hpp"
 #include "hooks/run/launch.hpp"
 #include "hooks/scripts/config_script.hpp"
 
@@ -30,8 +31,14 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
   // A directive may name another ENROOT_DATA_PATH.
   TRY_ASSIGN(RootSource root,
              find_root({context.invocation, context.streams, context.log, config, words}, words.front()));
-  ContainerRequest request =
-      ContainerRequest::of_start(options.start, context.invocation.environment, std::move(config), context.log);
+  ContainerSpec spec;
+  if (!options.environment.empty()) {
+    TRY_ASSIGN(const edf::Edf edf, load_edf(options.environment, edf_places(context)));
+    for (const std::string& warning : edf.warnings) context.log.warning(printable(warning));
+    TRY_CONTEXT("--environment", options_of(edf).apply(spec));
+  }
+  ContainerRequest request = ContainerRequest::of_start(options.start, context.invocation.environment,
+                                                        std::move(config), context.log, std::move(spec));
   request.root = std::move(root);
   request.command.assign(words.begin() + 1, words.end());
   if (options.dry_run) return show_plan(context, std::move(request));
@@ -59,6 +66,10 @@ void declare_start(CLI::App& command, StartCommand& options) {
   command.prefix_command();  // what follows the name belongs to the container
   add_start_options(command, options.start,
                     "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc");
+  command
+      .add_option("--environment", options.environment,
+                  "Environment file: variables, mounts, directory and more; other options win over it")
+      ->type_name("NAME|FILE");
   command.add_flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
   Isolation& isolation = options.start.isolation;
   command.add_flag("--pid", isolation.pid, "Own PID namespace");

@@ -47,10 +47,10 @@ ContainerRequest ContainerRequest::of_this_user(ContainerSpec spec, Environment 
   return request;
 }
 
-ContainerRequest ContainerRequest::of_start(StartOptions options, Environment host, EnrootConfig config, LogSink& log) {
-  ContainerSpec spec;
-  spec.remap_root = options.root ? Tristate::yes : Tristate::unset;
-  spec.writable = options.writable ? Tristate::yes : Tristate::unset;
+ContainerRequest ContainerRequest::of_start(StartOptions options, Environment host, EnrootConfig config, LogSink& log,
+                                            ContainerSpec spec) {
+  if (options.root) spec.remap_root = Tristate::yes;
+  if (options.writable) spec.writable = Tristate::yes;
   spec.unshare = options.isolation;
   ContainerRequest request = of_this_user(std::move(spec), std::move(host), std::move(config), log);
   request.start = std::move(options);

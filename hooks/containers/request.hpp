@@ -53,7 +53,9 @@ struct ContainerRequest {
   /// is root's. What the specification says beats the configuration.
   static ContainerRequest of_this_user(ContainerSpec spec, Environment host, EnrootConfig config, LogSink& log);
   /// The same for a command of his. `config` has the directives of the configuration script already.
-  static ContainerRequest of_start(StartOptions options, Environment host, EnrootConfig config, LogSink& log);
+  /// spec: what the options are put on top of.
+  static ContainerRequest of_start(StartOptions options, Environment host, EnrootConfig config, LogSink& log,
+                                   ContainerSpec spec = {});
 
   RootSource root;
   ContainerSpec spec;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/text.hpp"
 #include "hooks/scripts/definitions.hpp"
 #include "hooks/scripts/site_files.hpp"
 
@@ -63,6 +64,26 @@ Result<Environment> assemble_environment(const RootDir& root, const EnrootConfig
 void add_words(Environment& environment, const std::vector<std::string>& words, const Environment& host) {
   for (const std::string& word : words)
     add_definition(environment, word.find('=') == std::string::npos ? word + "=" + host.get_or(word, "") : word);
+}
+
+Result<void> add_file_variables(Environment& environment, const std::vector<std::string>& variables,
+                                const Environment& host) {
+  const Environment before = environment;
+  const auto lookup = [&](std::string_view name) -> std::optional<std::string> {
+    const auto value = before.has(name) ? before.get(name) : host.get(name);
+    return value ? std::optional<std::string>(*value) : std::nullopt;
+  };
+  for (const std::string& variable : variables) {
+    const auto [name, raw] = cut(variable, '=').value_or(std::pair(std::string_view(variable), std::string_view()));
+    if (name.starts_with("ENROOT_")) continue;  // as in every other file
+    auto value = expand_references(raw, lookup);
+    if (!value) return fail(std::move(value).error().with_context("--environment: env " + printable(name)));
+    if (value->empty())
+      environment.unset(name);
+    else
+      environment.set(name, *value);
+  }
+  return {};
 }
 
 Environment kept_variables(const Environment& host, const std::vector<std::string>& names) {

@@ -24,6 +24,11 @@ Result<Environment> assemble_environment(const RootDir& root, const EnrootConfig
 /// `-e` words: NAME takes the host's value, NAME=VALUE is used as it is (but see add_definition()).
 void add_words(Environment& environment, const std::vector<std::string>& words, const Environment& host);
 
+/// ContainerSpec::variables of an environment file. Their references mean what the container has before the first of
+/// them, else what the host has: PATH, which no host passes on, is the image's. ErrorKind::usage names the variable.
+Result<void> add_file_variables(Environment& environment, const std::vector<std::string>& variables,
+                                const Environment& host);
+
 /// --container-env: the host's values of these names, unchanged; names that it lacks or has empty keep the image's
 /// value.
 Environment kept_variables(const Environment& host, const std::vector<std::string>& names);

@@ -74,6 +74,7 @@ class Preparation {
     preparation.host_ = expansion_environment(request.host, request.config, built.path);
     TRY_ASSIGN(preparation.container_.environment,
                assemble_environment(preparation.root_, request.config, preparation.host_));
+    TRY(add_file_variables(preparation.container_.environment, request.spec.variables, preparation.host_));
     preparation.container_.stage = std::move(stage);
     preparation.container_.root = std::move(built);
     return preparation;

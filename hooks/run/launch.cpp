@@ -22,17 +22,57 @@ struct Command {
   std::string program;
   std::vector<std::string> arguments;
   std::string directory;
-  int script_fd = -1;  ///< stays open: the shell reads it by its path in /proc
+  std::vector<int> script_fds;  ///< stay open: the shell reads them by their paths in /proc
 };
+
+/// In memory, and in place of those of the image; they may be none.
+struct Scripts {
+  UniqueFd rc;
+  UniqueFd hook;  ///< what rc runs where it would run /etc/rc.local
+};
+
+/// Variables and working directory of an environment file, and no entrypoint where it wants none.
+std::string rc_hook(const ContainerSpec& spec, const Environment& container) {
+  std::string hook = "[ ! -s /etc/rc.local ] || . /etc/rc.local\n";
+  hook += variable_lines(spec.variables, container);
+  if (!spec.workdir.empty()) hook += "cd -- " + shell_quote(spec.workdir) + " || exit 1\n";
+  if (spec.entrypoint == Tristate::no) hook += "[ $# -eq 0 ] || exec \"$@\"\n";
+  return hook;
+}
+
+/// The caller is inside. rc: what the user or a configuration script has in place of /etc/rc, as it is.
+Result<Scripts> make_scripts(const RootDir& root, const Container& container, const ContainerSpec& spec,
+                             const std::optional<std::string>& rc, LogSink& log) {
+  Scripts scripts;
+  if (rc) {
+    TRY_ASSIGN(scripts.rc, container.temporary_file(*rc));
+    return scripts;
+  }
+  if (spec.workdir.empty() && spec.variables.empty() && spec.entrypoint != Tristate::no) return scripts;
+  const auto of_image = root.read_file("/etc/rc");
+  if (!of_image) return scripts;
+  TRY_ASSIGN(scripts.hook, container.temporary_file(rc_hook(spec, container.environment)));
+  const auto script = redirect_rc_local(*of_image, fd_path(scripts.hook.get()));
+  if (!script) {
+    log.warning(
+        "the image's /etc/rc never comes to /etc/rc.local: what the environment says of directory, entrypoint and "
+        "variables there is ignored");
+    return Scripts();
+  }
+  TRY_ASSIGN(scripts.rc, container.temporary_file(*script));
+  return scripts;
+}
 
 /// COMPAT.md 6.7: the shell runs rc with the command as its arguments; without rc, one word with spaces is a shell
 /// command.
-Result<Command> command_with_shell(const RootDir& root, const Login& login, const UniqueFd& script,
+Result<Command> command_with_shell(const RootDir& root, const Login& login, const Scripts& scripts,
                                    const std::vector<std::string>& words) {
-  Command command{login.shell, {login.argv0}, login.directory, script.get()};
+  Command command{login.shell, {login.argv0}, login.directory, {}};
+  for (const UniqueFd* script : {&scripts.rc, &scripts.hook})
+    if (*script) command.script_fds.push_back(script->get());
   const std::string shell_name = login.argv0.starts_with('-') ? login.argv0.substr(1) : login.argv0;
-  if (script)
-    command.arguments.push_back(fd_path(script.get()));
+  if (scripts.rc)
+    command.arguments.push_back(fd_path(scripts.rc.get()));
   else if (root.exists("/etc/rc"))
     command.arguments.emplace_back("/etc/rc");
   else if (!words.empty() && words[0].find(' ') != std::string::npos) {
@@ -50,7 +90,7 @@ Result<Command> command_without_shell(const RootDir& root, const Login& login, c
   if (words.empty())
     return fail(Error(ErrorKind::usage, "the image has no shell").with_hint("say which program of the image to run"));
   const std::string directory = rc_directory(root.read_file("/etc/rc").value_or("")).value_or("/");
-  Command command{"", words, root.open_at(directory, O_PATH | O_DIRECTORY) ? directory : "/", -1};
+  Command command{"", words, root.open_at(directory, O_PATH | O_DIRECTORY) ? directory : "/", {}};
   if (words[0].find('/') != std::string::npos) {
     command.program = words[0];
     return command;
@@ -72,9 +112,9 @@ Error exec_command(const Command& command, const Login& login) {
   environment.push_back(nullptr);
   if (chdir(command.directory.c_str()) != 0) return Error::from_errno(errno, "enter directory " + command.directory);
   if (login.umask) (void)umask(*login.umask);
-  if (command.script_fd >= 0 && fcntl(command.script_fd, F_SETFD, 0) != 0)
-    return Error::from_errno(errno, "keep the rc script");
-  close_other_fds(3, command.script_fd >= 0 ? std::vector<int>{command.script_fd} : std::vector<int>{});
+  for (const int fd : command.script_fds)
+    if (fcntl(fd, F_SETFD, 0) != 0) return Error::from_errno(errno, "keep the rc script");
+  close_other_fds(3, command.script_fds);
   execve(command.program.c_str(), arguments.data(), environment.data());
   return Error::from_errno(errno, "execute " + command.program);
 }
@@ -86,10 +126,13 @@ Result<void> check_words(const std::vector<std::string>& words) {
   return {};
 }
 
-Result<Command> choose_command(const RootDir& root, const Login& login, const UniqueFd& script,
-                               const std::vector<std::string>& words) {
-  return login.shell.empty() ? command_without_shell(root, login, words)
-                             : command_with_shell(root, login, script, words);
+Result<Command> choose_command(const RootDir& root, const Login& login, const Scripts& scripts,
+                               const ContainerRequest& request) {
+  TRY_ASSIGN(Command command, login.shell.empty() ? command_without_shell(root, login, request.command)
+                                                  : command_with_shell(root, login, scripts, request.command));
+  // Where /etc/rc does not go there itself.
+  if (!scripts.hook && !request.spec.workdir.empty()) command.directory = request.spec.workdir;
+  return command;
 }
 
 }  // namespace
@@ -110,18 +153,15 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
   TRY(enter_own_namespaces(request));
   TRY_ASSIGN(Container container, enter_container(request, log));
   if (!script) script = std::move(container.rc);
-  UniqueFd script_file;
-  if (script) {
-    TRY_ASSIGN(script_file, container.temporary_file(*script));
-  }
+  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
+  TRY_ASSIGN(const Scripts scripts, make_scripts(root, container, request.spec, script, log));
   // Who is root inside keeps what root may hold.
   TRY(restrict_privileges(request.inside_uid() == 0));
   // apt, dpkg and ssh change owners and ids, of which there is one (COMPAT.md 2.4; enroot does it for all it starts).
   if (!request.real_root()) TRY(install_id_filter());
-  TRY_ASSIGN(const RootDir root, RootDir::open("/"));
   const Login login = prepare_login(root, container.environment, {request.inside_uid(), request.uid},
                                     request.config.flag("ENROOT_LOGIN_SHELL", true));
-  TRY_ASSIGN(const Command command, choose_command(root, login, script_file, request.command));
+  TRY_ASSIGN(const Command command, choose_command(root, login, scripts, request));
   TRY(root.all_answered());
   const auto become_command = [&] { return exec_command(command, login); };
   if (request.isolation.pid) return run_as_init(become_command, log);

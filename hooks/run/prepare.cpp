@@ -31,7 +31,8 @@ constexpr size_t kMaxAnswer = size_t{16} << 20U;
 constexpr size_t kMaxOutput = size_t{1} << 20U;
 constexpr size_t kShownLines = 10;
 // The image's own rc.local counts, with its entrypoint and without.
-constexpr std::string_view kHookScript = "[ ! -s /etc/rc.local ] || . /etc/rc.local\nexec \"$@\"\n";
+constexpr std::string_view kImagesHook = "[ ! -s /etc/rc.local ] || . /etc/rc.local\n";
+constexpr std::string_view kStop = "exec \"$@\"\n";  // before the entrypoint
 constexpr const char* kEntrypointHint = "if the image has an unusual entrypoint, try using --no-container-entrypoint";
 constexpr std::string_view kHelperName = "situla-printenv";
 
@@ -52,7 +53,8 @@ struct SessionFiles {
   std::string script_path;  ///< empty: the image has no /etc/rc
 };
 
-Result<SessionFiles> make_files(const RootDir& root, const Container& container, bool entrypoint) {
+Result<SessionFiles> make_files(const RootDir& root, const Container& container, const ContainerSpec& spec) {
+  const bool entrypoint = spec.entrypoint == Tristate::yes;
   SessionFiles files;
   // As good as /dev/null, which a container need not have.
   TRY_ASSIGN(files.input, container.temporary_file());
@@ -61,9 +63,11 @@ Result<SessionFiles> make_files(const RootDir& root, const Container& container,
   const auto rc = root.read_file("/etc/rc");
   if (!rc) return files;
   files.script_path = "/etc/rc";
-  if (entrypoint) return files;
+  const std::string variables = variable_lines(spec.variables, container.environment);
+  if (entrypoint && variables.empty()) return files;
   if (const auto script = redirect_rc_local(*rc, fd_path(kHookFd))) {
-    TRY_ASSIGN(files.hook, container.temporary_file(kHookScript));
+    const std::string hook = std::string(kImagesHook) + variables + std::string(entrypoint ? "" : kStop);
+    TRY_ASSIGN(files.hook, container.temporary_file(hook));
     TRY_ASSIGN(files.script, container.temporary_file(*script));
     files.script_path = fd_path(kScriptFd);
   }
@@ -196,7 +200,7 @@ Result<LoginSession> run_login_session(const Container& container, const Contain
     log.warning("no /proc in the container: its login shell and /etc/rc are not run");
     return without_shell(root, login);
   }
-  TRY_ASSIGN(const SessionFiles files, make_files(root, container, entrypoint));
+  TRY_ASSIGN(const SessionFiles files, make_files(root, container, request.spec));
   TRY(root.all_answered());
   TRY_ASSIGN(LoginSession session, run_shell(login, files, request.spec, limits, log));
   // HOME, where a login begins, is not where tasks of an image without WORKDIR begin (COMPAT.md 1).

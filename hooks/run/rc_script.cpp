@@ -1,7 +1,5 @@
 #include "hooks/run/rc_script.hpp"
 
-#include <vector>
-
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -61,6 +59,17 @@ std::optional<std::string> redirect_rc_local(std::string_view script, std::strin
   }
   if (!used) return std::nullopt;
   return join(lines, "\n");
+}
+
+std::string variable_lines(const std::vector<std::string>& variables, const Environment& container) {
+  std::string lines;
+  for (const std::string& variable : variables) {
+    const std::string name = variable.substr(0, variable.find('='));
+    const auto value = container.get(name);
+    if (!is_variable_name(name)) continue;
+    lines += value ? "export " + name + "=" + shell_quote(*value) + "\n" : "unset " + name + "\n";
+  }
+  return lines;
 }
 
 std::optional<std::string> rc_directory(std::string_view script) {

@@ -4,6 +4,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "common/spec/environment.hpp"
 
 namespace situla {
 
@@ -11,6 +14,10 @@ namespace situla {
 /// runs ours. With `exec "$@"` as those commands it stops before the entrypoint: this is how pyxis does it, there by
 /// writing to /etc/rc.local itself. nullopt: the script never comes to /etc/rc.local, and runs as it is.
 std::optional<std::string> redirect_rc_local(std::string_view script, std::string_view hook);
+
+/// Shell lines that give ContainerSpec::variables of an environment file the values that `container` has of them: a
+/// login shell's profile may have set others, as Debian's does with PATH. What rc does after /etc/rc.local comes later.
+std::string variable_lines(const std::vector<std::string>& variables, const Environment& container);
 
 /// The directory that the script changes to, for images without a shell: the argument of its first `cd`. nullopt: none.
 std::optional<std::string> rc_directory(std::string_view script);

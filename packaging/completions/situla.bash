@@ -24,6 +24,7 @@ _situla_value() {
     DIR*) echo directory ;;
     FILE*) echo file ;;
     KEY*) echo variable ;;
+    NAME\|FILE*) echo environment ;;
     SRC*) echo mount ;;
     *) echo nothing ;;
   esac
@@ -51,6 +52,11 @@ _situla_complete() {
       compopt -o nospace
       COMPREPLY=($(compgen -W $'docker://\ndockerd://\npodman://\noci:\noci-archive:\ndocker-archive:\ndir:' -- "$word"))
       ;;
+    environment)
+      _situla_complete file "$2"
+      local files=("${COMPREPLY[@]}")
+      COMPREPLY=($(compgen -W "$("$program" environment list 2>/dev/null | sed 's/ .*//')" -- "$word") "${files[@]}")
+      ;;
     command) COMPREPLY=($(compgen -W "$(_situla_options)" -- "$word")) ;;
   esac
 }
@@ -74,6 +80,8 @@ _situla_argument() {
       ;;
     import:0 | load:0 | digest:0 | tags:0) _situla_complete reference "$3" ;;
     batch:0) _situla_complete file "$3" ;;
+    environment:0) COMPREPLY=($(compgen -W "list show check" -- "$3")) ;;
+    environment:*) _situla_complete environment "$3" ;;
     exec:0) _situla_complete process "$3" ;;
     help:0) _situla_complete command "$3" ;;
     # The container's own command: its files are not here.
@@ -108,7 +116,7 @@ _situla() {
     _situla_complete "$kind" "$current"
   elif [[ $current == -* ]] && [ -z "$end" ]; then
     case $command:$arguments in
-      start:0 | exec:0 | batch:0 | [!seb]*:* | export:* | bundle:*) ;;
+      start:0 | exec:0 | batch:0 | [!seb]*:* | environment:* | export:* | bundle:*) ;;
       *) return ;;  # behind the container's name they are its command's
     esac
     COMPREPLY=($(compgen -W "$(_situla_options "$command")" -- "$current"))

@@ -23,6 +23,7 @@ good() {
 --container-unshare=net,ipc,uts,pid|test "$(ls /sys/class/net)" = lo
 --container-devices=none|test "$GREETING" = hello
 --container-resolve=always|test "$GREETING" = hello
+--environment=good|test "$GREETING" = hello
 --container-prefetch|test "$GREETING" != hello && test -n "$SITULA_PREFETCHED"
 TABLE
 }
@@ -62,6 +63,8 @@ booleans="mount-home remap-root entrypoint"
 setup_file() {
   cd "$HOME"
   touch of-alice
+  mkdir -p .edf
+  echo 'image = "registry.test/tiny"' >.edf/good.toml
   printf '#!/bin/sh\ntrue\n' >job.sh
   rm -f tiny.sqsh
   situla import -o tiny.sqsh docker://registry.test/tiny
@@ -90,7 +93,7 @@ refused() {
   local command
   good | grep -o -E '^--[a-z-]+' | sort >"$BATS_TEST_TMPDIR/table"
   for command in srun sbatch salloc; do
-    "$command" --help | grep -o -E '^ +--(no-)?container-[a-z-]+' | tr -d ' ' | sort >"$BATS_TEST_TMPDIR/help"
+    "$command" --help | grep -o -E '^ +--((no-)?container-[a-z-]+|environment)' | tr -d ' ' | sort >"$BATS_TEST_TMPDIR/help"
     diff "$BATS_TEST_TMPDIR/help" "$BATS_TEST_TMPDIR/table"
     # Ours are marked, so that users know whom to ask.
     [ "$("$command" --help | grep -c '\[situla\]')" -eq "$(good | wc -l)" ]
@@ -250,7 +253,7 @@ ignored_in() {
   for command in srun sbatch salloc; do
     while read -r option; do
       ignored_in "$command" "$option" </dev/null 3>&- &
-    done < <(good | grep -v -E 'container-(image|name)=' | cut -d'|' -f1)
+    done < <(good | grep -v -E '(container-(image|name)|environment)=' | cut -d'|' -f1)
     wait
   done
   [ ! -e "$BATS_TEST_TMPDIR/wrong" ]

@@ -123,6 +123,7 @@ TEST_CASE("bad values of options are errors with a message") {
       {"container-save", ""},       {"container-env", "1A"},       {"container-env", "A=B"},
       {"container-env", ""},        {"container-unshare", "moon"}, {"container-unshare", ""},
       {"container-devices", "gpu"}, {"container-devices", ""},     {"container-resolve", "sometimes"},
+      {"environment", ""},          {"environment", "a\nb"},       {"environment", nullptr},
   };
   for (const spank_context_t context : {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE})
     for (const auto& [name, value] : bad) {
@@ -130,6 +131,25 @@ TEST_CASE("bad values of options are errors with a message") {
       CHECK(status_of(context, name, value) < 0);
       CHECK(log_text().find("error: situla: --" + std::string(name)) != std::string::npos);
     }
+  check_leaks();
+}
+
+TEST_CASE("an environment that cannot be read is an error of the command") {
+  // With the program that reads it or, where that is not installed, without.
+  for (const spank_context_t context : {S_CTX_LOCAL, S_CTX_ALLOCATOR}) {
+    clear_log();
+    const Balance balance;
+    Job job;
+    {
+      SlurmHost host(context, &job);
+      REQUIRE(host.call("init") == 0);
+      CHECK(host.set_option("environment", "nothing of that name") == 0);
+      CHECK(host.call("init_post_opt") < 0);
+      (void)host.call("exit");
+    }
+    balance.check();
+    CHECK(log_text().find("error: situla: --environment") != std::string::npos);
+  }
   check_leaks();
 }
 

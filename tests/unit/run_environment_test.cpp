@@ -92,3 +92,21 @@ TEST_CASE("the directory of /etc/rc, for images without a shell") {
   CHECK(rc_directory("  cd -- /x; y\n") == "/x");
   CHECK_FALSE(rc_directory("exec /bin/sh\n# cd /x\n"));
 }
+
+TEST_CASE("variables of an environment file stand above the image's, which its references mean first") {
+  Environment image, host;
+  image.set("PATH", "/image/bin");
+  image.set("GONE", "x");
+  image.set("OLD", "image");
+  host.set("OLD", "host");
+  host.set("SCRATCH", "/scratch");
+  REQUIRE(add_file_variables(image,
+                             {"PATH=${PATH}:/opt/bin", "OLD=new", "COPY=$OLD", "DATA=${SCRATCH}/${NO:-data}",
+                              "GONE=", "PRICE=$$5", "ENROOT_X=1"},
+                             host));
+  CHECK(image.strings() == std::vector<std::string>{"PATH=/image/bin:/opt/bin", "OLD=new", "COPY=image",
+                                                    "DATA=/scratch/data", "PRICE=$5"});
+  const auto unknown = add_file_variables(image, {"A=${UNKNOWN}"}, host);
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().message() == "--environment: env A: variable UNKNOWN is not set");
+}

@@ -6,6 +6,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "plugin/environment_file.hpp"
+
 using namespace situla;
 
 namespace {
@@ -38,14 +40,26 @@ std::string error_of(const Result<void>& result) {
 }  // namespace
 
 TEST_CASE("every option of COMPAT.md 1 is in the table once") {
-  const std::map<std::string, bool> expected = {
-      {"container-image", true},          {"container-mounts", true},         {"container-workdir", true},
-      {"container-name", true},           {"container-save", true},           {"container-mount-home", false},
-      {"no-container-mount-home", false}, {"container-remap-root", false},    {"no-container-remap-root", false},
-      {"container-entrypoint", false},    {"no-container-entrypoint", false}, {"container-entrypoint-log", false},
-      {"container-writable", false},      {"container-readonly", false},      {"container-env", true},
-      {"container-unshare", true},        {"container-devices", true},        {"container-resolve", true},
-      {"container-prefetch", false}};
+  const std::map<std::string, bool> expected = {{"container-image", true},
+                                                {"container-mounts", true},
+                                                {"container-workdir", true},
+                                                {"container-name", true},
+                                                {"container-save", true},
+                                                {"container-mount-home", false},
+                                                {"no-container-mount-home", false},
+                                                {"container-remap-root", false},
+                                                {"no-container-remap-root", false},
+                                                {"container-entrypoint", false},
+                                                {"no-container-entrypoint", false},
+                                                {"container-entrypoint-log", false},
+                                                {"container-writable", false},
+                                                {"container-readonly", false},
+                                                {"container-env", true},
+                                                {"container-unshare", true},
+                                                {"container-devices", true},
+                                                {"container-resolve", true},
+                                                {"container-prefetch", false},
+                                                {"environment", true}};
   std::map<std::string, bool> found;
   for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;
   CHECK(found == expected);
@@ -313,4 +327,104 @@ TEST_CASE("devices add up, and none stands alone") {
         std::string::npos);
   CHECK(error_of(wrong.set(option("container-devices"), "1nvidia.com/gpu=0")).find("no name") != std::string::npos);
   CHECK(error_of(wrong.set(option("container-devices"), "a/b=c,")).find("no name") != std::string::npos);
+}
+
+namespace {
+
+ResolvedEnvironment of_file() {
+  ResolvedEnvironment file;
+  file.name = "mine";
+  file.image = "of_file";
+  file.workdir = "/file";
+  file.mounts = {"/a:/a", "/b:/b"};
+  file.devices = {"amd.com/gpu=0"};
+  file.variables = {"NAME=x", "GONE="};
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("the command line wins over variables, and these over an environment file") {
+  ContainerOptions options;
+  REQUIRE(options.set(option("environment"), "mine"));
+  CHECK(options.environment() == "mine");
+  options.use(of_file());
+  ContainerSpec spec = spec_of(options);
+  CHECK(spec.image == "of_file");
+  CHECK(spec.writable == Tristate::yes);
+  CHECK(spec.entrypoint == Tristate::yes);
+  CHECK(spec.mounts.size() == 2);
+  CHECK(spec.variables == std::vector<std::string>{"NAME=x", "GONE="});
+
+  REQUIRE(options.set(option("container-readonly"), ""));
+  REQUIRE(options.set(option("container-mounts"), "/c:/b"));
+  REQUIRE(options.set(option("container-devices"), "amd.com/gpu=1"));
+  REQUIRE(options.apply_environment(variables({{"SITULA_CONTAINER_IMAGE", "of_variable"},
+                                               {"SITULA_CONTAINER_WORKDIR", "/variable"},
+                                               {"SITULA_CONTAINER_ENTRYPOINT", "no"}})));
+  REQUIRE(options.set(option("container-workdir"), "/option"));
+  spec = spec_of(options);
+  CHECK(spec.image == "of_variable");
+  CHECK(spec.workdir == "/option");
+  CHECK(spec.writable == Tristate::no);
+  CHECK(spec.entrypoint == Tristate::no);
+  REQUIRE(spec.mounts.size() == 2);
+  CHECK(spec.mounts[0].source == "/a");
+  CHECK(spec.mounts[1].source == "/c");
+  CHECK(spec.devices == std::vector<std::string>{"amd.com/gpu=0", "amd.com/gpu=1"});
+
+  ContainerOptions without;
+  REQUIRE(without.set(option("environment"), "mine"));
+  REQUIRE(without.set(option("container-devices"), "none"));
+  without.use(of_file());
+  CHECK(spec_of(without).devices == std::vector<std::string>{"none"});
+}
+
+TEST_CASE("an environment without an image makes no container of its own") {
+  ContainerOptions options;
+  REQUIRE(options.set(option("environment"), "mine"));
+  ResolvedEnvironment file = of_file();
+  file.image.clear();
+  options.use(file);
+  CHECK(options.warnings() == std::vector<std::string>{"ignoring --environment, which names no image, because neither "
+                                                       "--container-image nor --container-name is set"});
+  REQUIRE(options.set(option("container-image"), "debian"));
+  CHECK(spec_of(options).workdir == "/file");
+}
+
+TEST_CASE("what the node hears of an environment file is checked there") {
+  ContainerOptions options;
+  REQUIRE(options.set(option("environment"), "mine"));
+  const std::string text = of_file().to_text().value();
+  CHECK(error_of(take_environment_file(options, variables({}))) == "--environment=mine did not reach this node");
+  ContainerOptions other;
+  REQUIRE(other.set(option("environment"), "other"));
+  CHECK_FALSE(take_environment_file(other, variables({{kResolvedVariable, text}})));
+  REQUIRE(take_environment_file(options, variables({{kResolvedVariable, text}})));
+  CHECK(spec_of(options).image == "of_file");
+  for (const auto& spoil : std::vector<void (*)(ResolvedEnvironment&)>{
+           [](auto& file) { file.image = "A B"; }, [](auto& file) { file.mounts = {"x"}; },
+           [](auto& file) { file.devices = {"x"}; }, [](auto& file) { file.variables = {"1=2"}; },
+           [](auto& file) { file.variables = {"NAME"}; }}) {
+    ResolvedEnvironment file = of_file();
+    spoil(file);
+    options.use(file);
+    CHECK_FALSE(options.finish());
+  }
+}
+
+TEST_CASE("a srun inside a job has the environment that the job was submitted with") {
+  const std::string text = of_file().to_text().value();
+  const std::string inherited = "_SLURM_SPANK_OPTION_situla_environment";
+  ContainerOptions options;
+  options.inherit_environment(variables({{kResolvedVariable, text}, {inherited, "mine"}}));
+  CHECK_FALSE(options.has_environment_of_job());
+  REQUIRE(options.set(option("environment"), "mine"));
+  CHECK(options.has_environment_of_job());
+  CHECK(spec_of(options).image == "of_file");
+
+  ContainerOptions other;
+  other.inherit_environment(variables({{kResolvedVariable, text}, {inherited, "other"}}));
+  REQUIRE(other.set(option("environment"), "mine"));
+  CHECK_FALSE(other.has_environment_of_job());
 }

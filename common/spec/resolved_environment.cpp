@@ -1,0 +1,67 @@
+#include "common/spec/resolved_environment.hpp"
+
+#include <algorithm>
+
+#include "common/base/base64.hpp"
+#include "common/base/text.hpp"
+#include "common/base/wire.hpp"
+#include "common/spec/device_name.hpp"
+#include "common/spec/environment.hpp"
+#include "common/spec/image_reference.hpp"
+
+namespace situla {
+namespace {
+
+constexpr WireForm kForm{
+    .what = "environment", .version = 0x45440001, .most_bytes = size_t{64} << 10U, .nul_in_text = false};
+constexpr const char* kNone = "none";
+
+}  // namespace
+
+Result<void> ResolvedEnvironment::apply(ContainerSpec& spec) const {
+  if (!image.empty()) TRY(check_image(image));
+  spec.image = image;
+  spec.workdir = workdir;
+  if (!mounts.empty()) {
+    TRY_ASSIGN(spec.mounts, parse_mount_options(join(mounts, ",")));
+  }
+  if (!devices.empty()) {
+    TRY_ASSIGN(spec.devices, parse_device_names(join(devices, ",")));
+  }
+  for (const std::string& variable : variables) {
+    const auto parts = cut(variable, '=');
+    if (!parts || !is_variable_name(parts->first))
+      return fail(ErrorKind::usage, "'" + printable(variable) + "' defines no environment variable");
+  }
+  spec.variables = variables;
+  spec.writable = writable ? Tristate::yes : Tristate::no;
+  spec.entrypoint = entrypoint ? Tristate::yes : Tristate::no;
+  return {};
+}
+
+Result<std::string> ResolvedEnvironment::to_text() const {
+  const std::string bytes = to_wire(*this, kForm);
+  if (bytes.size() > kForm.most_bytes)
+    return fail(ErrorKind::usage, "it comes to more than " + format_size(kForm.most_bytes));
+  return encode_base64(bytes);
+}
+
+Result<ResolvedEnvironment> ResolvedEnvironment::from_text(std::string_view text) {
+  const auto bytes = decode_base64(text);
+  if (!bytes) return fail(ErrorKind::corrupt, "environment of a wrong form");
+  return from_wire<ResolvedEnvironment>(*bytes, kForm);
+}
+
+void add_to_those_of_file(ContainerSpec& spec, std::vector<MountOption> mounts, std::vector<std::string> devices) {
+  std::erase_if(mounts, [&](const MountOption& of_file) {
+    return std::any_of(spec.mounts.begin(), spec.mounts.end(),
+                       [&](const MountOption& given) { return given.target == of_file.target; });
+  });
+  spec.mounts.insert(spec.mounts.begin(), mounts.begin(), mounts.end());
+  if (!spec.devices.empty() && spec.devices.front() == kNone) return;
+  if (!devices.empty() && devices.front() == kNone && !spec.devices.empty()) return;
+  for (std::string& device : spec.devices) add_once(devices, std::move(device));
+  spec.devices = std::move(devices);
+}
+
+}  // namespace situla
