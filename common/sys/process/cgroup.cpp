@@ -169,9 +169,10 @@ bool memory_ran_out(std::string_view cgroups) {
     const auto controllers = split_nonempty(line.controllers, ',');
     if (!line.v2() && std::find(controllers.begin(), controllers.end(), "memory") == controllers.end()) continue;
     const auto found = find_cgroup(line);
-    if (!found) continue;
+    if (!found || !*found) continue;
     // Absent where the memory is not limited, and in version 1 before Linux 4.13 without a number.
-    const auto events = read_file(found->path + (line.v2() ? "/memory.events" : "/memory.oom_control"), kMaxProcBytes);
+    const auto events =
+        read_file((*found)->path + (line.v2() ? "/memory.events" : "/memory.oom_control"), kMaxProcBytes);
     if (!events) continue;
     for (const std::string_view event : split_nonempty(*events, '\n'))
       if (event.starts_with("oom_kill ") && event != "oom_kill 0") return true;
