@@ -204,7 +204,11 @@ Result<std::string> RootDir::read_file(std::string_view path, size_t limit) cons
   // Non-blocking: a fifo planted in an image must not stop the reader.
   TRY_ASSIGN(const UniqueFd fd, open_at(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
-  if (fstat(fd.get(), &status) != 0) return fail_errno(errno, "inspect " + std::string(path));
+  if (fstat(fd.get(), &status) != 0) {
+    Error error = Error::from_errno(errno, "inspect " + std::string(path));
+    remember(error);
+    return fail(std::move(error));
+  }
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::corrupt, "read " + std::string(path) + ": not a regular file");
   auto bytes = read_all(fd.get(), limit);
   if (bytes) return bytes;

@@ -43,6 +43,21 @@ Result<Address> named_address(std::string_view name) {
   return address;
 }
 
+/// For calls that do not wait: EAGAIN counts only while poll(2) says the same, POLLIN or POLLOUT.
+template <typename Call>
+ssize_t when_ready(int socket, short event, Call call) {
+  constexpr int kTries = 3;
+  for (int tries = 1;; ++tries) {
+    const ssize_t size = kernel::uninterrupted(call);
+    if (size >= 0 || errno != EAGAIN || tries == kTries) return size;
+    pollfd look{socket, event, 0};
+    if (poll(&look, 1, 0) != 1) {
+      errno = EAGAIN;
+      return size;
+    }
+  }
+}
+
 /// Takes ownership of every descriptor that came with a message, whatever else is wrong with it.
 std::vector<UniqueFd> take_descriptors(msghdr& message) {
   std::vector<UniqueFd> fds;
@@ -135,29 +150,12 @@ Result<void> send_packet(int socket, std::string_view bytes, const std::vector<i
     std::memcpy(CMSG_DATA(part), fds.data(), fds.size() * sizeof(int));
   }
   const int flags = wait == Wait::no ? MSG_NOSIGNAL | MSG_DONTWAIT : MSG_NOSIGNAL;
-  if (kernel::uninterrupted([&] { return sendmsg(socket, &message, flags); }) < 0)
+  if (when_ready(socket, POLLOUT, [&] { return sendmsg(socket, &message, flags); }) < 0)
     return fail_errno(errno, "send packet of " + std::to_string(bytes.size()) + " bytes");
   return {};
 }
 
 namespace {
-
-bool has_packet(int socket) {
-  pollfd look{socket, POLLIN, 0};
-  return poll(&look, 1, 0) == 1;
-}
-
-/// A packet that lies there is received, whatever recvmsg(2) says at first: EAGAIN means that there is none.
-ssize_t receive_message(int socket, msghdr& message, int flags) {
-  constexpr int kTries = 3;
-  ssize_t size = -1;
-  for (int tries = 0; tries < kTries; ++tries) {
-    size = kernel::uninterrupted([&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags); });
-    if (size >= 0 || errno != EAGAIN || !has_packet(socket)) return size;
-  }
-  errno = EAGAIN;
-  return size;
-}
 
 /// room: for how many descriptors. Of those that have none the kernel lets go.
 Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags, size_t room = kMaxPacketFds) {
@@ -172,7 +170,7 @@ Result<std::optional<Packet>> receive(int socket, size_t max_bytes, int flags, s
     message.msg_control = control.data();
     message.msg_controllen = CMSG_SPACE(room * sizeof(int));
   }
-  const ssize_t size = receive_message(socket, message, flags);
+  const ssize_t size = when_ready(socket, POLLIN, [&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags); });
   // A peer that closed with unread packets resets the connection; for the reader the stream is over either way.
   if (size < 0 && errno == ECONNRESET) return std::optional<Packet>();
   if (size < 0) return fail_errno(errno, "receive packet");

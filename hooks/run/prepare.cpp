@@ -99,18 +99,25 @@ SpawnOptions shell_command(const Login& login, const SessionFiles& files, const 
 
 /// Whatever the image's processes did to the file's offset. Only as much memory as there are bytes: touching more costs
 /// time.
-std::string read_from_start(const UniqueFd& file, size_t limit) {
+Result<std::string> read_from_start(const UniqueFd& file, size_t limit) {
+  constexpr const char* kWhat = "read what the container's /etc/rc left";
   struct stat status {};
-  if (fstat(file.get(), &status) != 0) return "";
+  if (fstat(file.get(), &status) != 0) return fail_errno(errno, kWhat);
   std::string content(std::min(static_cast<size_t>(status.st_size), limit), '\0');
-  const ssize_t size = pread(file.get(), content.data(), content.size(), 0);
-  content.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t size = pread(file.get(), content.data() + done, content.size() - done, static_cast<off_t>(done));
+    if (size < 0) return fail_errno(errno, kWhat);
+    if (size == 0) break;
+    done += static_cast<size_t>(size);
+  }
+  content.resize(done);
   return content;
 }
 
 /// Shows what the shell wrote, and returns its last line.
 std::string report_output(const UniqueFd& output, LogLevel level, LogSink& log) {
-  const std::string text = read_from_start(output, kMaxOutput);
+  const std::string text = read_from_start(output, kMaxOutput).value_or("");
   std::vector<std::string_view> lines = split_nonempty(text, '\n');
   // What the user asked to see is shown as it came.
   const std::string prefix = level == LogLevel::info ? "" : "/etc/rc: ";
@@ -151,7 +158,8 @@ Result<LoginSession> run_shell(const Login& login, const SessionFiles& files, co
   }
   if (status && status->success()) {
     (void)report_output(files.output, spec.entrypoint_log ? LogLevel::info : LogLevel::debug, log);
-    auto session = parse_answer(read_from_start(files.answer, kMaxAnswer));
+    TRY_ASSIGN(const std::string answer, read_from_start(files.answer, kMaxAnswer));
+    auto session = parse_answer(answer);
     if (!session) (void)report_output(files.output, LogLevel::warning, log);
     return session;
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "common/base/wire.hpp"
 #include "common/sys/directory.hpp"
@@ -36,6 +37,9 @@ Result<void> add_counts(const std::string& store, const StoreCounts& change) {
   TRY_ASSIGN(UniqueFd directory, open_file(directory_of(store), O_RDONLY | O_DIRECTORY));
   TRY_ASSIGN(const FileLock alone,
              FileLock::acquire(std::move(directory), FileLock::Kind::exclusive, kLimit, directory_of(store)));
+  // What a killed writer of this node has left: there is only one at a time.
+  for (const std::string& name : list_directory(directory_of(store)).value_or(std::vector<std::string>()))
+    if (name.starts_with("." + own_node() + ".")) (void)unlink((directory_of(store) + "/" + name).c_str());
   StoreCounts counts = read_counts(store);
   std::apply(
       [&](auto&... sums) {

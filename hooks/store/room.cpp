@@ -128,8 +128,9 @@ Result<void> StoreRoom::make_some() const {
   return fail(Error(ErrorKind::no_space, "No space left on device: the image store " + store_.directory() + " has " +
                                              format_size(disk.free) + " of " + format_size(disk.total) +
                                              " free, images take " + format_size(all))
-                  .with_hint("no image in it is unused: make room on its disk, or see store_max and store_reserve in "
-                             "/etc/situla/situla.toml"));
+                  .with_hint(disk.free >= kSome ? "a disk quota of the service user or of that directory may be used up"
+                                                : "no image in it is unused: make room on its disk, or see store_max "
+                                                  "and store_reserve in /etc/situla/situla.toml"));
 }
 
 }  // namespace situla

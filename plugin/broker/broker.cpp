@@ -180,6 +180,7 @@ void Broker::grant(Client& client) {
   fds.push_back(ready.container.environment.get());
   UniqueFd socket =
       Clients::answer(client, JoinReply{ready.container.workdir, ready.container.namespaces.isolation}, fds);
+  if (!socket) return;
   if (ready.save) ready.save->tasks.push_back(std::move(socket));
   if (client.pidfd) ready.tasks.push_back(std::move(client.pidfd));
   ++ready.granted;

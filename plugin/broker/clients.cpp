@@ -123,8 +123,10 @@ UniqueFd Clients::answer(Client& client, const Message& message, const std::vect
   // What lies in the socket still, unread, would be taken for a connection that broke.
   for (int left = 0; left < kMaxLeft; ++left)
     if (const auto bytes = receive_bytes(client.socket.get(), kMaxMessageBytes); !bytes || !*bytes) break;
-  (void)tell(client.socket.get(), message, fds);
-  return std::move(client.socket);
+  UniqueFd socket = std::move(client.socket);
+  // It would wait for ever for what did not go out; the end of the connection it understands.
+  if (!tell(socket.get(), message, fds)) socket.reset();
+  return socket;
 }
 
 void Clients::close() {

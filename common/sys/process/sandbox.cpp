@@ -184,6 +184,9 @@ Result<bool> restrict_files(const std::vector<std::string>& readable) {
   for (const std::string& path : readable) {
     const UniqueFd place(open(path.c_str(), O_PATH | O_CLOEXEC));
     struct stat status {};
+    // What is missing needs no right; what may be there has to get one.
+    if (Error error = Error::from_errno(place ? 0 : errno, "open " + path); error.inconclusive())
+      return fail(std::move(error));
     if (!place || fstat(place.get(), &status) != 0) continue;
     const PathBeneath rule{S_ISDIR(status.st_mode) ? kReadFile | kReadDirectory : kReadFile, place.get()};
     if (syscall(kAddRule, ruleset.get(), kRulePathBeneath, &rule, 0) != 0)

@@ -15,6 +15,7 @@ NOISE = re.compile(r"srun: error: node\d+: tasks? [\d,-]+: (Exited with exit cod
                    r"srun: error: Timed out|srun: error: task |slurmstepd: error: \*\*\* STEP|situla: (importing|imported|exporting|exported)|\[INFO\]|$")
 WARNING = re.compile(r"situla: |\[WARN\]")
 BUG = re.compile(r"internal|terminate called|core dumped|[Aa]ssertion|bad_alloc|std::|Segmentation|double free|corrupted")
+MEANS = {"EDQUOT": "|quota", "ENOMEM": "|memory"}
 CAUSES = {"kill": r"SIGKILL|[Kk]illed|lost|ended|closed|gone", "term": r"SIGTERM|[Tt]erminated|[Kk]illed|lost|ended|cancelled|closed|gone",
           "stop": r"time|.", "short-read": ".", "short-write": "."}
 # Numbers of steps, mounts, devices, namespaces, memory files, and times: other ones each time.
@@ -27,7 +28,7 @@ def causes(fault: str) -> str:
     """What a message about it has to match."""
     if fault in CAUSES:
         return CAUSES[fault]
-    return re.escape(os.strerror(getattr(errno, fault))) + ("|memory" if fault == "ENOMEM" else "")
+    return re.escape(os.strerror(getattr(errno, fault))) + MEANS.get(fault, "")
 
 
 @dataclass

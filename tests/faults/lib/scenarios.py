@@ -11,7 +11,7 @@ IMAGE = "registry.test/tiny"
 FILE = "/shared/tiny.sqsh"
 # What a program of the user's finds in its container.
 LOOK = ("sh", "-c", "cat hello.txt; pwd; id; umask; ulimit -n; env | sort; ls /proc/self/fd; ls -l /dev /etc; cat /proc/self/mountinfo; "
-        "grep -E '^(Cap|Seccomp|NoNew|Sig)' /proc/self/status")
+        "grep -E '^(Cap|Seccomp|NoNew|Sig[BIC])' /proc/self/status")
 SAVED = f"{HOME}/saved.sqsh"
 OLD = "the old file\n"
 CONTAINERS = f"{HOME}/.local/share/enroot"
