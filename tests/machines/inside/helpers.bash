@@ -1,0 +1,84 @@
+# Common to the tests in a machine: who submits, and what is left. Loaded by the .bats files.
+# shellcheck shell=bash disable=SC2154
+
+bats_require_minimum_version 1.5.0
+grep -q machine.do= /proc/cmdline || { echo "these tests run in a machine of their own: tests/run machines" >&2; exit 1; }
+# A step that hangs ends its test; the machine is some thirty times slower than one with the processor's help.
+export BATS_TEST_TIMEOUT=300
+
+# wait_until SECONDS CMD...: polls, for at least that time.
+wait_until() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ $SECONDS -le $deadline ] || return 1
+    sleep 0.3
+  done
+}
+
+alice=(runuser -u alice -- env -C /home/alice HOME=/home/alice USER=alice LOGNAME=alice)
+as_alice() { "${alice[@]}" "$@"; }
+
+# step OPTION... CMD...: alice's srun: its status, its output and, in $stderr, what it says besides; shown where the test fails.
+step() {
+  run --separate-stderr as_alice srun -Q "$@"
+  echo "status=$status"
+  echo "${stderr:-}"
+  echo "$output"
+}
+
+# begin NAME OPTION... CMD...: the same beside the test; what it says is in /run/NAME.log, its status in /run/NAME.status.
+begin() {
+  local name=$1
+  shift
+  rm -f "/run/$name.status"
+  {
+    local status=0
+    as_alice srun -Q --job-name="$name" "$@" >"/run/$name.log" 2>&1 </dev/null || status=$?
+    echo $status >"/run/$name.status"
+  } 3>&- &
+}
+says() { grep -q -- "$2" "/run/$1.log"; }
+over() { [ -s "/run/$1.status" ]; }
+
+# ends NAME STATUS: within two minutes.
+ends() {
+  wait_until 120 over "$1" || { echo "$1 does not end"; cat "/run/$1.log"; return 1; }
+  echo "$1 ended with status $(cat "/run/$1.status"):"
+  cat "/run/$1.log"
+  [ "$(cat "/run/$1.status")" = "$2" ]
+}
+
+# running PATTERN...: processes whose program's file has such a name: number, path. The kernel cuts the names it has itself.
+running() {
+  local names=(-false)
+  for name in "$@"; do names+=(-o -lname "*/$name" -o -lname "*/$name (deleted)"); done
+  find /proc -maxdepth 2 -regex '/proc/[0-9]+/exe' '(' "${names[@]}" ')' -printf '%h %l\n' 2>/dev/null | sed 's,^/proc/,,'
+}
+runs() { running "$@" | grep -q .; }
+cgroup_of() { sed 's/^0:://' "/proc/$1/cgroup"; }
+
+# What the first step on a node finds out about it, for those that follow.
+once='^/run/situla/(cgroups|nvidia[.]json|store[.]sock|copies/.*|images/(device-mapper|no-id-map))$'
+
+# What steps can leave on a node, a line each. Few processes: each takes a hundredth of a second here.
+left() {
+  awk '{ print "mount", $2, $3 }' /proc/self/mounts
+  grep -H . /sys/block/loop*/loop/backing_file
+  find /sys/block -name 'dm-*'
+  find /sys/fs/cgroup -type d -name 'job_*'
+  running 'situla*' slurmstepd | sed 's/^/process /'
+  pgrep -u alice -a | sed 's/^/process /'
+  find /run/situla /var/lib/situla/{leases,slots,images} /tmp /var/tmp /dev/shm ! -type d ! -path '/tmp/bats*' \
+    ! -regex '/var/lib/situla/images/.*[.]\(sqsh\|json\|sha256\)'
+  true
+} 2>/dev/null
+snapshot() { left | sort >/run/left.before; }
+nothing_new() {
+  left | sort >/run/left.after
+  comm -13 /run/left.before /run/left.after | grep -v -E "$once" >/run/left.new || true
+  [ ! -s /run/left.new ]
+}
+nothing_left() {
+  wait_until 60 nothing_new || { echo "left behind:"; cat /run/left.new; return 1; }
+}

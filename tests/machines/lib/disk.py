@@ -1,0 +1,136 @@
+"""What is on a machine's disk? A base root with Situla as a site installs it, images behind a registry, Slurm's configuration, the tests."""
+import glob
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+import base
+import kernel
+import packages
+import prepare
+from places import REPOSITORY, STATE, write
+
+HERE = f"{REPOSITORY}/tests/machines"
+IMAGES = ["tiny", "debian", "blocks"]
+SIZE, DATA_SIZE = "8G", "6G"
+# Nobody looks at these, and they take seconds of a slow machine.
+MASKED = ["serial-getty@ttyS0.service", "serial-getty@ttyS1.service", "getty@tty1.service", "apt-daily.timer", "apt-daily-upgrade.timer",
+          "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "docker-registry.service"]
+REGISTRY = """\
+version: 0.1
+log: {level: error}
+storage: {filesystem: {rootdirectory: /srv/registry}}
+http: {addr: "127.0.0.2:443", secret: machine, tls: {certificate: /srv/tls/server.crt, key: /srv/tls/server.key}}
+"""
+MODEL = """\
+/
+0 0
+d--755 0 0
+situla d--700 {situla}
+$
+home d--755 0 0
+alice d--700 {alice}
+$
+$
+$
+"""
+
+
+@dataclass
+class Disk:
+    """Of one machine: files of this host."""
+
+    root: str
+    data: str  # a second one; empty where everything is on the first
+    kernel: str
+    initrd: str
+
+
+def make(release: str, file_system: str, directory: str) -> Disk:
+    """In a mount namespace of the caller's own, which the overlay stays in."""
+    for folder in ("images", "registry", "tls"):
+        os.makedirs(f"{STATE}/{folder}", exist_ok=True)
+    prepare.images(IMAGES)
+    prepare.certificates()
+    library = mock_library()
+    debs = packages.build(release)
+    log = f"{directory}/disk.log"
+    with base.base_root(release, base.needs(debs["1"])) as lower:
+        root = f"{directory}/root"
+        kernel.overlay(lower, f"{directory}/changes", root)
+        install(root, debs, log)
+        fill(root, library)
+        disk = Disk(f"{directory}/disk", "", f"{directory}/kernel", f"{directory}/initrd")
+        for name, source in ((disk.kernel, "vmlinuz-*"), (disk.initrd, "initrd.img-*")):
+            shutil.copy(sorted(glob.glob(f"{root}/boot/{source}"))[-1], name)
+        if file_system == "xfs":
+            disk.data = f"{directory}/data"
+            make_data(root, disk.data)
+        subprocess.run(["truncate", "-s", SIZE, disk.root], check=True)
+        base.logged(["mkfs.ext4", "-q", "-F", "-i", "32768", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, disk.root], log, "making the disk")
+        kernel.detach(root)
+    shutil.rmtree(f"{directory}/changes")
+    return disk
+
+
+def mock_library() -> str:
+    """What answers for the management library of the simulated GPUs."""
+    prepare.logged([["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", "tests/gpu/all"]],
+                   f"{STATE}/machines.log", "building what the simulated GPUs need")
+    return f"{REPOSITORY}/build/release/tests/gpu/libmock_nvml.so"
+
+
+def install(root: str, debs: dict[str, list[str]], log: str) -> None:
+    """As packaging/guides/install.md says, by apt; all that the packages need is there."""
+    offer = f"{root}/srv/packages"
+    os.makedirs(f"{root}/usr/local/share/ca-certificates", exist_ok=True)
+    for revision, files in debs.items():
+        os.makedirs(f"{offer}/{revision}")
+        for deb in files:
+            shutil.copy(deb, f"{offer}/{revision}/")
+    write(f"{root}/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n")
+    os.chmod(f"{root}/usr/sbin/policy-rc.d", 0o755)
+    shutil.copy(f"{STATE}/tls/ca.crt", f"{root}/usr/local/share/ca-certificates/machine.crt")
+    script = """
+        update-ca-certificates
+        cd /srv/packages/1
+        apt-get -q install -y --no-install-recommends ./situla_*.deb ./situla-slurm-plugin_*.deb
+        grep -qs 'plugstack\\.conf\\.d/\\*\\.conf' /etc/slurm/plugstack.conf || echo 'include /etc/slurm/plugstack.conf.d/*.conf' >>/etc/slurm/plugstack.conf
+        useradd --create-home --shell /bin/bash alice
+        install -d -o slurm -g slurm /var/lib/slurm/slurmctld /var/log/slurm
+        install -d /var/lib/slurm/slurmd
+        """
+    base.logged(base.chroot(root, "sh", "-euc", script), log, "installing Situla")
+    os.unlink(f"{root}/usr/sbin/policy-rc.d")
+
+
+def fill(root: str, library: str) -> None:
+    for source, target in ((f"{HERE}/root/.", "/"), (f"{HERE}/inside/.", "/tests"), (f"{STATE}/registry/.", "/srv/registry"), (f"{STATE}/tls/.", "/srv/tls")):
+        os.makedirs(f"{root}{target}", exist_ok=True)
+        subprocess.run(["cp", "-r", "--preserve=mode", source, f"{root}{target}"], check=True)
+    write(f"{root}/srv/registry.yml", REGISTRY)
+    subprocess.run([f"{REPOSITORY}/tests/gpu/make-driver-root", "--gpus", "2", "--devices=real", "--nvml", library, f"{root}/srv/gpu"], check=True)
+    # Each machine would have its own; on one that boots from a copy, systemd would make it at the first boot.
+    write(f"{root}/etc/machine-id", "a" * 32 + "\n")
+    units = f"{root}/etc/systemd/system"
+    for unit in MASKED:
+        if os.path.lexists(f"{units}/{unit}"):
+            os.unlink(f"{units}/{unit}")
+        os.symlink("/dev/null", f"{units}/{unit}")
+    enabled = ["machine-devices", "machine-registry", "machine", "munge", "slurmctld", "slurmd"]
+    subprocess.run(["systemctl", f"--root={root}", "--quiet", "enable", *enabled], stderr=subprocess.DEVNULL, check=True)
+
+
+def make_data(root: str, data: str) -> None:
+    """An XFS with the store and the users' files; mkfs.xfs makes the directories, so that nothing has to be mounted here."""
+    owners = {}
+    with open(f"{root}/etc/passwd", encoding="utf-8") as accounts:
+        for line in accounts:
+            fields = line.split(":")
+            owners[fields[0]] = f"{fields[2]} {fields[3]}"
+    write(f"{data}.model", MODEL.format(**owners))
+    subprocess.run(["truncate", "-s", DATA_SIZE, data], check=True)
+    subprocess.run(["mkfs.xfs", "-q", "-p", f"{data}.model", data], check=True)
+    os.makedirs(f"{root}/data", exist_ok=True)
+    write(f"{root}/etc/fstab", "/dev/vdb /data xfs defaults 0 0\n/data/situla /var/lib/situla none bind 0 0\n/data/home /home none bind 0 0\n", "a")
