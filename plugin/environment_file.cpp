@@ -57,6 +57,7 @@ Result<std::string> resolve(const std::string& name) {
 Result<void> read_environment_file(ContainerOptions& options, LogSink& log) {
   const auto name = options.environment();
   if (!name) {
+    options.use(std::nullopt);
     unsetenv(kResolvedVariable);
     return {};
   }

@@ -30,7 +30,7 @@ class ContainerOptions {
   Result<void> apply_environment(const Lookup& lookup);
   /// The value of --environment; and what its files say.
   [[nodiscard]] std::optional<std::string> environment() const;
-  void use(ResolvedEnvironment resolved) { file_ = std::move(resolved); }
+  void use(std::optional<ResolvedEnvironment> resolved) { file_ = std::move(resolved); }
   /// The container wanted, or nullopt: then warnings() says what was given in vain.
   [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
   /// "ignoring --container-X because neither ...", one line each; with a container, variables that are no yes or no.

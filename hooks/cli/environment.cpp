@@ -30,8 +30,14 @@ std::string line(const std::string& key, const std::string& value, std::string_v
   return key + " = " + value + "  # " + printable(where) + "\n";
 }
 
+/// A dollar sign that is left is one; in mounts it has a backslash, for the node.
 std::string quoted(const Said<std::string>& said) {
-  return json_quote(said.value);
+  std::string text;
+  for (const char c : said.value) {
+    if (c == '$' && text.ends_with('\\')) text.pop_back();
+    text += c == '$' ? std::string("$$") : std::string(1, c);
+  }
+  return json_quote(text);
 }
 
 std::string list_text(const std::string& key, const std::vector<Said<std::string>>& list) {
@@ -44,7 +50,9 @@ std::string list_text(const std::string& key, const std::vector<Said<std::string
 std::string table_text(const std::string& name, const std::map<std::string, Said<std::string>>& table) {
   if (table.empty()) return "";
   std::string out = "\n[" + name + "]\n";
-  for (const auto& [key, said] : table) out += line(name == "env" ? key : json_quote(key), quoted(said), said.where);
+  const bool env = name == "env";  // its references are the node's
+  for (const auto& [key, said] : table)
+    out += line(env ? key : json_quote(key), env ? json_quote(said.value) : quoted(said), said.where);
   return out;
 }
 

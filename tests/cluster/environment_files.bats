@@ -143,6 +143,10 @@ lines_of() { grep -v -e '^situla: ' -e '^srun: situla: ' -e '^salloc: ' -e '^Sub
   cat shown.toml
   grep -F "image = \"registry.test/tiny\"  # $HOME/.edf/tiny.toml:1" shown.toml
   # What it prints is a file itself, and means the same.
+  printf 'image = "x"\nmounts = ["/a$$b:/c"]\nworkdir = "/$$d"\n[env]\nA = "$${B}${C:-}"\n' >dollars.toml
+  situla environment show ./dollars.toml >shown.dollars.toml
+  diff <(situla environment show --json ./dollars.toml | jq 'del(.name, .files) | del(..|.from?)') \
+    <(situla environment show --json ./shown.dollars.toml | jq 'del(.name, .files) | del(..|.from?)')
   situla environment show ./shown.toml | grep -F '"/home/alice/data:/data:ro"'
   [ "$(situla environment show --json whole | jq -r '.env.GREETING | .value + " " + .from')" = "of the file $HOME/.edf/whole.toml:6" ]
   run_and_show situla environment check whole tiny

@@ -17,6 +17,7 @@ ContainerSpec full_spec() {
   spec.mounts = *parse_mount_options("/a:/b:ro,tmpfs:/c,umount:/d");
   spec.workdir = "/work";
   spec.keep_env = {"A", "B"};
+  spec.variables = {"C=${PATH}", "D="};
   spec.devices = {"nvidia.com/gpu=0", "situla.dev/hca=all"};
   spec.mount_home = Tristate::yes;
   spec.remap_root = Tristate::no;

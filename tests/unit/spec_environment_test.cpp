@@ -75,6 +75,39 @@ TEST_CASE("expansion of variables") {
   }
 }
 
+TEST_CASE("references of environment files") {
+  const auto lookup = [](std::string_view name) -> std::optional<std::string> {
+    if (name == "A") return "1";
+    if (name == "EMPTY") return "";
+    return std::nullopt;
+  };
+  const std::vector<std::pair<std::string, std::string>> table = {{"", ""},
+                                                                  {"plain", "plain"},
+                                                                  {"${A}", "1"},
+                                                                  {"$A$A", "11"},
+                                                                  {"$A-B", "1-B"},
+                                                                  {"${EMPTY}", ""},
+                                                                  {"${EMPTY:-x}", "x"},
+                                                                  {"${NO:-}", ""},
+                                                                  {"${NO:-a:-b}", "a:-b"},
+                                                                  {"${NO:-$A}", "$A"},
+                                                                  {"$${A}", "${A}"},
+                                                                  {"$$A", "$A"},
+                                                                  {"$$$A", "$1"},
+                                                                  {"$", "$"},
+                                                                  {"$1", "$1"},
+                                                                  {"$(id)", "$(id)"},
+                                                                  {"\\$A", "\\1"}};
+  for (const auto& [text, expected] : table) {
+    INFO(text);
+    CHECK(expand_references(text, lookup) == expected);
+  }
+  for (const char* text : {"$NO", "${NO}", "${", "${A", "${}", "${1}", "${A-x}", "${A:x}", "${A b}"}) {
+    INFO(text);
+    CHECK_FALSE(expand_references(text, lookup));
+  }
+}
+
 TEST_CASE("names of variables") {
   for (const char* name : {"A", "_", "a1", "A_B"}) CHECK(is_variable_name(name));
   for (const char* name : {"", "1", "1A", "A-B", "A B", "A=", "é"}) CHECK_FALSE(is_variable_name(name));

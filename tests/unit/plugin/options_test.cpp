@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "plugin/environment_file.hpp"
+#include "tests/support/memory_log.hpp"
 
 using namespace situla;
 
@@ -422,6 +423,12 @@ TEST_CASE("a srun inside a job has the environment that the job was submitted wi
   REQUIRE(options.set(option("environment"), "mine"));
   CHECK(options.has_environment_of_job());
   CHECK(spec_of(options).image == "of_file");
+
+  ContainerOptions dropped;
+  dropped.inherit_environment(variables({{kResolvedVariable, text}, {inherited, "mine"}}));
+  test::MemoryLog log;
+  REQUIRE(read_environment_file(dropped, log));
+  CHECK_FALSE(dropped.finish().value());
 
   ContainerOptions other;
   other.inherit_environment(variables({{kResolvedVariable, text}, {inherited, "other"}}));
