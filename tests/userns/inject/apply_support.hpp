@@ -55,6 +55,9 @@ class ApplyTest {
 std::map<std::string, std::string> snapshot(const std::string& directory);
 /// Mount points that are not beneath the path.
 Result<std::vector<std::string>> mounts_outside(const std::string& path);
+/// What of `after` is not in `before`, both sorted. One of before that is gone says nothing: when its directory is
+/// removed anywhere on the machine, it goes in all mount namespaces.
+std::vector<std::string> added_mounts(const std::vector<std::string>& before, const std::vector<std::string>& after);
 /// "ro,nosuid,nodev,relatime" of what is mounted at the path last; "" when nothing is.
 Result<std::string> mount_options(const std::string& path);
 /// How many mounts are there?
