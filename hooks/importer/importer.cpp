@@ -60,6 +60,8 @@ class Reporter final : public Progress, public LogSink {
     const std::scoped_lock lock(mutex_);
     const auto now = StepBars::Clock::now();
     draw(bars_.bytes(done, total, now));
+    if (const std::string line = bars_.line(now); !line.empty())
+      (void)send_packet(socket_, encode(Note{LogLevel::info, line}));
     const bool finishing = done == total;
     if (now - told_ < kProgressEvery && finishing == finishing_) return;
     told_ = now;

@@ -30,7 +30,9 @@ class BrokerProgress final : public Progress {
     bars_.phase(text, StepBars::Clock::now());
   }
   void bytes(uint64_t done, uint64_t total) noexcept override {
-    draw(bars_.bytes(done, total, StepBars::Clock::now()));
+    const auto now = StepBars::Clock::now();
+    draw(bars_.bytes(done, total, now));
+    if (const std::string line = bars_.line(now); !line.empty()) log_.write(LogLevel::info, line);
   }
   void layer(const LayerProgress& layer) noexcept override { bars_.layer(layer); }
   void note(std::string_view text) noexcept override {

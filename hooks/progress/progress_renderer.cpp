@@ -37,10 +37,12 @@ void LogProgress::end_phase() noexcept {
 void LogProgress::phase(std::string_view text) noexcept {
   end_phase();
   screen_.begin(text, now());
+  lines_.begin(Clock::now());
 }
 
 void LogProgress::bytes(uint64_t done, uint64_t total) noexcept {
   screen_.bytes(done, total, now());
+  if (total > 0 && lines_.due(Clock::now())) log_.info(screen_.line(now()));
 }
 
 void LogProgress::note(std::string_view text) noexcept {
@@ -111,6 +113,11 @@ std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
 void StepBars::phase(std::string_view text, Clock::time_point now) {
   screen_.begin(text, seconds_of(now));
   next_ = now + kQuiet;
+  lines_.begin(now);
+}
+
+std::string StepBars::line(Clock::time_point now) {
+  return window_.columns == 0 && lines_.due(now) ? screen_.line(seconds_of(now)) : std::string();
 }
 
 std::string StepBars::bytes(uint64_t done, uint64_t total, Clock::time_point now) {

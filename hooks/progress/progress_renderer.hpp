@@ -13,7 +13,25 @@
 
 namespace situla {
 
-/// One info line per phase, with the seconds and bytes of the phase when it ends; notes as they come.
+/// When is it time for the next line of a phase that lasts?
+class EveryHalfMinute {
+ public:
+  using Clock = std::chrono::steady_clock;
+  void begin(Clock::time_point now) { next_ = now + kPause; }
+  /// True once in half a minute.
+  bool due(Clock::time_point now) {
+    if (now < next_) return false;
+    begin(now);
+    return true;
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPause{30};
+  Clock::time_point next_;
+};
+
+/// One info line per phase, with the seconds and bytes of the phase when it ends, and one every half minute before;
+/// notes as they come.
 class LogProgress final : public Progress {
  public:
   explicit LogProgress(LogSink& log) : log_(log) {}
@@ -26,6 +44,7 @@ class LogProgress final : public Progress {
   void end_phase() noexcept;
   LogSink& log_;
   ProgressScreen screen_;
+  EveryHalfMinute lines_;
 };
 
 /// Lines that are drawn over themselves at most ten times a second, in the size the window then has. Between two
@@ -67,6 +86,8 @@ class StepBars {
   void phase(std::string_view text, Clock::time_point now);
   void layer(const LayerProgress& layer) { screen_.layer(layer); }
   [[nodiscard]] std::string bytes(uint64_t done, uint64_t total, Clock::time_point now);
+  /// After bytes(): for a step without a terminal, a line for its log every half minute; else empty.
+  [[nodiscard]] std::string line(Clock::time_point now);
   /// To be written before anything else is.
   [[nodiscard]] std::string erase() { return frame_.erase(window_.columns); }
   /// To be written at the end.
@@ -77,6 +98,7 @@ class StepBars {
   ProgressScreen screen_;
   Frame frame_;
   Clock::time_point next_;
+  EveryHalfMinute lines_;
 };
 
 }  // namespace situla

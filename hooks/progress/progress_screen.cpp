@@ -140,6 +140,16 @@ std::vector<std::string> ProgressScreen::lines(Window window, double now) const 
   return lines;
 }
 
+std::string ProgressScreen::line(double now) const {
+  if (total_ == 0) return {};
+  std::string text = phase_ + ": " + format_size(done_) + " of " + format_size(total_);
+  const double speed = rate(now);
+  if (speed > 0)
+    text += formatted(", %.1f MiB/s, ", speed / 1048576.0) +
+            time_left(static_cast<double>(total_ - std::min(done_, total_)) / speed) + " left";
+  return text;
+}
+
 std::string ProgressScreen::summary(double now) const {
   if (phase_.empty()) return {};
   std::string text = phase_ + ": " + formatted("%.1f s", now - since_);

@@ -26,6 +26,9 @@ class ProgressScreen {
   /// The phase, a bar for each active layer as far as the window is high enough, and one for the total. No line is as
   /// wide as the window, so that none wraps.
   [[nodiscard]] std::vector<std::string> lines(Window window, double now) const;
+  /// For a log, while it lasts: "importing 7 layers: 120.0 MiB of 628.1 MiB, 45.0 MiB/s, 0:12 left". Empty without
+  /// bytes.
+  [[nodiscard]] std::string line(double now) const;
   /// What remains of a phase: "importing 7 layers, 628.1 MiB: 6.0 s, 628.1 MiB". Empty before the first phase.
   [[nodiscard]] std::string summary(double now) const;
 

@@ -157,3 +157,28 @@ TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves
   none.phase("importing 1 layer", start);
   CHECK(none.bytes(kMebi, 100 * kMebi, start + std::chrono::seconds(9)).empty());
 }
+
+TEST_CASE("a step without a terminal, and a log, have a line every half minute while it lasts") {
+  using std::chrono::seconds;
+  const StepBars::Clock::time_point begin{};
+  StepBars bars({0, 0});
+  bars.phase("importing 7 layers", begin);
+  const auto line = [&](int second) {
+    CHECK(bars.bytes(static_cast<uint64_t>(second) << 20U, uint64_t{1024} << 20U, begin + seconds(second)).empty());
+    return bars.line(begin + seconds(second));
+  };
+  std::vector<std::pair<int, std::string>> said;
+  for (int second = 1; second < 80; ++second)
+    if (std::string text = line(second); !text.empty()) said.emplace_back(second, std::move(text));
+  REQUIRE(said.size() == 2);
+  CHECK(said[0] == std::pair(30, std::string("importing 7 layers: 30.0 MiB of 1.0 GiB, 1.0 MiB/s, 16:34 left")));
+  CHECK(said[1].first == 60);
+  bars.phase("writing", begin + seconds(100));
+  CHECK(line(110).empty());
+  CHECK_FALSE(line(131).empty());
+
+  StepBars drawn({80, 24});
+  drawn.phase("importing 7 layers", begin);
+  (void)drawn.bytes(1, 2, begin + seconds(40));
+  CHECK(drawn.line(begin + seconds(40)).empty());
+}
