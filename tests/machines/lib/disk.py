@@ -47,16 +47,16 @@ class Disk:
     initrd: str
 
 
-def make(release: str, file_system: str, directory: str) -> Disk:
+def make(file_system: str, directory: str) -> Disk:
     """In a mount namespace of the caller's own, which the overlay stays in."""
     for folder in ("images", "registry", "tls"):
         os.makedirs(f"{STATE}/{folder}", exist_ok=True)
     prepare.images(IMAGES)
     prepare.certificates()
     library = mock_library()
-    debs = packages.build(release)
+    debs = packages.build()
     log = f"{directory}/disk.log"
-    with base.base_root(release, base.needs(debs["1"])) as lower:
+    with base.base_root(base.needs(debs["1"])) as lower:
         root = f"{directory}/root"
         kernel.overlay(lower, f"{directory}/changes", root)
         install(root, debs, log)
