@@ -11,9 +11,9 @@
 
 namespace situla {
 
-/// The next message of a helper; nullopt when it has closed its end; an error where that cannot be known. Control characters
-/// in texts are shown as \xNN, whatever they would do to a terminal or a log; only lines stay lines. Descriptors that
-/// come with it never become ours: receive_bytes(). Does not wait.
+/// The next message of a helper; nullopt when it has closed its end; an error where that cannot be known. Control
+/// characters in texts are shown as \xNN, whatever they would do to a terminal or a log; only lines stay lines.
+/// Descriptors that come with it never become ours: receive_bytes(). Does not wait.
 Result<std::optional<Message>> hear(int socket);
 
 struct Heard {
