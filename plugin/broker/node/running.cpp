@@ -78,7 +78,10 @@ Result<RunningContainer> RunningContainer::publish(const std::string& runtime, c
   const std::string path = directory + "/" + std::to_string(job) + "." + std::to_string(step);
   TRY(make_directories(runtime + "/containers", 0700));
   for (int attempt = 0;; ++attempt) {
-    TRY(make_directories(directory, 0700));
+    if (auto made = make_directories(directory, 0700); !made) {
+      (void)rmdir(directory.c_str());
+      return fail(std::move(made).error());
+    }
     // It gets its name when somebody listens: a socket with nobody behind it is taken for a killed broker's.
     const std::string hidden = directory + "/." + std::to_string(job) + "." + std::to_string(step);
     (void)unlink(hidden.c_str());
