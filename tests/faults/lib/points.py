@@ -46,6 +46,7 @@ class Point:
     left: list[str] = field(default_factory=list)
     status: int | None = 0
     message: str = ""
+    possible: int = 0  # calls that can fail so
 
 
 def message_of(result: Result) -> str:
