@@ -32,11 +32,9 @@ begin() {
   local name=$1
   shift
   rm -f "/run/$name.status"
-  {
-    local status=0
-    as_alice srun -Q --job-name="$name" "$@" >"/run/$name.log" 2>&1 </dev/null || status=$?
-    echo $status >"/run/$name.status"
-  } 3>&- &
+  # Nothing of bats' is held: it would wait for a step that outlives its test.
+  setsid --fork bash -c '"${@:2}" >"/run/$1.log" 2>&1; echo $? >"/run/$1.status"' begin "$name" \
+    "${alice[@]}" srun -Q --job-name="$name" "$@" </dev/null >/dev/null 2>&1 3>&- 4>&-
 }
 says() { grep -q -- "$2" "/run/$1.log"; }
 over() { [ -s "/run/$1.status" ]; }
