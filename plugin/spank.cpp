@@ -483,7 +483,7 @@ SITULA_EXPORT int slurm_spank_task_init_privileged(spank_t, int, char**) {
 SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
   bool said = false;
   const int status = guarded([&]() -> Result<void> {
-    const Result<void> joined = situla::start_task(spank);
+    Result<void> joined = situla::start_task(spank);
     said = !joined && joined.error().message().empty();
     return joined;
   });
