@@ -209,7 +209,7 @@ $work/config/.credentials:2: unknown word 'logni'
 hint: did you mean login?" --container-image=auth.test#tiny
   printf 'machine auth.test login alice password secret with blanks\n' >config/.credentials
   fails_with "$work/config/.credentials:1: a word that is none of machine, login, password" --container-image=auth.test#tiny
-  [[ $output != *blanks\'* ]] && [[ $output != *secret* ]]
+  [[ $output != *secret* ]]
 }
 
 @test "a hook that hangs is named while it does" {
@@ -242,9 +242,11 @@ hint: did you mean login?" --container-image=auth.test#tiny
   run_and_show situla doctor --registry registry.test/tiny
   [ "$status" -eq 0 ]
   [[ ${lines[0]} == "registry registry.test/tiny" ]]
-  [[ $output != *user-namespaces* ]] && [[ $output != *"images by"* ]]
+  [[ $output != *user-namespaces* ]]
+  [[ $output != *"images by"* ]]
   run_and_show situla doctor --registry registry.test/tiny --all
-  [[ $output == *user-namespaces* ]] && [[ $output == *"registry registry.test/tiny"* ]]
+  [[ $output == *user-namespaces* ]]
+  [[ $output == *"registry registry.test/tiny"* ]]
   run_and_show situla doctor --all
   [ "$status" -eq 1 ]
 }
