@@ -200,7 +200,9 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     // What the request writer, then the importer said last is why. One that is killed closes its pipe to the store
     // program and its socket to us, in no order.
     constexpr int kMoment = 100;  // milliseconds
-    for (pollfd last{request_writer_.socket.get(), POLLIN, 0}; request_writer_.socket && poll(&last, 1, kMoment) == 1;)
+    int most = 16;                // it is the user's: one that goes on talking is not listened to for ever
+    for (pollfd last{request_writer_.socket.get(), POLLIN, 0};
+         most > 0 && request_writer_.socket && poll(&last, 1, kMoment) == 1; --most)
       TRY(on_request_writer(tasks));
     for (pollfd last{importer_.socket.get(), POLLIN, 0}; importer_.socket && poll(&last, 1, 0) == 1;)
       TRY(on_importer(step, tasks));
