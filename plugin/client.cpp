@@ -117,7 +117,7 @@ Result<Reply> await_reply(int socket, LogSink& log) {
       continue;
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       if (failure->text.empty()) return fail(ErrorKind::cancelled, "");
-      return fail(Error(failure->kind, failure->text).with_hint(failure->hint));
+      return fail(failure->error());
     } else if (std::holds_alternative<JoinReply>(message) || std::holds_alternative<Prefetched>(message)) {
       return Reply{std::move(message), std::move(packet->fds)};
     } else {

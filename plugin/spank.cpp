@@ -88,7 +88,7 @@ class SlurmLog final : public LogSink {
 void report(const Error& error) {
   SlurmLog log;
   if (error.message().empty()) return;
-  log.error(error.message());
+  log.error(error.line());
   if (!error.hint().empty()) log.error("hint: " + error.hint());
 }
 

@@ -39,6 +39,28 @@ ErrorKind kind_of_errno(int errnum) {
   }
 }
 
+/// What a full disk or a lack of memory means is the same wherever it happens.
+ErrorCode code_of_errno(int errnum) {
+  switch (errnum) {
+    case ENOSPC:
+    case EDQUOT:
+      return ErrorCode::disk_full;
+    case ENOMEM:
+      return ErrorCode::memory;
+    case EMFILE:
+    case ENFILE:
+      return ErrorCode::open_files;
+    default:
+      return ErrorCode::none;
+  }
+}
+
+constexpr std::array kCodesOfKinds = {ErrorCode::failed,    ErrorCode::wrong_input, ErrorCode::not_found,
+                                      ErrorCode::exists,    ErrorCode::denied,      ErrorCode::network,
+                                      ErrorCode::damaged,   ErrorCode::no_space,    ErrorCode::unsupported,
+                                      ErrorCode::cancelled, ErrorCode::network};
+static_assert(kCodesOfKinds.size() == static_cast<size_t>(last_of(ErrorKind{})) + 1);
+
 constexpr std::array<std::string_view, 11> kKindNames = {"failure",     "usage",     "not_found",  "exists",
                                                          "denied",      "network",   "corrupt",    "no_space",
                                                          "unsupported", "cancelled", "unreachable"};
@@ -51,6 +73,7 @@ Error Error::from_errno(int errnum, std::string_view what) {
   const char* reason = strerror_r(errnum, buffer.data(), buffer.size());
   Error error(kind_of_errno(errnum), std::string(what) + ": " + reason);
   error.errnum_ = errnum;
+  error.code_ = code_of_errno(errnum);
   return error;
 }
 
@@ -69,8 +92,27 @@ Error& Error::with_hint(std::string_view hint) & {
   return *this;
 }
 
+Error& Error::with_code(ErrorCode code) & {
+  if (code_ == ErrorCode::none) code_ = code;
+  return *this;
+}
+
+Error Error::in_words(std::string message) const {
+  Error error = *this;
+  error.message_ = std::move(message);
+  return error;
+}
+
+ErrorCode Error::code() const {
+  return code_ == ErrorCode::none ? kCodesOfKinds.at(static_cast<size_t>(kind_)) : code_;
+}
+
+std::string Error::line() const {
+  return message_ + " [" + std::string(to_string(code())) + "]";
+}
+
 std::string Error::text() const {
-  return hint_.empty() ? message_ : message_ + "\nhint: " + hint_;
+  return hint_.empty() ? line() : line() + "\nhint: " + hint_;
 }
 
 std::string_view to_string(ErrorKind kind) {

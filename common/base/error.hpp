@@ -4,7 +4,10 @@
 #include <cerrno>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
+
+#include "common/base/error_code.hpp"
 
 namespace situla {
 
@@ -44,7 +47,16 @@ class Error {
   Error& with_hint(std::string_view hint) &;
   Error&& with_hint(std::string_view hint) && { return std::move(with_hint(hint)); }
 
+  /// Under which the manual explains it; unless a deeper layer, which knew more, already gave one.
+  Error& with_code(ErrorCode code) &;
+  Error&& with_code(ErrorCode code) && { return std::move(with_code(code)); }
+
+  /// The same error, its code and its hint, said in other words.
+  [[nodiscard]] Error in_words(std::string message) const;
+
   [[nodiscard]] ErrorKind kind() const { return kind_; }
+  /// Its own, or what its errno or its kind stands for; never ErrorCode::none.
+  [[nodiscard]] ErrorCode code() const;
   /// The errno it came from, or 0.
   [[nodiscard]] int errnum() const { return errnum_; }
   /// The machine could not do it just now: no descriptors, memory or room, a disk or server that fails, a signal. It
@@ -53,14 +65,33 @@ class Error {
   [[nodiscard]] const std::string& message() const { return message_; }
   /// One line of advice, or empty.
   [[nodiscard]] const std::string& hint() const { return hint_; }
-  /// The message, and "\nhint: ..." when there is one.
+  /// The message with its code behind: "open /etc/x: No such file or directory [not-found]". For the one place that
+  /// shows it; a message that goes into another one has no code.
+  [[nodiscard]] std::string line() const;
+  /// line(), and "\nhint: ..." when there is a hint.
   [[nodiscard]] std::string text() const;
 
  private:
+  friend struct SentError;
+
   ErrorKind kind_;
+  ErrorCode code_ = ErrorCode::none;
   int errnum_ = 0;
   std::string message_;
   std::string hint_;
+};
+
+/// An error on its way to another process, for common/base/wire.hpp. Its errno stays behind.
+struct SentError {
+  ErrorKind kind = ErrorKind::failure;
+  std::string text;
+  std::string hint;
+  ErrorCode code = ErrorCode::none;
+
+  static SentError of(const Error& error) { return {error.kind_, error.message_, error.hint_, error.code_}; }
+  [[nodiscard]] Error error() const { return Error(kind, text).with_hint(hint).with_code(code); }
+
+  static auto fields(auto& sent) { return std::tie(sent.kind, sent.text, sent.hint, sent.code); }
 };
 
 /// Name of a kind as sent over a protocol ("not_found"), and back. Unknown names become ErrorKind::failure.

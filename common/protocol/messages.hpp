@@ -142,13 +142,7 @@ struct Alive {};
 constexpr std::chrono::seconds kAliveEvery{20};
 constexpr std::chrono::seconds kSilence{180};
 /// The end of what was asked for. Empty text: another task of this node has already said it.
-struct Failure {
-  ErrorKind kind = ErrorKind::failure;
-  std::string text;
-  std::string hint;
-
-  static auto fields(auto& failure) { return std::tie(failure.kind, failure.text, failure.hint); }
-};
+using Failure = SentError;
 
 // store, importer -> broker
 

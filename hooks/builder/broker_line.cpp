@@ -22,7 +22,7 @@ void BrokerLog::write(LogLevel level, std::string_view message) noexcept {
 }
 
 int tell_failure(const Error& error) {
-  (void)send_packet(builder_fd::kBroker, encode(Failure{error.kind(), error.message(), error.hint()}));
+  (void)send_packet(builder_fd::kBroker, encode(Failure::of(error)));
   return 1;
 }
 

@@ -49,7 +49,7 @@ Result<void> remove_all(const std::string& job, const std::string& home, LogSink
 int remove_job_containers(const std::string& job, const std::string& home) {
   StderrLog log;
   const auto removed = remove_all(job, home, log);
-  if (!removed) log.error(removed.error().message());
+  if (!removed) log.error(removed.error().line());
   return removed ? 0 : 1;
 }
 

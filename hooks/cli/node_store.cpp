@@ -79,7 +79,7 @@ Result<FinishedImages::Copy> fetch(const Context& context, const ImportRequest& 
   TRY_ASSIGN(const Asked asked, ask(context, {offline}, {memory.get(), fd}));
   const int socket = asked.socket.get();
   TRY_ASSIGN(const auto first, message::receive(socket));
-  if (const auto* ended = std::get_if<message::Ended>(&first.message)) return fail(ended->kind, ended->text);
+  if (const auto* ended = std::get_if<message::Ended>(&first.message)) return fail(ended->error());
   const auto* copying = std::get_if<message::Copying>(&first.message);
   if (copying == nullptr) return fail(ErrorKind::not_found, asked.store + " has no such image for this user");
   progress.phase("copying " + format_size(copying->bytes) + " from " + asked.store);

@@ -117,7 +117,7 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
 }  // namespace
 
 void report_error(const Context& context, const Error& error) {
-  context.log.error(error.message());
+  context.log.error(error.line());
   if (!error.hint().empty()) context.streams.err << "hint: " << error.hint() << std::endl;
 }
 
@@ -134,7 +134,7 @@ int run_tool(const Invocation& invocation, const Streams& streams, AddCommands a
   const Result<int> status = with_thrown_errors([&] { return run(invocation, streams, add_commands, log); });
   streams.out.flush();
   if (status) return *status;
-  log.error(status.error().message());
+  log.error(status.error().line());
   if (!status.error().hint().empty()) streams.err << "hint: " << status.error().hint() << std::endl;
   return 1;
 }

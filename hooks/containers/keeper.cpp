@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/base/wire.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
@@ -45,6 +46,7 @@ constexpr const char* kMount = "mount";
 constexpr const char* kKeep = "keep";
 constexpr size_t kMostUsers = 2;
 // Its word when it has mounted the layers; with the mount, its step follows.
+constexpr WireForm kFailure{"error of a container's keeper", 0x534b0001, kMaxPacket, kMaxPacket / 4};
 constexpr std::string_view kOk = "ok";
 // Its word when the layers are still mounted by one that was killed.
 constexpr std::string_view kBusy = "busy";
@@ -73,21 +75,14 @@ std::string own_job_or_step() {
   return found;
 }
 
-/// An error on its way from the keeper: kind, message and hint, each ended by NUL.
+/// An error on its way from the keeper.
 std::string pack(const Error& error) {
-  return std::string(to_string(error.kind())) + '\0' + error.message() + '\0' + error.hint() + '\0';
+  return to_wire(SentError::of(error), kFailure);
 }
 
 Error unpack(std::string_view bytes) {
-  const auto next = [&bytes] {
-    const std::string_view field = bytes.substr(0, bytes.find('\0'));
-    bytes.remove_prefix(std::min(bytes.size(), field.size() + 1));
-    return std::string(field);
-  };
-  const ErrorKind kind = error_kind_from_string(next());
-  Error error(kind, next());
-  if (const std::string hint = next(); !hint.empty()) error.with_hint(hint);
-  return error;
+  const auto sent = from_wire<SentError>(bytes, kFailure);
+  return sent ? sent->error() : sent.error();
 }
 
 /// Who uses the mount from now on: this process, which becomes the program, and for a step its parent, the broker. The

@@ -45,8 +45,9 @@ Error ImportSession::explain(Error error) const {
       kind == ErrorKind::not_found || kind == ErrorKind::denied || kind == ErrorKind::unreachable;
   if (!name_may_be_wrong || request_.hint.empty()) return error;
   // The file that exists is the better guess of the two.
-  Error better(kind, error.message());
-  return std::move(better).with_hint(printable(request_.hint));
+  SentError better = SentError::of(error);
+  better.hint = printable(request_.hint);
+  return better.error();
 }
 
 Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& request, Progress& progress) {

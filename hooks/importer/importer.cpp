@@ -163,6 +163,7 @@ Error name_size_limit(const Error& error) {
   const bool too_large = error.message().ends_with(std::strerror(EFBIG));
   if (!too_large || getrlimit(RLIMIT_FSIZE, &limit) != 0) return error;
   return Error(error.kind(), error.message() + ": the image's file may have " + format_size(limit.rlim_cur))
+      .with_code(ErrorCode::image_too_large)
       .with_hint("see largest_image in " SITULA_SYSCONF_DIR "/situla.toml");
 }
 
@@ -268,8 +269,7 @@ int run_importer(int socket, int store_socket, const OwnImport* own) {
   if (!imported && own != nullptr) imported = fail(own->store.shown(imported.error()));
   if (imported) return 0;
   // Without a text: the store program has ended, and told the broker why.
-  if (!imported.error().message().empty())
-    reporter.send(Failure{imported.error().kind(), imported.error().message(), imported.error().hint()});
+  if (!imported.error().message().empty()) reporter.send(Failure::of(imported.error()));
   return 1;
 }
 

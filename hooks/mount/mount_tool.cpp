@@ -82,7 +82,7 @@ int main(int argc, char* argv[]) {
   situla::ErrorLog log;
   const auto done = situla::run(std::vector<std::string>(argv + 1, argv + argc), log);
   if (done) return 0;
-  log.error(done.error().message());
+  log.error(done.error().line());
   if (!done.error().hint().empty()) std::cerr << "hint: " << done.error().hint() << '\n';
   return 1;
 }

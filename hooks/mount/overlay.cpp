@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/scope_exit.hpp"
+#include "common/base/wire.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
@@ -65,6 +66,9 @@ std::string option_names(const MountParameters& parameters) {
     names += (names.empty() ? "" : ",") + name + (value.empty() ? "" : "=" + value);
   return names.empty() ? "no options" : names;
 }
+
+/// Of the child that tries an overlay.
+constexpr WireForm kTried{"answer of an overlay's trial", 0x53540001, 4096, 1024};
 
 /// File systems whose overlays are in everyday use; statfs(2).
 constexpr std::array<int64_t, 3> kFitForUpper = {0xef53, 0x58465342, 0x9123683e};  // ext4, xfs, btrfs
@@ -214,15 +218,17 @@ Result<void> overlay_upper_works(const std::string& directory) {
     // It has its parent's locks, which end with it.
     (void)die_with_parent();
     const auto done = try_overlay(base);
-    (void)send_packet(sockets.second.get(), done ? "ok" : "!" + done.error().text());
+    (void)send_packet(sockets.second.get(), done ? "ok" : to_wire(SentError::of(done.error()), kTried));
     _exit(0);
   }
   sockets.second.reset();
-  TRY_ASSIGN(const std::optional<Packet> answer, receive_packet(sockets.first.get(), 4096));
+  TRY_ASSIGN(const std::optional<Packet> answer, receive_packet(sockets.first.get(), kTried.most_bytes));
   TRY(child.wait());
   if (!answer) return fail(ErrorKind::failure, "try an overlay on " + directory + ": the helper process died");
   if (answer->bytes == "ok") return {};
-  return fail(ErrorKind::unsupported, "try an overlay on " + directory + ": " + answer->bytes.substr(1));
+  TRY_ASSIGN(SentError refused, from_wire<SentError>(answer->bytes, kTried));
+  refused.kind = ErrorKind::unsupported;
+  return fail(refused.error().with_context("try an overlay on " + directory));
 }
 
 }  // namespace situla

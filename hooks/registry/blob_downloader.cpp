@@ -324,7 +324,7 @@ BlobDownloader::Verdict BlobDownloader::try_next_place(Transfer& transfer, Error
   if (place == transfer.place()) {
     if (place + 1 == registries_.size() + transfer.blob().urls.size()) {
       if (before.empty()) return {std::move(error)};
-      return {Error(error.kind(), error.message() + "; before that" + before).with_hint(error.hint())};
+      return {error.in_words(error.message() + "; before that" + before)};
     }
     ++place;
     if (place < registries_.size()) {

@@ -54,7 +54,7 @@ Error no_own_proc(Error error) {
 }
 
 [[noreturn]] void fail_in_child(const Error& error, LogSink& log) {
-  log.error(error.message());
+  log.error(error.line());
   if (!error.hint().empty()) (void)write_all(STDERR_FILENO, "hint: " + error.hint() + "\n");
   _exit(1);
 }

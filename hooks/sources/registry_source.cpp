@@ -91,7 +91,7 @@ class RegistrySource final : public ImageSource {
       if (place != printable(reference_.registry + "/" + reference_.repository)) error.with_context("at " + place);
       if (clients_.size() == 1) {
         if (before.empty()) return fail(std::move(error));
-        return fail(Error(error.kind(), error.message() + "; before that" + before).with_hint(error.hint()));
+        return fail(error.in_words(error.message() + "; before that" + before));
       }
       progress_.note("mirror not used: " + error.message());
       before += (before.empty() ? " " : "; ") + error.message();

@@ -58,7 +58,7 @@ class UserAnswer {
     const auto done = run_house_command(store_, wanted.words, uid_, out, std::time(nullptr));
     out.flush();
     message::Ended ended;
-    if (!done) ended = {done.error().kind(), done.error().message(), done.error().hint()};
+    if (!done) ended = message::Ended::of(done.error());
     return tell(socket_, ended);
   }
 
@@ -148,7 +148,7 @@ Result<void> answer_user(const SiteConfig& config, int socket) {
   if (!packet) return {};
   TRY_ASSIGN(const message::Message question, message::decode(packet->bytes));
   auto answered = answer(config, socket, peer.uid, question, packet->fds);
-  if (!answered) (void)tell(socket, message::Ended{answered.error().kind(), answered.error().message(), ""});
+  if (!answered) (void)tell(socket, message::Ended::of(answered.error()));
   return answered;
 }
 

@@ -261,8 +261,7 @@ int run(const std::vector<std::string>& words) {
   });
   if (served) return 0;
   const Error& error = served.error();
-  if (!error.message().empty())
-    (void)send_packet(store_fd::kBroker, encode(Failure{error.kind(), error.message(), error.hint()}));
+  if (!error.message().empty()) (void)send_packet(store_fd::kBroker, encode(Failure::of(error)));
   return 1;
 }
 

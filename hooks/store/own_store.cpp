@@ -36,8 +36,10 @@ Result<OwnStore> OwnStore::open(const EnrootConfig& config) {
 }
 
 Error OwnStore::shown(const Error& error) const {
-  Error renamed(error.kind(), shown(error.message()));
-  return error.hint().empty() ? renamed : std::move(renamed).with_hint(shown(error.hint()));
+  SentError renamed = SentError::of(error);
+  renamed.text = shown(renamed.text);
+  renamed.hint = shown(renamed.hint);
+  return renamed.error();
 }
 
 std::string OwnStore::shown(std::string_view text) const {

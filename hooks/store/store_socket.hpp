@@ -56,12 +56,7 @@ struct Said {
   static auto fields(auto& said) { return std::tie(said.text); }
 };
 /// A text: it failed.
-struct Ended {
-  ErrorKind kind = ErrorKind::failure;
-  std::string text, hint;
-
-  static auto fields(auto& ended) { return std::tie(ended.kind, ended.text, ended.hint); }
-};
+using Ended = SentError;
 
 using Message = std::variant<CopyWanted, CommandWanted, Copying, Copied, NoCopy, Said, Ended>;
 

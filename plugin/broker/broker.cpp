@@ -188,11 +188,8 @@ void Broker::grant(Client& client) {
 
 void Broker::refuse(Client& client) {
   auto& failed = std::get<phase::Failed>(phase_);
-  Failure failure{failed.error.kind(), "", ""};
-  if (!std::exchange(failed.told, true)) {
-    failure.text = failed.error.message();
-    failure.hint = failed.error.hint();
-  }
+  Failure failure = Failure::of(failed.error);
+  if (std::exchange(failed.told, true)) failure.text = failure.hint = "";
   (void)Clients::answer(client, failure);
 }
 

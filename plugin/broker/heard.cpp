@@ -89,7 +89,7 @@ Result<std::optional<Heard>> hear_store(int socket) {
 }
 
 Error error_of(const Failure& failure) {
-  return Error(failure.kind, failure.text).with_hint(failure.hint);
+  return failure.error();
 }
 
 std::optional<Note> NoteLimit::allow(const Note& note) {

@@ -104,7 +104,7 @@ Result<void> ImageImport::start_importer(const Step& step, CgroupPlace place) {
   const SiteConfig& config = step.config;
   auto import_user = identity_of_user(config.import_user);
   if (!import_user)
-    return fail(Error(import_user.error().kind(), import_user.error().message())
+    return fail(Error(import_user.error())
                     .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
                                ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
                                "/situla.toml"));

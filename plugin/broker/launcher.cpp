@@ -44,7 +44,7 @@ Result<UniqueFd> open_program(const std::string& path, const struct stat& own) {
 /// Ends a forked child with its error told to the broker; `fds` are the places where the socket may be by now.
 [[noreturn]] void exit_with(const Error& error, std::initializer_list<int> fds) {
   for (const int fd : fds)
-    if (fd >= 0 && send_packet(fd, encode(Failure{error.kind(), error.message(), error.hint()}))) _exit(1);
+    if (fd >= 0 && send_packet(fd, encode(Failure::of(error)))) _exit(1);
   syslog(LOG_ERR, "%s", error.message().c_str());
   _exit(1);
 }

@@ -42,7 +42,7 @@ Result<void> ContainerSave::run(const Step& step, const TaskPlace& place, NoteLi
   if (slurmstepd_waits) (void)send_packet(control_, encode(Saving{place.cgroups}));
   auto saved = run_saver(step, place, limit, task);
   if (saved || saved.error().message().empty()) return saved;
-  say({LogLevel::error, saved.error().message()}, slurmstepd_waits);
+  say({LogLevel::error, saved.error().line()}, slurmstepd_waits);
   if (!saved.error().hint().empty()) say({LogLevel::error, "hint: " + saved.error().hint()}, slurmstepd_waits);
   return saved;
 }

@@ -47,10 +47,10 @@ TEST_CASE("TRY_ASSIGN moves a move-only value through") {
 
 TEST_CASE("the innermost hint wins, and is printed once, after the message") {
   Error error(ErrorKind::usage, "option x");
-  CHECK(error.text() == "option x");
+  CHECK(error.text() == "option x [wrong-input]");
   error.with_hint("deep").with_context("outer").with_hint("shallow");
   CHECK(error.hint() == "deep");
-  CHECK(error.text() == "outer: option x\nhint: deep");
+  CHECK(error.text() == "outer: option x [wrong-input]\nhint: deep");
 }
 
 TEST_CASE("the kind follows from errno") {

@@ -74,7 +74,7 @@ int main(int argc, char** argv, char** envp) {
   const Result<int> status = bundle::run(argv[1], words, Environment::from_envp(envp), log);
   std::cout.flush();
   if (status) return *status;
-  log.error(status.error().message());
+  log.error(status.error().line());
   if (!status.error().hint().empty()) std::cerr << "hint: " << status.error().hint() << std::endl;
   return 1;
 }

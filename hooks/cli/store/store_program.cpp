@@ -80,7 +80,7 @@ Result<void> ask_store(const std::vector<std::string>& words, const std::string&
     const auto* ended = std::get_if<store_socket::Ended>(&answer.message);
     if (ended == nullptr) return fail(ErrorKind::corrupt, "the node's store sent a message out of turn");
     if (ended->text.empty()) return {};
-    return fail(Error(ended->kind, ended->text).with_hint(ended->hint));
+    return fail(ended->error());
   }
 }
 

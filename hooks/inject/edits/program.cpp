@@ -116,8 +116,7 @@ Result<void> run_program(const ProgramEdit& edit, const ApplyTarget& target, Log
     return {};
   }
   if (said.empty()) return done;
-  Error error(done.error().kind(), done.error().message() + "; it said: " + said);
-  return fail(std::move(error.with_hint(done.error().hint())));
+  return fail(done.error().in_words(done.error().message() + "; it said: " + said));
 }
 
 }  // namespace situla
