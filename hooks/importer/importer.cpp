@@ -195,8 +195,12 @@ Result<std::unique_ptr<ImportSession>> resolve(const ImportRequest& request, con
   auto session = ImportSession::open(request, reporter);
   if (!session) {
     TRY_ASSIGN(answer, store.ask(store_line::Unresolved{session.error().kind()}));
-    if (!std::holds_alternative<store_line::Have>(answer.message)) return session;
-    return std::unique_ptr<ImportSession>();
+    if (std::holds_alternative<store_line::Have>(answer.message)) return std::unique_ptr<ImportSession>();
+    const auto* none = std::get_if<store_line::NoImage>(&answer.message);
+    if (none == nullptr || none->alike.empty()) return session;
+    SentError better = SentError::of(session.error());
+    better.hint = "did you mean " + printable(none->alike) + ", which this node has? " + better.hint;
+    return fail(better.error());
   }
   const ResolvedImage& image = (*session)->resolved();
   TRY_ASSIGN(answer, store.ask(store_line::Resolved{{image.named.value_or(image.digest), image.digest}}));

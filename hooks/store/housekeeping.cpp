@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <ostream>
+#include <sstream>
 
 #include <sys/statvfs.h>
 
@@ -269,6 +270,32 @@ Result<void> Housekeeping::verify(const std::vector<std::string>& words) const {
   return fail(Error(ErrorKind::corrupt, std::to_string(bad) + " of " + std::to_string(images.size()) +
                                             " images do not hold what they held after their import")
                   .with_hint("'situla rm' removes them, the next step imports them again; look at the disk, too"));
+}
+
+std::string Housekeeping::alike(const std::string& reference) const {
+  constexpr size_t kLongest = 300;  // the cost is the product of the lengths
+  std::string nearest;
+  size_t least = std::min<size_t>(4, reference.size() / 4 + 1);
+  if (reference.size() > kLongest) return nearest;
+  for (const StoredImage& image : images()) {
+    const std::string name = image.reference();
+    const size_t distance = name.size() > kLongest ? least : edit_distance(reference, name);
+    if (distance == 0 || distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
+std::string image_alike(const ImageStore& store, uid_t user, const Origin& origin, const std::string& name) {
+  if (name.starts_with("sha256:")) return {};
+  std::ostringstream unused;
+  std::string found =
+      Housekeeping(store, unused, 0, user).alike(origin.registry + "/" + origin.repository + ":" + name);
+  // What proves the registry is no part of a reference.
+  if (const size_t proof = found.find(' '); proof != std::string::npos)
+    found.erase(proof, found.find('/', proof) - proof);
+  return found;
 }
 
 }  // namespace situla

@@ -18,6 +18,7 @@
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/store/adoption.hpp"
 #include "hooks/store/counts.hpp"
+#include "hooks/store/housekeeping.hpp"
 #include "hooks/store/layer_shelf.hpp"
 #include "hooks/store/messages.hpp"
 #include "hooks/store/resolution.hpp"
@@ -313,10 +314,10 @@ class Serving {
     resolved_ = true;
     resolution_.refused(unresolved.why, wanted_.has_value());
     refused_ = unresolved.why != ErrorKind::network && unresolved.why != ErrorKind::unreachable;
-    if (refused_) return answer(line::NoImage());
+    if (refused_) return answer(line::NoImage{image_alike(store_, job_.uid, origin_, question_name_)});
     resolution_.unanswered();
     refused_ = !start_offline();
-    return refused_ ? answer(line::NoImage()) : answer(line::Have());
+    return refused_ ? answer(line::NoImage{}) : answer(line::Have());
   }
 
   Result<void> take_turn() {
