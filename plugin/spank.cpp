@@ -205,7 +205,8 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   TRY_ASSIGN(request.nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
   // The parts of a heterogeneous step have one number, one terminal, and may have an image each.
   const bool parts = environment.get("SLURM_HET_SIZE") || environment.get("SLURM_PACK_SIZE");
-  use_terminal(environment, parts ? UINT32_MAX : request.node, request.nodes, spec);
+  use_terminal(environment, request.node, request.nodes, spec);
+  if (parts) spec.progress.columns = 0;
   if (parts) request.nodes = 1;
   if (const char* slurm_conf = getenv("SLURM_CONF")) request.slurm_conf = slurm_conf;
   const bool job_scope = g_state->config.scope == ContainerScope::job;

@@ -28,9 +28,7 @@ ContainerSpec full_spec() {
   spec.entrypoint = Tristate::yes;
   spec.entrypoint_log = true;
   spec.unshare = {.pid = true, .net = false, .ipc = true, .uts = false};
-  spec.terminal_columns = 120;
-  spec.terminal_rows = 40;
-  spec.terminal_label = "node1, first of 4: ";
+  spec.progress = {120, 40, "node1, first of 4: ", true};
   return spec;
 }
 
