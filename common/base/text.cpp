@@ -137,6 +137,7 @@ Result<uint64_t> parse_size(std::string_view text) {
   }
   if (!number || !unit.empty() || *number > (UINT64_MAX >> shift))
     return fail(Error(ErrorKind::usage, "size '" + printable(text) + "' is not a number of bytes")
+                    .with_code(ErrorCode::option)
                     .with_hint("write it as 1048576, 64MiB or 200GiB"));
   return *number << shift;
 }

@@ -196,6 +196,7 @@ Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) con
   std::erase_if(images, [&](const StoredImage& image) { return !means(word, image); });
   if (images.empty())
     return fail(Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
+                    .with_code(ErrorCode::image_not_found)
                     .with_hint("'situla images' lists them"));
   return images;
 }
@@ -218,6 +219,7 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool fo
       const std::string why =
           image.pinned ? "it is pinned" : "it is in use on this node, or its file system cannot tell";
       result = fail(Error(ErrorKind::failure, "remove " + shown_reference(image) + ": " + why)
+                        .with_code(ErrorCode::failed)
                         .with_hint(image.pinned ? "situla pin --undo " + shell_quote(word)
                                                 : "try again when its steps have ended; see 'situla images'; where the "
                                                   "file system cannot tell, --force removes it all the same"));
@@ -229,6 +231,7 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool fo
 Result<void> Housekeeping::pin(const std::vector<std::string>& words, bool pinned) const {
   if (user_)
     return fail(Error(ErrorKind::denied, "pin: only the administrator keeps images in the node's store")
+                    .with_code(ErrorCode::denied)
                     .with_hint("'situla import' keeps one in a file of your own"));
   for (const std::string& word : words) {
     TRY_ASSIGN(const auto images, find(word));
@@ -269,6 +272,7 @@ Result<void> Housekeeping::verify(const std::vector<std::string>& words) const {
   if (bad == 0) return {};
   return fail(Error(ErrorKind::corrupt, std::to_string(bad) + " of " + std::to_string(images.size()) +
                                             " images do not hold what they held after their import")
+                  .with_code(ErrorCode::image_damaged)
                   .with_hint("'situla rm' removes them, the next step imports them again; look at the disk, too"));
 }
 

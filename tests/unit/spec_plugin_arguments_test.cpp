@@ -88,6 +88,7 @@ TEST_CASE("plugstack.conf: mistakes are named, with what was meant") {
     const auto config = parse({c.word});
     REQUIRE_FALSE(config);
     CHECK(config.error().kind() == ErrorKind::usage);
+    CHECK(config.error().code() == ErrorCode::site_config);
     CHECK_THAT(config.error().text(), Catch::Contains(c.text));
   }
 }

@@ -193,9 +193,9 @@ TEST_CASE("What is no image is said so") {
     const auto read = read_image_info(fd.get());
     return read ? "good" : read.error().text();
   };
-  CHECK(info(dir.write("text", std::string(5000, 'x'))) == "read superblock: not a squashfs file");
-  CHECK(info(dir.write("empty", "")) == "read superblock: not a squashfs file");
-  CHECK(info(dir.path()) == "read superblock: Is a directory");
+  CHECK(info(dir.write("text", std::string(5000, 'x'))) == "read superblock: not a squashfs file [image-file]");
+  CHECK(info(dir.write("empty", "")) == "read superblock: not a squashfs file [image-file]");
+  CHECK(info(dir.path()) == "read superblock: Is a directory [image-file]");
   shell("mkdir " + (dir / "tree") + " && head -c 300000 /dev/urandom >" + (dir / "tree/x") + " && mksquashfs " +
         (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress >/dev/null && head -c 200000 " +
         (dir / "image") + " >" + (dir / "short"));
