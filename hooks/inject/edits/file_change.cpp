@@ -36,7 +36,8 @@ Result<FilePlace> open_place(const std::string& path, const RootDir& root) {
 Result<void> rename_into_place(const FilePlace& place, const std::string& temporary, const std::string& what) {
   if (renameat(place.directory.get(), temporary.c_str(), place.directory.get(), place.name.c_str()) == 0) return {};
   Error error = Error::from_errno(errno, what);
-  if (error.errnum() == EISDIR) error.with_hint("a directory is there, which nothing but a directory can replace");
+  if (error.errnum() == EISDIR)
+    error.with_code(ErrorCode::hook).with_hint("a directory is there, which nothing but a directory can replace");
   return fail(std::move(error));
 }
 

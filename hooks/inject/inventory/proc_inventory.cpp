@@ -114,6 +114,7 @@ Result<std::string> driver_version(const RootDir& devices) {
   auto text = devices.read_file(path);
   if (!text)
     return fail(Error(ErrorKind::not_found, "find NVIDIA's driver: " + text.error().message())
+                    .with_code(ErrorCode::gpu_driver)
                     .with_hint("the kernel module nvidia is not loaded, or the node has no NVIDIA GPU"));
   std::string version = parse_driver_version(*text);
   if (!version.empty()) return version;
