@@ -107,7 +107,7 @@ Result<void> apply_file_changes(const std::vector<FileChange>& changes, const Ro
   for (const FileChange& change : changes) {
     auto done = apply_one(change, root);
     if (done) continue;
-    if (done.error().errnum() != EBUSY) return done;
+    if (done.error().errnum() != EBUSY) return fail(std::move(done).error().with_code(ErrorCode::hook));
     log.warning("leaving " + change.path + " as it is: something is mounted there");
   }
   return {};

@@ -120,7 +120,8 @@ Result<std::string> driver_version(const RootDir& devices) {
   if (!version.empty()) return version;
   const auto module = devices.read_file("/sys/module/nvidia/version");
   if (module && is_version(trim(*module))) return std::string(trim(*module));
-  return fail(ErrorKind::corrupt, "find the version of NVIDIA's driver in " + path);
+  return fail(
+      Error(ErrorKind::corrupt, "find the version of NVIDIA's driver in " + path).with_code(ErrorCode::gpu_driver));
 }
 
 std::vector<Gpu> read_gpus(const RootDir& devices, LogSink& log) {
