@@ -118,10 +118,12 @@ void Broker::on_deadline() {
     fail_step(
         Error(ErrorKind::failure,
               "importing the image took longer than " + std::to_string(config.import_timeout.count()) + " s")
+            .with_code(ErrorCode::time_limit)
             .with_hint("raise import_timeout in " SITULA_SYSCONF_DIR "/situla.toml, or import it once beforehand"));
   else
     fail_step(Error(ErrorKind::failure,
                     "preparing the container took longer than " + std::to_string(config.build_timeout.count()) + " s")
+                  .with_code(ErrorCode::time_limit)
                   .with_hint("a hook or the image's /etc/rc may hang; build_timeout is in " SITULA_SYSCONF_DIR
                              "/situla.toml"));
 }

@@ -53,7 +53,8 @@ class JobImport {
       else
         watch(set);
       TRY(set.wait(deadline, changed_));
-      if (Clock::now() >= deadline) failed_ = Error(ErrorKind::failure, "it takes longer than import_timeout");
+      if (Clock::now() >= deadline)
+        failed_ = Error(ErrorKind::failure, "it takes longer than import_timeout").with_code(ErrorCode::time_limit);
     }
     return failed_ && !has_image_ ? fail(*failed_) : Result<void>();
   }

@@ -336,7 +336,8 @@ TEST_CASE("start: user namespaces that are switched off are one clear message") 
     TRY(write_all(limit.get(), "0"));
     const Ended ended = scene.start({"true"});
     if (ended.code == 1 && ended.output.find("unshare user") == 0 &&
-        ended.output.find("hint: user namespaces are switched off: sysctl -w user.max_user_namespaces=") !=
+        ended.output.find(
+            " [namespaces]\nhint: user namespaces are switched off: sysctl -w user.max_user_namespaces=") !=
             std::string::npos)
       return {};
     return fail(ErrorKind::failure, ended.output);
