@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -10,6 +11,17 @@
 #include "common/base/text.hpp"
 
 namespace situla {
+namespace {
+
+/// "node007" of "node[007-010,020],other": a prefix, and the beginning of what is in brackets.
+std::string first_host(std::string_view hosts) {
+  std::string host(hosts.substr(0, hosts.find_first_of("[,")));
+  if (host.size() == hosts.size() || hosts[host.size()] == ',') return host;
+  hosts.remove_prefix(host.size() + 1);
+  return host + std::string(hosts.substr(0, hosts.find_first_of("-,]")));
+}
+
+}  // namespace
 
 void announce_terminal() {
   winsize size{};
@@ -29,7 +41,8 @@ void use_terminal(Environment& environment, uint32_t node, uint32_t nodes, Conta
   view.silent = node != 0;
   if (view.silent) return;
   if (nodes > 1)
-    view.label = environment.get_or("SLURMD_NODENAME", "this node") + ", first of " + std::to_string(nodes) + ": ";
+    view.label = first_host(environment.get_or("SLURM_STEP_NODELIST", "this node")) + ", first of " +
+                 std::to_string(nodes) + ": ";
   const auto numbers = cut(size, 'x');
   const uint64_t columns = numbers ? parse_unsigned(numbers->first).value_or(0) : 0;
   if (columns <= 2 * kLabel) return;

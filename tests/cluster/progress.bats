@@ -1,14 +1,18 @@
-# lab: --nodes 2
+# lab: --nodes 2 --user root
 # What somebody sees who waits for an import: bars on a terminal, of one node, below what srun itself says; nothing where it would disturb.
 load helpers
 
-setup() { cd "$HOME"; }
+# What is here already comes at once: each test begins without.
+setup() {
+  srun -Q -N2 --ntasks-per-node=1 sh -c 'rm -rf /var/lib/situla/images /var/lib/situla/layers /var/lib/situla/grants'
+  cd /home/alice
+}
 
-teardown() { tmux -L progress kill-server 2>/dev/null || true; }
+teardown() { as_alice tmux -L progress kill-server 2>/dev/null || true; }
 
 # in_terminal SCRIPT: stdin and stderr are a terminal of 100 columns, whose output is $output.
 in_terminal() {
-  run_and_show timeout 50 script -qec "stty cols 100 rows 30; $1" /dev/null </dev/null
+  run_and_show as_alice timeout 50 script -qec "stty cols 100 rows 30; $1" /dev/null </dev/null
 }
 
 @test "bars on the terminal of a task that waits for a long import, and one line of them afterwards" {
@@ -20,15 +24,14 @@ in_terminal() {
   [[ "${output##*$'\x1b'}" == "[Jimporting 2 layers, 1011.2 KiB: "*"terminal=none"* ]]
 }
 
-# Registries and layers differ: what the node has already comes at once.
 @test "several tasks of a node have one bar; a log and an image that is here have none" {
   in_terminal "srun -N1 -w node1 -n3 --container-image=content.test/slow-3 true"
   [ "$status" -eq 0 ]
   [[ "$output" == *"total ["* ]]
   [ "$(grep -o 'importing 2 layers, [^:]*: [0-9.]* s' <<<"$output" | wc -l)" -eq 1 ]
-  in_terminal "srun -N1 -w node1 -n1 --container-image=fault.test/slow-3-large true 2>$BATS_TEST_TMPDIR/log"
+  in_terminal "srun -N1 -w node1 -n1 --container-image=fault.test/slow-3-large true 2>log"
   [ "$status" -eq 0 ]
-  [[ "$output$(cat "$BATS_TEST_TMPDIR/log")" != *"total ["* ]]
+  [[ "$output$(cat log)" != *"total ["* ]]
   in_terminal "srun -N1 -w node1 -n1 --container-image=fault.test/slow-3-large true"
   [ "$status" -eq 0 ]
   [[ "$output" != *"total ["* ]]
@@ -45,22 +48,22 @@ in_terminal() {
 no_steps() { [ -z "$(squeue -h --steps)" ]; }
 
 # shown REGEX: what is on the screen now has such a line.
-shown() { tmux -L progress capture-pane -p -t screen | grep -Eq "$1"; }
+shown() { as_alice tmux -L progress capture-pane -p -t screen | grep -Eq "$1"; }
 
 @test "what srun says on Ctrl-C stays on the screen while the bars are drawn on" {
-  tmux -L progress -f /dev/null new-session -d -s screen -x 100 -y 30 "srun -N1 -n1 --container-image=fault.test/slow-9 sleep 30; sleep 60" 3>&-
+  as_alice tmux -L progress -f /dev/null new-session -d -s screen -x 100 -y 30 "srun -N1 -n1 --container-image=fault.test/slow-9 sleep 30; sleep 60" 3>&-
   wait_until 30 shown '^total \['
-  tmux -L progress send-keys -t screen C-c
+  as_alice tmux -L progress send-keys -t screen C-c
   wait_until 10 shown 'one more within 1 sec to abort'
   # Five drawings later, and one bar.
   sleep 1.2
-  tmux -L progress capture-pane -p -t screen
+  as_alice tmux -L progress capture-pane -p -t screen
   shown 'one more within 1 sec to abort'
-  [ "$(tmux -L progress capture-pane -p -t screen | grep -c '^total \[')" -eq 1 ]
+  [ "$(as_alice tmux -L progress capture-pane -p -t screen | grep -c '^total \[')" -eq 1 ]
   # Twice within a second ends it.
-  tmux -L progress send-keys -t screen C-c
+  as_alice tmux -L progress send-keys -t screen C-c
   sleep 0.3
-  tmux -L progress send-keys -t screen C-c
+  as_alice tmux -L progress send-keys -t screen C-c
   wait_until 60 no_steps
   shown 'one more within 1 sec to abort'
 }

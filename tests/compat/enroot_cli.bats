@@ -87,7 +87,7 @@ named" ]
   enroot create tiny.sqsh
   run --separate-stderr enroot create tiny.sqsh
   [ "$status" -eq 1 ]
-  errors_match "^\[ERROR\] File already exists: $ENROOT_DATA_PATH/tiny$"
+  errors_match "^\[ERROR\] File already exists: $ENROOT_DATA_PATH/tiny \[container-exists\]$"
   enroot create -f tiny.sqsh
   [ "$(enroot list)" = tiny ]
 }
