@@ -404,7 +404,7 @@ TEST_CASE("NVIDIA's other hooks, by any name of the program") {
   CHECK(plan("/usr/bin/nvidia-cdi-hook", "x, make-coffee") == device);
   CHECK(node.messages() == "warning: /cdi/a.yaml: leaving out the hook x make-coffee: not known here\n");
   CHECK(plan("/usr/bin/nvidia-cdi-hook", "x, create-symlinks, --link, nonsense") ==
-        "/cdi/a.yaml: create-symlinks: \"nonsense\" is not TARGET::LINK");
+        "/cdi/a.yaml: create-symlinks: \"nonsense\" is not TARGET::LINK [cdi]");
   CHECK(plan("/usr/bin/amd-ctk", "amd-ctk, hook, something-else") ==
         device + "run /usr/bin/amd-ctk amd-ctk hook something-else\n");
   CHECK(plan("/opt/vendor/cdi-hook", "cdi-hook, create-symlinks") ==
