@@ -204,7 +204,8 @@ TEST_CASE("What is no image is said so") {
   // Superblock offset 20: the compressor.
   std::string bytes = test::slurp(dir / "image");
   bytes[20] = 9;
-  CHECK(info(dir.write("unknown", bytes)) == "read superblock: compressed with method 9, which this build cannot read");
+  CHECK(info(dir.write("unknown", bytes)) ==
+        "read superblock: compressed with method 9, which this build cannot read [image-unsupported]");
 }
 
 TEST_CASE("A full disk and a target in use are told apart") {
