@@ -160,7 +160,9 @@ class Preparation {
   Result<void> run_all_hooks(Changes& changes, HookUse use, ScriptHost& scripts, std::optional<ConfigScript>& script) {
     TRY_ASSIGN(user_, look_up_user(request_.uid, request_.gid, request_.host));
     TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(request_.config, use));
-    TRY_ASSIGN(mounts_, run_hooks(sequence, hook_context(), scripts, container_.environment, changes));
+    auto ran = run_hooks(sequence, hook_context(), scripts, container_.environment, changes);
+    if (!ran) return fail(std::move(ran).error().with_code(ErrorCode::hook));
+    mounts_ = std::move(*ran);
     if (changes.dry_run()) return {};
     if (script) TRY(script->hooks(container_.environment));
     TRY_ASSIGN(const std::string lines, scripts.mounts());
