@@ -123,13 +123,8 @@ echo '/no/such /x none bind,nofail' | enroot-mount --root "${ENROOT_ROOTFS}" - &
   CHECK_THAT(output,
              Catch::StartsWith(
                  "one three \none two three \nenroot-mount: no file given [option]\nenroot-mount: --root needs a "
-<<<<<<< HEAD
                  "value [option]\nenroot-mount: invalid argument: --pass x [option]\nenroot-mount: unknown "
                  "option --unknown [option]\nenroot-mount: standard input:1: bind /no/such on /x: "));
-=======
-                 "value [option]\nenroot-mount: invalid argument: --pass x [option]\nenroot-mount: unknown option "
-                 "--unknown [option]\nenroot-mount: standard input:1: bind /no/such on /x: "));
->>>>>>> codes-b
   CHECK_THAT(output, Catch::EndsWith("skipped\n"));
 }
 
