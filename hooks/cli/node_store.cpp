@@ -110,7 +110,7 @@ std::optional<FinishedImages::Copy> NodeStore::copy(const ImportRequest& request
   // Without a socket, or the image, nobody has to know.
   const ErrorKind kind = fetched.error().kind();
   if (kind != ErrorKind::not_found && kind != ErrorKind::cancelled)
-    progress.note("not copied from a store of this node: " + fetched.error().text());
+    progress.note("not copied from a store of this node: " + fetched.error().message());
   (void)ftruncate(fd, 0);
   (void)lseek(fd, 0, SEEK_SET);
   return std::nullopt;

@@ -152,10 +152,10 @@ class Courier {
     if (const auto* send = one ? std::get_if<line::Send>(&*message) : nullptr) {
       const int file = (*packet)->fds[0].get();
       const auto started = send->kind == line::Kind::offer ? offer(file) : copy(send->kind, file);
-      if (!started) say(line::Sent{send->kind, false, started.error().text()});
+      if (!started) say(line::Sent{send->kind, false, started.error().message()});
     } else if (const auto* wanted = one ? std::get_if<line::Fetch>(&*message) : nullptr) {
       const auto started = fetch(*wanted, (*packet)->fds[0].get());
-      if (!started && wanted->wanted) say(line::Lost{wanted->node, line::Loss::unreachable, started.error().text()});
+      if (!started && wanted->wanted) say(line::Lost{wanted->node, line::Loss::unreachable, started.error().message()});
     } else {
       // It has what it wanted. What still comes is for nobody; what was fetched others may still get from here.
       store_ = false;
@@ -267,7 +267,7 @@ class Courier {
       const std::string word = std::exchange(task.text, "");  // the next line starts another task
       if (const auto sent = send_offer(word); !sent) {
         tasks_.erase(tasks_.begin() + static_cast<ptrdiff_t>(index));
-        say(line::Sent{line::Kind::offer, false, sent.error().text()});
+        say(line::Sent{line::Kind::offer, false, sent.error().message()});
       }
     }
   }
