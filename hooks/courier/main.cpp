@@ -378,7 +378,7 @@ int run_transfer(const std::string& what, const std::string& number) {
   const auto done = parsed && *parsed < UINT32_MAX ? transfer(what, static_cast<uint32_t>(*parsed))
                                                    : fail(ErrorKind::usage, "courier: no number: " + number);
   if (done) return 0;
-  (void)write_all(STDERR_FILENO, done.error().text() + "\n");
+  (void)write_all(STDERR_FILENO, done.error().message() + "\n");
   switch (done.error().kind()) {
     case ErrorKind::unreachable:
       return kUnreached;

@@ -26,10 +26,15 @@ carol_keeps() {
   wait_until 20 eval '! pgrep -u carol -x sleep'
 }
 
-# How a step of WHO got its image: the administrator's line of it.
+mount_lines() { grep -o 'mount=[a-z]*' "$SITULA_LAB/logs/slurmd.node1.log"; }
+
+# How a step of WHO got its image: the administrator's line of it, which comes when the step's last process has ended.
 mounted() {
+  local before
+  before=$(mount_lines | wc -l)
   "$@" srun --container-image=registry.test/debian:12 true 2>/dev/null || return 1
-  grep -o 'mount=[a-z]*' "$SITULA_LAB/logs/slurmd.node1.log" | tail -n 1
+  wait_until 20 eval '[ "$(mount_lines | wc -l)" -gt '"$before"' ]' >&2
+  mount_lines | tail -n 1
 }
 
 # How many have her label (LOOP_GET_STATUS64; lo_file_name lies at byte 56 of the answer).
