@@ -2,11 +2,15 @@
 # How many images does the kernel keep mounted for one user? A mount namespace that stays open keeps its images, beyond every job.
 load ../cluster/helpers
 
-# Loop devices are the machine's, and so those of other labs' users are among them: this one's number is nobody else's.
+# Loop devices are the machine's, and so those of other labs' users are among them: these two have numbers that nobody else has.
 setup() {
   printf 'mounts_per_user = 2\nimage_mount_idle = 0\n' >/etc/situla/situla.toml
-  id carol >/dev/null 2>&1 || printf 'carol:x:%d:%d:Carol:/home/carol:/bin/sh\n' $((100000 + $(cat "$SITULA_LAB/pid"))) 60790 >>/etc/passwd
-  install -d -o carol -m 700 /home/carol
+  local user number=100000
+  for user in carol dave; do
+    id "$user" >/dev/null 2>&1 || printf '%s:x:%d:60790::/home/%s:/bin/sh\n' "$user" $((number + $(cat "$SITULA_LAB/pid"))) "$user" >>/etc/passwd
+    install -d -o "$user" -m 700 "/home/$user"
+    number=$((number + 5000000))
+  done
 }
 
 teardown() {
@@ -57,7 +61,7 @@ COUNT
   carol_keeps registry.test/tiny:zstd 2
   [ "$(loops)" -eq 2 ]
   [ "$(mounted as carol)" = mount=fuse ]
-  [ "$(mounted as_alice)" = mount=kernel ]
+  [ "$(mounted as dave)" = mount=kernel ]
   pkill -u carol -x tail
   wait_until 20 eval '[ "$(loops)" -eq 0 ]'
   [ "$(mounted as carol)" = mount=kernel ]
