@@ -15,6 +15,7 @@
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
+#include "common/sys/sync.hpp"
 #include "hooks/containers/container_identity.hpp"
 #include "hooks/containers/request.hpp"
 #include "hooks/mount/image_mount.hpp"
@@ -151,20 +152,36 @@ Result<void> keep_image(const NewContainer& request, const std::string& path) {
   if (fstat(request.image, &status) != 0) return fail_errno(errno, "inspect the image");
   TRY_ASSIGN(const UniqueFd copy, open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0600));
   TRY_CONTEXT("copy the image to " + path,
-              copy_range(request.image, 0, copy.get(), 0, static_cast<uint64_t>(status.st_size)));
+              share_or_copy(request.image, copy.get(), static_cast<uint64_t>(status.st_size)));
   return {};
+}
+
+NamedContainer container_in(const std::string& directory) {
+  NamedContainer container;
+  container.path = directory;
+  return container;
 }
 
 Result<void> fill_layered(const NewContainer& request, const std::string& directory) {
   TRY_ASSIGN(const ImageInfo info, read_image_info(request.image));
-  NamedContainer container;
-  container.path = directory;
+  const NamedContainer container = container_in(directory);
   for (const std::string& path : {container.state(), container.upper(), container.work()})
     if (mkdir(path.c_str(), 0700) != 0) return fail_errno(errno, "create directory " + path);
   // The upper layer's root is the container's.
   if (chmod(container.upper().c_str(), (info.root_mode & 0777U) | 0700U) != 0)
     return fail_errno(errno, "set the mode of " + container.upper());
   return keep_image(request, container.image());
+}
+
+/// Before it has its name, which must not lead to a part of an image after a power cut. A tree has too many files.
+Result<void> sync_layered(const std::string& directory) {
+  const NamedContainer container = container_in(directory);
+  for (const std::string& path : {directory + "/" + std::string(kIdentityFile), container.image()}) {
+    TRY_ASSIGN(const UniqueFd file, open_file(path, O_RDONLY));
+    TRY(sync_file(file.get(), "the new container's files"));
+  }
+  for (const std::string& path : {container.state(), directory}) sync_directory(path);
+  return {};
 }
 
 Result<bool> makes_layers_in(const PrivateDirectory& data, StorageWish wish, LogSink& log) {
@@ -217,6 +234,7 @@ Result<std::string> create_container(const EnrootConfig& config, const NewContai
     TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .threads = threads}));
   }
   TRY(write_identity(unfinished.fd(), request.origin));
+  if (layered) TRY(sync_layered(unfinished.held()));
   std::string identity = identity_of(unfinished.fd());
   TRY(unfinished.publish(last_component(request.path), request.replace));
   return identity;

@@ -1,5 +1,5 @@
 // How do containers come to be under ENROOT_DATA_PATH, and how do they go? Whole, or not at all, whenever a process is
-// killed.
+// killed; with layers, also when the power goes.
 #pragma once
 
 #include <string>
@@ -39,8 +39,9 @@ Result<void> check_new_container(const std::string& path, bool replace);
 /// and cannot. Makes ENROOT_DATA_PATH.
 Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink& log);
 /// Layered: the image is copied (shared blocks where the file system has them), so what becomes of the file later does
-/// not matter. ErrorKind::corrupt for what is no image. Before that, what creates and removals left that were killed on
-/// this node is removed. Returns the new container's identity (container_identity.hpp).
+/// not matter; it is on the disk before the container has its name. A tree is not synced. ErrorKind::corrupt for what
+/// is no image. Before that, what creates and removals left that were killed on this node is removed. Returns the new
+/// container's identity (container_identity.hpp).
 Result<std::string> create_container(const EnrootConfig& config, const NewContainer& request, LogSink& log);
 
 /// What creates and removals left that were killed on this node. Without it, the next create or removal does the same.

@@ -77,7 +77,7 @@ def run_catch(context, tally, preset, labels):
         print(f"  fail  no test program carries the label {' or '.join(labels)}")
         return
     # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
-    context.build(preset, {name for name, *_ in programs} if preset == "asan" else None)
+    context.build(preset, {name for name, *_ in programs} if preset in ("asan", "assertions") else None)
     # Only now CTest knows where the programs are.
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     programs.sort(key=lambda program: -float(program[2].get("COST", 0)))  # those that take long first, so that none is alone at the end

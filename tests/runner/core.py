@@ -56,7 +56,7 @@ class Context:
         self.options, self.configured, self.built = options, set(), {}
         self.running = set()  # processes that outlive an exception: labs, and what goes on beside them
         # Of each preset's directory: what is built idly holds back nothing but itself.
-        self.building = {preset: threading.RLock() for preset in ("release", "debug", "asan", "fuzz")}
+        self.building = {preset: threading.RLock() for preset in ("release", "debug", "asan", "fuzz", "clang", "assertions")}
 
     def configure(self, preset):
         with self.building[preset]:

@@ -95,8 +95,8 @@ def hit(report: str) -> dict:
         return {"possible": 0, "reached": False}
 
 
-def as_user(words: list[str]) -> list[str]:
-    return ["setpriv", "--reuid", USER, "--regid", USER, "--init-groups", "env", f"HOME={HOME}", f"USER={USER}", f"LOGNAME={USER}", *words]
+def as_user(words: list[str], user: str = USER) -> list[str]:
+    return ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", f"HOME=/home/{user}", f"USER={user}", f"LOGNAME={user}", *words]
 
 
 def run(words: list[str], limit: float = LIMIT) -> Result:

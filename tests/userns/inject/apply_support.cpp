@@ -56,7 +56,8 @@ std::string ApplyTest::run_as(const SceneBody& body, bool modern) const {
     TRY_ASSIGN(const UniqueFd itself, open_file(path, O_PATH));
     TRY(bind_at(itself.get(), itself.get(), true, {}, path));
     TRY_ASSIGN(UniqueFd mounted, open_file(path, O_PATH));
-    const RootDir root = RootDir::from_fd(std::move(mounted), modern ? ResolveMode::openat2 : ResolveMode::walk);
+    const RootDir root =
+        modern ? RootDir::from_fd(std::move(mounted)) : RootDir::from_fd(std::move(mounted), ResolveMode::walk);
     MemoryLog log;
     TRY_ASSIGN(const auto before, mounts_outside(path));
     ApplyScene scene{dir / "host", path, root, log};

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"
+#include "tests/support/kernel.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -53,6 +53,13 @@ Result<void> expect_owned(const std::string& path, uid_t uid, gid_t gid) {
   return {};
 }
 
+/// Before Linux 5.3 by its number.
+Result<void> signal_server(const ImageServer& server, int number) {
+  if (server.pidfd) return signal_pidfd(server.pidfd.get(), number);
+  EXPECT(kill(server.pid, number) == 0);
+  return {};
+}
+
 /// Serves the image, looks at owners and content, and at what is left when the server dies.
 Result<void> serve_and_look(const std::string& image_path, const std::string& mountpoint) {
   test::MemoryLog log;
@@ -63,12 +70,13 @@ Result<void> serve_and_look(const std::string& image_path, const std::string& mo
   TRY_ASSIGN(const std::string text, read_file(mountpoint + "/etc/secret/key"));
   EXPECT(text == "hidden\n");
   EXPECT(open((mountpoint + "/etc/text").c_str(), O_WRONLY) < 0 && errno == EROFS);
+  EXPECT(server.pidfd || !test::kernel_has(kernel::kPidfdOpen));
   // What is sent to a step or a terminal's group does not end it.
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) TRY(signal_pidfd(server.pidfd.get(), number));
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) TRY(signal_server(server, number));
   TRY(read_file(mountpoint + "/etc/text"));
-  TRY(signal_pidfd(server.pidfd.get(), SIGKILL));
-  pollfd end{server.pidfd.get(), POLLIN, 0};
-  EXPECT(poll(&end, 1, 5000) == 1);
+  TRY_ASSIGN(const ProcessEnd end, ProcessEnd::of(server.pid));
+  TRY(signal_server(server, SIGKILL));
+  end.wait();
   EXPECT(!read_file(mountpoint + "/etc/rest"));  // not read before; an error, not a hang
   return unmount(mountpoint, false);
 }
@@ -87,7 +95,7 @@ TEST_CASE("An image is served by descriptor and belongs to the user, in both mou
   REQUIRE(mkdir((dir / "m").c_str(), 0755) == 0);
   REQUIRE(chmod(dir.path().c_str(), 0755) == 0);
   test::give_to_user(dir / "m");
-  for (const MountApi api : {MountApi::modern, MountApi::classic})
+  for (const MountApi api : test::mount_apis())
     for (const bool as_root : {false, true}) {
       CAPTURE(api == MountApi::classic, as_root);
       const ApiGuard guard(api);

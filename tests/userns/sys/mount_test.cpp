@@ -12,6 +12,7 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "hooks/mount/overlay.hpp"
 #include "tests/support/as_user.hpp"
+#include "tests/support/kernel.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -32,7 +33,7 @@ class Both {
     test::give_to_user(dir.path());
   }
   void run(const test::Body& body) const {
-    for (const MountApi api : {MountApi::modern, MountApi::classic}) {
+    for (const MountApi api : test::mount_apis()) {
       set_mount_api(api);
       CAPTURE(api == MountApi::classic);
       CHECK(test::in_user_namespace(body) == "");

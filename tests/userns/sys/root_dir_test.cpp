@@ -16,6 +16,7 @@
 
 #include "common/sys/file.hpp"
 #include "tests/support/as_user.hpp"
+#include "tests/support/kernel.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -50,7 +51,7 @@ class Trap {
   test::TempDir dir;
 };
 
-const ResolveMode kModes[] = {ResolveMode::openat2, ResolveMode::walk};
+const std::vector<ResolveMode> kModes = test::resolve_modes();
 
 std::string content(const RootDir& root, const std::string& path) {
   auto text = root.read_file(path);

@@ -1,0 +1,39 @@
+"""The suites unit and userns once more: by another compiler, with a standard library that checks, and as on older kernels."""
+import shutil
+
+from runner.catch import as_ordinary_user, as_root, run_catch
+from runner.core import ROOT, Tally
+
+
+class OfOlderKernel(Tally):
+    """What an older kernel cannot do is nothing that skips are forbidden for."""
+
+    def skip(self, what, reason):
+        print(f"  skip  {what}: {reason}", file=self.output, flush=True)
+        self.skipped += 1
+
+
+# Of tests/support/as-linux.
+OLDER_KERNELS = ("4.18", "5.4", "5.10", "5.12")
+USUAL = {"unit": (as_root, {}), "userns": (as_ordinary_user, {})}
+
+
+def as_linux(version, wrap):
+    """How a test program is run where the calls that are newer do not exist."""
+    return lambda command: [str(ROOT / "tests/support/as-linux"), version, *wrap(command)]
+
+
+def run_compilers(context, tally):
+    if shutil.which("clang++"):
+        print("  clang: everything, without a warning", flush=True)
+        context.build("clang", None)
+        run_catch(context, tally, "clang", USUAL)
+    else:
+        tally.skip("clang", "not installed (packaging/install-deps)")
+    print("  g++ with _GLIBCXX_ASSERTIONS", flush=True)
+    run_catch(context, tally, "assertions", USUAL)
+    for version in OLDER_KERNELS:
+        print(f"  without the system calls that came after Linux {version}", flush=True)
+        part = OfOlderKernel()
+        run_catch(context, part, "release", {label: (as_linux(version, wrap), variables) for label, (wrap, variables) in USUAL.items()})
+        tally.merge(part)
