@@ -74,6 +74,7 @@ Result<void> import_into_own_store(const ImportRequest& request, const EnrootCon
   std::optional<std::string> imported;
   const StoreEvents events{[&] { return importer.start(); },
                            [] { (void)send_packet(builder_fd::kBroker, encode(ImportBegins())); },
+                           [](const std::string& what) { (void)send_packet(builder_fd::kBroker, encode(ImportWaits{what})); },
                            [&](const ServedImage& image, bool looks_again) {
                              if (!image.stored) imported = image.key.name();
                              return send_image(image, looks_again || imported);
