@@ -203,8 +203,10 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   TRY_ASSIGN(request.all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
   TRY_ASSIGN(request.node, item<uint32_t>(spank, S_JOB_NODEID, "the node's number"));
   TRY_ASSIGN(request.nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
-  // The parts of a heterogeneous step have one number, and may have an image each.
-  if (environment.get("SLURM_HET_SIZE") || environment.get("SLURM_PACK_SIZE")) request.nodes = 1;
+  // The parts of a heterogeneous step have one number, one terminal, and may have an image each.
+  const bool parts = environment.get("SLURM_HET_SIZE") || environment.get("SLURM_PACK_SIZE");
+  use_terminal(environment, parts ? UINT32_MAX : request.node, request.nodes, spec);
+  if (parts) request.nodes = 1;
   if (const char* slurm_conf = getenv("SLURM_CONF")) request.slurm_conf = slurm_conf;
   const bool job_scope = g_state->config.scope == ContainerScope::job;
   if (!spec.name.empty())
@@ -250,8 +252,6 @@ Result<void> start_session(spank_t spank) {
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   if (!g_state->spec) return {};
   if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
-  TRY_ASSIGN(const uint32_t all_tasks, item<uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, "the number of tasks"));
-  use_terminal(environment, all_tasks, *g_state->spec);
   TRY_ASSIGN(StepRequest request, step_request(spank, step_id, environment, *g_state->spec));
   g_state->tasks_left = request.local_tasks;
   TRY_ASSIGN(g_state->session, StepSession::start(std::move(request), environment.block()));

@@ -20,16 +20,19 @@ void announce_terminal() {
     setenv(kTerminalVariable, (std::to_string(size.ws_col) + "x" + std::to_string(size.ws_row)).c_str(), 1);
 }
 
-void use_terminal(Environment& environment, uint32_t tasks, ContainerSpec& spec) {
+void use_terminal(Environment& environment, uint32_t node, uint32_t nodes, ContainerSpec& spec) {
   constexpr uint64_t kLabel = 8;  // srun --label puts the task's number before every line
   constexpr uint64_t kMost = 300;
   const std::string size = environment.get_or(kTerminalVariable, "");
   environment.unset(kTerminalVariable);
   const auto numbers = cut(size, 'x');
-  if (tasks != 1 || !numbers) return;
+  if (node != 0 || !numbers) return;
   const uint64_t columns = parse_unsigned(numbers->first).value_or(0);
   if (columns <= 2 * kLabel) return;
   spec.terminal_columns = static_cast<uint32_t>(std::min(columns, kMost) - kLabel);
+  if (nodes > 1)
+    spec.terminal_label =
+        environment.get_or("SLURMD_NODENAME", "this node") + ", first of " + std::to_string(nodes) + ": ";
   spec.terminal_rows = static_cast<uint32_t>(std::min(parse_unsigned(numbers->second).value_or(0), kMost));
 }
 

@@ -13,7 +13,7 @@ constexpr const char* kTerminalVariable = "SITULA_TERMINAL";
 
 /// In srun: sets the variable when standard error is a terminal, else removes it.
 void announce_terminal();
-/// On the node: takes the variable out of the environment. Only a step of one task may draw.
-void use_terminal(Environment& environment, uint32_t tasks, ContainerSpec& spec);
+/// On the node: takes the variable out of the environment. The first node of a step draws, and says that it is that.
+void use_terminal(Environment& environment, uint32_t node, uint32_t nodes, ContainerSpec& spec);
 
 }  // namespace situla

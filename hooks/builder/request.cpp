@@ -22,6 +22,7 @@ Result<void> collect_and_write(int output, Programs programs, LogSink& log) {
                                                         RuleFiles::of_node(), log));
   request.terminal_columns = data.spec.terminal_columns;
   request.terminal_rows = data.spec.terminal_rows;
+  request.terminal_label = data.spec.terminal_label;
   request.resolve = data.spec.resolve;
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output, bytes);

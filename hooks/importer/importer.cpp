@@ -41,12 +41,10 @@ class Reporter final : public Progress, public LogSink {
   Reporter(int socket, const StoreClient& store) : socket_(socket), store_(store) {}
 
   /// Before the import begins.
-  void draw_in(ProgressScreen::Window window) noexcept { bars_ = StepBars(window); }
+  void draw_in(ProgressScreen::Window window, const std::string& label) noexcept { bars_ = StepBars(window, label); }
 
-  /// Whatever is said is said below what is drawn, so that goes first.
   void send(const Message& message) noexcept {
-    const std::scoped_lock lock(mutex_);
-    draw(bars_.erase());
+    if (std::holds_alternative<Failure>(message)) end_bars();
     (void)send_packet(socket_, encode(message));
   }
 
@@ -230,7 +228,7 @@ Result<void> import(const StoreClient& store, Reporter& reporter, const OwnImpor
   request.known = wanted->known;
   request.impatient = wanted->impatient;
   if (wanted->digest) TRY(request.pin(*wanted->digest));
-  reporter.draw_in({request.terminal_columns, request.terminal_rows});
+  reporter.draw_in({request.terminal_columns, request.terminal_rows}, request.terminal_label);
   StoreClient::Answer answer;
   TRY_ASSIGN(auto session, resolve(request, store, answer, reporter));
   if (session == nullptr || std::holds_alternative<store_line::Have>(answer.message)) {

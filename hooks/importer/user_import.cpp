@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kTellEvery{1};
 class BrokerProgress final : public Progress {
  public:
   BrokerProgress(LogSink& log, const ContainerSpec& spec)
-      : log_(log), bars_({spec.terminal_columns, spec.terminal_rows}) {}
+      : log_(log), bars_({spec.terminal_columns, spec.terminal_rows}, spec.terminal_label) {}
   ~BrokerProgress() override { draw(bars_.finish(StepBars::Clock::now())); }
   BrokerProgress(const BrokerProgress&) = delete;
   BrokerProgress& operator=(const BrokerProgress&) = delete;
@@ -41,10 +41,7 @@ class BrokerProgress final : public Progress {
     (void)send_packet(builder_fd::kBroker, encode(ImportProgress{done, total}));
   }
   void layer(const LayerProgress& layer) noexcept override { bars_.layer(layer); }
-  void note(std::string_view text) noexcept override {
-    draw(bars_.erase());
-    log_.write(LogLevel::info, text);
-  }
+  void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
   void finish(std::string_view) noexcept override { draw(bars_.finish(StepBars::Clock::now())); }
   [[nodiscard]] bool cancelled() const noexcept override { return broker_has_closed(); }
 
@@ -65,6 +62,7 @@ Result<void> import_and_send(const std::string& job, LogSink& log) {
   if (image_kind(data.spec.image) == ImageKind::registry) {
     request.terminal_columns = data.spec.terminal_columns;
     request.terminal_rows = data.spec.terminal_rows;
+    request.terminal_label = data.spec.terminal_label;
     request.resolve = data.spec.resolve;
     return import_into_own_store(request, config, job, log);
   }

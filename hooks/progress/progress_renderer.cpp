@@ -12,6 +12,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::milliseconds kQuiet{700};  // an import that is over by then needs no bar of a step
 constexpr std::chrono::milliseconds kRedrawBars{200};
+constexpr size_t kRoom = 2;  // rows for what srun says between two drawings
+const std::string kEraseBelow = "\x1b[J";
 
 double seconds_of(Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -111,7 +113,7 @@ std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
 }
 
 void StepBars::phase(std::string_view text, Clock::time_point now) {
-  screen_.begin(text, seconds_of(now));
+  screen_.begin(label_ + std::string(text), seconds_of(now));
   next_ = now + kQuiet;
   lines_.begin(now);
 }
@@ -124,12 +126,20 @@ std::string StepBars::bytes(uint64_t done, uint64_t total, Clock::time_point now
   screen_.bytes(done, total, seconds_of(now));
   if (window_.columns == 0 || now < next_) return {};
   next_ = now + kRedrawBars;
-  return frame_.draw(screen_.lines(window_, seconds_of(now)), window_.columns);
+  // The phase and the total: what srun's last words leave of them when it ends is little.
+  const std::vector<std::string> lines = screen_.lines({window_.columns, 0}, seconds_of(now));
+  if (window_.rows < kRoom + lines.size() + 1) return {};
+  drawn_ = true;
+  std::string text = kEraseBelow;
+  for (size_t i = 0; i < kRoom; ++i) text += "\r\n";
+  for (const std::string& line : lines) text += (&line == lines.data() ? "" : "\r\n") + line;
+  // One row too many, for the end of the line that srun waits for.
+  return text + "\x1b[" + std::to_string(kRoom + lines.size()) + "A\r\n";
 }
 
 std::string StepBars::finish(Clock::time_point now) {
-  if (!frame_.drawn()) return {};
-  std::string text = erase() + screen_.summary(seconds_of(now)) + "\n";
+  if (!std::exchange(drawn_, false)) return {};
+  std::string text = kEraseBelow + screen_.summary(seconds_of(now)) + "\n";
   screen_.begin("", seconds_of(now));
   return text;
 }

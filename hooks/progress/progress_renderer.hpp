@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/log.hpp"
 #include "hooks/progress/progress.hpp"
@@ -74,29 +75,31 @@ class TerminalProgress final : public Progress {
 /// Bars when fd is a terminal, else lines in the log.
 std::unique_ptr<Progress> make_progress(int fd, LogSink& log);
 
-/// Gives the bytes to be written to the terminal of a step. srun passes on whole lines only, so every drawing ends with
-/// one; and it brings the task's own output by another way, so nothing may move the cursor up once the task can have
-/// begun. A short import draws nothing; one line remains of a long one.
+/// Gives the bytes to be written to the terminal of a step. srun writes there, too ("one more within 1 sec to abort"),
+/// and nothing of that may be lost: the bars stand below the cursor, which is where srun's lines go on, and every
+/// drawing removes only what is below it. A few empty lines between make room for srun's words. srun passes on whole
+/// lines only, so every drawing ends with one; and it brings the task's own output by another way, so nothing may move
+/// the cursor up once the task can have begun. A short import draws nothing; one line remains of a long one.
 class StepBars {
  public:
   using Clock = std::chrono::steady_clock;
-  /// window: as it was when srun began; without columns nothing is ever drawn.
-  explicit StepBars(ProgressScreen::Window window) : window_(window) {}
+  /// window: as it was when srun began; without columns nothing is ever drawn. label: before the name of a phase.
+  explicit StepBars(ProgressScreen::Window window, std::string label = "")
+      : window_(window), label_(std::move(label)) {}
 
   void phase(std::string_view text, Clock::time_point now);
   void layer(const LayerProgress& layer) { screen_.layer(layer); }
   [[nodiscard]] std::string bytes(uint64_t done, uint64_t total, Clock::time_point now);
   /// After bytes(): for a step without a terminal, a line for its log every half minute; else empty.
   [[nodiscard]] std::string line(Clock::time_point now);
-  /// To be written before anything else is.
-  [[nodiscard]] std::string erase() { return frame_.erase(window_.columns); }
   /// To be written at the end.
   [[nodiscard]] std::string finish(Clock::time_point now);
 
  private:
   ProgressScreen::Window window_;
+  std::string label_;
   ProgressScreen screen_;
-  Frame frame_;
+  bool drawn_ = false;
   Clock::time_point next_;
   EveryHalfMinute lines_;
 };

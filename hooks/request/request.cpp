@@ -15,7 +15,7 @@
 namespace situla {
 namespace {
 
-constexpr WireForm kForm{"import request", 0x51520006, ImportRequest::kMaxBytes};
+constexpr WireForm kForm{"import request", 0x51520007, ImportRequest::kMaxBytes};
 constexpr uint32_t kMaxCredentials = 4096;
 
 struct Architecture {

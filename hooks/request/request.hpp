@@ -71,7 +71,8 @@ struct ImportRequest {
   ImportSettings settings;
   /// Of the terminal of whoever waits, for an importer that cannot see it; 0: there is none.
   uint32_t terminal_columns = 0, terminal_rows = 0;
-  EngineSettings engine;  ///< for dockerd:// and podman:// only
+  std::string terminal_label;  ///< of ContainerSpec
+  EngineSettings engine;       ///< for dockerd:// and podman:// only
   std::string
       hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
   /// Mirrors and blocked registries. Not serialized: the importer, whose images are everybody's, reads the
@@ -85,8 +86,8 @@ struct ImportRequest {
   bool impatient = false;              ///< a registry that does not answer at once is not waited for
 
   static auto fields(auto& it) {
-    return std::tie(it.image, it.platform, it.hint, it.resolve, it.terminal_columns, it.terminal_rows, it.settings,
-                    it.credentials);
+    return std::tie(it.image, it.platform, it.hint, it.resolve, it.terminal_columns, it.terminal_rows,
+                    it.terminal_label, it.settings, it.credentials);
   }
   /// The very manifest, whatever the name means by now. For a registry's image only.
   Result<void> pin(const Digest& manifest);

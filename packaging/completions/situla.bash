@@ -57,6 +57,7 @@ _situla_complete() {
       local files=("${COMPREPLY[@]}")
       COMPREPLY=($(compgen -W "$("$program" environment list 2>/dev/null | sed 's/ .*//')" -- "$word") "${files[@]}")
       ;;
+    code) COMPREPLY=($(compgen -W "$("$program" explain 2>/dev/null | sed 's/ .*//')" -- "$word")) ;;
     command) COMPREPLY=($(compgen -W "$(_situla_options)" -- "$word")) ;;
   esac
 }
@@ -82,6 +83,7 @@ _situla_argument() {
     batch:0) _situla_complete file "$3" ;;
     environment:0) COMPREPLY=($(compgen -W "list show check" -- "$3")) ;;
     environment:*) _situla_complete environment "$3" ;;
+    explain:0) _situla_complete code "$3" ;;
     exec:0) _situla_complete process "$3" ;;
     help:0) _situla_complete command "$3" ;;
     # The container's own command: its files are not here.

@@ -115,7 +115,7 @@ void Clients::note(const Note& said) {
 }
 
 void Clients::draw(const Draw& drawing) {
-  for_each_waiting([&](const Client& client) { (void)tell(client.socket.get(), drawing); });
+  if (Client* first = first_waiting()) (void)tell(first->socket.get(), drawing);
 }
 
 UniqueFd Clients::answer(Client& client, const Message& message, const std::vector<int>& fds) {

@@ -222,32 +222,6 @@ SCRIPT
   [[ "$output" == *"SigBlk:"$'\t'"0000000000000000"* ]]
 }
 
-# in_terminal SCRIPT: stdin and stderr are a terminal of 100 columns, whose output is $output.
-in_terminal() {
-  run_and_show timeout 50 script -qec "stty cols 100 rows 30; $1" /dev/null </dev/null
-}
-
-@test "bars on the terminal of one task that waits for a long import, and one line of them afterwards" {
-  in_terminal "srun -n1 --container-image=fault.test/slow-3 sh -c 'echo terminal=\${SITULA_TERMINAL-none}'"
-  [ "$status" -eq 0 ]
-  [[ "$output" == *"importing docker image: fault.test/slow-3"*"total ["*"MiB/s"*"imported docker image: fault.test/slow-3"* ]]
-  [[ "$output" == *"terminal=none"* ]]
-  # One line remains, and nothing moves the cursor from there on: the task's output comes by another way.
-  [[ "${output##*$'\x1b'}" == "[Jimporting 2 layers, 1011.2 KiB: "*"terminal=none"* ]]
-}
-
-# Registries and layers differ: what the node has already comes at once.
-@test "no bars for several tasks, for a log, and for an image that is here" {
-  in_terminal "srun -n2 --container-image=content.test/slow-3 true"
-  [ "$status" -eq 0 ]
-  [[ "$output" != *"total ["* ]]
-  in_terminal "srun -n1 --container-image=fault.test/slow-3-large true 2>$BATS_TEST_TMPDIR/log"
-  [[ "$output$(cat "$BATS_TEST_TMPDIR/log")" != *"total ["* ]]
-  in_terminal "srun -n1 --container-image=fault.test/slow-3-large true"
-  [ "$status" -eq 0 ]
-  [[ "$output" != *"total ["* ]]
-}
-
 @test "on a node without GPUs an image that asks for them starts, and a job that asks is told" {
   mkdir -p "$HOME/asks/etc" "$HOME/asks/bin" "$HOME/asks"/{proc,sys,dev,tmp}
   cp /bin/busybox "$HOME/asks/bin/sh"

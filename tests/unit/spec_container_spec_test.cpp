@@ -30,6 +30,7 @@ ContainerSpec full_spec() {
   spec.unshare = {.pid = true, .net = false, .ipc = true, .uts = false};
   spec.terminal_columns = 120;
   spec.terminal_rows = 40;
+  spec.terminal_label = "node1, first of 4: ";
   return spec;
 }
 

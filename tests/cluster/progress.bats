@@ -1,0 +1,66 @@
+# lab: --nodes 2
+# What somebody sees who waits for an import: bars on a terminal, of one node, below what srun itself says; nothing where it would disturb.
+load helpers
+
+setup() { cd "$HOME"; }
+
+teardown() { tmux -L progress kill-server 2>/dev/null || true; }
+
+# in_terminal SCRIPT: stdin and stderr are a terminal of 100 columns, whose output is $output.
+in_terminal() {
+  run_and_show timeout 50 script -qec "stty cols 100 rows 30; $1" /dev/null </dev/null
+}
+
+@test "bars on the terminal of a task that waits for a long import, and one line of them afterwards" {
+  in_terminal "srun -n1 --container-image=fault.test/slow-3 sh -c 'echo terminal=\${SITULA_TERMINAL-none}'"
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"importing docker image: fault.test/slow-3"*"total ["*"MiB/s"*"imported docker image: fault.test/slow-3"* ]]
+  [[ "$output" == *"terminal=none"* ]]
+  # One line remains, and nothing moves the cursor from there on: the task's output comes by another way.
+  [[ "${output##*$'\x1b'}" == "[Jimporting 2 layers, 1011.2 KiB: "*"terminal=none"* ]]
+}
+
+# Registries and layers differ: what the node has already comes at once.
+@test "several tasks of a node have one bar; a log and an image that is here have none" {
+  in_terminal "srun -N1 -w node1 -n3 --container-image=content.test/slow-3 true"
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"total ["* ]]
+  [ "$(grep -o 'importing 2 layers, [^:]*: [0-9.]* s' <<<"$output" | wc -l)" -eq 1 ]
+  in_terminal "srun -N1 -w node1 -n1 --container-image=fault.test/slow-3-large true 2>$BATS_TEST_TMPDIR/log"
+  [ "$status" -eq 0 ]
+  [[ "$output$(cat "$BATS_TEST_TMPDIR/log")" != *"total ["* ]]
+  in_terminal "srun -N1 -w node1 -n1 --container-image=fault.test/slow-3-large true"
+  [ "$status" -eq 0 ]
+  [[ "$output" != *"total ["* ]]
+}
+
+@test "of several nodes the first one draws, and says that it is that" {
+  in_terminal "srun -N2 -n4 --container-image=fault.test/slow-4 true"
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"node1, first of 2: importing"*"total ["* ]]
+  [ "$(grep -o 'first of 2: importing 2 layers, [^:]*: [0-9.]* s' <<<"$output" | wc -l)" -eq 1 ]
+  [[ "$output" != *"node2, first"* ]]
+}
+
+no_steps() { [ -z "$(squeue -h --steps)" ]; }
+
+# shown REGEX: what is on the screen now has such a line.
+shown() { tmux -L progress capture-pane -p -t screen | grep -Eq "$1"; }
+
+@test "what srun says on Ctrl-C stays on the screen while the bars are drawn on" {
+  tmux -L progress -f /dev/null new-session -d -s screen -x 100 -y 30 "srun -N1 -n1 --container-image=fault.test/slow-9 sleep 30; sleep 60" 3>&-
+  wait_until 30 shown '^total \['
+  tmux -L progress send-keys -t screen C-c
+  wait_until 10 shown 'one more within 1 sec to abort'
+  # Five drawings later, and one bar.
+  sleep 1.2
+  tmux -L progress capture-pane -p -t screen
+  shown 'one more within 1 sec to abort'
+  [ "$(tmux -L progress capture-pane -p -t screen | grep -c '^total \[')" -eq 1 ]
+  # Twice within a second ends it.
+  tmux -L progress send-keys -t screen C-c
+  sleep 0.3
+  tmux -L progress send-keys -t screen C-c
+  wait_until 60 no_steps
+  shown 'one more within 1 sec to abort'
+}
