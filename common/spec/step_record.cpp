@@ -1,6 +1,6 @@
 #include "common/spec/step_record.hpp"
 
-#include "common/spec/json_members.hpp"
+#include "common/base/json_members.hpp"
 #include "common/spec/step_name.hpp"
 
 namespace situla {

@@ -43,14 +43,14 @@ struct StepRecord {
 
   uint32_t job = 0, step = 0;  ///< kBatchStep and its like included
   uint32_t uid = 0;
-  std::string node;       ///< this host's name
-  std::string image;      ///< as typed; empty: none
-  bool named = false;     ///< --container-name
-  uint32_t tasks = 0;     ///< on this node
-  std::string digest;     ///< of the manifest; empty: not known
-  std::string source;     ///< as in slurmd's log: "registry", "store", "file", ...
-  std::string mount;      ///< likewise: "kernel", "fuse", "extracted", ...
-  uint64_t bytes = 0;     ///< of the image's file; 0: not known
+  std::string node;    ///< this host's name
+  std::string image;   ///< as typed; empty: none
+  bool named = false;  ///< --container-name
+  uint32_t tasks = 0;  ///< on this node
+  std::string digest;  ///< of the manifest; empty: not known
+  std::string source;  ///< as in slurmd's log: "registry", "store", "file", ...
+  std::string mount;   ///< likewise: "kernel", "fuse", "extracted", ...
+  uint64_t bytes = 0;  ///< of the image's file; 0: not known
   std::vector<Phase> phases;
   std::optional<Progress> progress;
   std::string waits_for;  ///< while it waits

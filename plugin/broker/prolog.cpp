@@ -117,7 +117,7 @@ class JobImport {
   std::optional<Error> failed_;
   bool has_image_ = false, ended_ = false;
   bool has_waited_ = false;  ///< for an import
-  bool changed_ = false;  ///< what was polled for may be gone
+  bool changed_ = false;     ///< what was polled for may be gone
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "common/base/json_members.hpp"
 #include "common/protocol/contract.hpp"
-#include "common/spec/json_members.hpp"
 
 namespace situla {
 namespace {
@@ -134,7 +134,8 @@ void StepReport::keep() {
   if (written) return;
   // Where it cannot be read it will not be later either.
   cannot_keep_ = written.error().kind() == ErrorKind::unsupported;
-  syslog(LOG_DEBUG, "job %u step %u: keep a record for the user: %s", record_.job, record_.step, written.error().message().c_str());
+  syslog(LOG_DEBUG, "job %u step %u: keep a record for the user: %s", record_.job, record_.step,
+         written.error().message().c_str());
 }
 
 void StepReport::keep_now_and_then() {

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/protocol/messages.hpp"

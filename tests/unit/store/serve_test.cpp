@@ -58,8 +58,7 @@ class Scene {
                                  ++importers;
                                  return UniqueFd();
                                },
-                               [this] { ++begun; },
-                               [this](const std::string& what) { waits.push_back(what); },
+                               [this] { ++begun; }, [this](const std::string& what) { waits.push_back(what); },
                                [&](const ServedImage& served, bool again) -> Result<void> {
                                  ServedImage copy{served.key, UniqueFd(dup(served.file.get())), served.stored};
                                  result = std::move(copy);
@@ -119,8 +118,8 @@ class Scene {
   [[nodiscard]] std::string said() const { return notes_.text(LogLevel::info); }
 
   line::Work work;
-  int begun = 0;      ///< how often an import was announced; after result()
-  int importers = 0;  ///< how often one was started
+  int begun = 0;                   ///< how often an import was announced; after result()
+  int importers = 0;               ///< how often one was started
   std::vector<std::string> waits;  ///< for what, as it was told; after result()
   bool looks_again = false;
 
