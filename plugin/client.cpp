@@ -57,6 +57,7 @@ Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& j
 
 Error lost_broker() {
   return Error(ErrorKind::failure, "lost the container's broker while preparing the container")
+      .with_code(ErrorCode::helper)
       .with_hint("it was killed or crashed; the node's system log may say more");
 }
 
@@ -104,6 +105,7 @@ Result<Reply> await_reply(int socket, LogSink& log) {
       if (waited.error().errnum() != 0) return fail(waited.error());
       return fail(Error(ErrorKind::failure, "the container's broker has given no sign of life for " +
                                                 std::to_string(kSilence.count()) + " s")
+                      .with_code(ErrorCode::helper)
                       .with_hint("it hangs or was stopped; the node's system log may say more"));
     }
     TRY_ASSIGN(auto packet, or_lost(receive_packet(socket, kMaxMessageBytes)));
@@ -163,6 +165,7 @@ Result<void> check_isolation(const Isolation& wanted, const Isolation& has) {
       return fail(
           Error(ErrorKind::usage,
                 std::string("--container-unshare: the running container is not in a separate ") + name + " namespace")
+              .with_code(ErrorCode::option)
               .with_hint("leave the option out, or start a container of its own with --container-name=NAME:no_exec"));
   return {};
 }
@@ -190,6 +193,7 @@ Result<std::string> enter(const ReceivedContainer& container, const ContainerSpe
   if (!directory.starts_with('/')) directory = '/' + directory;
   if (chdir(directory.c_str()) != 0)
     return fail(Error::from_errno(errno, "change to directory " + directory + " inside the container")
+                    .with_code(ErrorCode::workdir)
                     .with_hint("--container-workdir must exist in the image or be mounted"));
   if (const bool save = !spec.save.empty(); save || container.namespaces.isolation.pid)
     TRY(continue_in_child(container, save, socket));

@@ -16,17 +16,26 @@ namespace {
 
 constexpr std::chrono::milliseconds kReadLimit{60000};  // a home directory may have to be mounted
 
+/// The code at its end goes to the end of ours.
+Error told_line(std::string_view text) {
+  const size_t begin = text.ends_with(']') ? text.rfind(" [") : std::string_view::npos;
+  auto code = ErrorCode::none;
+  if (begin != std::string_view::npos) code = error_code_from_string(text.substr(begin + 2, text.size() - begin - 3));
+  if (code != ErrorCode::none) text = text.substr(0, begin);
+  return Error(ErrorKind::usage, "--environment: " + printable(text)).with_code(code);
+}
+
 /// What `situla` prints of an error; other lines are about something else.
 Error told_error(const std::string& name, std::string_view lines) {
   constexpr std::string_view kError = "[ERROR] ";
   constexpr std::string_view kHint = "hint: ";
   Error error(ErrorKind::usage, "--environment=" + printable(name) + ": cannot be read");
   for (const std::string_view line : split_nonempty(lines, '\n')) {
-    if (line.starts_with(kError))
-      error = Error(ErrorKind::usage, "--environment: " + printable(line.substr(kError.size())));
-    if (line.starts_with(kHint)) error.with_hint(printable(line.substr(kHint.size())));
+    if (line.starts_with(kError)) error = told_line(line.substr(kError.size()));
+    if (line.starts_with(kHint))
+      error.with_code(ErrorCode::environment_file).with_hint(printable(line.substr(kHint.size())));
   }
-  return error;
+  return std::move(error).with_code(ErrorCode::environment_file);
 }
 
 /// By a program, which runs as the user and takes some ten milliseconds. A parser of TOML in the plugin would be in
@@ -45,9 +54,11 @@ Result<std::string> resolve(const std::string& name) {
     return fail(std::move(run)
                     .error()
                     .with_context("--environment=" + printable(name))
+                    .with_code(ErrorCode::installation)
                     .with_hint("environment files are read by the program situla, which has to be installed here too"));
   if (run->end == ProgramRun::End::too_late)
-    return fail(ErrorKind::failure, "--environment=" + printable(name) + ": not read within a minute");
+    return fail(Error(ErrorKind::failure, "--environment=" + printable(name) + ": not read within a minute")
+                    .with_code(ErrorCode::environment_file));
   if (!run->success()) return fail(told_error(name, run->errors));
   return std::string(trim(run->output));
 }
@@ -77,6 +88,7 @@ Result<void> take_environment_file(ContainerOptions& options, const ContainerOpt
   auto resolved = ResolvedEnvironment::from_text(text.value_or(""));
   if (!resolved || resolved->name != *name)
     return fail(Error(ErrorKind::failure, "--environment=" + printable(*name) + " did not reach this node")
+                    .with_code(ErrorCode::environment_file)
                     .with_hint(std::string("srun, sbatch and salloc tell it in the variable ") + kResolvedVariable +
                                ", which something has changed"));
   options.use(std::move(*resolved));

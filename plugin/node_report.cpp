@@ -23,6 +23,7 @@ Result<NodeReport> examine_node(const std::string& program, const std::string& s
   if (run.end != ProgramRun::End::by_itself)
     return fail(Error(ErrorKind::failure, "examine this node: " + program + " doctor takes longer than " +
                                               std::to_string(limit.count() / 1000) + " s")
+                    .with_code(ErrorCode::helper)
                     .with_hint("containers may work all the same; try it by hand"));
   NodeReport report;
   for (const std::string_view line : split_nonempty(run.errors, '\n')) {

@@ -32,12 +32,14 @@ Result<void> set_name(std::string_view value, ContainerSpec& spec) {
   if (row == kNameFlags.end())
     return fail(ErrorKind::usage,
                 R"(flag must be "auto", "create", "exec" or "no_exec", not ")" + printable(flag) + '"');
-  if (name.empty()) return fail(ErrorKind::usage, "the name is empty");
+  if (name.empty()) return fail(Error(ErrorKind::usage, "the name is empty").with_code(ErrorCode::container_name));
   if (name.size() > kLongest)
-    return fail(ErrorKind::usage, "the name is longer than " + std::to_string(kLongest) + " characters");
+    return fail(Error(ErrorKind::usage, "the name is longer than " + std::to_string(kLongest) + " characters")
+                    .with_code(ErrorCode::container_name));
   for (const char c : name)
     if (c <= ' ' || c > '~' || kRefused.find(c) != std::string_view::npos)
       return fail(Error(ErrorKind::usage, "'" + printable(name) + "' cannot be the name of a container")
+                      .with_code(ErrorCode::container_name)
                       .with_hint("it becomes a directory's name: letters, digits and . _ - + @ = are fine"));
   spec.name = name;
   spec.name_flag = row->second;
@@ -49,7 +51,9 @@ Result<void> set_namespaces(std::string_view value, ContainerSpec& spec) {
     const auto* row =
         std::find_if(kNamespaces.begin(), kNamespaces.end(), [&](const auto& r) { return r.first == name; });
     if (row == kNamespaces.end())
-      return fail(Error(ErrorKind::usage, "unknown namespace: " + printable(name)).with_hint("net, ipc, uts and pid"));
+      return fail(Error(ErrorKind::usage, "unknown namespace: " + printable(name))
+                      .with_code(ErrorCode::option)
+                      .with_hint("net, ipc, uts and pid"));
     spec.unshare.*(row->second) = true;
   }
   return {};
@@ -57,7 +61,10 @@ Result<void> set_namespaces(std::string_view value, ContainerSpec& spec) {
 
 Result<void> set_image(std::string_view value, ContainerSpec& spec) {
   if (auto checked = check_image(value); !checked)
-    return fail(std::move(checked).error().with_hint("if it is a file, write its path with a / or ./ in front"));
+    return fail(std::move(checked)
+                    .error()
+                    .with_code(ErrorCode::image_name)
+                    .with_hint("if it is a file, write its path with a / or ./ in front"));
   spec.image = value;
   return {};
 }
@@ -82,6 +89,7 @@ Result<void> set_kept_variables(std::string_view value, ContainerSpec& spec) {
   for (const std::string_view name : split(value, ',')) {
     if (name.empty())
       return fail(Error(ErrorKind::usage, "'" + printable(value) + "' has an empty name")
+                      .with_code(ErrorCode::option)
                       .with_hint("write names of variables with one comma between two: NAME,NAME"));
     if (!is_variable_name(name))
       return fail(ErrorKind::usage, "'" + printable(name) + "' is not the name of an environment variable");

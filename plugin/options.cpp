@@ -26,11 +26,17 @@ const OptionInfo* opposite_of(const OptionInfo& option) {
   return option.opposite == nullptr ? nullptr : find_option(option.opposite);
 }
 
+Error wrong(std::string what) {
+  return Error(ErrorKind::usage, std::move(what)).with_code(ErrorCode::option);
+}
+
 Result<void> check_value(const OptionInfo& option, std::string_view value) {
-  if (option.argument != nullptr && value.empty()) return fail(ErrorKind::usage, "needs a value");
-  if (value.find('\0') != std::string_view::npos) return fail(ErrorKind::usage, "value holds a NUL byte");
+  if (option.argument != nullptr && value.empty()) return fail(wrong("needs a value"));
+  if (value.find('\0') != std::string_view::npos) return fail(wrong("value holds a NUL byte"));
   ContainerSpec unused;
-  return option.apply(value, unused);
+  auto applied = option.apply(value, unused);
+  if (!applied) applied.error().with_code(ErrorCode::option);
+  return applied;
 }
 
 }  // namespace
@@ -38,11 +44,11 @@ Result<void> check_value(const OptionInfo& option, std::string_view value) {
 Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view value) {
   TRY_CONTEXT(spelled(option), check_value(option, value));
   if (const OptionInfo* opposite = opposite_of(option); opposite != nullptr && values_.contains(opposite))
-    return fail(ErrorKind::usage, "both " + spelled(*std::min(&option, opposite)) + " and " +
-                                      spelled(*std::max(&option, opposite)) + " were given");
+    return fail(wrong("both " + spelled(*std::min(&option, opposite)) + " and " +
+                      spelled(*std::max(&option, opposite)) + " were given"));
   const auto [entry, inserted] = values_.try_emplace(&option, value);
   if (inserted || entry->second == value) return {};
-  if (option.sum == nullptr) return fail(ErrorKind::usage, spelled(option) + ": specified multiple times");
+  if (option.sum == nullptr) return fail(wrong(spelled(option) + ": specified multiple times"));
   entry->second += ',';
   entry->second += value;
   repeated_.insert(&option);
@@ -83,7 +89,11 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
 Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   if (!wants_container()) return std::optional<ContainerSpec>();
   ContainerSpec spec;
-  if (file_) TRY_CONTEXT("--environment=" + printable(file_->name), file_->apply(spec));
+  if (auto applied = file_ ? file_->apply(spec) : Result<void>(); !applied)
+    return fail(std::move(applied)
+                    .error()
+                    .with_context("--environment=" + printable(file_->name))
+                    .with_code(ErrorCode::environment_file));
   auto mounts = std::exchange(spec.mounts, {});
   auto devices = std::exchange(spec.devices, {});
   for (const auto* options : {&defaults_, &values_})
@@ -91,6 +101,7 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
   add_to_those_of_file(spec, std::move(mounts), std::move(devices));
   if (spec.prefetch && (!spec.name.empty() || !spec.save.empty() || image_kind(spec.image) != ImageKind::registry))
     return fail(Error(ErrorKind::usage, "--container-prefetch is for an image of a registry, and makes no container")
+                    .with_code(ErrorCode::option)
                     .with_hint("give --container-image=[REGISTRY#]IMAGE, and neither a name nor --container-save"));
   return std::optional(std::move(spec));
 }

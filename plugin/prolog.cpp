@@ -67,7 +67,9 @@ Result<std::optional<JobImport>> job_import(std::string_view value, const Plugin
                                             uid_t uid) {
   if (!fetches(config) || value.empty() || value.size() > kMaxBytes) return std::nullopt;
   const auto block = decode_base64(value);
-  if (!block) return fail(ErrorKind::corrupt, std::string(kPrologVariable) + " of the job is not what sbatch has set");
+  if (!block)
+    return fail(Error(ErrorKind::corrupt, std::string(kPrologVariable) + " of the job is not what sbatch has set")
+                    .with_code(ErrorCode::slurm));
   const Environment given = Environment::from_block(*block);
   ContainerSpec spec;
   spec.image = given.get_or(kImageVariable, "");

@@ -130,7 +130,9 @@ int on_option(int id, const char* value, int /*remote*/) {
 
 /// `what` as in "ask Slurm for the job id".
 Result<void> checked(spank_err_t status, const std::string& what) {
-  return status == ESPANK_SUCCESS ? Result<void>() : fail(ErrorKind::failure, what + ": " + spank_strerror(status));
+  return status == ESPANK_SUCCESS
+             ? Result<void>()
+             : fail(Error(ErrorKind::failure, what + ": " + spank_strerror(status)).with_code(ErrorCode::slurm));
 }
 
 Result<void> register_options(spank_t spank) {
@@ -169,6 +171,7 @@ Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
   if (spec.name_flag == NameFlag::exec)
     return fail(Error(ErrorKind::usage, "--container-name=" + printable(spec.name) +
                                             ":exec: a batch script cannot join a container that runs already")
+                    .with_code(ErrorCode::option)
                     .with_hint("use the option with srun, in the script"));
   if (spec.name_flag == NameFlag::automatic) spec.name_flag = NameFlag::no_exec;
   int argc = 0;
@@ -205,7 +208,8 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   TRY_ASSIGN(request.nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
   // The parts of a heterogeneous step have one number, one terminal, and may have an image each.
   const bool parts = environment.get("SLURM_HET_SIZE") || environment.get("SLURM_PACK_SIZE");
-  use_terminal(environment, parts ? UINT32_MAX : request.node, request.nodes, spec);
+  use_terminal(environment, request.node, request.nodes, spec);
+  if (parts) spec.progress.columns = 0;
   if (parts) request.nodes = 1;
   if (const char* slurm_conf = getenv("SLURM_CONF")) request.slurm_conf = slurm_conf;
   const bool job_scope = g_state->config.scope == ContainerScope::job;
@@ -350,6 +354,7 @@ Result<void> start_task(spank_t spank) {
   if (g_state == nullptr || !g_state->sound) {
     if (!first) return fail(ErrorKind::cancelled, "");
     return fail(Error(ErrorKind::failure, "the plugin could not be started on this node")
+                    .with_code(ErrorCode::installation)
                     .with_hint("the log of slurmd says why"));
   }
   if (!g_state->session) return {};

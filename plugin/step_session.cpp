@@ -39,7 +39,8 @@ Result<void> run_broker_program(int program, const std::vector<std::string>& arg
   TRY_ASSIGN(Child child, spawn(options));
   TRY_ASSIGN(const auto status, child.wait_for(limit));
   if (status && status->success()) return {};
-  return fail(ErrorKind::failure, what + ": " + (status ? status->text() : std::string("takes too long")));
+  return fail(Error(ErrorKind::failure, what + ": " + (status ? status->text() : std::string("takes too long")))
+                  .with_code(ErrorCode::helper));
 }
 
 /// The saver is no process that Slurm would end with the step, or only with the last of its signals. This one is: a
@@ -100,8 +101,9 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   TRY_ASSIGN(const UniqueFd request_memory, sealed_memory("situla-step", encode_step_request(request)));
   TRY_ASSIGN(const UniqueFd environment_memory, sealed_memory("situla-environment", environment));
 
-  TRY_ASSIGN(UniqueFd program, open_file(libexec_path("situla-broker"), O_PATH));
-  SpawnOptions options = broker_program(program.get());
+  auto program = open_file(libexec_path("situla-broker"), O_PATH);
+  if (!program) return fail(std::move(program).error().with_code(ErrorCode::installation));
+  SpawnOptions options = broker_program(program->get());
   options.fds = {{control.second.get(), broker_fd::kControl},
                  {listener.fd.get(), broker_fd::kListener},
                  {request_memory.get(), broker_fd::kRequest},
@@ -109,7 +111,7 @@ Result<StepSession> StepSession::start(StepRequest request, std::string_view env
   // Out of the process tree of slurmstepd: proctrack/linuxproc signals all of it, and slurmstepd reaps what it finds.
   // The broker notices the end of slurmstepd by its control socket.
   TRY(spawn_detached(options));
-  return StepSession(std::move(program), std::move(control.first), std::move(listener.address), std::move(request));
+  return StepSession(std::move(*program), std::move(control.first), std::move(listener.address), std::move(request));
 }
 
 void StepSession::step_is_prepared() const {

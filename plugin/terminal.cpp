@@ -25,15 +25,16 @@ void use_terminal(Environment& environment, uint32_t node, uint32_t nodes, Conta
   constexpr uint64_t kMost = 300;
   const std::string size = environment.get_or(kTerminalVariable, "");
   environment.unset(kTerminalVariable);
-  const auto numbers = cut(size, 'x');
-  if (node != 0 || !numbers) return;
-  const uint64_t columns = parse_unsigned(numbers->first).value_or(0);
-  if (columns <= 2 * kLabel) return;
-  spec.terminal_columns = static_cast<uint32_t>(std::min(columns, kMost) - kLabel);
+  ProgressView& view = spec.progress;
+  view.silent = node != 0;
+  if (view.silent) return;
   if (nodes > 1)
-    spec.terminal_label =
-        environment.get_or("SLURMD_NODENAME", "this node") + ", first of " + std::to_string(nodes) + ": ";
-  spec.terminal_rows = static_cast<uint32_t>(std::min(parse_unsigned(numbers->second).value_or(0), kMost));
+    view.label = environment.get_or("SLURMD_NODENAME", "this node") + ", first of " + std::to_string(nodes) + ": ";
+  const auto numbers = cut(size, 'x');
+  const uint64_t columns = numbers ? parse_unsigned(numbers->first).value_or(0) : 0;
+  if (columns <= 2 * kLabel) return;
+  view.columns = static_cast<uint32_t>(std::min(columns, kMost) - kLabel);
+  view.rows = static_cast<uint32_t>(std::min(parse_unsigned(numbers->second).value_or(0), kMost));
 }
 
 }  // namespace situla

@@ -13,7 +13,8 @@ constexpr const char* kTerminalVariable = "SITULA_TERMINAL";
 
 /// In srun: sets the variable when standard error is a terminal, else removes it.
 void announce_terminal();
-/// On the node: takes the variable out of the environment. The first node of a step draws, and says that it is that.
+/// On the node: takes the variable out of the environment. Of the nodes of a step the first tells of an import, on the
+/// terminal or in lines, and says that it is that; the others are silent.
 void use_terminal(Environment& environment, uint32_t node, uint32_t nodes, ContainerSpec& spec);
 
 }  // namespace situla

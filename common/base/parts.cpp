@@ -36,6 +36,7 @@ std::string not_built_in(Part part) {
 
 Error not_built_in(Part part, const std::string& what) {
   return Error(ErrorKind::unsupported, what + ": " + not_built_in(part))
+      .with_code(ErrorCode::installation)
       .with_hint("install a build that was configured with " + std::string(entry(part).option) + "=ON");
 }
 

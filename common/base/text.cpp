@@ -34,22 +34,6 @@ size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-/// Insertions, deletions, replacements, and neighbours exchanged, that make one word of the other.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    std::swap(before, last);
-    std::swap(last, row);
-  }
-  return last[b.size()];
-}
-
 }  // namespace
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -153,6 +137,7 @@ Result<uint64_t> parse_size(std::string_view text) {
   }
   if (!number || !unit.empty() || *number > (UINT64_MAX >> shift))
     return fail(Error(ErrorKind::usage, "size '" + printable(text) + "' is not a number of bytes")
+                    .with_code(ErrorCode::option)
                     .with_hint("write it as 1048576, 64MiB or 200GiB"));
   return *number << shift;
 }
@@ -239,6 +224,21 @@ bool has_curly_quotes(std::string_view text) {
         static_cast<uint8_t>(text[at + 2]) <= 0x9f)
       return true;
   return false;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
 }
 
 std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known) {

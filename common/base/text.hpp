@@ -55,6 +55,9 @@ constexpr std::string_view kPlainQuotes =
 /// printable() of the first 300 bytes, with "..." where there are more. For all that a registry or an image says.
 std::string excerpt(std::string_view text);
 
+/// Insertions, deletions, replacements, and neighbours exchanged, that make one text of the other.
+size_t edit_distance(std::string_view a, std::string_view b);
+
 /// The word that was most likely meant, for "did you mean"; nullopt when none is near. Case does not count.
 std::optional<std::string_view> closest(std::string_view word, std::span<const std::string_view> known);
 

@@ -135,6 +135,7 @@ Result<T> from_wire(std::string_view bytes, const WireForm& form) {
   WireReader reader(bytes, form);
   if (!reader.has_version())
     return fail(Error(ErrorKind::corrupt, std::string(form.what) + " of another release")
+                    .with_code(ErrorCode::installation)
                     .with_hint("the plugin and the programs under libexec must come from the same release"));
   T item;
   if (bytes.size() <= form.most_bytes) reader.get(item);

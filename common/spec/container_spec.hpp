@@ -11,6 +11,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/mount_option.hpp"
+#include "common/spec/progress_view.hpp"
 
 namespace situla {
 
@@ -61,15 +62,13 @@ struct ContainerSpec {
   bool entrypoint_log = false;
   bool prefetch = false;  ///< --container-prefetch: the image is fetched, and the tasks run outside of it
   Isolation unshare;
-  /// Size of the terminal on which the import of this node may draw; 0: there is none, or another node has it.
-  uint32_t terminal_columns = 0, terminal_rows = 0;
-  std::string terminal_label;  ///< what stands before a phase there: "node1, first of 4: "; empty: one node
+  ProgressView progress;  ///< of an import
 
   static auto fields(auto& spec) {
     return std::tie(spec.image, spec.pinned, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts,
                     spec.workdir, spec.keep_env, spec.variables, spec.resolve, spec.devices, spec.mount_home,
                     spec.remap_root, spec.writable, spec.entrypoint, spec.entrypoint_log, spec.prefetch, spec.unshare,
-                    spec.terminal_columns, spec.terminal_rows, spec.terminal_label);
+                    spec.progress);
   }
 
   /// The image to be got: its name, and the digest in `pinned`.

@@ -50,6 +50,7 @@ Result<std::vector<std::string>> parse_device_names(std::string_view text) {
     std::string name(part);
     if (!is_device_name(name))
       return fail(Error(ErrorKind::usage, "\"" + printable(name) + "\" is no name of a device")
+                      .with_code(ErrorCode::cdi)
                       .with_hint("names look like nvidia.com/gpu=0; several stand between commas"));
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
   }

@@ -129,11 +129,13 @@ Result<std::string> expand_braced(std::string_view inside, const VariableLookup&
   const bool has_word = rest.starts_with(":-");
   if (name.empty() || (!rest.empty() && !has_word))
     return fail(Error(ErrorKind::usage, "${" + printable(inside) + "} is no reference to a variable")
+                    .with_code(ErrorCode::environment_file)
                     .with_hint("write ${NAME} or ${NAME:-WORD}, and $$ for a dollar sign"));
   auto value = lookup(name);
   if (value && !(has_word && value->empty())) return *std::move(value);
   if (has_word) return std::string(rest.substr(2));
   return fail(Error(ErrorKind::usage, "variable " + std::string(name) + " is not set")
+                  .with_code(ErrorCode::environment_file)
                   .with_hint("${" + std::string(name) + ":-} stands for nothing where it is not set"));
 }
 
@@ -148,7 +150,8 @@ Result<std::string> expand_references(std::string_view text, const VariableLooku
     text.remove_prefix(dollar + 1);
     const bool braced = text.starts_with('{');
     const size_t end = braced ? text.find('}') : name_length(text);
-    if (end == std::string_view::npos) return fail(ErrorKind::usage, "a \"${\" has no \"}\"");
+    if (end == std::string_view::npos)
+      return fail(Error(ErrorKind::usage, "a \"${\" has no \"}\"").with_code(ErrorCode::environment_file));
     if (braced || end > 0) {
       TRY_ASSIGN(const std::string value, expand_braced(text.substr(braced ? 1 : 0, braced ? end - 1 : end), lookup));
       expanded += value;

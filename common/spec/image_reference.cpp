@@ -56,6 +56,7 @@ bool looks_like_registry(std::string_view component) {
 
 Error invalid_reference(std::string_view whole, const std::string& why) {
   return Error(ErrorKind::usage, "invalid image reference '" + printable(whole) + "': " + why)
+      .with_code(ErrorCode::image_name)
       .with_hint(has_curly_quotes(whole) ? kPlainQuotes : "");
 }
 
@@ -79,6 +80,7 @@ Result<void> check_repository(std::string_view repository, std::string_view whol
   if (repository.empty()) return fail(invalid_reference(whole, "no image name"));
   if (repository.find_first_of(kUpper) != std::string_view::npos)
     return fail(invalid_reference(whole, "the image name '" + printable(repository) + "' has upper-case letters")
+                    .with_code(ErrorCode::image_name)
                     .with_hint("image names are lower case; the path of a file begins with / or ./"));
   if (repository.size() > 255) return fail(invalid_reference(whole, "the image name is longer than 255 characters"));
   for (const std::string_view component : split(repository, '/')) {
@@ -107,7 +109,10 @@ Result<std::optional<Digest>> take_digest(std::string_view& rest, std::string_vi
     if (at == std::string_view::npos) return std::nullopt;
   }
   auto digest = Digest::parse(rest.substr(at + 1));
-  if (!digest) return fail(invalid_reference(whole, digest.error().message()).with_hint(digest.error().hint()));
+  if (!digest)
+    return fail(invalid_reference(whole, digest.error().message())
+                    .with_code(ErrorCode::image_name)
+                    .with_hint(digest.error().hint()));
   rest = rest.substr(0, at);
   return *digest;
 }
@@ -119,6 +124,7 @@ Result<ImageReference> parse_reference(std::string_view text) {
     rest.remove_prefix(kScheme.size());
   } else if (rest.find("://") != std::string_view::npos) {
     return fail(invalid_reference(text, "unknown scheme '" + printable(rest.substr(0, rest.find("://"))) + "'")
+                    .with_code(ErrorCode::image_name)
                     .with_hint("write docker://IMAGE, or only IMAGE"));
   }
   TRY_ASSIGN(reference.digest, take_digest(rest, text));
@@ -153,6 +159,7 @@ Result<ImageReference> parse_reference(std::string_view text) {
     TRY(check_repository(reference.repository, text));  // it is longer now
   } else if (!valid_registry(reference.registry)) {
     return fail(invalid_reference(text, "'" + printable(reference.registry) + "' is not a registry host")
+                    .with_code(ErrorCode::image_name)
                     .with_hint("a registry is HOST or HOST:PORT; a path goes before the image name, after the '#'"));
   }
   return reference;
@@ -173,7 +180,7 @@ std::string meant_scheme(std::string_view text) {
 Result<ImageReference> ImageReference::parse(std::string_view text) {
   auto reference = parse_reference(text);
   if (const std::string meant = meant_scheme(text); !reference && !meant.empty())
-    return fail(std::move(reference).error().with_hint(meant));
+    return fail(std::move(reference).error().with_code(ErrorCode::image_name).with_hint(meant));
   return reference;
 }
 
@@ -243,7 +250,9 @@ Result<FileReference> FileReference::parse(std::string_view text) {
   reference.path = parts ? parts->first : rest;
   reference.name = parts ? parts->second : "";
   if (reference.path.empty() || rest.find('\0') != std::string_view::npos)
-    return fail(invalid_reference(text, "no path").with_hint("write " + std::string(prefix) + "PATH"));
+    return fail(invalid_reference(text, "no path")
+                    .with_code(ErrorCode::image_name)
+                    .with_hint("write " + std::string(prefix) + "PATH"));
   if (!reference.name.starts_with('@')) return reference;
   reference.index = parse_unsigned(std::string_view(reference.name).substr(1));
   if (!reference.index)

@@ -98,11 +98,13 @@ bool says_image(std::string_view comment, std::string_view word) {
 Result<std::string> add_image(std::string_view comment, std::string_view word) {
   if (!is_job_record_word(word)) return fail(ErrorKind::usage, "it is no word for a job's record");
   if (comment.starts_with("+="))
-    return fail(ErrorKind::failure, "the comment begins with +=, which Slurm takes for something to be added");
+    return fail(Error(ErrorKind::failure, "the comment begins with +=, which Slurm takes for something to be added")
+                    .with_code(ErrorCode::slurm));
   std::string longer = std::string(comment) + (comment.empty() ? "" : " ") + std::string(word);
   if (longer.size() <= kMostJobComment) return longer;
-  return fail(ErrorKind::no_space, "there is no room: Slurm takes " + std::to_string(kMostJobComment) +
-                                       " bytes, and the comment would have " + std::to_string(longer.size()));
+  return fail(Error(ErrorKind::no_space, "there is no room: Slurm takes " + std::to_string(kMostJobComment) +
+                                             " bytes, and the comment would have " + std::to_string(longer.size()))
+                  .with_code(ErrorCode::slurm));
 }
 
 bool is_job_number(std::string_view text) {

@@ -10,6 +10,7 @@ namespace {
 Error invalid_mount(std::string_view entry, std::string_view reason, std::string_view hint = "") {
   const std::string_view usual = "write mounts as SRC[:DST[:FLAGS]], for example /data:/data:ro";
   return Error(ErrorKind::usage, "invalid mount '" + printable(entry) + "': " + std::string(reason))
+      .with_code(ErrorCode::mount_syntax)
       .with_hint(has_curly_quotes(entry) ? kPlainQuotes
                  : hint.empty()          ? usual
                                          : hint);
@@ -53,6 +54,7 @@ Result<MountOption> parse_entry(std::string_view entry) {
 
 Error no_mount_source(std::string_view source) {
   return Error(ErrorKind::not_found, "--container-mounts: source path does not exist: " + printable(source))
+      .with_code(ErrorCode::mount_source)
       .with_hint(
           "it is looked for on the compute node, from the job's directory; nofail skips a mount that is missing");
 }

@@ -67,6 +67,7 @@ Error unknown_key(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Key& key : kKeys) names.push_back(key.name);
   return Error(ErrorKind::usage, "plugstack.conf: unknown key '" + printable(name) + "'")
+      .with_code(ErrorCode::site_config)
       .with_hint(suggestion(name, names, "known keys"));
 }
 
@@ -81,11 +82,13 @@ Result<PluginConfig> PluginConfig::parse(std::span<const char* const> words) {
     if (key == kKeys.end()) return fail(unknown_key(name));
     if (equals == std::string_view::npos)
       return fail(Error(ErrorKind::usage, "plugstack.conf: " + std::string(name) + " has no value")
+                      .with_code(ErrorCode::site_config)
                       .with_hint("write " + std::string(name) + "=VALUE, without blanks"));
     const std::string_view value = word.substr(equals + 1);
     if (const std::string wanted = key->set(value, config); !wanted.empty())
-      return fail(ErrorKind::usage,
-                  "plugstack.conf: " + std::string(name) + " must be " + wanted + ", not '" + printable(value) + "'");
+      return fail(Error(ErrorKind::usage, "plugstack.conf: " + std::string(name) + " must be " + wanted + ", not '" +
+                                              printable(value) + "'")
+                      .with_code(ErrorCode::site_config));
   }
   return config;
 }

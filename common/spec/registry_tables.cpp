@@ -32,13 +32,15 @@ class Table {
   [[nodiscard]] Error wrong(std::string_view name, std::string_view wanted) const {
     const toml::node* node = table_.get(name);
     const std::string line = node == nullptr ? where() : file_ + ":" + std::to_string(node->source().begin.line);
-    return {ErrorKind::usage, line + ": " + std::string(name) + " must be " + std::string(wanted)};
+    return Error(ErrorKind::usage, line + ": " + std::string(name) + " must be " + std::string(wanted))
+        .with_code(ErrorCode::site_config);
   }
   Result<void> check_keys(std::initializer_list<std::string_view> known) const {
     for (const auto& [name, value] : table_) {
       if (std::find(known.begin(), known.end(), name.str()) != known.end()) continue;
       return fail(Error(ErrorKind::usage, file_ + ":" + std::to_string(value.source().begin.line) + ": unknown key \"" +
                                               printable(name.str()) + "\"")
+                      .with_code(ErrorCode::site_config)
                       .with_hint(suggestion(name.str(), known, "known keys here")));
     }
     return {};
@@ -59,6 +61,7 @@ class Table {
     if (!written || written->empty()) return written;
     if (!is_place(*written, wildcard))
       return fail(Error(wrong(name, "HOST[:PORT][/PATH]"))
+                      .with_code(ErrorCode::site_config)
                       .with_hint(wildcard ? "without https://, and with \"*.\" only in front of a host alone"
                                           : "without https://"));
     return normalized_place(*written);
@@ -73,7 +76,9 @@ Result<RegistryMirror> read_mirror(const Table& table, bool digest_only, Unknown
   if (unknown == UnknownKeys::refused) TRY(table.check_keys({"location", "insecure", "pull-from-mirror"}));
   RegistryMirror mirror;
   TRY_ASSIGN(mirror.location, table.place("location", false));
-  if (mirror.location.empty()) return fail(ErrorKind::usage, table.where() + ": a mirror needs a location");
+  if (mirror.location.empty())
+    return fail(
+        Error(ErrorKind::usage, table.where() + ": a mirror needs a location").with_code(ErrorCode::site_config));
   TRY_ASSIGN(mirror.insecure, table.boolean("insecure"));
   TRY_ASSIGN(const std::string pull, table.text("pull-from-mirror"));
   if (digest_only && !pull.empty())
@@ -95,7 +100,9 @@ Result<RegistryRule> read_rule(const Table& table, const std::string& file, Unkn
   TRY_ASSIGN(rule.location, table.place("location", false));
   TRY_ASSIGN(rule.prefix, table.place("prefix", true));
   if (rule.prefix.empty()) rule.prefix = rule.location;
-  if (rule.prefix.empty()) return fail(ErrorKind::usage, rule.where + ": a registry needs a prefix or a location");
+  if (rule.prefix.empty())
+    return fail(Error(ErrorKind::usage, rule.where + ": a registry needs a prefix or a location")
+                    .with_code(ErrorCode::site_config));
   TRY_ASSIGN(rule.insecure, table.boolean("insecure"));
   TRY_ASSIGN(rule.blocked, table.boolean("blocked"));
   TRY_ASSIGN(const bool digest_only, table.boolean("mirror-by-digest-only"));
@@ -122,16 +129,21 @@ std::string normalized_place(std::string_view place) {
 Result<std::vector<RegistryRule>> read_registry_tables(const toml::node& tables, const std::string& file,
                                                        UnknownKeys unknown) {
   const std::string line = file + ":" + std::to_string(tables.source().begin.line);
-  if (!tables.is_array()) return fail(ErrorKind::usage, line + ": registry must be tables, written [[registry]]");
+  if (!tables.is_array())
+    return fail(Error(ErrorKind::usage, line + ": registry must be tables, written [[registry]]")
+                    .with_code(ErrorCode::site_config));
   std::vector<RegistryRule> rules;
   for (const toml::node& entry : *tables.as_array()) {
-    if (!entry.is_table()) return fail(ErrorKind::usage, line + ": registry must be tables, written [[registry]]");
+    if (!entry.is_table())
+      return fail(Error(ErrorKind::usage, line + ": registry must be tables, written [[registry]]")
+                      .with_code(ErrorCode::site_config));
     TRY_ASSIGN(RegistryRule rule, read_rule(Table(*entry.as_table(), file), file, unknown));
     const auto same = std::find_if(rules.begin(), rules.end(), [&](const auto& r) { return r.prefix == rule.prefix; });
     if (same != rules.end() && unknown == UnknownKeys::ignored) continue;  // as containers/image does: the first counts
     if (same != rules.end())
-      return fail(ErrorKind::usage,
-                  rule.where + ": a second table for \"" + rule.prefix + "\", the first one is at " + same->where);
+      return fail(Error(ErrorKind::usage,
+                        rule.where + ": a second table for \"" + rule.prefix + "\", the first one is at " + same->where)
+                      .with_code(ErrorCode::site_config));
     rules.push_back(std::move(rule));
   }
   return rules;

@@ -10,7 +10,9 @@ Result<ResolveRule> ResolveRule::parse(std::string_view text) {
   if (text == "always") return ResolveRule{Kind::always};
   const auto seconds = parse_unsigned(text);
   if (!seconds || *seconds > kOneYear)
-    return fail(ErrorKind::usage, R"(must be "job", "always" or a number of seconds, not ")" + printable(text) + '"');
+    return fail(
+        Error(ErrorKind::usage, R"(must be "job", "always" or a number of seconds, not ")" + printable(text) + '"')
+            .with_code(ErrorCode::option));
   if (*seconds == 0) return ResolveRule{Kind::always};
   return ResolveRule{Kind::seconds, std::chrono::seconds(*seconds)};
 }

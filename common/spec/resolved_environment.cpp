@@ -42,7 +42,8 @@ Result<void> ResolvedEnvironment::apply(ContainerSpec& spec) const {
 Result<std::string> ResolvedEnvironment::to_text() const {
   const std::string bytes = to_wire(*this, kForm);
   if (bytes.size() > kForm.most_bytes)
-    return fail(ErrorKind::usage, "it comes to more than " + format_size(kForm.most_bytes));
+    return fail(Error(ErrorKind::usage, "it comes to more than " + format_size(kForm.most_bytes))
+                    .with_code(ErrorCode::environment_file));
   return encode_base64(bytes);
 }
 

@@ -268,16 +268,19 @@ Result<void> set_key(std::span<const Key> known, std::string_view written, const
     for (const Key& k : known) names.push_back(k.name);
     names.insert(names.end(), tables.begin(), tables.end());
     return fail(Error(ErrorKind::usage, line + ": unknown key \"" + printable(written) + "\"")
+                    .with_code(ErrorCode::site_config)
                     .with_hint(suggestion(written, names, "known keys")));
   }
   if (const std::string wanted = key->set(value, config); !wanted.empty())
-    return fail(ErrorKind::usage, line + ": " + std::string(key->name) + " must be " + wanted);
+    return fail(Error(ErrorKind::usage, line + ": " + std::string(key->name) + " must be " + wanted)
+                    .with_code(ErrorCode::site_config));
   return {};
 }
 
 Result<void> set_limits(const toml::node& value, const std::string& where, SiteConfig& config) {
   if (!value.is_table())
-    return fail(ErrorKind::usage, at(where, value.source()) + ": limits must be a table, written [limits]");
+    return fail(Error(ErrorKind::usage, at(where, value.source()) + ": limits must be a table, written [limits]")
+                    .with_code(ErrorCode::site_config));
   const auto known = limit_keys();
   for (const auto& [name, limit] : *value.as_table()) TRY(set_key(known, name.str(), limit, where, {}, config));
   return {};
@@ -308,24 +311,29 @@ std::string_view to_string(Distribute way) {
 Result<SiteConfig> SiteConfig::load(const std::string& path) {
   const auto fd = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!fd && fd.error().errnum() == ENOENT) return SiteConfig{};
-  if (!fd) return fail(fd.error());
+  if (!fd) return fail(Error(fd.error()).with_code(ErrorCode::site_config));
   struct stat status {};
   if (fstat(fd->get(), &status) != 0) return fail_errno(errno, "stat " + path);
-  if (!S_ISREG(status.st_mode)) return fail(ErrorKind::usage, path + " is not a regular file");
+  if (!S_ISREG(status.st_mode))
+    return fail(Error(ErrorKind::usage, path + " is not a regular file").with_code(ErrorCode::site_config));
   if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return fail(
         Error(ErrorKind::denied, path + " decides what runs with privilege, but others than root can write to it")
+            .with_code(ErrorCode::site_config)
             .with_hint("chown root " + shell_quote(path) + " && chmod 644 " + shell_quote(path)));
   const auto text = read_all(fd->get(), kMaxFileBytes);
   if (!text && text.error().errnum() != 0) return fail_errno(text.error().errnum(), "read " + path);
-  if (!text) return fail(ErrorKind::corrupt, "read " + path + ": larger than 1 MiB");
+  if (!text)
+    return fail(Error(ErrorKind::corrupt, "read " + path + ": larger than 1 MiB").with_code(ErrorCode::site_config));
   return parse(*text, path);
 }
 
 Result<SiteConfig> SiteConfig::parse(std::string_view text, const std::string& where) {
   const toml::parse_result table = toml::parse(text);
   if (!table)
-    return fail(ErrorKind::usage, at(where, table.error().source()) + ": " + std::string(table.error().description()));
+    return fail(
+        Error(ErrorKind::usage, at(where, table.error().source()) + ": " + std::string(table.error().description()))
+            .with_code(ErrorCode::site_config));
   SiteConfig config;
   const auto known = keys();
   for (const auto& [name, value] : table.table()) {

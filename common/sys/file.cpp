@@ -42,6 +42,7 @@ Result<std::string> find_installed(const std::string& name) {
     if (access(path.c_str(), F_OK) == 0) return path;
   }
   return fail(Error(ErrorKind::not_found, "file " + name + " of Situla not found")
+                  .with_code(ErrorCode::installation)
                   .with_hint("it belongs in " + std::string(libexec_directory()) +
                              " beside Situla's other programs; install them again"));
 }
@@ -85,13 +86,18 @@ Result<UniqueFd> open_image_file(const std::string& path) {
   auto file = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!file) {
     const std::string similar = file.error().errnum() == ENOENT ? similar_image(path) : "";
-    return fail(std::move(file).error().with_context("image").with_hint(
-        similar + "a path is looked up on the compute node, relative to the job's directory"));
+    const bool missing = file.error().kind() == ErrorKind::not_found;
+    return fail(std::move(file)
+                    .error()
+                    .with_context("image")
+                    .with_code(missing ? ErrorCode::image_not_found : ErrorCode::image_file)
+                    .with_hint(similar + "a path is looked up on the compute node, relative to the job's directory"));
   }
   struct stat info {};
   if (fstat(file->get(), &info) != 0) return fail_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode))
     return fail(Error(ErrorKind::usage, "image " + printable(path) + ": not a regular file")
+                    .with_code(ErrorCode::image_file)
                     .with_hint("make a squashfs file with: situla import -o image.sqsh docker://..."));
   return file;
 }

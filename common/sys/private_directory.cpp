@@ -44,6 +44,11 @@ std::string choose_another(std::string_view setting) {
   return setting.empty() ? "choose another directory" : "choose another directory: " + std::string(setting) + "=PATH";
 }
 
+/// Who can choose another directory reads about settings, and others about what belongs to whom.
+ErrorCode code_of(std::string_view setting) {
+  return setting.empty() ? ErrorCode::installation : ErrorCode::enroot_config;
+}
+
 /// Files of users that our user namespace does not have belong to nobody, and so may we.
 bool is_ours(uid_t owner) {
   return owner == geteuid() && (owner != kNobody || is_mapped_uid(owner));
@@ -84,6 +89,7 @@ Result<std::string> trusted_link(int link, const struct stat& status, const std:
   if (!is_ours(status.st_uid) && status.st_uid != 0)
     return fail(Error(ErrorKind::denied,
                       shown(path, setting) + " is a symbolic link that belongs to " + owner_name(status.st_uid))
+                    .with_code(code_of(setting))
                     .with_hint(choose_another(setting)));
   std::string target(PATH_MAX, '\0');
   const ssize_t size = readlinkat(link, "", target.data(), target.size());
@@ -121,8 +127,10 @@ Result<UniqueFd> open_private(Place place, const std::string& path, std::string_
 }
 
 Result<UniqueFd> open_private(const std::string& path, std::string_view setting, Missing missing) {
-  TRY_ASSIGN(Place place, place_of(path, AT_FDCWD, missing));
-  return open_private(std::move(place), path, setting, missing);
+  auto place = place_of(path, AT_FDCWD, missing);
+  auto opened = place ? open_private(std::move(*place), path, setting, missing) : fail(std::move(place).error());
+  if (!opened && !setting.empty()) opened.error().with_code(code_of(setting));
+  return opened;
 }
 
 }  // namespace
@@ -136,11 +144,13 @@ Result<void> check_private(int directory_fd, const std::string& path, std::strin
                                      : std::string();
     return fail(Error(ErrorKind::denied, shown(path, setting) + " belongs to " + owner_name(status.st_uid) +
                                              ", not to " + owner_name(geteuid()))
+                    .with_code(code_of(setting))
                     .with_hint(choose_another(setting) + as_owner));
   }
   if ((status.st_mode & 0022U) != 0)
     return fail(Error(ErrorKind::denied,
                       shown(path, setting) + " can be written by other users (mode " + octal(status.st_mode) + ")")
+                    .with_code(code_of(setting))
                     .with_hint("look at what is in it, then: chmod go-w " + shell_quote(path)));
   return {};
 }

@@ -35,6 +35,7 @@ Result<UserRecord> look_up_user(const std::string& who, LookUp look_up) {
   if (errnum != 0) return fail_errno(errnum, "look up user " + who);
   if (found == nullptr)
     return fail(Error(ErrorKind::not_found, "look up user " + who + ": no such user")
+                    .with_code(ErrorCode::installation)
                     .with_hint("check `getent passwd " + who + "` on this node"));
   const auto text = [](const char* field) { return std::string(field == nullptr ? "" : field); };
   return UserRecord{text(entry.pw_name),  text(entry.pw_gecos), text(entry.pw_dir),

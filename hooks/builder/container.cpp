@@ -63,10 +63,12 @@ Result<void> check_save_path(const std::string& path) {
   if (path.empty()) return {};
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    return fail(ErrorKind::usage, "--container-save " + printable(path) + " is not a regular file");
+    return fail(Error(ErrorKind::usage, "--container-save " + printable(path) + " is not a regular file")
+                    .with_code(ErrorCode::option));
   const std::string parent = std::filesystem::path(path).parent_path();
   if (access(((parent.empty() ? "." : parent) + "/.").c_str(), W_OK | X_OK) != 0)
     return fail(Error::from_errno(errno, "--container-save " + printable(path))
+                    .with_code(ErrorCode::option)
                     .with_hint("its directory must exist on the node, and you must be able to write there"));
   return {};
 }

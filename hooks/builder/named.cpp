@@ -65,6 +65,7 @@ class NamedSearch {
 
   [[nodiscard]] Error not_running() const {
     return Error(ErrorKind::not_found, described() + " is not running on this node")
+        .with_code(ErrorCode::container_not_found)
         .with_hint("--container-name=" + spec_.name + ":auto starts it");
   }
 
@@ -96,6 +97,7 @@ class NamedSearch {
     return Error(ErrorKind::not_found, "step " + spec_.name +
                                            " runs no container without a name on this node, and there is no " +
                                            "container of that name")
+        .with_code(ErrorCode::container_not_found)
         .with_hint("squeue --steps shows where steps run; --container-image makes a container of that name");
   }
 
@@ -159,6 +161,7 @@ class NamedSearch {
   Result<void> check_reuse(const NamedContainer& container) {
     if (spec_.name_flag == NameFlag::create)
       return fail(Error(ErrorKind::exists, described() + " exists already")
+                      .with_code(ErrorCode::container_exists)
                       .with_hint("--container-name=" + spec_.name + " uses it; enroot remove " + spec_.directory +
                                  " deletes it"));
     log_.detail("reusing existing container filesystem");
@@ -189,6 +192,7 @@ class NamedSearch {
       return fail(
           Error(ErrorKind::not_found,
                 "a container with name \"" + spec_.name + "\" does not exist, and --container-image is not set")
+              .with_code(ErrorCode::container_not_found)
               .with_hint("containers are kept on each node by itself: " + config_.data_path() + ", enroot list"));
     NewContainer request;
     TRY(check_sources(spec_.mounts, data_.host));

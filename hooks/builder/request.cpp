@@ -20,9 +20,7 @@ Result<void> collect_and_write(int output, Programs programs, LogSink& log) {
   // The rules that the importer will follow; logins for a mirror of the user's own would only be carried in vain.
   TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.exact_image(), config, credentials_environment(data),
                                                         RuleFiles::of_node(), log));
-  request.terminal_columns = data.spec.terminal_columns;
-  request.terminal_rows = data.spec.terminal_rows;
-  request.terminal_label = data.spec.terminal_label;
+  request.progress = data.spec.progress;
   request.resolve = data.spec.resolve;
   TRY_ASSIGN(const std::string bytes, request.serialize());
   return write_all(output, bytes);

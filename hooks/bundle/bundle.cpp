@@ -153,7 +153,8 @@ class BundleWriter {
         text.replace(at, name.size(), value);
     // The shell is past it before it reads on; but whoever looks at the file sees where it ends.
     if (text.size() > kHeaderBytes)
-      return fail(ErrorKind::usage, "bundle: the name of the target directory is too long");
+      return fail(
+          Error(ErrorKind::usage, "bundle: the name of the target directory is too long").with_code(ErrorCode::option));
     text.resize(kHeaderBytes, '\n');
     return text;
   }
@@ -187,14 +188,18 @@ Result<BundleFiles> collect_files(const BundleRequest& request, const EnrootConf
 Result<void> make_bundle(const BundleRequest& request, const EnrootConfig& config, LogSink& log) {
   struct stat status {};
   if (!request.replace && lstat(request.output.c_str(), &status) == 0)
-    return fail(Error(ErrorKind::exists, "File already exists: " + request.output).with_hint("--force replaces it"));
+    return fail(Error(ErrorKind::exists, "File already exists: " + request.output)
+                    .with_code(ErrorCode::file_exists)
+                    .with_hint("--force replaces it"));
   TRY_ASSIGN(const UniqueFd image, open_file(request.image, O_RDONLY));
   auto opened = ImageAccess::open(image.get());
   if (!opened)
-    return fail(ErrorKind::corrupt, "Invalid image format: " + request.image + ": " + opened.error().message());
+    return fail(Error(ErrorKind::corrupt, "Invalid image format: " + request.image + ": " + opened.error().message())
+                    .with_code(ErrorCode::image_file));
   TRY_ASSIGN(const BundleFiles files, collect_files(request, config, *opened));
   auto program = open_program();
-  if (!program) return fail(std::move(program).error().with_hint("it is installed with situla"));
+  if (!program)
+    return fail(std::move(program).error().with_code(ErrorCode::installation).with_hint("it is installed with situla"));
   TRY_ASSIGN(OutputFile output, OutputFile::create(request.output));
   log.info("Generating bundle...");
   TRY(BundleWriter(request, output.fd()).write(program->get(), image.get(), opened->info(), files));

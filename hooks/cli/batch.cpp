@@ -19,6 +19,7 @@ Result<std::string> root_of(const Context& context, const std::string& script) {
   std::string root = config.get("ENROOT_ROOTFS");
   if (root.empty())
     return fail(Error(ErrorKind::usage, "Missing directive ENROOT_ROOTFS in " + printable(script))
+                    .with_code(ErrorCode::enroot_config)
                     .with_hint("a line #ENROOT_ROOTFS=NAME says which container, or image file, is meant"));
   return root;
 }

@@ -180,12 +180,14 @@ Result<int> environment(const Context& context, const EnvironmentOptions& option
     if (action.name != options.action) continue;
     if (options.names.size() >= action.least && options.names.size() <= action.most)
       return action.run(context, options);
-    return fail(ErrorKind::usage, "environment " + options.action + ": takes " +
-                                      (action.most == 0   ? "no name"
-                                       : action.most == 1 ? "the name or the path of one environment"
-                                                          : "names or paths of environments"));
+    return fail(Error(ErrorKind::usage, "environment " + options.action + ": takes " +
+                                            (action.most == 0   ? "no name"
+                                             : action.most == 1 ? "the name or the path of one environment"
+                                                                : "names or paths of environments"))
+                    .with_code(ErrorCode::option));
   }
   return fail(Error(ErrorKind::usage, "environment " + printable(options.action) + ": not known")
+                  .with_code(ErrorCode::option)
                   .with_hint(suggestion(options.action, known, "known words")));
 }
 

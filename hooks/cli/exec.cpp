@@ -21,6 +21,7 @@ Result<pid_t> process_of(const StepName& step) {
     if (target && target->is_at_work()) return process.pid;
   }
   return fail(Error(ErrorKind::not_found, "step " + step.text() + " runs no container without a name on this node")
+                  .with_code(ErrorCode::container_not_found)
                   .with_hint("squeue --steps shows where steps run; list --fancy shows what runs here"));
 }
 
@@ -31,6 +32,7 @@ Result<pid_t> process_of(const std::string& word) {
   const auto pid = parse_unsigned(word);
   if (pid && *pid > 0 && *pid <= INT_MAX) return static_cast<pid_t>(*pid);
   return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word))
+                  .with_code(ErrorCode::option)
                   .with_hint("a process is meant by its number, as list --fancy shows it, or by its step: JOB.STEP"));
 }
 

@@ -21,7 +21,9 @@ void ImageArguments::declare(CLI::App& command, const std::string& name, const s
 
 Result<void> ImageArguments::check_name(const std::string& command, const std::string& hint) const {
   if (image_kind(image) != ImageKind::path) return {};
-  return fail(Error(ErrorKind::usage, command + " " + printable(image) + ": not the name of an image").with_hint(hint));
+  return fail(Error(ErrorKind::usage, command + " " + printable(image) + ": not the name of an image")
+                  .with_code(ErrorCode::image_name)
+                  .with_hint(hint));
 }
 
 Result<ImportRequest> ImageArguments::request(const Context& context) const {

@@ -97,6 +97,7 @@ Result<RootSource> find_root_or_directory(const Context& context, const std::str
 Result<int> inject(const Context& context, const InjectOptions& options) {
   if (!options.dry_run)
     return fail(Error(ErrorKind::usage, "inject: devices come into a container when it starts, and not before")
+                    .with_code(ErrorCode::option)
                     .with_hint(context.invocation.program +
                                " inject --dry-run shows what that would be; start and srun do it"));
   ContainerSpec spec;

@@ -193,7 +193,8 @@ struct ListOptions {
 
 Result<int> list(const Context& context, const ListOptions& options) {
   if (options.fancy + options.long_list + options.json > 1)
-    return fail(ErrorKind::usage, "list: --fancy, --long and --json exclude each other");
+    return fail(
+        Error(ErrorKind::usage, "list: --fancy, --long and --json exclude each other").with_code(ErrorCode::option));
   TRY_ASSIGN(const std::vector<NamedContainer> containers, list_containers(context.config));
   if (options.fancy) return list_running(context, containers);
   if (options.long_list) return list_long(context, containers);

@@ -81,7 +81,9 @@ Result<FinishedImages::Copy> fetch(const Context& context, const ImportRequest& 
   TRY_ASSIGN(const auto first, message::receive(socket));
   if (const auto* ended = std::get_if<message::Ended>(&first.message)) return fail(ended->error());
   const auto* copying = std::get_if<message::Copying>(&first.message);
-  if (copying == nullptr) return fail(ErrorKind::not_found, asked.store + " has no such image for this user");
+  if (copying == nullptr)
+    return fail(Error(ErrorKind::not_found, asked.store + " has no such image for this user")
+                    .with_code(ErrorCode::image_not_found));
   progress.phase("copying " + format_size(copying->bytes) + " from " + asked.store);
   if (first.fds.empty()) {
     TRY(watch(socket, fd, copying->bytes, progress));

@@ -39,6 +39,7 @@ Result<ProgramRun> run_slurm(const Context& context, const std::string& program,
   options.program = find_program(program, context.invocation.environment.get_or("PATH", ""));
   if (options.program.empty())
     return fail(Error(ErrorKind::not_found, "there is no program " + program + " on PATH")
+                    .with_code(ErrorCode::slurm)
                     .with_hint("run it where jobs are submitted"));
   options.arguments = std::move(words);
   options.arguments.insert(options.arguments.begin(), program);
@@ -52,7 +53,7 @@ Result<ProgramRun> run_slurm(const Context& context, const std::string& program,
 Result<std::vector<std::string>> ask_slurm(const Context& context, const std::string& program,
                                            std::vector<std::string> words) {
   TRY_ASSIGN(const ProgramRun run, run_slurm(context, program, std::move(words)));
-  if (!run.success()) return fail(ErrorKind::failure, program + " failed");
+  if (!run.success()) return fail(Error(ErrorKind::failure, program + " failed").with_code(ErrorCode::slurm));
   std::vector<std::string> lines;
   for (const std::string_view line : split_nonempty(run.output, '\n')) lines.emplace_back(trim(line));
   return lines;
@@ -71,11 +72,13 @@ Result<std::vector<std::string>> wanted_nodes(const Context& context, const Pref
   } else if (!of_job.empty()) {
     TRY_ASSIGN(nodes, ask_slurm(context, "scontrol", {"show", "hostnames", of_job}));
   } else {
-    return fail(Error(ErrorKind::usage, "prefetch: --nodes LIST or --partition NAME is required outside of a job"));
+    return fail(Error(ErrorKind::usage, "prefetch: --nodes LIST or --partition NAME is required outside of a job")
+                    .with_code(ErrorCode::option));
   }
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  if (nodes.empty()) return fail(ErrorKind::not_found, "there is no node that takes jobs now");
+  if (nodes.empty())
+    return fail(Error(ErrorKind::not_found, "there is no node that takes jobs now").with_code(ErrorCode::slurm));
   return nodes;
 }
 
@@ -131,6 +134,7 @@ Result<int> prefetch(const Context& context, const PrefetchOptions& options) {
   return fail(Error(ErrorKind::failure, std::to_string(missing) + " of " +
                                             std::to_string(nodes.size() * options.images.size()) +
                                             " did not arrive; srun has said why")
+                  .with_code(ErrorCode::failed)
                   .with_hint("what did arrive stays: only the rest is fetched the next time"));
 }
 

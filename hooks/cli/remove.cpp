@@ -14,6 +14,7 @@ Result<bool> is_confirmed(const Context& context, const NamedContainer& containe
   if (!std::getline(context.streams.in, answer)) {
     context.streams.err << '\n';
     return fail(Error(ErrorKind::usage, "remove " + printable(container.name) + ": nobody answers")
+                    .with_code(ErrorCode::option)
                     .with_hint("--force does not ask"));
   }
   return trim(answer) == "y" || trim(answer) == "Y";

@@ -29,6 +29,7 @@ Result<int> run_image(const Context& context, const StartCommand& options) {
   TRY_ASSIGN(const edf::Edf edf, load_edf(options.environment, edf_places(context)));
   if (!edf.combined.image || edf.combined.image->value.empty())
     return fail(Error(ErrorKind::usage, "environment " + printable(options.environment) + " names no image")
+                    .with_code(ErrorCode::environment_file)
                     .with_hint("'start --environment' puts it on a container or an image of your choice"));
   std::vector<std::string> words = context.words;
   words.insert(words.begin(), edf.combined.image->value);

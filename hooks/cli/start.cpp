@@ -82,6 +82,7 @@ Result<void> check_words(const Context& context, const std::string& command, siz
                          const std::string& missing) {
   if (context.words.size() >= needed) return {};
   return fail(Error(ErrorKind::usage, command + ": " + missing + " required")
+                  .with_code(ErrorCode::option)
                   .with_hint(context.invocation.program + " " + command + " --help"));
 }
 
@@ -106,10 +107,12 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
     return RootSource{RootSource::Kind::image, word, std::move(image),
                       mount == MountKind::kernel ? MountKind::automatic : mount};
   }
-  if (word.find('/') != std::string::npos) return fail(no_such_file(word));
+  if (word.find('/') != std::string::npos) return fail(no_such_file(word).with_code(ErrorCode::image_not_found));
   auto container = find_container(context.config, word);
   if (!container && container.error().kind() == ErrorKind::not_found)
-    container.error().with_hint(context.invocation.program + " list shows the containers there are");
+    container.error()
+        .with_code(ErrorCode::container_not_found)
+        .with_hint(context.invocation.program + " list shows the containers there are");
   if (!container) return fail(container.error());
   return RootSource::of(*container);
 }

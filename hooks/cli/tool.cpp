@@ -106,8 +106,11 @@ Result<int> run(const Invocation& invocation, const Streams& streams, AddCommand
   const CLI::App& chosen = *app.get_subcommand(command);
   TRY(check_options(app, chosen));
   if (!parsed)
-    return fail(
-        std::move(parsed).error().with_context(command).with_hint(invocation.program + " " + command + " --help"));
+    return fail(std::move(parsed)
+                    .error()
+                    .with_context(command)
+                    .with_code(ErrorCode::option)
+                    .with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
   // These are to find out what is wrong.
   if (command != "info" && command != "doctor" && command != "version") TRY(config.check_flags(log));

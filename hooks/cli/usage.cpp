@@ -55,6 +55,7 @@ Error unknown_option(const CLI::App& app, const CLI::App& command, const std::st
   // Of a single letter any other one is near.
   const bool word = name.starts_with("--");
   return Error(ErrorKind::usage, command.get_name() + ": unknown option " + printable(name))
+      .with_code(ErrorCode::option)
       .with_hint(word ? asking({names.begin(), names.end()}, std::string_view(name).substr(2), help, "--") : help);
 }
 
@@ -78,11 +79,13 @@ Result<void> check_command(const CLI::App& app, const std::vector<std::string>& 
     const std::string_view bare = std::string_view(word).substr(std::min(word.find_first_not_of('-'), word.size()));
     const bool command = std::find(names.begin(), names.end(), bare) != names.end();
     return fail(Error(ErrorKind::usage, "unknown option \"" + printable(word) + "\" before the command")
+                    .with_code(ErrorCode::option)
                     .with_hint(command ? app.get_name() + " " + std::string(bare) : help));
   }
   if (std::find(names.begin(), names.end(), word) != names.end()) return {};
-  return fail(
-      Error(ErrorKind::usage, "unknown command \"" + printable(word) + "\"").with_hint(asking(names, word, help)));
+  return fail(Error(ErrorKind::usage, "unknown command \"" + printable(word) + "\"")
+                  .with_code(ErrorCode::option)
+                  .with_hint(asking(names, word, help)));
 }
 
 Result<void> check_options(const CLI::App& app, const CLI::App& command) {

@@ -121,7 +121,8 @@ Result<std::string> run_evaluator(const std::string& input, const Environment& e
   writer.reset();
   TRY_ASSIGN(std::string output, read_all(reader.get(), kMaxOutputBytes));
   TRY_ASSIGN(const ExitStatus status, shell.wait());
-  if (!status.success()) return fail(ErrorKind::failure, "the shell " + status.text());
+  if (!status.success())
+    return fail(Error(ErrorKind::failure, "the shell " + status.text()).with_code(ErrorCode::enroot_config));
   return output;
 }
 
@@ -144,7 +145,8 @@ Result<void> evaluate_in_shell(std::vector<ConfigLine>& lines, Environment& envi
   for (const ConfigLine& line : lines) input += line.key + '\0' + line.raw + '\0';
   TRY_ASSIGN(const std::string output, run_evaluator(input, environment));
   std::vector<std::string_view> fields = split(output, '\0');
-  if (fields.size() != lines.size() * 2 + 1) return fail(ErrorKind::corrupt, "the shell answered out of order");
+  if (fields.size() != lines.size() * 2 + 1)
+    return fail(Error(ErrorKind::corrupt, "the shell answered out of order").with_code(ErrorCode::enroot_config));
   std::set<std::string> settled = given_keys(environment);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (fields[2 * i] != "0")
@@ -262,7 +264,9 @@ Result<void> EnrootConfig::check_flags(LogSink& log) const {
     if (is_false(value) || is_one_of(kTrue, value)) continue;
     const std::string found = std::string(key) + "=" + printable(value) + " (" + origin(key) + ")";
     if (!is_one_of(kMeantFalse, value))
-      return fail(Error(ErrorKind::usage, found + " is neither yes nor no").with_hint("write yes or no"));
+      return fail(Error(ErrorKind::usage, found + " is neither yes nor no")
+                      .with_code(ErrorCode::enroot_config)
+                      .with_hint("write yes or no"));
     log.warning(found + " means yes, as in enroot: write no");
   }
   return {};

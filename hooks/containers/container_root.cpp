@@ -80,7 +80,7 @@ class RootBuilder {
   /// It may be removed at any moment; its own name is what the user knows, and not the descriptor it is held by.
   static Result<void> named_if_gone(Result<void> made, const std::string& path) {
     if (made || made.error().errnum() != ENOENT) return made;
-    return fail(Error::from_errno(ENOENT, "open the container " + path));
+    return fail(Error::from_errno(ENOENT, "open the container " + path).with_code(ErrorCode::container_not_found));
   }
 
   /// What hooks write to a read-only container goes to memory; a writable one's changes to disk, because memory counts
@@ -141,6 +141,7 @@ class RootBuilder {
 
   Result<void> lock(const std::string& path) {
     auto lock = FileLock::acquire(path, FileLock::Kind::exclusive, kLockTime);
+    if (!lock && lock.error().errnum() == EWOULDBLOCK) lock.error().with_code(ErrorCode::container_in_use);
     if (!lock) return fail(std::move(lock).error().with_context("Could not acquire rootfs lock"));
     root_.lock = std::move(*lock);
     return {};
@@ -149,7 +150,9 @@ class RootBuilder {
   Result<void> from_image() {
     auto built = serve_or_extract();
     if (!built && built.error().kind() == ErrorKind::corrupt)
-      built.error().with_hint("the file is damaged or no squashfs image; `situla import` and mksquashfs make them");
+      built.error()
+          .with_code(ErrorCode::image_file)
+          .with_hint("the file is damaged or no squashfs image; `situla import` and mksquashfs make them");
     return built;
   }
 

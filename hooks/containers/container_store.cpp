@@ -132,7 +132,9 @@ class Unfinished {
 
 Result<void> layers_possible(const PrivateDirectory& data) {
   TRY(fuse_available());
-  if (!modern_mount_api()) return fail(ErrorKind::unsupported, "this kernel cannot hand mounts over (Linux 5.2)");
+  if (!modern_mount_api())
+    return fail(
+        Error(ErrorKind::unsupported, "this kernel cannot hand mounts over (Linux 5.2)").with_code(ErrorCode::kernel));
   if (overlay_upper_known_good(data.held())) return {};
   // A process that is killed meanwhile leaves a name that others know.
   TRY_ASSIGN(const Unfinished trial, Unfinished::make(data));
@@ -185,13 +187,16 @@ Result<StorageWish> storage_wish(const Environment& environment, LogSink& log) {
   if (asked == "layered") return StorageWish::layered;
   if (!asked.empty())
     return fail(Error(ErrorKind::usage, "SITULA_CREATE=" + printable(asked) + ": not a kind of container")
+                    .with_code(ErrorCode::enroot_config)
                     .with_hint("tree or layered"));
   return load_site_config(log).mount == MountKind::extract ? StorageWish::tree : StorageWish::automatic;
 }
 
 Result<void> check_new_container(const std::string& path, bool replace) {
   if (!exists(path) || replace) return {};
-  return fail(Error(ErrorKind::exists, "File already exists: " + path).with_hint("--force replaces it"));
+  return fail(Error(ErrorKind::exists, "File already exists: " + path)
+                  .with_code(ErrorCode::container_exists)
+                  .with_hint("--force replaces it"));
 }
 
 Result<bool> makes_layers(const EnrootConfig& config, StorageWish wish, LogSink& log) {
@@ -228,7 +233,8 @@ Result<void> remove_container(const EnrootConfig& config, std::string_view name,
   const std::string own(name);
   struct stat status {};
   if (fstatat(data.fd(), own.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode))
-    return fail(ErrorKind::not_found, "No such file or directory: " + path);
+    return fail(
+        Error(ErrorKind::not_found, "No such file or directory: " + path).with_code(ErrorCode::container_not_found));
   remove_abandoned(data, {}, log);
   const std::string hidden = random_name(hidden_prefix("remove"));
   std::optional<FileLock> lock;

@@ -256,7 +256,9 @@ Result<bool> start_keeper(FileLock lock, const NamedContainer& container, const 
   TRY(between.wait());
   TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), kMaxPacket));
   const std::string answer = packet ? packet->bytes : "";
-  if (answer.empty()) return fail(ErrorKind::failure, "mount the container's layers: the helper process died");
+  if (answer.empty())
+    return fail(Error(ErrorKind::failure, "mount the container's layers: the helper process died")
+                    .with_code(ErrorCode::helper));
   if (answer != kOk && answer != kBusy) return fail(unpack(answer));
   return answer == kOk;
 }
@@ -264,6 +266,7 @@ Result<bool> start_keeper(FileLock lock, const NamedContainer& container, const 
 Error not_acquired(const NamedContainer& container) {
   return Error(ErrorKind::failure, "Could not acquire rootfs lock: " + container.path +
                                        " is used by programs whose keeper was killed, or by another node")
+      .with_code(ErrorCode::container_in_use)
       .with_hint("end them; `remove` and read-only starts work meanwhile");
 }
 

@@ -30,7 +30,7 @@ bool is_scratch(int directory, std::string_view name) {
 }
 
 Error no_container(const std::string& path) {
-  return {ErrorKind::not_found, "No such file or directory: " + path};
+  return Error(ErrorKind::not_found, "No such file or directory: " + path).with_code(ErrorCode::container_not_found);
 }
 
 /// A link was made by the user, who alone can write here, and so is where it leads.
@@ -39,6 +39,7 @@ Result<void> check_owner(const PrivateDirectory& data, const std::string& name) 
   if (fstatat(data.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode)) return {};
   if (status.st_uid == geteuid() || status.st_uid == 0) return {};
   return fail(Error(ErrorKind::denied, data.path(name) + " belongs to uid " + std::to_string(status.st_uid))
+                  .with_code(ErrorCode::installation)
                   .with_hint("remove it, or make it your own: chown -R"));
 }
 
@@ -72,7 +73,8 @@ Result<NamedContainer> reopen_container(const NamedContainer& container) {
     return fail_errno(errno, "inspect " + container.path);
   // As long as the first one is open, its number belongs to it.
   if (before.st_dev != now.st_dev || before.st_ino != now.st_ino)
-    return fail(ErrorKind::not_found, container.path + " was replaced just now");
+    return fail(Error(ErrorKind::not_found, container.path + " was replaced just now")
+                    .with_code(ErrorCode::container_not_found));
   again.directory = std::make_shared<const UniqueFd>(std::move(directory));
   return again;
 }
@@ -84,6 +86,7 @@ Result<PrivateDirectory> open_data_directory(const EnrootConfig& config) {
 Result<std::string> container_path(const EnrootConfig& config, std::string_view name) {
   if (name.empty() || name.starts_with('.') || name.find('/') != std::string_view::npos)
     return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(name))
+                    .with_code(ErrorCode::container_name)
                     .with_hint("a container's name has no slash and does not begin with a dot"));
   return config.data_path() + "/" + std::string(name);
 }

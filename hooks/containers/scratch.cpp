@@ -43,7 +43,9 @@ Result<UniqueFd> open_parent(ScratchPlaceKind kind, const std::string& parent) {
 
 Result<Scratch> Scratch::make(ScratchPlaceKind kind, const std::string& parent, const std::string& name,
                               const ScratchNotice& notice) {
-  TRY_ASSIGN(UniqueFd directory, open_parent(kind, parent));
+  auto opened = open_parent(kind, parent);
+  if (!opened) return fail(std::move(opened).error().with_code(ErrorCode::enroot_config));
+  UniqueFd directory = std::move(*opened);
   const auto make_announced = [&](const std::string& used) {
     if (notice) notice(parent + "/" + used);
     return mkdirat(directory.get(), used.c_str(), 0700);
@@ -86,7 +88,7 @@ Result<void> Scratch::remove_at_exit() {
   sockets.second.reset();
   TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), 16));
   if (!answer || answer->bytes != "ready")
-    return fail(ErrorKind::failure, "start the process that will remove " + path_);
+    return fail(Error(ErrorKind::failure, "start the process that will remove " + path_).with_code(ErrorCode::helper));
   (void)child.release();
   at_exit_ = true;
   return {};

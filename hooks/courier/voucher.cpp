@@ -25,7 +25,9 @@ Result<ProgramRun> run_munge(const char* program, std::vector<std::string> optio
   SpawnOptions run;
   run.program = find_program(program, kDirectories);
   if (run.program.empty())
-    return fail(Error(ErrorKind::not_found, std::string("there is no program ") + program).with_hint(kHint));
+    return fail(Error(ErrorKind::not_found, std::string("there is no program ") + program)
+                    .with_code(ErrorCode::installation)
+                    .with_hint(kHint));
   run.arguments = std::move(options);
   run.arguments.insert(run.arguments.begin(), program);
   TRY_ASSIGN(const UniqueFd file, sealed_memory("situla-voucher", input));
@@ -36,7 +38,9 @@ Result<ProgramRun> run_munge(const char* program, std::vector<std::string> optio
 
 Error failed(const char* program, const ProgramRun& run) {
   const std::string why = printable(trim(run.errors));
-  return Error(ErrorKind::denied, std::string(program) + ": " + (why.empty() ? "it failed" : why)).with_hint(kHint);
+  return Error(ErrorKind::denied, std::string(program) + ": " + (why.empty() ? "it failed" : why))
+      .with_code(ErrorCode::installation)
+      .with_hint(kHint);
 }
 
 /// "UID:   60790", in its order
@@ -71,6 +75,7 @@ Result<Voucher> check_decoded(const ProgramRun& run, const std::string& step, ui
   if (!signer || *signer != geteuid())
     return fail(Error(ErrorKind::denied, "uid " + (signer ? std::to_string(*signer) : std::string("?")) +
                                              " has signed it, not the service user")
+                    .with_code(ErrorCode::installation)
                     .with_hint("the service user needs the same uid on all nodes"));
   const auto bytes = decode_base64(trim(std::string_view(run.output).substr(end + 2)));
   if (!bytes) return fail(ErrorKind::corrupt, "it holds no voucher");

@@ -78,7 +78,8 @@ Result<std::string> in_child(const std::function<Result<std::string>()>& functio
     const Result<std::string> result = function();
     const std::string answer = result ? "ok" + std::string(1, '\0') + *result
                                       : std::string(to_string(result.error().kind())) + '\0' +
-                                            result.error().message() + '\0' + result.error().hint();
+                                            result.error().message() + '\0' + result.error().hint() + '\0' +
+                                            std::string(to_string(result.error().code()));
     (void)send_packet(ends.second.get(), answer);
     _exit(0);
   }
@@ -89,8 +90,10 @@ Result<std::string> in_child(const std::function<Result<std::string>()>& functio
   if (!packet) return fail(ErrorKind::failure, "the probe " + status->text());
   const std::vector<std::string_view> fields = split(packet->bytes, '\0');
   if (fields.size() == 2 && fields[0] == "ok") return std::string(fields[1]);
-  if (fields.size() != 3) return fail(ErrorKind::corrupt, "the probe gave no readable answer");
-  return fail(Error(error_kind_from_string(fields[0]), std::string(fields[1])).with_hint(fields[2]));
+  if (fields.size() != 4) return fail(ErrorKind::corrupt, "the probe gave no readable answer");
+  return fail(Error(error_kind_from_string(fields[0]), std::string(fields[1]))
+                  .with_hint(fields[2])
+                  .with_code(error_code_from_string(fields[3])));
 }
 
 Ordinary ordinary_user() {

@@ -150,6 +150,7 @@ Result<std::string> store_id(const std::string& directory) {
     std::this_thread::sleep_for(kPoll);
   }
   return fail(Error(ErrorKind::corrupt, path + " holds no " + std::to_string(kIdDigits) + " hexadecimal digits")
+                  .with_code(ErrorCode::installation)
                   .with_hint("rm " + shell_quote(path)));
 }
 

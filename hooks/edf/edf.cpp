@@ -72,9 +72,10 @@ Result<Edf> load(const std::string& name, const EdfPlaces& places, std::vector<E
   Loader loader(places, edf);
   if (auto loaded = loader.load(name, ""); !loaded) {
     problems = loader.problems();
-    return fail(std::move(loaded).error());
+    return fail(std::move(loaded).error().with_code(ErrorCode::environment_file));
   }
-  TRY(settle_values(edf.combined, places));
+  if (auto settled = settle_values(edf.combined, places); !settled)
+    return fail(std::move(settled).error().with_code(ErrorCode::environment_file));
   edf.warnings = unheeded(edf.combined);
   return edf;
 }

@@ -58,7 +58,7 @@ class Reader {
 
   void wrong(size_t line, const std::string& what, const std::string& hint = "") {
     Error error(ErrorKind::usage, path_ + ":" + std::to_string(line) + ": " + printable(what));
-    problems_.emplace_back(line, std::move(error).with_hint(hint));
+    problems_.emplace_back(line, std::move(error).with_code(ErrorCode::environment_file).with_hint(hint));
   }
   void wrong(const toml::node& node, const std::string& what, const std::string& hint = "") {
     wrong(node.source().begin.line, what, hint);

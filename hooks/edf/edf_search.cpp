@@ -26,16 +26,23 @@ bool is_there(const std::string& path) {
 }
 
 Error not_found(const std::string& name, const EdfPlaces& places) {
-  if (is_path(name)) return {ErrorKind::not_found, "no environment file " + printable(name)};
+  if (is_path(name))
+    return Error(ErrorKind::not_found, "no environment file " + printable(name)).with_code(ErrorCode::environment_file);
   std::vector<std::string_view> names;
   const std::vector<ListedEdf> listed = list_edfs(places);
   for (const ListedEdf& each : listed)
     if (!each.hidden) names.push_back(each.name);
   Error error(ErrorKind::not_found,
               "no environment \"" + printable(name) + "\" in " + printable(join(places.directories, ", ")));
-  if (is_there(name)) return std::move(error).with_hint("for the file of that name write ./" + printable(name));
-  if (names.empty()) return std::move(error).with_hint("there is none; a path begins with / or ./");
-  return std::move(error).with_hint(suggestion(name, names, "environments"));
+  if (is_there(name))
+    return std::move(error)
+        .with_code(ErrorCode::environment_file)
+        .with_hint("for the file of that name write ./" + printable(name));
+  if (names.empty())
+    return std::move(error)
+        .with_code(ErrorCode::environment_file)
+        .with_hint("there is none; a path begins with / or ./");
+  return std::move(error).with_code(ErrorCode::environment_file).with_hint(suggestion(name, names, "environments"));
 }
 
 }  // namespace

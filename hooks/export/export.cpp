@@ -134,8 +134,11 @@ Result<void> become_root_of_own_files() {
 Result<ExportedImage> export_container(const ExportSource& source, const ExportOptions& options, Progress& progress,
                                        LogSink& log) {
   if (!options.replace && exists(options.path))
-    return fail(Error(ErrorKind::exists, "File already exists: " + options.path).with_hint("--force replaces it"));
-  if (is_directory(options.path)) return fail_errno(EISDIR, "write " + options.path);
+    return fail(Error(ErrorKind::exists, "File already exists: " + options.path)
+                    .with_code(ErrorCode::file_exists)
+                    .with_hint("--force replaces it"));
+  if (is_directory(options.path))
+    return fail(Error::from_errno(EISDIR, "write " + options.path).with_code(ErrorCode::file_exists));
   TRY_ASSIGN(OutputFile output, OutputFile::create(options.path));
   TRY_ASSIGN(const ExportedImage image, Export(source, options, progress, log).write(output.fd()));
   progress.phase("syncing " + options.path);

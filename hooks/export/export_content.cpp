@@ -28,7 +28,8 @@ uint64_t sum_of(const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
 Error cannot_read(int errnum, const std::string& path) {
   Error error = Error::from_errno(errnum, "read /" + printable(path));
   if (errnum == EACCES)
-    error.with_hint("only with user namespaces can a user read all files of his container; or give yourself the right");
+    error.with_code(ErrorCode::namespaces)
+        .with_hint("only with user namespaces can a user read all files of his container; or give yourself the right");
   return error;
 }
 
@@ -43,7 +44,8 @@ Result<std::vector<ExportContent::Piece>> ExportContent::pieces_of(const Squashf
     const StoredFile stored = writer_.stored(entry.data);
     Piece piece{stored.start, stored.stored_bytes(), entry.data};
     if (!donor.contains(piece.start, piece.bytes))
-      return fail(ErrorKind::corrupt, donor.where() + ": names blocks that are not there");
+      return fail(Error(ErrorKind::corrupt, donor.where() + ": names blocks that are not there")
+                      .with_code(ErrorCode::image_damaged));
     if (piece.bytes == 0 && stored.fragment != StoredFile::kNoFragment) {
       TRY_ASSIGN(const StoredFragment fragment, donor.fragment(stored.fragment));
       piece.start = fragment.start;

@@ -92,7 +92,7 @@ Result<void> ExportTree::add_image(ImageAccess& image, Content content) {
 
 Result<void> ExportTree::list_image(ImageAccess& image, const ImageDirectory& directory, Content content) {
   if (!seen_directories_.insert(directory.inode.number).second)
-    return fail(ErrorKind::corrupt, "a directory with two names");
+    return fail(Error(ErrorKind::corrupt, "a directory with two names").with_code(ErrorCode::image_damaged));
   TRY_ASSIGN(const std::shared_ptr<const Listing> names, image.list(directory.inode));
   for (const StoredName& name : *names) {
     const std::string path = child_path(directory.path, name.name);
@@ -102,7 +102,8 @@ Result<void> ExportTree::list_image(ImageAccess& image, const ImageDirectory& di
       continue;
     }
     if (S_ISREG(stored.mode) && stored.size == 0 && (stored.mode & kPermissions) == 0) continue;
-    if (tree_.child(directory.node, name.name) != kNone) return fail(ErrorKind::corrupt, "a name that is there twice");
+    if (tree_.child(directory.node, name.name) != kNone)
+      return fail(Error(ErrorKind::corrupt, "a name that is there twice").with_code(ErrorCode::image_damaged));
     TRY_ASSIGN(const uint32_t inode, image_inode(image, stored, path, content));
     TRY_ASSIGN(const uint32_t node, tree_.put(directory.node, name.name, inode));
     if (S_ISDIR(stored.mode)) open_image_.push_back({stored, node, path});

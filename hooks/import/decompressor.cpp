@@ -13,13 +13,16 @@ namespace situla {
 namespace {
 
 Error damaged(const std::string& how) {
-  return Error(ErrorKind::corrupt, how).with_hint("the layer was not written correctly: push the image again");
+  return Error(ErrorKind::corrupt, how)
+      .with_code(ErrorCode::image_damaged)
+      .with_hint("the layer was not written correctly: push the image again");
 }
 
 /// libzstd takes windows of up to 128 MiB unless told otherwise, as zstd(1) does: it is memory that must be there.
 Error zstd_error(size_t code) {
   if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
     return Error(ErrorKind::unsupported, "decompress zstd: it needs a window of more than 128 MiB")
+        .with_code(ErrorCode::image_unsupported)
         .with_hint("compress the layer with a smaller window (zstd --long=27 at most) and push the image again");
   return damaged(std::string("decompress zstd: ") + ZSTD_getErrorName(code));
 }
@@ -143,7 +146,8 @@ Result<std::unique_ptr<Decompressor>> make_decompressor(std::string_view first) 
   if (first.starts_with("\x1f\x8b")) return std::make_unique<Gzip>();
   if (is_zstd(first)) {
     ZSTD_DCtx* context = ZSTD_createDCtx();
-    if (context == nullptr) return fail(ErrorKind::no_space, "decompress zstd: out of memory");
+    if (context == nullptr)
+      return fail(Error(ErrorKind::no_space, "decompress zstd: out of memory").with_code(ErrorCode::memory));
     return std::make_unique<Zstd>(context);
   }
   return std::make_unique<Plain>();

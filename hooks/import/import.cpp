@@ -81,7 +81,8 @@ Result<ImportedImage> import_to_file(const ImportRequest& request, const std::st
                                      FinishedImages* finished) {
   if (trace != nullptr) trace->name_thread("tar");
   struct stat status {};
-  if (lstat(path.c_str(), &status) == 0) return fail(ErrorKind::exists, "File already exists: " + path);
+  if (lstat(path.c_str(), &status) == 0)
+    return fail(Error(ErrorKind::exists, "File already exists: " + path).with_code(ErrorCode::file_exists));
   TRY_ASSIGN(const SquashOptions options, user_options(request, log));
   // Before anything is fetched: a directory that cannot be written to is known at once.
   TRY_ASSIGN(OutputFile output, OutputFile::create(path));

@@ -96,10 +96,12 @@ Result<void> LayerStream::check(size_t index, uint64_t size, const Digest& diges
   if (size != blob.size)
     return fail(Error(ErrorKind::corrupt,
                       blob.name + ": has " + std::to_string(size) + " bytes instead of " + std::to_string(blob.size))
+                    .with_code(ErrorCode::image_damaged)
                     .with_hint("the stored blob is damaged: push or save the image again"));
   if (digest != blob.digest)
     return fail(
         Error(ErrorKind::corrupt, blob.name + ": its content has the digest " + digest.text())
+            .with_code(ErrorCode::image_damaged)
             .with_hint(
                 "the data was damaged where it is stored, or by a proxy on the way: push or save the image again"));
   return {};

@@ -41,6 +41,9 @@ ImportSession::ImportSession(const ImportRequest& request, Platform platform, st
 Error ImportSession::explain(Error error) const {
   const ErrorKind kind = error.kind();
   error.with_context("failed to import docker image: " + source_->text());
+  // What has no code of its own by now was found in the image.
+  if (kind == ErrorKind::corrupt) error.with_code(ErrorCode::image_damaged);
+  if (kind == ErrorKind::unsupported && error.errnum() == 0) error.with_code(ErrorCode::image_unsupported);
   const bool name_may_be_wrong =
       kind == ErrorKind::not_found || kind == ErrorKind::denied || kind == ErrorKind::unreachable;
   if (!name_may_be_wrong || request_.hint.empty()) return error;

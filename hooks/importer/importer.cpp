@@ -41,7 +41,7 @@ class Reporter final : public Progress, public LogSink {
   Reporter(int socket, const StoreClient& store) : socket_(socket), store_(store) {}
 
   /// Before the import begins.
-  void draw_in(ProgressScreen::Window window, const std::string& label) noexcept { bars_ = StepBars(window, label); }
+  void tell_as(const ProgressView& view) noexcept { bars_ = StepBars(view); }
 
   void send(const Message& message) noexcept {
     if (std::holds_alternative<Failure>(message)) end_bars();
@@ -94,7 +94,7 @@ class Reporter final : public Progress, public LogSink {
   int socket_;
   const StoreClient& store_;
   std::mutex mutex_;
-  StepBars bars_{{0, 0}};
+  StepBars bars_;
   StepBars::Clock::time_point told_{};
   bool finishing_ = false;
   std::atomic<bool> cancelled_{false};
@@ -196,8 +196,12 @@ Result<std::unique_ptr<ImportSession>> resolve(const ImportRequest& request, con
   auto session = ImportSession::open(request, reporter);
   if (!session) {
     TRY_ASSIGN(answer, store.ask(store_line::Unresolved{session.error().kind()}));
-    if (!std::holds_alternative<store_line::Have>(answer.message)) return session;
-    return std::unique_ptr<ImportSession>();
+    if (std::holds_alternative<store_line::Have>(answer.message)) return std::unique_ptr<ImportSession>();
+    const auto* none = std::get_if<store_line::NoImage>(&answer.message);
+    if (none == nullptr || none->alike.empty()) return session;
+    SentError better = SentError::of(session.error());
+    better.hint = "did you mean " + printable(none->alike) + ", which this node has? " + better.hint;
+    return fail(better.error());
   }
   const ResolvedImage& image = (*session)->resolved();
   TRY_ASSIGN(answer, store.ask(store_line::Resolved{{image.named.value_or(image.digest), image.digest}}));
@@ -228,7 +232,7 @@ Result<void> import(const StoreClient& store, Reporter& reporter, const OwnImpor
   request.known = wanted->known;
   request.impatient = wanted->impatient;
   if (wanted->digest) TRY(request.pin(*wanted->digest));
-  reporter.draw_in({request.terminal_columns, request.terminal_rows}, request.terminal_label);
+  reporter.tell_as(request.progress);
   StoreClient::Answer answer;
   TRY_ASSIGN(auto session, resolve(request, store, answer, reporter));
   if (session == nullptr || std::holds_alternative<store_line::Have>(answer.message)) {

@@ -42,6 +42,7 @@ class OwnImporter {
     const auto status = process_.wait_for(kEndLimit);
     if (!status || !*status || (*status)->signal == 0) return error;
     return Error(ErrorKind::failure, "the importer " + (*status)->text())
+        .with_code(ErrorCode::helper)
         .with_hint("the node's system log may say more");
   }
 

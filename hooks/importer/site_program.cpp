@@ -85,12 +85,13 @@ Result<UniqueFd> open_image(const std::string& path) {
   TRY_ASSIGN(UniqueFd file, open_file(path, O_RDONLY | O_NONBLOCK));
   struct stat info {};
   if (fstat(file.get(), &info) != 0) return fail_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return fail(ErrorKind::corrupt, path + " is not a regular file");
+  if (!S_ISREG(info.st_mode))
+    return fail(Error(ErrorKind::corrupt, path + " is not a regular file").with_code(ErrorCode::image_file));
   std::array<char, kSquashfsMagic.size()> begin{};
   const ssize_t size = pread(file.get(), begin.data(), begin.size(), 0);
   if (size < 0) return fail_errno(errno, "read " + path);
   if (std::string_view(begin.data(), static_cast<size_t>(size)) != kSquashfsMagic)
-    return fail(ErrorKind::corrupt, path + " is not a squashfs file");
+    return fail(Error(ErrorKind::corrupt, path + " is not a squashfs file").with_code(ErrorCode::image_file));
   return file;
 }
 
@@ -126,6 +127,7 @@ Result<void> get_and_send(const Call& call, LogSink& log) {
                     .error()
                     .with_context(call.program + " get")
                     .with_context("failed to import docker image: " + printable(data.spec.image))
+                    .with_code(ErrorCode::hook)
                     .with_hint(kWhoseProgram));
   // No manifest is known; the file is the user's own, and its name in no store.
   TRY(put_into_parcel(builder_fd::kOutput, {file->get()}));
@@ -135,7 +137,7 @@ Result<void> get_and_send(const Call& call, LogSink& log) {
 Result<void> release(const Call& call, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   if (const auto done = run(call, {}, data, log); !done)
-    return fail(Error(done.error()).with_context(call.program + " release"));
+    return fail(Error(done.error()).with_context(call.program + " release").with_code(ErrorCode::hook));
   return {};
 }
 

@@ -23,8 +23,7 @@ constexpr std::chrono::seconds kTellEvery{1};
 
 class BrokerProgress final : public Progress {
  public:
-  BrokerProgress(LogSink& log, const ContainerSpec& spec)
-      : log_(log), bars_({spec.terminal_columns, spec.terminal_rows}, spec.terminal_label) {}
+  BrokerProgress(LogSink& log, const ContainerSpec& spec) : log_(log), bars_(spec.progress) {}
   ~BrokerProgress() override { draw(bars_.finish(StepBars::Clock::now())); }
   BrokerProgress(const BrokerProgress&) = delete;
   BrokerProgress& operator=(const BrokerProgress&) = delete;
@@ -60,9 +59,7 @@ Result<void> import_and_send(const std::string& job, LogSink& log) {
   TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.exact_image(), config, credentials_environment(data),
                                                         RuleFiles::of_user(data.host), log));
   if (image_kind(data.spec.image) == ImageKind::registry) {
-    request.terminal_columns = data.spec.terminal_columns;
-    request.terminal_rows = data.spec.terminal_rows;
-    request.terminal_label = data.spec.terminal_label;
+    request.progress = data.spec.progress;
     request.resolve = data.spec.resolve;
     return import_into_own_store(request, config, job, log);
   }

@@ -17,7 +17,7 @@ Result<ContainerEdits> by_driver_files(const nvidia::DriverRequest& request, con
     TRY(nvidia::without_driver(request, roots, context.log));
     return ContainerEdits();
   }
-  if (!node) return fail(std::move(node).error());
+  if (!node) return fail(std::move(node).error().with_code(ErrorCode::gpu_driver));
   if (!node->stale.empty()) context.log.debug("looked at the GPUs anew: " + node->stale);
   return nvidia::plan(
       request, node->inventory,

@@ -67,7 +67,7 @@ Result<ContainerEdits> mig_config_hook(const HookContext& context) {
   auto modes = query(devices, context.host);
   // Whatever an image asks for, it starts where there is no driver.
   if (!modes && !job_asks && modes.error().kind() == ErrorKind::not_found) return edits;
-  if (!modes) return fail(std::move(modes).error());
+  if (!modes) return fail(std::move(modes).error().with_code(ErrorCode::gpu_driver));
   if (modes->find("Enabled") != std::string::npos) edits.environment.set("NVIDIA_MIG_CONFIG_DEVICES", "all");
   return edits;
 }

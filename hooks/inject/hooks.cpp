@@ -26,7 +26,9 @@ Result<ContainerEdits> run_built_in_hook(BuiltInHook hook, const HookContext& co
   static_assert(kHooks.size() == static_cast<size_t>(BuiltInHook::wanted_devices) + 1);
   const Entry& entry = kHooks[static_cast<size_t>(hook)];
   auto edits = entry.run(context);
-  if (!edits) return fail(std::move(edits).error().with_context(std::string("built-in hook ") + entry.name));
+  if (!edits)
+    return fail(
+        std::move(edits).error().with_context(std::string("built-in hook ") + entry.name).with_code(ErrorCode::hook));
   return edits;
 }
 

@@ -95,7 +95,7 @@ Result<void> apply(const MountPlan& plan, const ApplyTarget& target, LogSink& lo
       log.warning(whose + operand(step) + ": ignoring unknown option \"" + printable(word) + "\"");
     auto done = Applier(step, target, log).run();
     if (done) continue;
-    Error error = std::move(done).error().with_context(whose + operand(step));
+    Error error = std::move(done).error().with_context(whose + operand(step)).with_code(ErrorCode::mount_failed);
     // nofail is for what is not there, or cannot be mounted; not for a node that has no descriptors left.
     if (step.on_failure == OnFailure::fail || error.inconclusive()) return fail(std::move(error));
     log.write(step.on_failure == OnFailure::warn ? LogLevel::warning : LogLevel::debug,

@@ -97,12 +97,14 @@ std::string expand_braced(std::string_view text, const Environment& environment)
 
 Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& origin) {
   std::vector<std::string_view> fields = split_words(line);
-  if (fields.empty()) return fail(ErrorKind::usage, origin + ": empty mount");
-  if (line.find('\0') != std::string_view::npos) return fail(ErrorKind::usage, origin + ": the line holds a NUL byte");
+  if (fields.empty()) return fail(Error(ErrorKind::usage, origin + ": empty mount").with_code(ErrorCode::mount_syntax));
+  if (line.find('\0') != std::string_view::npos)
+    return fail(Error(ErrorKind::usage, origin + ": the line holds a NUL byte").with_code(ErrorCode::mount_syntax));
   FstabEntry entry;
   entry.pass = take_numbers(fields);
   if (fields.size() > 4)
     return fail(Error(ErrorKind::usage, origin + ": too many fields in '" + printable(line) + "'")
+                    .with_code(ErrorCode::mount_syntax)
                     .with_hint("write blanks inside a field as \\040"));
   TRY_ASSIGN(entry.step, make_step(assign_fields(fields), origin));
   return entry;
@@ -149,6 +151,7 @@ Result<void> check_words(const MountStep& step) {
   const std::string& word = step.ignored.front();
   const auto near = closest(word, mount_words());
   return fail(Error(ErrorKind::usage, step.origin + ": " + operand(step) + ": unknown flag \"" + printable(word) + '"')
+                  .with_code(ErrorCode::mount_syntax)
                   .with_hint(near ? "did you mean \"" + std::string(*near) + "\"?"
                                   : "flags are those of mount(8): ro, noexec"));
 }
@@ -191,6 +194,7 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
     const std::string& given = source_ok ? fields.target : fields.source;
     return fail(Error(ErrorKind::usage, origin + ": '" + printable(written) + "' gives '" + printable(given) +
                                             "' on this node, which is not a path")
+                    .with_code(ErrorCode::mount_syntax)
                     .with_hint("is the variable set in the job's environment?"));
   }
   return make_known_step(fields, origin);

@@ -27,9 +27,10 @@ Result<UniqueFd> open_fuse() {
   if (fd) return fd;
   Error error = std::move(fd).error();
   if (error.errnum() == EACCES)
-    error.with_hint("every user needs access: chmod 666 /dev/fuse (udev does this on a normal node)");
+    error.with_code(ErrorCode::kernel)
+        .with_hint("every user needs access: chmod 666 /dev/fuse (udev does this on a normal node)");
   else
-    error.with_hint("modprobe fuse, and make /dev/fuse visible here");
+    error.with_code(ErrorCode::kernel).with_hint("modprobe fuse, and make /dev/fuse visible here");
   return fail(std::move(error));
 }
 
@@ -80,7 +81,7 @@ void block_signals() {
 }
 
 Error died() {
-  return {ErrorKind::failure, "serve image: the server could not be started"};
+  return Error(ErrorKind::failure, "serve image: the server could not be started").with_code(ErrorCode::helper);
 }
 
 /// Its number and its word that it is ready come in either order.

@@ -68,7 +68,7 @@ Result<void> run(const std::vector<std::string>& words, LogSink& log) {
   auto arguments = parse(words);
   if (!arguments) {
     std::cerr << kUsage;
-    return fail(arguments.error());
+    return fail(arguments.error().with_code(ErrorCode::option));
   }
   while (arguments->root.size() > 1 && arguments->root.ends_with('/')) arguments->root.pop_back();
   for (const std::string& file : arguments->files) TRY(mount_file(file, *arguments, log));

@@ -96,17 +96,20 @@ bool takes_attributes(const std::string& directory) {
 Error overlay_error(Error error, const OverlayLayers& layers) {
   if (const char* name = unfit_name(layers.upper); name != nullptr)
     return Error(ErrorKind::unsupported, error.message())
+        .with_code(ErrorCode::mount_failed)
         .with_hint("the writable layer " + layers.upper + " lies on " + name +
                    ", which cannot hold one; put it on a local disk (ENROOT_DATA_PATH) or let the image be extracted");
   if (error.errnum() == EPERM)
     return Error(ErrorKind::unsupported, error.message())
+        .with_code(ErrorCode::kernel)
         .with_hint("this kernel allows no overlay in a user namespace (Linux 5.11)");
   // The kernel takes no part of what is mounted together in the namespace above (clone_private_mount()).
   if (error.errnum() == EINVAL && std::find(layers.lower.begin(), layers.lower.end(), "/") != layers.lower.end())
     return Error(ErrorKind::unsupported, error.message())
+        .with_code(ErrorCode::mount_failed)
         .with_hint("other file systems are mounted in /, so it cannot be a container's root; use a copy of it");
   if (error.errnum() == ENODEV || error.errnum() == EINVAL || error.errnum() == EOPNOTSUPP)
-    return Error(ErrorKind::unsupported, error.message()).with_hint(error.hint());
+    return Error(ErrorKind::unsupported, error.message()).with_code(error.code()).with_hint(error.hint());
   return error;
 }
 
@@ -224,7 +227,9 @@ Result<void> overlay_upper_works(const std::string& directory) {
   sockets.second.reset();
   TRY_ASSIGN(const std::optional<Packet> answer, receive_packet(sockets.first.get(), kTried.most_bytes));
   TRY(child.wait());
-  if (!answer) return fail(ErrorKind::failure, "try an overlay on " + directory + ": the helper process died");
+  if (!answer)
+    return fail(Error(ErrorKind::failure, "try an overlay on " + directory + ": the helper process died")
+                    .with_code(ErrorCode::helper));
   if (answer->bytes == "ok") return {};
   TRY_ASSIGN(SentError refused, from_wire<SentError>(answer->bytes, kTried));
   refused.kind = ErrorKind::unsupported;

@@ -23,20 +23,24 @@ Error explain(Error error, const MountStep& step) {
   switch (error.errnum()) {
     case ENOENT:
       if (!is_for_device(step))
-        error.with_hint(step.create == CreateTarget::no ? "nothing is there to mount on; x-create=auto makes it"
-                                                        : "a directory on the way to the target is a dangling link");
+        error.with_code(ErrorCode::mount_failed)
+            .with_hint(step.create == CreateTarget::no ? "nothing is there to mount on; x-create=auto makes it"
+                                                       : "a directory on the way to the target is a dangling link");
       break;
     case EROFS:
-      error.with_hint(
-          "nothing is there to mount on, and it cannot be made, as the container's root is read-only there: put an "
-          "empty file or directory of that name into the image, or let the container be writable");
+      error.with_code(ErrorCode::mount_failed)
+          .with_hint(
+              "nothing is there to mount on, and it cannot be made, as the container's root is read-only there: put an "
+              "empty file or directory of that name into the image, or let the container be writable");
       break;
     case ENOTDIR:
     case EISDIR:
-      error.with_hint("a directory can only be mounted on a directory, a file only on a file");
+      error.with_code(ErrorCode::mount_failed)
+          .with_hint("a directory can only be mounted on a directory, a file only on a file");
       break;
     case ELOOP:
-      error.with_hint("links of the image lead in a circle, or there are more than 40 of them");
+      error.with_code(ErrorCode::mount_failed)
+          .with_hint("links of the image lead in a circle, or there are more than 40 of them");
       break;
     default:
       break;
@@ -92,6 +96,7 @@ Result<void> verify(const UniqueFd& mounted, const MountStep& step, const RootDi
   (void)detach_mount(mounted.get());
   if (!found && found.error().inconclusive()) return fail(found.error());
   return fail(Error(ErrorKind::failure, "find " + step.target + " again after mounting on it: it is another file now")
+                  .with_code(ErrorCode::mount_failed)
                   .with_hint("another process renames files in the container's root at this moment"));
 }
 

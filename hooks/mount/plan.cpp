@@ -17,7 +17,8 @@ bool is_beneath(std::string_view path, std::string_view directory) {
 }
 
 Error invalid(const MountStep& step, std::string_view reason) {
-  return Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "': " + std::string(reason));
+  return Error(ErrorKind::usage, step.origin + ": mount on '" + printable(step.target) + "': " + std::string(reason))
+      .with_code(ErrorCode::mount_syntax);
 }
 
 /// A system call would take the text for a shorter one. Fields may have it as \000.
@@ -76,6 +77,7 @@ Result<std::string> normal_target(const std::string& target) {
     }
     if (kept.empty())
       return fail(std::move(Error::from_errno(EXDEV, "mount target '" + printable(target) + "' leaves the container"))
+                      .with_code(ErrorCode::mount_syntax)
                       .with_hint("targets are paths inside the container; \"..\" cannot lead above its root"));
     kept.pop_back();
   }

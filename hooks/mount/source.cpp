@@ -35,8 +35,9 @@ Result<void> check_type(const MountSource& source, const MountStep& step) {
   const mode_t mode = source.status.st_mode;
   const auto is = [&](bool right, const char* wanted) -> Result<void> {
     if (right) return {};
-    return fail(ErrorKind::denied,
-                "use " + step.source + ": it has to be " + wanted + " and is " + describe_type(mode));
+    return fail(
+        Error(ErrorKind::denied, "use " + step.source + ": it has to be " + wanted + " and is " + describe_type(mode))
+            .with_code(ErrorCode::mount_source));
   };
   if (step.kind == StepKind::device) return is(source.is_device(), "a device");
   switch (step.source_type) {
@@ -83,6 +84,7 @@ Result<void> check_library(const MountSource& source, const MountStep& step) {
     return {};
   return fail(Error(ErrorKind::denied, "use library " + step.source + ": " + mount_of(source.fd.get()) +
                                            " has the flag noexec, so no program could load it")
+                  .with_code(ErrorCode::mount_source)
                   .with_hint("a user cannot take the flag away; mount that file system without noexec"));
 }
 
@@ -91,15 +93,18 @@ Result<void> check_device(const MountSource& source, const MountStep& step, LogS
   if (step.number && *step.number != found)
     return fail(Error(ErrorKind::denied, "use " + step.source + ": it has to be device " + to_text(*step.number) +
                                              " and is " + to_text(found))
+                    .with_code(ErrorCode::gpu_driver)
                     .with_hint("the node is left from another driver, or somebody made it by hand; make it again "
                                "(nvidia-modprobe -c 0 -u)"));
   if ((flags_of(source.fd.get()) & ST_NODEV) != 0)
     return fail(Error(ErrorKind::denied, "use " + step.source + ": " + mount_of(source.fd.get()) +
                                              " has the flag nodev, so nobody could open the device")
+                    .with_code(ErrorCode::mount_source)
                     .with_hint("a user cannot take the flag away; take the device from the host's /dev"));
   if (may_open(source.fd.get())) return {};
   const int errnum = errno;
   log.warning(Error::from_errno(errnum, step.origin + ": open " + step.source)
+                  .with_code(ErrorCode::gpu_request)
                   .with_hint(errnum == EPERM ? "the job's device cgroup does not allow it: was it allocated?"
                                              : "its owner, group and mode do not admit this user; of the job's groups "
                                                "those count that it had when it was submitted")
@@ -115,8 +120,10 @@ Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target
   auto fd = inside ? target.root.resolve(path == root ? "/" : std::string_view(path).substr(root.size()))
                    : open_file(path, O_PATH);
   if (!fd && !inside && !is_for_device(step) && fd.error().errnum() == ENOENT)
-    fd.error().with_hint("the source of a mount must exist on the node; nofail skips a mount that is missing");
-  if (!fd) return fail(std::move(fd).error());
+    fd.error()
+        .with_code(ErrorCode::mount_source)
+        .with_hint("the source of a mount must exist on the node; nofail skips a mount that is missing");
+  if (!fd) return fail(std::move(fd).error().with_code(ErrorCode::mount_source));
   MountSource source;
   source.fd = std::move(*fd);
   if (fstat(source.fd.get(), &source.status) != 0) return fail_errno(errno, "inspect " + path);

@@ -121,6 +121,7 @@ bool only_propagation(const std::vector<std::string>& options) {
 Error invalid(const MountFields& fields, const std::string& origin, std::string_view reason) {
   const std::string shown = fields.source + (fields.target.empty() ? "" : " " + fields.target);
   return Error(ErrorKind::usage, origin + ": invalid mount '" + printable(shown) + "': " + std::string(reason))
+      .with_code(ErrorCode::mount_syntax)
       .with_hint("write SRC DST TYPE OPTIONS, for example: /data /data none x-create=dir,bind,ro");
 }
 

@@ -113,22 +113,22 @@ std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
 }
 
 void StepBars::phase(std::string_view text, Clock::time_point now) {
-  screen_.begin(label_ + std::string(text), seconds_of(now));
+  screen_.begin(view_.label + std::string(text), seconds_of(now));
   next_ = now + kQuiet;
   lines_.begin(now);
 }
 
 std::string StepBars::line(Clock::time_point now) {
-  return window_.columns == 0 && lines_.due(now) ? screen_.line(seconds_of(now)) : std::string();
+  return view_.columns == 0 && !view_.silent && lines_.due(now) ? screen_.line(seconds_of(now)) : std::string();
 }
 
 std::string StepBars::bytes(uint64_t done, uint64_t total, Clock::time_point now) {
   screen_.bytes(done, total, seconds_of(now));
-  if (window_.columns == 0 || now < next_) return {};
+  if (view_.columns == 0 || now < next_) return {};
   next_ = now + kRedrawBars;
   // The phase and the total: what srun's last words leave of them when it ends is little.
-  const std::vector<std::string> lines = screen_.lines({window_.columns, 0}, seconds_of(now));
-  if (window_.rows < kRoom + lines.size() + 1) return {};
+  const std::vector<std::string> lines = screen_.lines({view_.columns, 0}, seconds_of(now));
+  if (view_.rows < kRoom + lines.size() + 1) return {};
   drawn_ = true;
   std::string text = kEraseBelow;
   for (size_t i = 0; i < kRoom; ++i) text += "\r\n";

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/log.hpp"
+#include "common/spec/progress_view.hpp"
 #include "hooks/progress/progress.hpp"
 #include "hooks/progress/progress_screen.hpp"
 
@@ -83,9 +84,8 @@ std::unique_ptr<Progress> make_progress(int fd, LogSink& log);
 class StepBars {
  public:
   using Clock = std::chrono::steady_clock;
-  /// window: as it was when srun began; without columns nothing is ever drawn. label: before the name of a phase.
-  explicit StepBars(ProgressScreen::Window window, std::string label = "")
-      : window_(window), label_(std::move(label)) {}
+  StepBars() = default;  ///< without a terminal
+  explicit StepBars(ProgressView view) : view_(std::move(view)) {}
 
   void phase(std::string_view text, Clock::time_point now);
   void layer(const LayerProgress& layer) { screen_.layer(layer); }
@@ -96,8 +96,7 @@ class StepBars {
   [[nodiscard]] std::string finish(Clock::time_point now);
 
  private:
-  ProgressScreen::Window window_;
-  std::string label_;
+  ProgressView view_;
   ProgressScreen screen_;
   bool drawn_ = false;
   Clock::time_point next_;

@@ -78,10 +78,12 @@ Result<std::string> usable_realm(const Challenge& challenge, RealmRules rules) {
   std::string realm = challenge.parameter("realm");
   const bool http = realm.starts_with("https://") || (rules.allow_http && realm.starts_with("http://"));
   if (!http || !is_plain_token(realm) || !has_plain_host(realm))
-    return fail(ErrorKind::corrupt, "the registry names no usable token server ('" + excerpt(realm) + "')");
+    return fail(Error(ErrorKind::corrupt, "the registry names no usable token server ('" + excerpt(realm) + "')")
+                    .with_code(ErrorCode::registry_answer));
   if (realm.find_first_of(rules.of_registry ? "#" : "?#") != std::string::npos)
     return fail(Error(ErrorKind::corrupt, "the registry names a token server with a query or a fragment of its own ('" +
                                               excerpt(realm) + "')")
+                    .with_code(ErrorCode::registry_answer)
                     .with_hint("a registry could ask there for another repository than yours: its operator must name "
                                "the token server without them"));
   return realm;

@@ -136,12 +136,14 @@ class BlobDownloader::Transfer final : public TransferHandler {
   Flow wrong_size(uint64_t size) {
     return give_up(Error(ErrorKind::corrupt, "the registry has " + std::to_string(size) + " bytes of it instead of " +
                                                  std::to_string(blob().size))
+                       .with_code(ErrorCode::image_damaged)
                        .with_hint("the blob in the registry is damaged: push the image again"));
   }
   Flow check_range() {
     const auto range = parse_content_range(head_.header("content-range").value_or(""));
     if (!asked_range_ || !range || range->first != position())
-      return give_up({ErrorKind::corrupt, "the registry answered with another range than was asked for"});
+      return give_up(Error(ErrorKind::corrupt, "the registry answered with another range than was asked for")
+                         .with_code(ErrorCode::registry_answer));
     if (range->second != 0 && range->second != blob().size) return wrong_size(range->second);
     if (owner_.ranges_ == Ranges::unknown) owner_.ranges_ = Ranges::yes;
     return Flow::go_on;
@@ -191,6 +193,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
   Flow too_long() {
     return give_up(
         Error(ErrorKind::corrupt, "the registry sends more than its " + std::to_string(blob().size) + " bytes")
+            .with_code(ErrorCode::image_damaged)
             .with_hint("the blob in the registry is damaged: push the image again"));
   }
 
@@ -352,13 +355,15 @@ BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
   if (head.status == 416)
     return try_next_place(transfer, Error(ErrorKind::corrupt, "the registry has less than its " +
                                                                   std::to_string(transfer.blob().size) + " bytes")
+                                        .with_code(ErrorCode::image_damaged)
                                         .with_hint("the blob in the registry is damaged: push the image again"));
   const Retry again = is_transient_status(head.status) ? Retry::later : Retry::never;
   if (foreign && head.status != 200 && head.status != 206) {
     Error error(ErrorKind::not_found, "the registry does not have this foreign layer, and " +
                                           authority_of(transfer.url()) + " answers " + std::to_string(head.status));
-    error.with_hint(
-        "push the layer to the registry (docker: --allow-nondistributable-artifacts), or ask the image's maker");
+    error.with_code(ErrorCode::image_damaged)
+        .with_hint(
+            "push the layer to the registry (docker: --allow-nondistributable-artifacts), or ask the image's maker");
     if (again == Retry::never) return try_next_place(transfer, std::move(error));
     return {std::move(error), again};
   }
@@ -368,7 +373,8 @@ BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
     return {std::move(error), again};
   }
   return {Error(ErrorKind::network, "the connection ended after " + std::to_string(transfer.position()) + " of " +
-                                        std::to_string(transfer.blob().size) + " bytes"),
+                                        std::to_string(transfer.blob().size) + " bytes")
+              .with_code(ErrorCode::registry_unreachable),
           Retry::later};
 }
 

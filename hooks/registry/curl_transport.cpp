@@ -104,6 +104,7 @@ Error connect_error(const Transfer& transfer, const std::string& where) {
   const Error error = errnum != 0 ? Error::from_errno(static_cast<int>(errnum), what)
                                   : Error(ErrorKind::failure, what + ": " + printable(transfer.detail.data()));
   return Error(ErrorKind::unreachable, error.message())
+      .with_code(ErrorCode::registry_unreachable)
       .with_hint(proxy ? "check https_proxy and no_proxy"
                        : "check the registry's name and port, and that it can be reached from this node");
 }
@@ -119,8 +120,10 @@ Error tunnel_error(long status, const std::string& where) {
   const std::string message = "connect to " + where + ": the proxy refuses (" + std::to_string(status) + ")";
   if (status >= 500)
     return Error(ErrorKind::network, message)
+        .with_code(ErrorCode::registry_unreachable)
         .with_hint("the proxy may not reach it: ask its operators, or see no_proxy");
   return Error(ErrorKind::failure, message)
+      .with_code(ErrorCode::registry_unreachable)
       .with_hint(status == 407 ? "https_proxy must hold a login: http://USER:PASSWORD@HOST:PORT"
                                : "ask the operators of the proxy, or add the host to no_proxy");
 }
@@ -130,6 +133,7 @@ Error certificate_error(const Transfer& transfer, const std::string& where) {
   constexpr std::string_view kPrefix = "SSL certificate problem: ";
   if (detail.starts_with(kPrefix)) detail.remove_prefix(kPrefix.size());
   return Error(ErrorKind::failure, "verify the certificate of " + where + ": " + printable(detail))
+      .with_code(ErrorCode::registry_certificate)
       .with_hint("install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
 }
 
@@ -145,13 +149,16 @@ Error describe_local(CURLcode code, const Transfer& transfer, const std::string&
 Error too_slow(const Transfer& transfer, const std::string& where) {
   return Error(ErrorKind::network, where + ": brings fewer than " + std::to_string(transfer.stall_rate) +
                                        " bytes per second for " + std::to_string(transfer.stall_timeout) + " s")
+      .with_code(ErrorCode::registry_unreachable)
       .with_hint("for a slower network set ENROOT_STALL_RATE to less, or ENROOT_STALL_TIMEOUT to more");
 }
 
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
   if (transfer.header_bytes > kMaxHeaderBytes)
-    return {ErrorKind::corrupt, transfer.where + ": sends more than " + format_size(kMaxHeaderBytes) + " of headers"};
+    return Error(ErrorKind::corrupt,
+                 transfer.where + ": sends more than " + format_size(kMaxHeaderBytes) + " of headers")
+        .with_code(ErrorCode::registry_answer);
   if (certificate_refused(code)) code = CURLE_PEER_FAILED_VERIFICATION;
   const std::string detail = transfer.detail[0] != '\0' ? printable(transfer.detail.data()) : curl_easy_strerror(code);
   if (transfer.local) return describe_local(code, transfer, detail);
@@ -163,9 +170,11 @@ Error describe(CURLcode code, const Transfer& transfer) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
       return Error(ErrorKind::unreachable, "resolve host " + where + ": unknown host")
+          .with_code(ErrorCode::registry_unreachable)
           .with_hint("check the spelling of the registry; a name without a registry is looked for on Docker Hub");
     case CURLE_COULDNT_RESOLVE_PROXY:
       return Error(ErrorKind::unreachable, "resolve the proxy for " + where + ": unknown host")
+          .with_code(ErrorCode::registry_unreachable)
           .with_hint("check https_proxy");
     case CURLE_COULDNT_CONNECT:
       return connect_error(transfer, where);
@@ -173,13 +182,16 @@ Error describe(CURLcode code, const Transfer& transfer) {
       return certificate_error(transfer, where);
     case CURLE_SSL_CACERT_BADFILE:
       return Error(ErrorKind::denied, "read the CA certificates for " + where + ": " + detail)
+          .with_code(ErrorCode::registry_certificate)
           .with_hint("SSL_CERT_FILE and SSL_CERT_DIR must hold certificates in PEM form");
     case CURLE_SSL_CONNECT_ERROR:
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
+          .with_code(ErrorCode::registry_answer)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");
     case CURLE_OPERATION_TIMEDOUT:
       if (detail.starts_with("Operation too slow")) return too_slow(transfer, where);
-      return {ErrorKind::network, where + ": no answer in time (" + detail + ")"};
+      return Error(ErrorKind::network, where + ": no answer in time (" + detail + ")")
+          .with_code(ErrorCode::registry_unreachable);
     case CURLE_PARTIAL_FILE:
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
@@ -187,11 +199,15 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
       return Error(ErrorKind::network, where + ": the connection broke (" + detail + ")")
+          .with_code(ErrorCode::registry_unreachable)
           .with_hint("the registry or a proxy in between closed it each time; try again, or ask its operators");
     case CURLE_WRITE_ERROR:
-      return {ErrorKind::corrupt, where + ": the headers of its answer have more than " + format_size(kMaxHeaderBytes)};
+      return Error(ErrorKind::corrupt,
+                   where + ": the headers of its answer have more than " + format_size(kMaxHeaderBytes))
+          .with_code(ErrorCode::registry_answer);
     case CURLE_OUT_OF_MEMORY:
-      return {ErrorKind::no_space, "talk to " + where + ": out of memory, or a header longer than libcurl takes"};
+      return Error(ErrorKind::no_space, "talk to " + where + ": out of memory, or a header longer than libcurl takes")
+          .with_code(ErrorCode::memory);
     default:
       return {ErrorKind::failure, "talk to " + where + ": " + detail};
   }
@@ -237,7 +253,8 @@ class CurlTransport final : public HttpTransport {
     transfer->local = !request.unix_socket.empty();
     transfer->where = transfer->local ? printable(request.unix_socket) : authority_of(request.url);
     transfer->easy = curl_easy_init();
-    if (transfer->easy == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
+    if (transfer->easy == nullptr)
+      return fail(Error(ErrorKind::no_space, "start a transfer: out of memory").with_code(ErrorCode::memory));
     const TransferId id = ++last_id_;
     if (!configure(*transfer, request)) return fail(ErrorKind::unsupported, "limit libcurl to http and https");
     TRY(add_headers(*transfer, request));
@@ -344,7 +361,8 @@ class CurlTransport final : public HttpTransport {
       return fail(ErrorKind::corrupt, "ask " + transfer.where + ": the value of the header " + name +
                                           " has a line end or a zero byte in it");
     curl_slist* longer = curl_slist_append(transfer.headers, (name + ": " + value).c_str());
-    if (longer == nullptr) return fail(ErrorKind::no_space, "start a transfer: out of memory");
+    if (longer == nullptr)
+      return fail(Error(ErrorKind::no_space, "start a transfer: out of memory").with_code(ErrorCode::memory));
     transfer.headers = longer;
     return {};
   }
@@ -447,7 +465,8 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings&
     TRY_ASSIGN(certificates, sealed_memory("certificates", nodes + trust.pem));
   }
   CURLM* multi = curl_multi_init();
-  if (multi == nullptr) return fail(ErrorKind::no_space, "start the HTTP client: out of memory");
+  if (multi == nullptr)
+    return fail(Error(ErrorKind::no_space, "start the HTTP client: out of memory").with_code(ErrorCode::memory));
   Bell bell;
   if (!bell.ready()) {
     const int errnum = errno;

@@ -91,6 +91,7 @@ Result<HttpResponse> fetch(HttpTransport& transport, const HttpRequest& request,
   if (collector.too_large)
     return fail(
         Error(ErrorKind::corrupt, authority_of(request.url) + ": the answer is larger than " + format_size(limit))
+            .with_code(ErrorCode::registry_answer)
             .with_hint("a manifest, a token and a configuration are small: this may not be a container registry"));
   if (!collector.result) return fail(std::move(collector.result).error());
   return std::move(collector.response);

@@ -61,6 +61,7 @@ Result<LoginFor> LoginFor::token_server(const AskingRegistry& registry, const st
   if (!named.starts_with("https://"))
     return fail(Error(ErrorKind::denied, registry.authority + ": its token server " + excerpt(host) +
                                              " is without TLS: no login is sent there")
+                    .with_code(ErrorCode::registry_login)
                     .with_hint("ask the registry's operator for a token server at https://"));
   for (const KnownPair& pair : kPairs)
     if (pair.registry == own_host && pair.server == host && port_of(named) == "443")
@@ -73,6 +74,7 @@ Result<LoginFor> LoginFor::token_server(const AskingRegistry& registry, const st
   const std::string name = printable(own_host), server = excerpt(host);
   return fail(Error(ErrorKind::denied, printable(registry.authority) + ": names " + server +
                                            " as its token server, and gets no token of your login there")
+                  .with_code(ErrorCode::registry_login)
                   .with_hint("if the two belong together, set ENROOT_TOKEN_SERVERS=" + name + "=" + server +
                              " in the environment, or the administrator in enroot.conf"));
 }

@@ -133,6 +133,7 @@ bool is_schema1(std::string_view content_type) {
 
 Error schema1_error() {
   return Error(ErrorKind::unsupported, "manifest: Docker schema 1 is not supported")
+      .with_code(ErrorCode::image_unsupported)
       .with_hint(
           "such images are from before 2017: push it again with a current tool, or convert it: skopeo copy "
           "--format v2s2 docker://OLD docker://NEW");
@@ -147,6 +148,7 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
   if (!json)
     return fail(Error(ErrorKind::corrupt,
                       "manifest: " + json.error().message() + " (Content-Type " + excerpt(content_type) + ")")
+                    .with_code(ErrorCode::registry_answer)
                     .with_hint("is this a container registry, or a web page in front of it?"));
   if (const Json* manifests = json->find("manifests"); manifests != nullptr && manifests->as_list() != nullptr) {
     TRY_ASSIGN(Index index, parse_index(*manifests->as_list()));
@@ -161,6 +163,7 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
   if (type.empty()) type = content_type;
   return fail(
       Error(ErrorKind::corrupt, "manifest: neither an image nor an index (" + excerpt(type) + ")")
+          .with_code(ErrorCode::image_unsupported)
           .with_hint("a Helm chart, a signature or another artifact may have this name; push the image again if not"));
 }
 
@@ -176,6 +179,7 @@ Result<Descriptor> choose_platform(const Index& index, const Platform& platform)
   }
   if (best != nullptr) return best->manifest;
   return fail(Error(ErrorKind::not_found, "the image does not exist for " + platform_text(platform))
+                  .with_code(ErrorCode::image_platform)
                   .with_hint(known.empty() ? "its index is empty" : "it exists for " + known));
 }
 

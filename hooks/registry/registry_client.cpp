@@ -116,8 +116,9 @@ Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_vie
 Result<void> RegistryClient::authorize(const HttpResponse& response) {
   const auto challenge = choose_challenge(response.all("www-authenticate"));
   if (!challenge)
-    return fail(ErrorKind::unsupported,
-                reference_.registry + ": asks for a login, but offers neither Basic nor Bearer");
+    return fail(
+        Error(ErrorKind::unsupported, reference_.registry + ": asks for a login, but offers neither Basic nor Bearer")
+            .with_code(ErrorCode::registry_answer));
   return challenge->scheme == "basic" ? authorize_basic() : authorize_bearer(*challenge);
 }
 
@@ -129,6 +130,7 @@ Result<void> RegistryClient::authorize_basic() {
     const std::string who = reference_.user.empty() ? "" : " for the user " + printable(reference_.user);
     return fail(
         Error(ErrorKind::denied, reference_.registry + ": login needed, but there are no credentials" + who + " (401)")
+            .with_code(ErrorCode::registry_login)
             .with_hint(login_hint(host)));
   }
   HttpRequest request = request_to(asking().base_url);
@@ -193,6 +195,7 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
   if (credential == nullptr && !reference_.user.empty())
     return fail(Error(ErrorKind::denied, reference_.registry + ": no credentials for the user " +
                                              printable(reference_.user) + " at " + excerpt(host) + ", its token server")
+                    .with_code(ErrorCode::registry_login)
                     .with_hint(login_hint(excerpt(host))));
   TRY_ASSIGN(const HttpRequest request, token_request(challenge, credential));
   login_ = credential == nullptr ? "" : credential->login;
@@ -204,17 +207,23 @@ Result<void> RegistryClient::authorize_bearer(const Challenge& challenge) {
     if (by_identity) who = "the identity token";
     return fail(
         Error(ErrorKind::denied, where + ": refuses " + who + " (" + std::to_string(response.status) + ")")
+            .with_code(ErrorCode::registry_login)
             .with_hint(login_.empty() && !by_identity
                            ? login_hint(excerpt(host))
                            : "it is wrong or no longer valid: look at ~/.config/enroot/.credentials, and at the "
                              "logins of docker and podman"));
   }
   if (response.status != 200)
-    return fail(is_transient_status(response.status) ? ErrorKind::network : ErrorKind::failure,
-                where + ": answers " + std::to_string(response.status));
+    return fail(
+        Error(is_transient_status(response.status) ? ErrorKind::network : ErrorKind::failure,
+              where + ": answers " + std::to_string(response.status))
+            .with_code(is_transient_status(response.status) ? ErrorCode::registry_busy : ErrorCode::registry_answer));
   const std::string token = parse_token(response.body);
-  if (token.empty()) return fail(ErrorKind::corrupt, where + ": its answer has no token");
-  if (!is_plain_token(token)) return fail(ErrorKind::corrupt, where + ": its token has other than plain characters");
+  if (token.empty())
+    return fail(Error(ErrorKind::corrupt, where + ": its answer has no token").with_code(ErrorCode::registry_answer));
+  if (!is_plain_token(token))
+    return fail(Error(ErrorKind::corrupt, where + ": its token has other than plain characters")
+                    .with_code(ErrorCode::registry_answer));
   authorization_ = "Bearer " + token;
   return {};
 }
@@ -227,18 +236,22 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
     case 401:
       if (!login_.empty())
         return Error(ErrorKind::denied, what + ": the login as " + printable(login_) + " is refused (401)" + said)
+            .with_code(ErrorCode::registry_login)
             .with_hint("check the password of " + printable(login_) +
                        " in ~/.config/enroot/.credentials, and the image name");
       return Error(ErrorKind::denied, what + ": login needed, or no such image (401)" + said)
+          .with_code(ErrorCode::registry_login)
           .with_hint(login_hint(host) + ", and check the image name");
     case 403:
       return Error(ErrorKind::denied, what + ": access is forbidden (403)" + said)
+          .with_code(ErrorCode::registry_login)
           .with_hint(login_.empty()
                          ? login_hint(host)
                          : "ask for access for the user " + printable(login_) + ", and check the image name");
     case 404: {
       if (detail.code == "BLOB_UNKNOWN" || what.starts_with("fetch"))
         return Error(ErrorKind::not_found, what + ": the registry does not have it (404)" + said)
+            .with_code(ErrorCode::image_damaged)
             .with_hint("the image in the registry is incomplete: push it again");
       const bool name = detail.code == "NAME_UNKNOWN";
       std::string hint = name ? "check the spelling of the image name"
@@ -249,18 +262,22 @@ Error RegistryClient::status_error(const HttpResponse& response, const std::stri
           hint = meant;
       return Error(ErrorKind::not_found,
                    what + (name ? ": no such image in this registry (404)" : ": not found (404)") + said)
+          .with_code(ErrorCode::image_not_found)
           .with_hint(hint);
     }
     case 429:
       return Error(ErrorKind::network, what + ": too many requests (429)" + said)
+          .with_code(ErrorCode::registry_busy)
           .with_hint("wait some minutes, or log in: registries allow more to known users");
     default:
       break;
   }
   if (response.status >= 500)
     return Error(ErrorKind::network, what + ": the registry failed (" + std::to_string(response.status) + ")" + said)
+        .with_code(ErrorCode::registry_busy)
         .with_hint("the trouble is on the registry's side; try again later");
-  return {ErrorKind::failure, what + ": unexpected status " + std::to_string(response.status) + said};
+  return Error(ErrorKind::failure, what + ": unexpected status " + std::to_string(response.status) + said)
+      .with_code(ErrorCode::registry_answer);
 }
 
 /// {body, content type}. The digest is checked against what was asked for, else against what the registry says it sent.
@@ -276,6 +293,7 @@ Result<std::pair<std::string, std::string>> RegistryClient::get_manifest(const s
   if (wanted != actual.text())
     return fail(Error(ErrorKind::corrupt,
                       "manifest: its content has the digest " + actual.text() + " instead of " + excerpt(wanted))
+                    .with_code(ErrorCode::image_damaged)
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));
   return std::pair(std::move(response.body), std::move(type));
 }
@@ -314,7 +332,9 @@ Result<std::vector<std::string>> RegistryClient::list_tags() {
     TRY_ASSIGN(const HttpResponse page,
                get(base_url() + "/tags/list" + *query, "application/json", "tags", kMaxTagsBytes, nullptr));
     const auto json = parse_json(page.body);
-    if (!json || json->as_object() == nullptr) return fail(ErrorKind::corrupt, "tags: the answer is not a JSON object");
+    if (!json || json->as_object() == nullptr)
+      return fail(
+          Error(ErrorKind::corrupt, "tags: the answer is not a JSON object").with_code(ErrorCode::registry_answer));
     const size_t before = tags.size();
     for (const Json& tag : json->items("tags"))
       if (tag.as_text() != nullptr && is_tag(*tag.as_text())) tags.push_back(*tag.as_text());
@@ -334,6 +354,7 @@ Result<std::string> RegistryClient::fetch_config(const Descriptor& config) {
              get(blob_request(config.digest).url, "", what, options_.budget.config_size, "config_size"));
   if (digest_of(response.body) != config.digest)
     return fail(Error(ErrorKind::corrupt, what + ": its content has the digest " + digest_of(response.body).text())
+                    .with_code(ErrorCode::image_damaged)
                     .with_hint("the registry, or a proxy on the way, serves damaged data"));
   return std::move(response.body);
 }

@@ -23,6 +23,7 @@ bool is_hash_name(const std::string& name) {
 Result<void> add(TrustAnchors& anchors, std::string_view pem, const std::string& where) {
   if (anchors.pem.size() + pem.size() > kMaxBytes)
     return fail(Error(ErrorKind::usage, where + ": more than 1 MiB of certificates")
+                    .with_code(ErrorCode::registry_certificate)
                     .with_hint("name a file that holds the registry's CA alone"));
   anchors.pem += pem;
   if (!anchors.pem.ends_with('\n')) anchors.pem += '\n';
@@ -36,16 +37,19 @@ Result<TrustAnchors> read_trust_anchors(const std::string& file, const std::stri
   if (!file.empty()) {
     const std::string where = "read the CA certificates SSL_CERT_FILE=" + printable(file);
     auto text = read_file(file, kMaxBytes);
-    if (!text) return fail(std::move(text).error().with_context(where));
+    if (!text) return fail(std::move(text).error().with_context(where).with_code(ErrorCode::registry_certificate));
     TRY(add(anchors, *text, where));
   }
   const auto made_canonical = [&]() -> Result<TrustAnchors> {
     auto pem = canonical_certificates(anchors.pem);
     const std::string names = (file.empty() ? "" : " SSL_CERT_FILE=" + printable(file)) +
                               (directory.empty() ? "" : " SSL_CERT_DIR=" + printable(directory));
-    if (!pem) return fail(ErrorKind::corrupt, "read the CA certificates" + names + ": one of them is damaged");
+    if (!pem)
+      return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": one of them is damaged")
+                      .with_code(ErrorCode::registry_certificate));
     if (!file.empty() && pem->empty())
       return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": there is none")
+                      .with_code(ErrorCode::registry_certificate)
                       .with_hint("in PEM form they begin with -----BEGIN CERTIFICATE-----"));
     anchors.pem = std::move(*pem);
     if (anchors.pem.empty()) anchors.with_nodes = false;

@@ -136,8 +136,10 @@ Error unknown_word(const std::string& where, const std::string& word) {
   constexpr std::array<std::string_view, 5> kKnown = {"machine", "login", "password", "account", "default"};
   if (const auto near = closest(word, kKnown); near && letters)
     return Error(ErrorKind::usage, where + ": unknown word '" + printable(word) + "'")
+        .with_code(ErrorCode::credentials)
         .with_hint("did you mean " + std::string(*near) + "?");
   return Error(ErrorKind::usage, where + ": a word that is none of machine, login, password")
+      .with_code(ErrorCode::credentials)
       .with_hint("a password with blanks goes in double quotes");
 }
 
@@ -166,7 +168,9 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
     if (*word == "machine") {
       close();
       const auto host = words.next();
-      if (!host) return fail(ErrorKind::usage, file + words.line() + ": 'machine' without a host at the end");
+      if (!host)
+        return fail(Error(ErrorKind::usage, file + words.line() + ": 'machine' without a host at the end")
+                        .with_code(ErrorCode::credentials));
       open = Credential{*host, {}, {}};
     } else if (*word == "default") {
       close();
@@ -176,8 +180,9 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
     } else if (*word == "login" || *word == "password" || *word == "account") {
       auto value = words.next();
       if (!value || !open)
-        return fail(ErrorKind::usage, file + words.line() + ": '" + *word + "' " +
-                                          (value ? "before any 'machine'" : "without a value at the end"));
+        return fail(Error(ErrorKind::usage, file + words.line() + ": '" + *word + "' " +
+                                                (value ? "before any 'machine'" : "without a value at the end"))
+                        .with_code(ErrorCode::credentials));
       if (*word == "login") open->login = std::move(*value);
       if (*word == "password") open->password = std::move(*value);
     } else {
@@ -193,7 +198,7 @@ Result<CredentialSet> collect_credentials(const EnrootConfig& config, const Envi
   const auto text = read_file(path, kMaxFileBytes);
   if (!text) {
     if (text.error().kind() == ErrorKind::not_found || text.error().errnum() == ENOTDIR) return CredentialSet{};
-    return fail(text.error());
+    return fail(Error(text.error()).with_code(ErrorCode::credentials));
   }
   // Where others can read it only, the doctor says so: many have such a file in a home directory that is closed.
   struct stat status {};
@@ -209,6 +214,7 @@ Result<std::vector<TokenServer>> parse_token_servers(std::string_view text) {
     const auto parts = cut(word, '=');
     if (!parts || parts->first.empty() || parts->second.empty())
       return fail(Error(ErrorKind::usage, "ENROOT_TOKEN_SERVERS: '" + printable(word) + "' is not REGISTRY=TOKENSERVER")
+                      .with_code(ErrorCode::enroot_config)
                       .with_hint("for example registry.example.com=gitlab.example.com"));
     pairs.push_back({std::string(parts->first), std::string(parts->second)});
   }

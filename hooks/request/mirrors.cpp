@@ -39,7 +39,8 @@ Result<RegistryEndpoint> moved(const ImageReference& original, const std::string
   const std::string whole = location + name.substr(length);
   const auto parts = cut(whole, '/');
   if (!parts)
-    return fail(ErrorKind::usage, where + ": makes '" + printable(whole) + "' of it, which has no image name");
+    return fail(Error(ErrorKind::usage, where + ": makes '" + printable(whole) + "' of it, which has no image name")
+                    .with_code(ErrorCode::site_config));
   auto parsed = ImageReference::parse(std::string(parts->first) + "#" + std::string(parts->second));
   if (!parsed) return fail(std::move(parsed).error().with_context(where));
   RegistryEndpoint endpoint{std::move(*parsed), insecure, false};
@@ -80,6 +81,7 @@ Result<std::vector<RegistryEndpoint>> endpoints_of(const ImageReference& referen
   }
   if (rule->blocked)
     return fail(Error(ErrorKind::denied, "images of " + rule->prefix + " are blocked by " + rule->where)
+                    .with_code(ErrorCode::registry_blocked)
                     .with_hint("use a registry that is allowed here, or ask the administrator"));
   const size_t length = covered_by(rule->prefix, name);
   for (const RegistryMirror& mirror : rule->mirrors) {

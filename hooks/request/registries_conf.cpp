@@ -25,9 +25,13 @@ Result<void> add_version_1(const toml::table& table, const std::string& file, st
     const toml::node_view<const toml::node> list = table["registries"][section]["registries"];
     if (!list) continue;
     const std::string where = file + ":" + std::to_string(list.node()->source().begin.line);
-    if (!list.is_array()) return fail(ErrorKind::usage, where + ": registries must be a list of hosts");
+    if (!list.is_array())
+      return fail(
+          Error(ErrorKind::usage, where + ": registries must be a list of hosts").with_code(ErrorCode::site_config));
     for (const toml::node& entry : *list.as_array()) {
-      if (!entry.is_string()) return fail(ErrorKind::usage, where + ": registries must be a list of hosts");
+      if (!entry.is_string())
+        return fail(
+            Error(ErrorKind::usage, where + ": registries must be a list of hosts").with_code(ErrorCode::site_config));
       const std::string prefix = normalized_place(entry.as_string()->get());
       auto rule = std::find_if(rules.begin(), rules.end(), [&](const auto& r) { return r.prefix == prefix; });
       if (rule == rules.end()) rule = rules.insert(rules.end(), RegistryRule{prefix, "", false, false, {}, where});
@@ -43,6 +47,7 @@ Result<void> check_owner(int fd, const std::string& path) {
   if (status.st_uid == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
   return fail(Error(ErrorKind::denied, path + " says where images of everybody come from, but others than root can "
                                               "write to it")
+                  .with_code(ErrorCode::site_config)
                   .with_hint("chown root " + shell_quote(path) + " && chmod 644 " + shell_quote(path)));
 }
 
@@ -65,7 +70,9 @@ Result<void> merge_file(const std::string& path, bool of_root, std::vector<Regis
   if (path.empty()) return {};
   const auto fd = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!fd && is_missing(fd.error())) return {};
-  if (!fd) return fail(Error(fd.error()).with_hint("it may block registries: make it readable"));
+  if (!fd)
+    return fail(
+        Error(fd.error()).with_code(ErrorCode::site_config).with_hint("it may block registries: make it readable"));
   if (of_root) TRY(check_owner(fd->get(), path));
   TRY_ASSIGN(const std::string text, read_all(fd->get(), kMaxRegistriesBytes));
   TRY_ASSIGN(auto more, parse_registries_conf(text, path));
@@ -76,7 +83,7 @@ Result<void> merge_file(const std::string& path, bool of_root, std::vector<Regis
 Result<void> merge_directory(const std::string& path, bool of_root, std::vector<RegistryRule>& rules) {
   auto names = list_directory(path);
   if (!names && is_missing(names.error())) return {};
-  if (!names) return fail(std::move(names).error());
+  if (!names) return fail(std::move(names).error().with_code(ErrorCode::site_config));
   std::sort(names->begin(), names->end());
   for (const std::string& name : *names)
     if (name.ends_with(".conf")) TRY(merge_file(path + "/" + name, of_root, rules));
@@ -109,8 +116,9 @@ RuleFiles RuleFiles::of_user(const Environment& environment) {
 Result<std::vector<RegistryRule>> parse_registries_conf(std::string_view text, const std::string& file) {
   const toml::parse_result table = toml::parse(text);
   if (!table)
-    return fail(ErrorKind::usage, file + ":" + std::to_string(table.error().source().begin.line) + ": " +
-                                      std::string(table.error().description()));
+    return fail(Error(ErrorKind::usage, file + ":" + std::to_string(table.error().source().begin.line) + ": " +
+                                            std::string(table.error().description()))
+                    .with_code(ErrorCode::site_config));
   std::vector<RegistryRule> rules;
   if (const toml::node* tables = table.table().get("registry")) {
     TRY_ASSIGN(rules, read_registry_tables(*tables, file, UnknownKeys::ignored));
@@ -121,7 +129,11 @@ Result<std::vector<RegistryRule>> parse_registries_conf(std::string_view text, c
 
 Result<ImportBudget> load_import_budget(const RuleFiles& files) {
   auto site = SiteConfig::load(files.site);
-  if (!site) return fail(std::move(site).error().with_hint("everybody must be able to read it: it may limit imports"));
+  if (!site)
+    return fail(std::move(site)
+                    .error()
+                    .with_code(ErrorCode::site_config)
+                    .with_hint("everybody must be able to read it: it may limit imports"));
   return site->import_budget;
 }
 
@@ -131,7 +143,10 @@ Result<std::vector<RegistryRule>> load_registry_rules(const RuleFiles& files) {
   for (const std::string& directory : files.directories) TRY(merge_directory(directory, files.of_root, rules));
   auto site = SiteConfig::load(files.site);
   if (!site)
-    return fail(std::move(site).error().with_hint("everybody must be able to read it: it may block registries"));
+    return fail(std::move(site)
+                    .error()
+                    .with_code(ErrorCode::site_config)
+                    .with_hint("everybody must be able to read it: it may block registries"));
   merge(rules, std::move(site->registries));
   return rules;
 }

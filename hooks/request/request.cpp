@@ -114,6 +114,7 @@ Result<Platform> Platform::parse(std::string_view text) {
     return platform;
   }
   return fail(Error(ErrorKind::usage, "unknown architecture '" + printable(text) + "'")
+                  .with_code(ErrorCode::option)
                   .with_hint("use x86_64, aarch64 or ppc64le, or their Debian names amd64, arm64 or ppc64el"));
 }
 
@@ -139,6 +140,7 @@ Result<std::string> ImportRequest::serialize() const {
   std::string bytes = to_wire(*this, kForm);
   if (bytes.size() > kMaxBytes || credentials.all().size() > kMaxCredentials)
     return fail(Error(ErrorKind::usage, "the import request is larger than 2 MiB")
+                    .with_code(ErrorCode::credentials)
                     .with_hint("remove entries from the .credentials file that this import does not need"));
   return bytes;
 }
@@ -162,7 +164,8 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
                                           const Environment& environment, const RuleFiles& rule_files, LogSink& log,
                                           std::string_view platform) {
   if (image_kind(image) == ImageKind::path)
-    return fail(ErrorKind::usage, "import " + printable(image) + ": a path names no image to import");
+    return fail(Error(ErrorKind::usage, "import " + printable(image) + ": a path names no image to import")
+                    .with_code(ErrorCode::image_name));
   TRY(check_image(image));
   if (!platform.empty()) TRY(Platform::parse(platform));
   ImportRequest request;

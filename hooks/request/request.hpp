@@ -14,6 +14,7 @@
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/import_budget.hpp"
+#include "common/spec/progress_view.hpp"
 #include "common/spec/registry_rule.hpp"
 #include "hooks/config/enroot_config.hpp"
 #include "hooks/request/certificates.hpp"
@@ -69,10 +70,8 @@ struct ImportRequest {
   std::string platform;  ///< as for Platform::parse(); empty: the importer's own machine
   CredentialSet credentials;
   ImportSettings settings;
-  /// Of the terminal of whoever waits, for an importer that cannot see it; 0: there is none.
-  uint32_t terminal_columns = 0, terminal_rows = 0;
-  std::string terminal_label;  ///< of ContainerSpec
-  EngineSettings engine;       ///< for dockerd:// and podman:// only
+  ProgressView progress;  ///< of whoever waits, for an importer that cannot see it
+  EngineSettings engine;  ///< for dockerd:// and podman:// only
   std::string
       hint;  ///< shown when the image cannot be found, e.g. that a file of that name exists in the user's directory
   /// Mirrors and blocked registries. Not serialized: the importer, whose images are everybody's, reads the
@@ -86,8 +85,7 @@ struct ImportRequest {
   bool impatient = false;              ///< a registry that does not answer at once is not waited for
 
   static auto fields(auto& it) {
-    return std::tie(it.image, it.platform, it.hint, it.resolve, it.terminal_columns, it.terminal_rows,
-                    it.terminal_label, it.settings, it.credentials);
+    return std::tie(it.image, it.platform, it.hint, it.resolve, it.progress, it.settings, it.credentials);
   }
   /// The very manifest, whatever the name means by now. For a registry's image only.
   Result<void> pin(const Digest& manifest);

@@ -27,7 +27,8 @@ constexpr std::string_view kBuilder = "situla-builder";
 
 /// enroot's words for it.
 Error not_found(pid_t pid) {
-  return {ErrorKind::not_found, "Process not found: " + std::to_string(pid)};
+  return Error(ErrorKind::not_found, "Process not found: " + std::to_string(pid))
+      .with_code(ErrorCode::container_not_found);
 }
 
 /// A field of /proc/PID/status; empty when there is none.
@@ -63,7 +64,7 @@ Error exec_command(const std::vector<std::string>& command, const Environment& e
   execvp(arguments[0], arguments.data());
   const int reason = errno;
   environ = own;
-  return Error::from_errno(reason, "execute " + printable(command[0]));
+  return Error::from_errno(reason, "execute " + printable(command[0])).with_code(ErrorCode::command);
 }
 
 Result<Environment> environment_of(const AttachTarget& target, const ExecRequest& request) {
@@ -71,7 +72,8 @@ Result<Environment> environment_of(const AttachTarget& target, const ExecRequest
   for (const std::string& word : request.environment) {
     const auto pair = cut(word, '=');
     const std::string_view name = pair ? pair->first : std::string_view(word);
-    if (!is_variable_name(name)) return fail(ErrorKind::usage, "Invalid argument: " + printable(word));
+    if (!is_variable_name(name))
+      return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word)).with_code(ErrorCode::option));
     environment.set(name, pair ? std::string(pair->second) : request.host.get_or(name, ""));
   }
   return environment;
@@ -105,6 +107,7 @@ Result<AttachTarget> AttachTarget::open_exactly(pid_t pid) {
   }
   if (!target.joined_[kMount])
     return fail(Error(ErrorKind::usage, "process " + std::to_string(pid) + " is not in a container")
+                    .with_code(ErrorCode::container_not_found)
                     .with_hint("list --fancy shows the containers' processes"));
   return target;
 }
@@ -123,7 +126,8 @@ Result<void> AttachTarget::check_owner() const {
   // Real, effective, saved, file system.
   if (ids.size() == 4 && ids[0] == own && ids[1] == own) return {};
   Error error(ErrorKind::denied, "process " + std::to_string(pid_) + " belongs to another user");
-  if (geteuid() == 0 && !ids.empty()) error.with_hint("run the command as user id " + std::string(ids[0]));
+  if (geteuid() == 0 && !ids.empty())
+    error.with_code(ErrorCode::denied).with_hint("run the command as user id " + std::string(ids[0]));
   return fail(std::move(error));
 }
 

@@ -77,7 +77,11 @@ Result<void> add_file_variables(Environment& environment, const std::vector<std:
     const auto [name, raw] = cut(variable, '=').value_or(std::pair(std::string_view(variable), std::string_view()));
     if (name.starts_with("ENROOT_")) continue;  // as in every other file
     auto value = expand_references(raw, lookup);
-    if (!value) return fail(std::move(value).error().with_context("--environment: env " + printable(name)));
+    if (!value)
+      return fail(std::move(value)
+                      .error()
+                      .with_context("--environment: env " + printable(name))
+                      .with_code(ErrorCode::environment_file));
     if (value->empty())
       environment.unset(name);
     else

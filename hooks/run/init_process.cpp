@@ -50,6 +50,7 @@ Result<void> mount_own_proc() {
 Error no_own_proc(Error error) {
   return std::move(error)
       .with_context("PID namespace of the container")
+      .with_code(ErrorCode::namespaces)
       .with_hint("a node that hides parts of its own /proc allows no new one: do without a PID namespace");
 }
 

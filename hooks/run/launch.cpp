@@ -88,7 +88,9 @@ Result<Command> command_with_shell(const RootDir& root, const Login& login, cons
 
 Result<Command> command_without_shell(const RootDir& root, const Login& login, const std::vector<std::string>& words) {
   if (words.empty())
-    return fail(Error(ErrorKind::usage, "the image has no shell").with_hint("say which program of the image to run"));
+    return fail(Error(ErrorKind::usage, "the image has no shell")
+                    .with_code(ErrorCode::command)
+                    .with_hint("say which program of the image to run"));
   const std::string directory = rc_directory(root.read_file("/etc/rc").value_or("")).value_or("/");
   Command command{"", words, root.open_at(directory, O_PATH | O_DIRECTORY) ? directory : "/", {}};
   if (words[0].find('/') != std::string::npos) {
@@ -100,7 +102,8 @@ Result<Command> command_without_shell(const RootDir& root, const Login& login, c
     command.program = std::string(place) + "/" + words[0];
     if (access(command.program.c_str(), X_OK) == 0) return command;
   }
-  return fail(ErrorKind::not_found, "execute " + words[0] + ": not found in the container");
+  return fail(Error(ErrorKind::not_found, "execute " + words[0] + ": not found in the container")
+                  .with_code(ErrorCode::command));
 }
 
 Error exec_command(const Command& command, const Login& login) {
@@ -110,19 +113,22 @@ Error exec_command(const Command& command, const Login& login) {
   for (std::string& text : variables) environment.push_back(text.data());
   arguments.push_back(nullptr);
   environment.push_back(nullptr);
-  if (chdir(command.directory.c_str()) != 0) return Error::from_errno(errno, "enter directory " + command.directory);
+  if (chdir(command.directory.c_str()) != 0)
+    return Error::from_errno(errno, "enter directory " + command.directory).with_code(ErrorCode::workdir);
   if (login.umask) (void)umask(*login.umask);
   for (const int fd : command.script_fds)
     if (fcntl(fd, F_SETFD, 0) != 0) return Error::from_errno(errno, "keep the rc script");
   close_other_fds(3, command.script_fds);
   execve(command.program.c_str(), arguments.data(), environment.data());
-  return Error::from_errno(errno, "execute " + command.program);
+  return Error::from_errno(errno, "execute " + command.program).with_code(ErrorCode::command);
 }
 
 Result<void> check_words(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (!is_variable_name(word.substr(0, word.find('='))))
-      return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word)).with_hint("--env takes KEY[=VALUE]"));
+      return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word))
+                      .with_code(ErrorCode::option)
+                      .with_hint("--env takes KEY[=VALUE]"));
   return {};
 }
 

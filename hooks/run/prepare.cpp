@@ -131,7 +131,9 @@ std::string report_output(const UniqueFd& output, LogLevel level, LogSink& log) 
 Result<LoginSession> parse_answer(std::string_view answer) {
   constexpr std::string_view kEnd("\0\0", 2);
   if (!answer.ends_with(kEnd) || !answer.starts_with('/')) {
-    return fail(Error(ErrorKind::failure, "the container's /etc/rc ended too soon").with_hint(kEntrypointHint));
+    return fail(Error(ErrorKind::failure, "the container's /etc/rc ended too soon")
+                    .with_code(ErrorCode::start_script)
+                    .with_hint(kEntrypointHint));
   }
   const size_t end = answer.find('\0');
   LoginSession session;
@@ -148,7 +150,7 @@ Result<LoginSession> run_shell(const Login& login, const SessionFiles& files, co
   const bool entrypoint = spec.entrypoint == Tristate::yes;
   const std::string operand = "run the container's login shell " + login.shell;
   auto child = spawn(shell_command(login, files, limits.helper));
-  if (!child) return fail(std::move(child).error().with_context(operand));
+  if (!child) return fail(std::move(child).error().with_context(operand).with_code(ErrorCode::command));
   constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(10);
   const auto patience = std::min<std::chrono::milliseconds>(kPatience, limits.time);
   TRY_ASSIGN(std::optional<ExitStatus> status, child->wait_for(patience));
@@ -169,11 +171,13 @@ Result<LoginSession> run_shell(const Login& login, const SessionFiles& files, co
     (void)kill(-child->pid(), SIGKILL);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits.time).count();
     return fail(Error(ErrorKind::failure, operand + ": still running after " + std::to_string(seconds) + " seconds")
+                    .with_code(ErrorCode::start_script)
                     .with_hint(entrypoint ? kEntrypointHint
                                           : "/etc/profile, ~/.profile or /etc/rc waits for something; "
                                             "ENROOT_LOGIN_SHELL=no skips the profiles"));
   }
   return fail(Error(ErrorKind::failure, operand + ": " + status->text() + (last.empty() ? "" : ": " + last))
+                  .with_code(ErrorCode::start_script)
                   .with_hint(entrypoint ? kEntrypointHint : "/etc/profile, ~/.profile or /etc/rc of the image failed"));
 }
 
@@ -223,6 +227,7 @@ Result<void> check_workdir(const std::string& wanted) {
   if (const auto directory = open_file(path, O_PATH | O_DIRECTORY); !directory)
     return fail(Error(directory.error())
                     .with_context("container working directory " + printable(wanted))
+                    .with_code(ErrorCode::workdir)
                     .with_hint("--container-workdir is a directory inside the container; mount or create it first"));
   return {};
 }

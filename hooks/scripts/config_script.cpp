@@ -52,7 +52,7 @@ Result<std::string> absolute(const std::string& path) {
   struct stat status {};
   if (realpath(path.c_str(), resolved.data()) == nullptr || stat(resolved.data(), &status) != 0 ||
       S_ISDIR(status.st_mode))
-    return fail(ErrorKind::not_found, "No such file or directory: " + path);
+    return fail(Error(ErrorKind::not_found, "No such file or directory: " + path).with_code(ErrorCode::enroot_config));
   return std::string(resolved.data());
 }
 
@@ -101,9 +101,13 @@ Error ConfigScript::ended() {
   if (!status) return status.error();
   host_->report(output_, LogLevel::warning);
   if (status->signal == 0 && status->code == kSyntaxStatus)
-    return Error(ErrorKind::usage, "Invalid argument: " + path_).with_hint("bash -n " + shell_quote(path_));
-  if (status->success()) return {ErrorKind::failure, path_ + " ended too soon: a configuration script must not exit"};
-  return script_failed(path_, *status);
+    return Error(ErrorKind::usage, "Invalid argument: " + path_)
+        .with_code(ErrorCode::enroot_config)
+        .with_hint("bash -n " + shell_quote(path_));
+  if (status->success())
+    return Error(ErrorKind::failure, path_ + " ended too soon: a configuration script must not exit")
+        .with_code(ErrorCode::enroot_config);
+  return script_failed(path_, *status).with_code(ErrorCode::enroot_config);
 }
 
 /// One line from the shell, or its end; what it may have left running keeps the socket open.

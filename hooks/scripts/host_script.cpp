@@ -127,11 +127,11 @@ Result<void> ScriptHost::run(const std::string& path, Environment& container) {
     script = spawn_guarded(by_shell, true);
   }
   if (!script && script.error().errnum() == ENOENT)
-    script.error().with_hint("the program that its first line names is not on this node");
-  if (!script) return fail(script.error());
+    script.error().with_code(ErrorCode::hook).with_hint("the program that its first line names is not on this node");
+  if (!script) return fail(script.error().with_code(ErrorCode::hook));
   TRY_ASSIGN(const ExitStatus status, await(*script, path));
   report(output, status.success() ? LogLevel::info : LogLevel::warning);
-  if (!status.success()) return fail(script_failed(path, status));
+  if (!status.success()) return fail(script_failed(path, status).with_code(ErrorCode::hook));
   return take(container);
 }
 

@@ -21,6 +21,7 @@ Result<std::vector<SavedImage>> parse_images(const std::string& text) {
   const Json json = parse_json(text).value_or(Json());
   if (json.find("schemaVersion") != nullptr)
     return fail(Error(ErrorKind::usage, "manifest.json: not one that 'docker save' wrote")
+                    .with_code(ErrorCode::image_unsupported)
                     .with_hint("an archive with the files of 'skopeo copy dir:' has to be unpacked first: dir:PATH"));
   if (json.as_list() == nullptr || json.as_list()->size() > kMaxImages)
     return fail(ErrorKind::corrupt, "manifest.json: not a list of images");
@@ -31,7 +32,9 @@ Result<std::vector<SavedImage>> parse_images(const std::string& text) {
       return fail(ErrorKind::corrupt, "manifest.json: an image without a configuration");
     images.push_back({*config->as_text(), item.texts("RepoTags"), item.texts("Layers")});
   }
-  if (images.empty()) return fail(ErrorKind::not_found, "manifest.json: there is no image in it");
+  if (images.empty())
+    return fail(
+        Error(ErrorKind::not_found, "manifest.json: there is no image in it").with_code(ErrorCode::image_not_found));
   return images;
 }
 
@@ -83,6 +86,7 @@ class DockerArchiveSource final : public FileSource {
     if (const auto named = digest_in_name(image.config); named && *named != resolved.digest)
       return fail(Error(ErrorKind::corrupt, "configuration " + excerpt(image.config) + ": its content has the digest " +
                                                 resolved.digest.text())
+                      .with_code(ErrorCode::image_damaged)
                       .with_hint("the archive is damaged: save the image again"));
     names_.emplace(resolved.digest, image.config);
     resolved.manifest.config = {resolved.digest, config.size(), ""};
@@ -99,7 +103,8 @@ class DockerArchiveSource final : public FileSource {
   Result<SavedImage> choose(const std::vector<SavedImage>& images) const {
     if (reference_.index) {
       if (*reference_.index < images.size()) return images[*reference_.index];
-      return fail(ErrorKind::not_found, "manifest.json: has only " + std::to_string(images.size()) + " images");
+      return fail(Error(ErrorKind::not_found, "manifest.json: has only " + std::to_string(images.size()) + " images")
+                      .with_code(ErrorCode::image_not_found));
     }
     if (reference_.name.empty() && images.size() == 1) return images.front();
     std::string known;
@@ -112,9 +117,12 @@ class DockerArchiveSource final : public FileSource {
     const std::string hint = known.empty() ? "its images have no names: choose by place, with :@0 behind the path"
                                            : "it has " + known + ": write one behind the path, with a ':' between";
     if (reference_.name.empty())
-      return fail(Error(ErrorKind::usage, "manifest.json: there are several images in it").with_hint(hint));
-    return fail(
-        Error(ErrorKind::not_found, "manifest.json: there is no image " + printable(reference_.name)).with_hint(hint));
+      return fail(Error(ErrorKind::usage, "manifest.json: there are several images in it")
+                      .with_code(ErrorCode::image_name)
+                      .with_hint(hint));
+    return fail(Error(ErrorKind::not_found, "manifest.json: there is no image " + printable(reference_.name))
+                    .with_code(ErrorCode::image_not_found)
+                    .with_hint(hint));
   }
 
   Result<std::vector<Descriptor>> layers_of(const SavedImage& image, const std::string& config) {
@@ -131,6 +139,7 @@ class DockerArchiveSource final : public FileSource {
         return fail(std::move(file)
                         .error()
                         .with_context("layer " + std::to_string(i + 1) + " of " + std::to_string(digests.size()))
+                        .with_code(ErrorCode::image_damaged)
                         .with_hint("the archive is incomplete: save the image again"));
       layers.push_back({digests[i], file->size, "", {}, true});
     }
@@ -150,6 +159,7 @@ Result<std::unique_ptr<ImageSource>> make_docker_archive_source(std::unique_ptr<
   if (!saved)
     return fail(Error(files->open("repositories") ? ErrorKind::unsupported : ErrorKind::usage,
                       text + ": there is no manifest.json in it")
+                    .with_code(ErrorCode::image_unsupported)
                     .with_hint(files->open("repositories")
                                    ? "a Docker before 1.10 wrote it: load it with a current one, and save it again"
                                    : "'docker save' writes such an archive; 'docker export' writes none that can be "

@@ -47,13 +47,19 @@ class EngineSource final : public ImageSource {
     watch.written = [&](uint64_t done) { progress_.bytes(done, std::max(done, size)); };
     // The directory entry that file systems without nameless files need lives as long as this.
     auto spool = OutputFile::create(settings_.temp_directory + "/image.tar");
-    if (!spool) return fail(std::move(spool).error().with_hint("ENROOT_TEMP_PATH names another directory"));
+    if (!spool)
+      return fail(std::move(spool)
+                      .error()
+                      .with_code(ErrorCode::enroot_config)
+                      .with_hint("ENROOT_TEMP_PATH names another directory"));
     spool_ = std::make_unique<OutputFile>(std::move(*spool));
     if (auto saved = engine->save(reference_.exact_name(), spool_->fd(), watch); !saved) {
       const bool full = saved.error().kind() == ErrorKind::no_space;
+      const bool ended = saved.error().kind() == ErrorKind::cancelled;
       return fail(std::move(saved)
                       .error()
                       .with_context("save the image to a temporary file in " + printable(settings_.temp_directory))
+                      .with_code(full ? ErrorCode::disk_full : (ended ? ErrorCode::cancelled : ErrorCode::engine))
                       .with_hint(full ? "the image has " + format_size(size) +
                                             ": ENROOT_TEMP_PATH names a directory with more room"
                                       : ""));
@@ -92,6 +98,7 @@ class EngineSource final : public ImageSource {
     if (!asked.empty())
       return fail(Error(ErrorKind::not_found,
                         "no such image: " + command_ + " has no " + reference_.exact_name() + " (" + asked + ")")
+                      .with_code(ErrorCode::image_not_found)
                       .with_hint("'" + command_ + " images' on " + host_name() + " lists what it has; docker://" +
                                  reference_.name + " takes it from its registry"));
     return fail(unreachable(std::move(problem)));
@@ -103,13 +110,17 @@ class EngineSource final : public ImageSource {
       problem = Error(ErrorKind::not_found,
                       "there is no program " + command_ + " in PATH, and " + variable + " names no socket");
     if (problem->kind() == ErrorKind::denied)
-      return std::move(*problem).with_hint(
-          reference_.kind == ImageKind::podman
-              ? "the socket is another user's: start your own with 'podman system service', or install podman"
-              : "only root and the group docker may talk to docker: ask the administrator, or push the image to a "
-                "registry");
-    return std::move(*problem).with_hint("is " + command_ + " installed and running on " + host_name() + "? " +
-                                         variable + "=unix:///PATH names another socket");
+      return std::move(*problem)
+          .with_code(ErrorCode::engine)
+          .with_hint(
+              reference_.kind == ImageKind::podman
+                  ? "the socket is another user's: start your own with 'podman system service', or install podman"
+                  : "only root and the group docker may talk to docker: ask the administrator, or push the image to a "
+                    "registry");
+    return std::move(*problem)
+        .with_code(ErrorCode::engine)
+        .with_hint("is " + command_ + " installed and running on " + host_name() + "? " + variable +
+                   "=unix:///PATH names another socket");
   }
 
   EngineReference reference_;

@@ -37,7 +37,9 @@ class FileStream {
       count = pread(range_.fd->get(), buffer_.get(), wanted, static_cast<off_t>(range_.offset + done_));
     } while (count < 0 && errno == EINTR);
     if (count < 0) return fail_errno(errno, blobs_[blob].name + ": read");
-    if (count == 0) return fail(ErrorKind::corrupt, blobs_[blob].name + ": the file became shorter while it was read");
+    if (count == 0)
+      return fail(Error(ErrorKind::corrupt, blobs_[blob].name + ": the file became shorter while it was read")
+                      .with_code(ErrorCode::image_damaged));
     done_ += static_cast<uint64_t>(count);
     return std::string_view(buffer_.get(), static_cast<size_t>(count));
   }
@@ -60,11 +62,15 @@ class FileStream {
 Result<FileRange> FileSource::open_blob(const std::string& file, uint64_t size, const std::string& what) {
   auto range = files_->open(file);
   if (!range)
-    return fail(std::move(range).error().with_context(what).with_hint(
-        "the image is incomplete: copy or save it again, with all layers"));
+    return fail(std::move(range)
+                    .error()
+                    .with_context(what)
+                    .with_code(ErrorCode::image_damaged)
+                    .with_hint("the image is incomplete: copy or save it again, with all layers"));
   if (range->size != size)
     return fail(Error(ErrorKind::corrupt, what + ": its file has " + std::to_string(range->size) +
                                               " bytes instead of " + std::to_string(size))
+                    .with_code(ErrorCode::image_damaged)
                     .with_hint("the file is damaged or still being written: copy or save the image again"));
   return range;
 }
@@ -76,6 +82,7 @@ Result<std::string> FileSource::read_blob(const Descriptor& descriptor, const st
   if (const Digest actual = digest_of(bytes); actual != descriptor.digest)
     return fail(Error(ErrorKind::corrupt, what + ": its content has the digest " + actual.text() + " instead of " +
                                               descriptor.digest.text())
+                    .with_code(ErrorCode::image_damaged)
                     .with_hint("the file is damaged: copy or save the image again"));
   return bytes;
 }

@@ -85,6 +85,7 @@ class Archive final : public ImageFiles {
       auto entry = reader.next();
       if (!entry)
         return fail(Error(entry.error().kind(), "read " + place_ + ": " + entry.error().message())
+                        .with_code(ErrorCode::image_damaged)
                         .with_hint("the archive is damaged or not a tar: copy or save the image again"));
       if (!*entry) return {};
       TRY(add(**entry));
@@ -117,16 +118,19 @@ class Archive final : public ImageFiles {
     if (!name) return {};
     names_bytes_ += name->size() + entry.target.size();
     if (members_.size() > kMaxEntries || names_bytes_ > kMaxNamesBytes)
-      return fail(ErrorKind::corrupt, place_ + ": too many files for an image");
+      return fail(
+          Error(ErrorKind::corrupt, place_ + ": too many files for an image").with_code(ErrorCode::image_damaged));
     Member member{entry.offset, entry.size, {}};
     if (link) {
       const size_t slash = name->rfind('/');
       const bool beside = entry.kind == EntryKind::symlink && slash != std::string::npos;
       member.link = (beside ? name->substr(0, slash + 1) : "") + entry.target;
     } else if (entry.sparse) {
-      return fail(ErrorKind::unsupported, place_ + ": " + excerpt(*name) + " is stored as a sparse file");
+      return fail(Error(ErrorKind::unsupported, place_ + ": " + excerpt(*name) + " is stored as a sparse file")
+                      .with_code(ErrorCode::image_unsupported));
     } else if (entry.size > file_.size || entry.offset > file_.size - entry.size) {
       return fail(Error(ErrorKind::corrupt, place_ + ": is cut short in " + excerpt(*name))
+                      .with_code(ErrorCode::image_damaged)
                       .with_hint("the archive was not copied whole: copy or save the image again"));
     }
     members_.insert_or_assign(*name, std::move(member));
@@ -158,6 +162,7 @@ Result<void> refuse_compressed(const FileRange& file, const std::string& place) 
     if (bytes.starts_with(compression.magic))
       return fail(Error(ErrorKind::unsupported, place + ": is compressed with " + std::string(compression.name) +
                                                     ", an archive has to be plain")
+                      .with_code(ErrorCode::image_unsupported)
                       .with_hint("decompress it first: " + std::string(compression.tool) + " " + place));
   return {};
 }

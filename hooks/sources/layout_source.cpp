@@ -41,11 +41,14 @@ class OciSource final : public FileSource {
   Result<ResolvedImage> resolve(const Platform& platform) override {
     auto file = files().open("index.json");
     if (!file)
-      return fail(std::move(file).error().with_hint(
-          files().open("manifest.json") ? "this looks like an image of 'skopeo copy dir:' (dir:PATH) or 'docker save' "
-                                          "(docker-archive:PATH)"
-                                        : "an OCI image layout has the files index.json and oci-layout; a ':' in the "
-                                          "path would begin the tag"));
+      return fail(std::move(file)
+                      .error()
+                      .with_code(ErrorCode::image_not_found)
+                      .with_hint(files().open("manifest.json")
+                                     ? "this looks like an image of 'skopeo copy dir:' (dir:PATH) or 'docker save' "
+                                       "(docker-archive:PATH)"
+                                     : "an OCI image layout has the files index.json and oci-layout; a ':' in the "
+                                       "path would begin the tag"));
     TRY_ASSIGN(const std::string text, read_manifest(*file, "index.json"));
     TRY_ASSIGN(auto parsed, parse_manifest(text, "application/vnd.oci.image.index.v1+json"));
     const Index* index = std::get_if<Index>(&parsed);
@@ -65,16 +68,20 @@ class OciSource final : public FileSource {
 
   /// The image that the reference names. Several entries under one name are one image for several platforms.
   Result<Descriptor> choose(const Index& index, const Platform& platform) const {
-    if (index.empty()) return fail(ErrorKind::not_found, "index.json: there is no image in it");
+    if (index.empty())
+      return fail(
+          Error(ErrorKind::not_found, "index.json: there is no image in it").with_code(ErrorCode::image_not_found));
     if (reference_.index) {
       if (*reference_.index < index.size()) return index[*reference_.index].manifest;
-      return fail(ErrorKind::not_found, "index.json: has only " + std::to_string(index.size()) + " images");
+      return fail(Error(ErrorKind::not_found, "index.json: has only " + std::to_string(index.size()) + " images")
+                      .with_code(ErrorCode::image_not_found));
     }
     Index found;
     for (const IndexEntry& entry : index)
       if (reference_.name.empty() || has_name(entry, reference_.name)) found.push_back(entry);
     if (found.empty())
       return fail(Error(ErrorKind::not_found, "index.json: no image has the tag '" + printable(reference_.name) + "'")
+                      .with_code(ErrorCode::image_not_found)
                       .with_hint(choices(index, reference_)));
     if (found.size() == 1) return found.front().manifest;
     const bool one_image = std::all_of(found.begin(), found.end(), [&](const IndexEntry& entry) {
@@ -82,8 +89,9 @@ class OciSource final : public FileSource {
       return same && !entry.platform.architecture.empty();
     });
     if (one_image) return choose_platform(found, platform);
-    return fail(
-        Error(ErrorKind::usage, "index.json: there are several images in it").with_hint(choices(found, reference_)));
+    return fail(Error(ErrorKind::usage, "index.json: there are several images in it")
+                    .with_code(ErrorCode::image_name)
+                    .with_hint(choices(found, reference_)));
   }
 
   FileReference reference_;
@@ -98,9 +106,11 @@ class DirectorySource final : public FileSource {
     TRY(check_version());
     auto file = files().open("manifest.json");
     if (!file)
-      return fail(std::move(file).error().with_hint(files().open("index.json")
-                                                        ? "this looks like an OCI image layout: oci:PATH"
-                                                        : "'skopeo copy ... dir:PATH' writes such a directory"));
+      return fail(std::move(file)
+                      .error()
+                      .with_code(ErrorCode::image_not_found)
+                      .with_hint(files().open("index.json") ? "this looks like an OCI image layout: oci:PATH"
+                                                            : "'skopeo copy ... dir:PATH' writes such a directory"));
     TRY_ASSIGN(std::string text, read_manifest(*file, "manifest.json"));
     TRY_ASSIGN(auto parsed, parse_manifest(text, "manifest.json"));
     if (const Index* index = std::get_if<Index>(&parsed)) {

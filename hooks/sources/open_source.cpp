@@ -12,6 +12,13 @@
 namespace situla {
 namespace {
 
+/// What cannot be read is explained by its errno.
+ErrorCode code_of_path(const Error& error) {
+  if (error.kind() == ErrorKind::not_found) return ErrorCode::image_not_found;
+  const bool another_kind = error.kind() == ErrorKind::usage || error.errnum() == ENOTDIR;
+  return another_kind ? ErrorCode::image_name : ErrorCode::none;
+}
+
 /// In a job it is not obvious where a path is looked up, and as whom.
 std::string explain_path(const FileReference& reference, const Error& error) {
   if (error.kind() == ErrorKind::denied) return "it is read with the rights of uid " + std::to_string(geteuid());
@@ -34,7 +41,8 @@ Result<std::unique_ptr<ImageSource>> open_file_source(const ImportRequest& reque
                          : open_image_archive(reference.path, request.budget);
   if (!files) {
     const std::string hint = explain_path(reference, files.error());
-    return fail(std::move(files).error().with_hint(hint));
+    const ErrorCode code = code_of_path(files.error());
+    return fail(std::move(files).error().with_code(code).with_hint(hint));
   }
   if (reference.kind == ImageKind::directory) return make_directory_source(std::move(*files), reference);
   if (reference.kind != ImageKind::docker_archive) return make_oci_source(std::move(*files), std::move(reference));
@@ -49,7 +57,8 @@ Result<std::unique_ptr<ImageSource>> open_source(const ImportRequest& request, P
     case ImageKind::registry:
       return open_registry_source(request, progress);
     case ImageKind::path:
-      return fail(ErrorKind::usage, "import " + printable(request.image) + ": a path names no image to import");
+      return fail(Error(ErrorKind::usage, "import " + printable(request.image) + ": a path names no image to import")
+                      .with_code(ErrorCode::image_name));
     case ImageKind::docker_daemon:
     case ImageKind::podman:
       return open_engine_source(request, progress);
@@ -59,7 +68,8 @@ Result<std::unique_ptr<ImageSource>> open_source(const ImportRequest& request, P
     case ImageKind::directory:
       return open_file_source(request);
   }
-  return fail(ErrorKind::usage, "import " + printable(request.image) + ": not an image");
+  return fail(Error(ErrorKind::usage, "import " + printable(request.image) + ": not an image")
+                  .with_code(ErrorCode::image_name));
 }
 
 }  // namespace situla

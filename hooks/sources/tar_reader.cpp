@@ -128,6 +128,7 @@ struct TarReader::State {
     if (source_error) return *source_error;
     const char* text = archive_error_string(reader);
     return Error(ErrorKind::corrupt, std::string("read tar: ") + excerpt(text == nullptr ? "damaged archive" : text))
+        .with_code(ErrorCode::image_damaged)
         .with_hint("the layer was not written correctly: push the image again");
   }
 };

@@ -94,7 +94,8 @@ class Adoption {
       TRY(write(bytes, file));
     }
     sqfs_u32 number = 0;
-    if (sqfs_frag_table_append(table, at, stored.size, &number) != 0) return fail(ErrorKind::no_space, "out of memory");
+    if (sqfs_frag_table_append(table, at, stored.size, &number) != 0)
+      return fail(Error(ErrorKind::no_space, "out of memory").with_code(ErrorCode::memory));
     fragments_.emplace(index, number);
     return number;
   }

@@ -8,6 +8,7 @@ namespace situla {
 
 Error over_limit(const std::string& what, const std::string& limit, const char* key) {
   return Error(ErrorKind::unsupported, what + ", the limit is " + limit)
+      .with_code(ErrorCode::image_too_large)
       .with_hint(std::string("an administrator can raise ") + key +
                  " in the table [limits] of " SITULA_SYSCONF_DIR "/situla.toml");
 }

@@ -38,7 +38,8 @@ Result<SquashOptions> options_to_write(std::string_view words, std::optional<uin
 
 Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const std::string& where) {
   std::unique_ptr<SquashfsDonor> donor(new SquashfsDonor(std::move(fd), where));
-  const Error damaged(ErrorKind::corrupt, where + ": not a squashfs file, or a damaged one");
+  const Error damaged =
+      Error(ErrorKind::corrupt, where + ": not a squashfs file, or a damaged one").with_code(ErrorCode::image_damaged);
   struct stat status {};
   if (fstat(donor->fd(), &status) != 0) return fail(Error::from_errno(errno, "read " + where));
   DescriptorFile file(donor->fd());
@@ -57,7 +58,8 @@ Result<std::unique_ptr<SquashfsDonor>> SquashfsDonor::open(UniqueFd fd, const st
   if (sqfs_compressor_config_init(&config, static_cast<SQFS_COMPRESSOR>(super.compression_id), super.block_size,
                                   SQFS_COMP_FLAG_UNCOMPRESS) != 0 ||
       sqfs_compressor_create(&config, &created) != 0)
-    return fail(ErrorKind::unsupported, where + ": this libsquashfs does not know its compressor");
+    return fail(Error(ErrorKind::unsupported, where + ": this libsquashfs does not know its compressor")
+                    .with_code(ErrorCode::image_unsupported));
   const Owned<sqfs_compressor_t> decompressor(created);
   const Owned<sqfs_frag_table_t> table(sqfs_frag_table_create(0));
   if (!table || sqfs_frag_table_read(table.get(), &file.base, &super, decompressor.get()) != 0) return fail(damaged);
@@ -88,7 +90,8 @@ std::optional<SquashOptions> SquashfsDonor::fitting(SquashOptions options) const
 
 Result<StoredFragment> SquashfsDonor::fragment(uint32_t index) const {
   if (index >= fragments_.size() || !contains(fragments_[index].start, stored_size(fragments_[index].size)))
-    return fail(ErrorKind::corrupt, where_ + ": names a fragment that is not there");
+    return fail(
+        Error(ErrorKind::corrupt, where_ + ": names a fragment that is not there").with_code(ErrorCode::image_damaged));
   return fragments_[index];
 }
 

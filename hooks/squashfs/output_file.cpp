@@ -167,7 +167,8 @@ Result<void> OutputFile::publish(unsigned mode) {
   if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
   if (link(split_path(path_).second) != 0) {
     const int errnum = errno;
-    if (errnum == EEXIST) return fail(ErrorKind::exists, "File already exists: " + path_);
+    if (errnum == EEXIST)
+      return fail(Error(ErrorKind::exists, "File already exists: " + path_).with_code(ErrorCode::file_exists));
     return fail_errno(errnum, "name the finished file " + path_);
   }
   if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);

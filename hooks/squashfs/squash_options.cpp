@@ -39,7 +39,8 @@ bool has(const List& list, std::string_view word) {
 
 Error bad(std::string_view word, std::string_view value) {
   return Error(ErrorKind::usage,
-               "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " " + printable(value) + ": not a valid value");
+               "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " " + printable(value) + ": not a valid value")
+      .with_code(ErrorCode::enroot_config);
 }
 
 class Parser {
@@ -51,6 +52,7 @@ class Parser {
     const Range& range = kCompressors.at(static_cast<size_t>(options_.compressor));
     if (given_level_ && (*given_level_ < range.lowest || *given_level_ > range.highest))
       return fail(bad("-Xcompression-level", std::to_string(*given_level_))
+                      .with_code(ErrorCode::enroot_config)
                       .with_hint(std::string(range.name) + " has the levels " + std::to_string(range.lowest) + " to " +
                                  std::to_string(range.highest)));
     if (given_level_)
@@ -63,7 +65,8 @@ class Parser {
  private:
   Result<std::string_view> value(std::string_view word) {
     if (next_ == words_.size())
-      return fail(ErrorKind::usage, "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " needs a value");
+      return fail(Error(ErrorKind::usage, "ENROOT_SQUASH_OPTIONS: " + std::string(word) + " needs a value")
+                      .with_code(ErrorCode::enroot_config));
     return words_[next_++];
   }
 
@@ -104,14 +107,15 @@ class Parser {
       given_compressor_ = true;
       return {};
     }
-    return fail(bad("-comp", name).with_hint("use zstd, lz4, lzo, gzip or xz"));
+    return fail(bad("-comp", name).with_code(ErrorCode::enroot_config).with_hint("use zstd, lz4, lzo, gzip or xz"));
   }
 
   Result<void> block_size() {
     TRY_ASSIGN(const std::string_view text, value("-b"));
     const auto bytes = parse_size(text);
     const bool good = bytes && *bytes >= 4096 && *bytes <= 1048576 && (*bytes & (*bytes - 1)) == 0;
-    if (!good) return fail(bad("-b", text).with_hint("a power of two from 4K to 1M"));
+    if (!good)
+      return fail(bad("-b", text).with_code(ErrorCode::enroot_config).with_hint("a power of two from 4K to 1M"));
     options_.block_bytes = static_cast<uint32_t>(*bytes);
     return {};
   }

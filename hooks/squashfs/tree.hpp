@@ -291,7 +291,8 @@ class TreeWriter {
     };
     const std::unique_ptr<sqfs_inode_generic_t, Free> inode(
         sqfs_dir_writer_create_inode(parts_.directories, links, entry.xattrs, parent));
-    if (!inode) return fail(ErrorKind::no_space, "write the directories: out of memory");
+    if (!inode)
+      return fail(Error(ErrorKind::no_space, "write the directories: out of memory").with_code(ErrorCode::memory));
     // libsquashfs counts every entry, not only directories; programs that walk trees take the number at its word.
     (inode->base.type == SQFS_INODE_EXT_DIR ? inode->data.dir_ext.nlink : inode->data.dir.nlink) = links;
     fill_base(*inode, entry, S_IFDIR, numbers_[tree_.node(node).inode]);

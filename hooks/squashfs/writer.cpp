@@ -99,8 +99,11 @@ struct SquashfsWriter::State {
 
   [[nodiscard]] Error write_error(int errnum) const {
     Error error = Error::from_errno(errnum, "write " + where);
-    if (errnum == ENOSPC || errnum == EDQUOT) error.with_hint("make room on that file system, or choose another place");
-    if (errnum == EFBIG) error.with_hint("the file size limit (ulimit -f) is too small for this image");
+    if (errnum == ENOSPC || errnum == EDQUOT)
+      error.with_code(ErrorCode::disk_full).with_hint("make room on that file system, or choose another place");
+    if (errnum == EFBIG)
+      error.with_code(ErrorCode::image_too_large)
+          .with_hint("the file size limit (ulimit -f) is too small for this image");
     return error;
   }
   [[nodiscard]] Error take_error(const SquashfsDonor& donor, const Error& error) const {
@@ -113,8 +116,10 @@ struct SquashfsWriter::State {
     if (file.errnum != 0) return fail(write_error(file.errnum));
     if (file.comparing.spent)
       return fail(ErrorKind::corrupt, "the contents of the image's files were made to have the same checksums");
-    return fail(code == SQFS_ERROR_ALLOC ? ErrorKind::no_space : ErrorKind::failure,
+    Error error(code == SQFS_ERROR_ALLOC ? ErrorKind::no_space : ErrorKind::failure,
                 std::string(what) + " " + where + ": " + describe(code));
+    if (code == SQFS_ERROR_ALLOC) error.with_code(ErrorCode::memory);
+    return fail(std::move(error));
   }
 
   Result<void> create_compressors();
@@ -157,7 +162,8 @@ Result<void> SquashfsWriter::State::create_parts() {
   fragments.reset(sqfs_frag_table_create(0));
   blocks.reset(sqfs_block_writer_create(&file.base, kPadding, 0));
   xattrs.reset(sqfs_xattr_writer_create(0));
-  if (!fragments || !blocks || !xattrs) return fail(ErrorKind::no_space, "prepare " + where + ": out of memory");
+  if (!fragments || !blocks || !xattrs)
+    return fail(Error(ErrorKind::no_space, "prepare " + where + ": out of memory").with_code(ErrorCode::memory));
   return start_processor();
 }
 
@@ -386,7 +392,8 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter
   const Owned<sqfs_meta_writer_t> names(sqfs_meta_writer_create(&waiting.base, state.inode_compressor(), 0));
   const Owned<sqfs_dir_writer_t> directories(
       names ? sqfs_dir_writer_create(names.get(), SQFS_DIR_WRITER_CREATE_EXPORT_TABLE) : nullptr);
-  if (!inodes || !directories) return fail(ErrorKind::no_space, "write " + state.where + ": out of memory");
+  if (!inodes || !directories)
+    return fail(Error(ErrorKind::no_space, "write " + state.where + ": out of memory").with_code(ErrorCode::memory));
 
   state.super.inode_table_start = state.file.size;
   const auto check = [&](int code) { return state.check(code, "write"); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <ostream>
+#include <sstream>
 
 #include <sys/statvfs.h>
 
@@ -195,6 +196,7 @@ Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) con
   std::erase_if(images, [&](const StoredImage& image) { return !means(word, image); });
   if (images.empty())
     return fail(Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
+                    .with_code(ErrorCode::image_not_found)
                     .with_hint("'situla images' lists them"));
   return images;
 }
@@ -217,6 +219,7 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool fo
       const std::string why =
           image.pinned ? "it is pinned" : "it is in use on this node, or its file system cannot tell";
       result = fail(Error(ErrorKind::failure, "remove " + shown_reference(image) + ": " + why)
+                        .with_code(ErrorCode::failed)
                         .with_hint(image.pinned ? "situla pin --undo " + shell_quote(word)
                                                 : "try again when its steps have ended; see 'situla images'; where the "
                                                   "file system cannot tell, --force removes it all the same"));
@@ -228,6 +231,7 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool fo
 Result<void> Housekeeping::pin(const std::vector<std::string>& words, bool pinned) const {
   if (user_)
     return fail(Error(ErrorKind::denied, "pin: only the administrator keeps images in the node's store")
+                    .with_code(ErrorCode::denied)
                     .with_hint("'situla import' keeps one in a file of your own"));
   for (const std::string& word : words) {
     TRY_ASSIGN(const auto images, find(word));
@@ -268,7 +272,34 @@ Result<void> Housekeeping::verify(const std::vector<std::string>& words) const {
   if (bad == 0) return {};
   return fail(Error(ErrorKind::corrupt, std::to_string(bad) + " of " + std::to_string(images.size()) +
                                             " images do not hold what they held after their import")
+                  .with_code(ErrorCode::image_damaged)
                   .with_hint("'situla rm' removes them, the next step imports them again; look at the disk, too"));
+}
+
+std::string Housekeeping::alike(const std::string& reference) const {
+  constexpr size_t kLongest = 300;  // the cost is the product of the lengths
+  std::string nearest;
+  size_t least = std::min<size_t>(4, reference.size() / 4 + 1);
+  if (reference.size() > kLongest) return nearest;
+  for (const StoredImage& image : images()) {
+    const std::string name = image.reference();
+    const size_t distance = name.size() > kLongest ? least : edit_distance(reference, name);
+    if (distance == 0 || distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
+std::string image_alike(const ImageStore& store, uid_t user, const Origin& origin, const std::string& name) {
+  if (name.starts_with("sha256:")) return {};
+  std::ostringstream unused;
+  std::string found =
+      Housekeeping(store, unused, 0, user).alike(origin.registry + "/" + origin.repository + ":" + name);
+  // What proves the registry is no part of a reference.
+  if (const size_t proof = found.find(' '); proof != std::string::npos)
+    found.erase(proof, found.find('/', proof) - proof);
+  return found;
 }
 
 }  // namespace situla

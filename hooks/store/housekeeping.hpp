@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
+#include "hooks/sources/origin.hpp"
 #include "hooks/store/image_store.hpp"
 
 namespace situla {
@@ -47,6 +48,8 @@ class Housekeeping {
   /// Reads images, without words all of them, and compares them with what they held after their import.
   /// ErrorKind::corrupt when one is not the same.
   Result<void> verify(const std::vector<std::string>& words) const;
+  /// The one whose reference differs from this one in the fewest characters, and in few; empty: there is none.
+  [[nodiscard]] std::string alike(const std::string& reference) const;
 
  private:
   using Granted = std::map<std::string, std::set<uid_t>>;
@@ -65,5 +68,8 @@ class Housekeeping {
   int64_t now_;
   std::optional<uid_t> user_;
 };
+
+/// For a user whose image the registry does not have: alike() of what he was let have. name: a tag, or "sha256:...".
+std::string image_alike(const ImageStore& store, uid_t user, const Origin& origin, const std::string& name);
 
 }  // namespace situla

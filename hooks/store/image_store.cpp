@@ -93,6 +93,7 @@ Result<bool> close_directory(const std::string& path) {
   if (status.st_uid != geteuid())
     return fail(Error(ErrorKind::denied,
                       path + " belongs to uid " + std::to_string(status.st_uid) + ", not to the service user")
+                    .with_code(ErrorCode::installation)
                     .with_hint("as root: chown -R " + std::to_string(geteuid()) + " " + shell_quote(path) +
                                "; or another store_path in situla.toml"));
   if ((status.st_mode & kOthers) == 0) return false;
@@ -142,7 +143,11 @@ std::string ImageKey::name() const {
 Result<ImageStore> ImageStore::open(const std::string& directory) {
   TRY_ASSIGN(const auto store, [&]() -> Result<ImageStore> {
     if (auto prepared = prepare(directory); !prepared)
-      return fail(std::move(prepared).error().with_context("open the image store").with_hint(kHint));
+      return fail(std::move(prepared)
+                      .error()
+                      .with_context("open the image store")
+                      .with_code(ErrorCode::installation)
+                      .with_hint(kHint));
     return ImageStore(directory);
   }());
   return store;
@@ -301,7 +306,9 @@ bool ImageStore::remove_unused(const std::string& name, bool anyway) const {
 }
 
 Result<void> ImageStore::pin(const std::string& name, bool pinned) const {
-  if (!find_named(name)) return fail(ErrorKind::not_found, "there is no image " + name + " in the store");
+  if (!find_named(name))
+    return fail(Error(ErrorKind::not_found, "there is no image " + name + " in the store")
+                    .with_code(ErrorCode::image_not_found));
   const std::string path = directory_ + "/images/sha256/" + name + kPinEnding;
   if (pinned) return write_file_atomically(path, "", kRecordMode);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + path);

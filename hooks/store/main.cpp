@@ -97,6 +97,7 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   if (!arguments.job.store.starts_with('/')) return fail(ErrorKind::usage, "store: --store needs an absolute path");
   if (!arguments.job.variant.empty() && arguments.job.variant != "lz4")
     return fail(Error(ErrorKind::usage, "unknown image variant '" + printable(arguments.job.variant) + "'")
+                    .with_code(ErrorCode::option)
                     .with_hint("there is 'lz4', and none"));
   return arguments;
 }

@@ -6,7 +6,7 @@ namespace situla::store_line {
 namespace {
 
 constexpr WireForm kForm{
-    .what = "message between importer and store", .version = 0x534c0004, .most_bytes = kMaxBytes, .most_text = 1024};
+    .what = "message between importer and store", .version = 0x534c0005, .most_bytes = kMaxBytes, .most_text = 1024};
 
 }  // namespace
 

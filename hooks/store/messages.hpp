@@ -47,7 +47,11 @@ struct NoLayer {};
 /// fds: a file without a name, for the index of a layer of the image that was written.
 struct WriteIndex {};
 /// There is nothing else to be started.
-struct NoImage {};
+struct NoImage {
+  std::string alike;  ///< what the user may have meant: an image here that he was let have; empty: none is near
+
+  static auto fields(auto& none) { return std::tie(none.alike); }
+};
 /// Images went: there is room to write on.
 struct RoomMade {};
 

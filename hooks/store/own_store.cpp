@@ -31,6 +31,7 @@ Result<OwnStore> OwnStore::open(const EnrootConfig& config) {
   // For steps the user's environment does not say where the cache is (COMPAT.md section 2).
   if (lstat(path.c_str(), &status) == 0 && status.st_uid != geteuid())
     error = Error(error.kind(), error.message())
+                .with_code(ErrorCode::enroot_config)
                 .with_hint("as root: rm -r " + shell_quote(path) + ", or another ENROOT_CACHE_PATH in enroot.conf");
   return fail(std::move(error).with_context("open your own image store"));
 }

@@ -11,6 +11,7 @@ Result<Resolution::Settings> Resolution::settings_of(const SiteConfig& config, c
   if (!config.resolve_choice && !settings.rule.is_at_least(config.resolve))
     return fail(
         Error(ErrorKind::denied, "--container-resolve=" + wanted + ": this site does not let its users choose it")
+            .with_code(ErrorCode::option)
             .with_hint("\"always\" is possible; see resolve_choice in /etc/situla/situla.toml"));
   return settings;
 }

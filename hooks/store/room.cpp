@@ -74,8 +74,10 @@ Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
   return fail(Error(ErrorKind::no_space, "the images of uid " + std::to_string(uid_) + " in the store take " +
                                              format_size(stored_ + bytes) + " with this one, and may take " +
                                              format_size(limit))
+                  .with_code(ErrorCode::store_full)
                   .with_hint("images that steps use now, or used some minutes ago, are not removed for it: try again "
-                             "later, or see bytes_per_user in /etc/situla/situla.toml"));
+                             "later, or use a file of your own (situla import -o FILE); administrators: "
+                             "bytes_per_user in /etc/situla/situla.toml"));
 }
 
 Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t others, uint64_t limit) {
@@ -88,8 +90,9 @@ Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t others, uint64_t li
   return fail(
       Error(ErrorKind::no_space, "all images in the store take " + format_size(all_ + bytes) +
                                      " with this one, and may take " + format_size(limit))
-          .with_hint("images that steps use now, and pinned ones, are not removed for it: try again later, or see "
-                     "store_max in /etc/situla/situla.toml"));
+          .with_code(ErrorCode::store_full)
+          .with_hint("images that steps use now, and pinned ones, are not removed for it: try again later, or use a "
+                     "file of your own (situla import -o FILE); administrators: store_max in /etc/situla/situla.toml"));
 }
 
 void StoreRoom::drop_old(uint64_t now) const {
@@ -114,8 +117,10 @@ Result<void> StoreRoom::keep_reserve() {
   if (bytes == 0) return {};
   return fail(Error(ErrorKind::no_space, "the image store " + store_.directory() + " has " + format_size(disk.free) +
                                              " free, and " + format_size(disk.free + bytes) + " have to stay so")
-                  .with_hint("no image in it is unused: make room on its disk, or see store_reserve in "
-                             "/etc/situla/situla.toml"));
+                  .with_code(ErrorCode::store_full)
+                  .with_hint("no image in it is unused: try again later or on another node, or use a file of your own "
+                             "(situla import -o FILE); administrators: make room on its disk, or see store_reserve "
+                             "in /etc/situla/situla.toml"));
 }
 
 Result<void> StoreRoom::make_some() const {
@@ -128,9 +133,13 @@ Result<void> StoreRoom::make_some() const {
   return fail(Error(ErrorKind::no_space, "No space left on device: the image store " + store_.directory() + " has " +
                                              format_size(disk.free) + " of " + format_size(disk.total) +
                                              " free, images take " + format_size(all))
-                  .with_hint(disk.free >= kSome ? "a disk quota of the service user or of that directory may be used up"
-                                                : "no image in it is unused: make room on its disk, or see store_max "
-                                                  "and store_reserve in /etc/situla/situla.toml"));
+                  .with_code(disk.free >= kSome ? ErrorCode::disk_full : ErrorCode::store_full)
+                  .with_hint(disk.free >= kSome
+                                 ? "a disk quota of the service user or of that directory may be used up"
+                                 : "no image in it is unused: try again later or on another node, or use a "
+                                   "file of your own (situla import -o FILE); administrators: make "
+                                   "room on its disk, or see store_max and store_reserve in "
+                                   "/etc/situla/situla.toml"));
 }
 
 }  // namespace situla

@@ -18,6 +18,7 @@
 #include "hooks/import/layer_cache.hpp"
 #include "hooks/store/adoption.hpp"
 #include "hooks/store/counts.hpp"
+#include "hooks/store/housekeeping.hpp"
 #include "hooks/store/layer_shelf.hpp"
 #include "hooks/store/messages.hpp"
 #include "hooks/store/resolution.hpp"
@@ -313,10 +314,10 @@ class Serving {
     resolved_ = true;
     resolution_.refused(unresolved.why, wanted_.has_value());
     refused_ = unresolved.why != ErrorKind::network && unresolved.why != ErrorKind::unreachable;
-    if (refused_) return answer(line::NoImage());
+    if (refused_) return answer(line::NoImage{image_alike(store_, job_.uid, origin_, question_name_)});
     resolution_.unanswered();
     refused_ = !start_offline();
-    return refused_ ? answer(line::NoImage()) : answer(line::Have());
+    return refused_ ? answer(line::NoImage{}) : answer(line::Have());
   }
 
   Result<void> take_turn() {
@@ -407,7 +408,8 @@ class Serving {
     const auto limit = std::chrono::steady_clock::now() + kEndLimit;
     while (poll(&end, 1, static_cast<int>(kTick.count())) <= 0) {
       if (std::chrono::steady_clock::now() > limit)
-        return fail(ErrorKind::failure, "the importer has written the image, but does not end");
+        return fail(Error(ErrorKind::failure, "the importer has written the image, but does not end")
+                        .with_code(ErrorCode::helper));
       TRY(beat());
     }
     return {};
@@ -427,6 +429,7 @@ class Serving {
     if (config_.largest_image == 0 || bytes <= config_.largest_image) return {};
     return fail(Error(ErrorKind::no_space, "the image's file has " + format_size(bytes) + ", and may have " +
                                                format_size(config_.largest_image))
+                    .with_code(ErrorCode::image_too_large)
                     .with_hint("see largest_image in /etc/situla/situla.toml"));
   }
 
@@ -475,6 +478,7 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
   // This runs as the service user: it must not open a file or a socket because somebody else named it.
   if (image_kind(request.image) != ImageKind::registry)
     return fail(Error(ErrorKind::denied, "import " + printable(request.image) + ": only images of a registry go here")
+                    .with_code(ErrorCode::image_name)
                     .with_hint("images in files and engines are imported by their user: 'situla import'"));
   const auto explained = [&](Error error) {
     return std::move(error).with_context("failed to import docker image: " + printable(request.image));

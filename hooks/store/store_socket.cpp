@@ -33,7 +33,7 @@ Result<UniqueFd> ask(const Message& question, const std::vector<int>& fds) {
 
 Result<Answer> receive(int socket) {
   TRY_ASSIGN(auto packet, receive_packet(socket, kMaxBytes));
-  if (!packet) return fail(ErrorKind::failure, "the node's store has hung up");
+  if (!packet) return fail(Error(ErrorKind::failure, "the node's store has hung up").with_code(ErrorCode::helper));
   TRY_ASSIGN(Message answer, decode(packet->bytes));
   return Answer{std::move(answer), std::move(packet->fds)};
 }

@@ -46,8 +46,9 @@ Result<BlockDecompressor> BlockDecompressor::create(uint16_t compressor, uint32_
     return BlockDecompressor(std::move(state));
   }
   if (compressor < SQFS_COMP_MIN || compressor > SQFS_COMP_MAX)
-    return fail(ErrorKind::unsupported, "read superblock: compressed with method " + std::to_string(compressor) +
-                                            ", which this build cannot read");
+    return fail(Error(ErrorKind::unsupported, "read superblock: compressed with method " + std::to_string(compressor) +
+                                                  ", which this build cannot read")
+                    .with_code(ErrorCode::image_unsupported));
   sqfs_compressor_config_t config{};
   sqfs_compressor_t* created = nullptr;
   if (sqfs_compressor_config_init(&config, static_cast<SQFS_COMPRESSOR>(compressor), block_bytes,
@@ -55,13 +56,16 @@ Result<BlockDecompressor> BlockDecompressor::create(uint16_t compressor, uint32_
       sqfs_compressor_create(&config, &created) != 0)
     return fail(Error(ErrorKind::unsupported,
                       "read image: compressed with " + name(compressor) + ", which this build cannot read")
+                    .with_code(ErrorCode::image_unsupported)
                     .with_hint("convert it: unsquashfs, then mksquashfs -comp zstd"));
   state->other.reset(created);
   return BlockDecompressor(std::move(state));
 }
 
 Result<size_t> BlockDecompressor::decompress(std::string_view block, char* out, size_t capacity) {
-  const auto damaged = [] { return fail(ErrorKind::corrupt, "read image: a damaged block"); };
+  const auto damaged = [] {
+    return fail(Error(ErrorKind::corrupt, "read image: a damaged block").with_code(ErrorCode::image_damaged));
+  };
   const auto* in = reinterpret_cast<const uint8_t*>(block.data());
   auto* bytes = reinterpret_cast<uint8_t*>(out);
   if (state_->zstd) {

@@ -40,10 +40,12 @@ class Extractor {
   Result<void> directory_content(int fd, const std::string& path, const StoredInode& node, int depth) {
     // A directory has one name; one that is met twice contains itself or multiplies without end.
     if (!seen_directories_.insert(node.number).second)
-      return fail(ErrorKind::corrupt, "extract " + printable(path) + ": a directory with two names");
+      return fail(Error(ErrorKind::corrupt, "extract " + printable(path) + ": a directory with two names")
+                      .with_code(ErrorCode::image_damaged));
     if (depth > kMaxDepth)
-      return fail(ErrorKind::corrupt,
-                  "extract " + printable(path) + ": directories nested deeper than " + std::to_string(kMaxDepth));
+      return fail(Error(ErrorKind::corrupt,
+                        "extract " + printable(path) + ": directories nested deeper than " + std::to_string(kMaxDepth))
+                      .with_code(ErrorCode::image_damaged));
     const auto names = image_.list(node);
     if (!names) return fail(Error(names.error()).with_context("extract " + printable(path) + "/"));
     for (const StoredName& entry : **names) {
@@ -52,8 +54,9 @@ class Extractor {
       if (!inode) return fail(Error(inode.error()).with_context("extract " + printable(child)));
       auto done = create(fd, entry.name, child, *inode, depth);
       if (!done && done.error().errnum() == EEXIST)
-        return fail(ErrorKind::corrupt,
-                    "extract " + printable(child) + ": the name appears twice, or the target was not empty");
+        return fail(Error(ErrorKind::corrupt,
+                          "extract " + printable(child) + ": the name appears twice, or the target was not empty")
+                        .with_code(ErrorCode::image_damaged));
       TRY(done);
     }
     return {};

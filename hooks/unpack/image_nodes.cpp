@@ -34,7 +34,8 @@ Result<void> ImageAccess::Shared::load(int image_fd) {
   fd = image_fd;
   struct stat status {};
   if (fstat(fd, &status) != 0) return fail_errno(errno, "inspect image");
-  if (S_ISDIR(status.st_mode)) return fail_errno(EISDIR, "read superblock");
+  if (S_ISDIR(status.st_mode))
+    return fail(Error::from_errno(EISDIR, "read superblock").with_code(ErrorCode::image_file));
   const off_t end = S_ISBLK(status.st_mode) ? lseek(fd, 0, SEEK_END) : status.st_size;
   auto file_bytes = static_cast<uint64_t>(std::max<off_t>(end, 0));
   if (const auto bundle = BundleTrailer::read(fd, file_bytes)) {
@@ -42,13 +43,16 @@ Result<void> ImageAccess::Shared::load(int image_fd) {
     file_bytes = bundle->image_bytes;
   }
   TRY_ASSIGN(const size_t got, read(0, reinterpret_cast<char*>(&super), sizeof super));
-  if (got != sizeof super || super.magic != squashfs::kMagic) return fail(no_image("not a squashfs file"));
-  if (super.major != 4 || super.minor != 0) return fail(no_image("not squashfs version 4.0"));
+  if (got != sizeof super || super.magic != squashfs::kMagic)
+    return fail(no_image("not a squashfs file").with_code(ErrorCode::image_file));
+  if (super.major != 4 || super.minor != 0)
+    return fail(no_image("not squashfs version 4.0").with_code(ErrorCode::image_file));
   if (super.bytes_used > file_bytes)
     return fail(no_image("the image is truncated: " + std::to_string(file_bytes) + " of " +
-                         std::to_string(super.bytes_used) + " bytes"));
+                         std::to_string(super.bytes_used) + " bytes")
+                    .with_code(ErrorCode::image_damaged));
   if (super.block_bytes < 4096 || super.block_bytes > 1U << 20U || (super.block_bytes & (super.block_bytes - 1)) != 0)
-    return fail(no_image("impossible block size"));
+    return fail(no_image("impossible block size").with_code(ErrorCode::image_damaged));
   info.compressor = BlockDecompressor::name(super.compressor);
   info.block_size = super.block_bytes;
   info.inodes = super.inode_count;
@@ -232,7 +236,9 @@ Result<StoredInode> ImageAccess::inode(InodeRef ref) {
 
 Result<StoredInode> ImageAccess::top() {
   TRY_ASSIGN(const StoredInode root, inode(image_->super.root));
-  if (!S_ISDIR(root.mode)) return fail(ErrorKind::corrupt, "read root directory: it is not a directory");
+  if (!S_ISDIR(root.mode))
+    return fail(
+        Error(ErrorKind::corrupt, "read root directory: it is not a directory").with_code(ErrorCode::image_damaged));
   return root;
 }
 
@@ -269,8 +275,9 @@ Result<std::shared_ptr<const Listing>> ImageAccess::list(const StoredInode& dire
         left -= sizeof entry + name.size();
         if (name == "." || name == ".." || name.size() > size_t{NAME_MAX} || name.find('/') != std::string::npos ||
             name.find('\0') != std::string::npos)
-          return fail(ErrorKind::corrupt,
-                      "read directory: impossible name \"" + printable(name.substr(0, size_t{NAME_MAX})) + "\"");
+          return fail(Error(ErrorKind::corrupt,
+                            "read directory: impossible name \"" + printable(name.substr(0, size_t{NAME_MAX})) + "\"")
+                          .with_code(ErrorCode::image_damaged));
         bytes += sizeof(StoredName) + name.size();
         names->push_back({std::move(name), uint64_t{header.block} << 16U | entry.offset,
                           header.number + static_cast<uint32_t>(entry.number), entry.type});

@@ -16,7 +16,7 @@ namespace situla {
 
 /// The error of an image that is not what it has to be.
 inline Error damaged_image(std::string_view what) {
-  return {ErrorKind::corrupt, "read image: " + std::string(what)};
+  return Error(ErrorKind::corrupt, "read image: " + std::string(what)).with_code(ErrorCode::image_damaged);
 }
 
 struct ImageAccess::Block {

@@ -118,8 +118,8 @@ _situla() {
     _situla_complete "$kind" "$current"
   elif [[ $current == -* ]] && [ -z "$end" ]; then
     case $command:$arguments in
-      start:0 | exec:0 | batch:0 | [!seb]*:* | environment:* | explain:* | export:* | bundle:* | status:*) ;;
-      *) return ;;  # behind the container's name they are its command's
+      start:0 | exec:0 | batch:0) ;;
+      start:* | exec:* | batch:*) return ;;  # behind the container's name they are its command's
     esac
     COMPREPLY=($(compgen -W "$(_situla_options "$command")" -- "$current"))
   else

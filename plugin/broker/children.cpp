@@ -86,8 +86,11 @@ std::string how_it_ended(Child& process) {
 
 Error with_reason(std::string what, bool memory_ran_out) {
   if (!memory_ran_out)
-    return Error(ErrorKind::failure, std::move(what)).with_hint("the node's system log may say more");
+    return Error(ErrorKind::failure, std::move(what))
+        .with_code(ErrorCode::helper)
+        .with_hint("the node's system log may say more");
   return Error(ErrorKind::failure, std::move(what) + ": the step's memory was used up")
+      .with_code(ErrorCode::memory)
       .with_hint("ask for more memory (--mem); an import takes up to 256 MiB");
 }
 

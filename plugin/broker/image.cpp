@@ -166,7 +166,9 @@ Result<StepImage> mount_mapped(const Step& step, ImageFile& file, UniqueFd mappi
     return clone_tree(image.in_use->mount.get(), false);
   };
   auto mounted = mount();
-  if (!mounted) return fail(std::move(mounted).error().with_context(phrase(RootOperation::mount_image)));
+  if (!mounted)
+    return fail(
+        std::move(mounted).error().with_context(phrase(RootOperation::mount_image)).with_code(ErrorCode::mount_failed));
   const auto map = [&]() -> Result<void> {
     if (!mapping) {
       TRY_ASSIGN(mapping, make_mapping_namespace(step.user.uid, step.user.gid));

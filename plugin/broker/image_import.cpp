@@ -112,11 +112,13 @@ Result<void> ImageImport::start_importer(const Step& step, CgroupPlace place) {
   auto import_user = identity_of_user(config.import_user);
   if (!import_user)
     return fail(Error(import_user.error())
+                    .with_code(ErrorCode::installation)
                     .with_hint("useradd --system --shell /usr/sbin/nologin " + config.import_user +
                                ", or name another account of its own: import_user in " SITULA_SYSCONF_DIR
                                "/situla.toml"));
   if (import_user->uid == service_)
     return fail(Error(ErrorKind::usage, "import_user and service_user are one account")
+                    .with_code(ErrorCode::site_config)
                     .with_hint("what reads foreign bytes must have no right to the store: see situla.toml(5)"));
   Launch importer{Program::importer, {}, std::move(place), std::move(*import_user), Rights::service};
   importer.fds = {{importer_line_.get(), importer_fd::kStore}};
@@ -174,8 +176,9 @@ Result<void> ImageImport::on_request_writer(Clients& tasks) {
   const auto status = request_writer_.process.wait_for(kEndLimit);
   request_writer_.socket.reset();
   if (status && *status && (*status)->success()) return {};
-  return fail(ErrorKind::failure,
-              "collecting the credentials " + (status && *status ? (*status)->text() : std::string("hangs")));
+  return fail(Error(ErrorKind::failure,
+                    "collecting the credentials " + (status && *status ? (*status)->text() : std::string("hangs")))
+                  .with_code(ErrorCode::helper));
 }
 
 Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clients& tasks) {

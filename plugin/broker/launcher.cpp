@@ -37,6 +37,7 @@ Result<UniqueFd> open_program(const std::string& path, const struct stat& own) {
                        (info.st_mode & kOthersMayWrite & ~own.st_mode) == 0;
   if (!trusted)
     return fail(Error(ErrorKind::denied, path + ": others than root may write to it")
+                    .with_code(ErrorCode::installation)
                     .with_hint("chown root:root and chmod 755 it, or install Situla anew"));
   return fd;
 }
@@ -83,7 +84,7 @@ Result<Launcher> Launcher::open(Result<NodeCgroups> cgroups) {
 
 Result<Child> Launcher::launch(const Launch& what) const {
   const Result<UniqueFd>& program = programs_.at(static_cast<size_t>(what.program));
-  if (!program) return fail(program.error());
+  if (!program) return fail(Error(program.error()).with_code(ErrorCode::installation));
   SpawnOptions options;
   options.program_fd = program->get();
   options.program = libexec_path(name_of(what.program));

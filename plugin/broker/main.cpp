@@ -25,6 +25,7 @@ constexpr size_t kMaxRequestBytes = size_t{16} << 20U;
 Result<UniqueFd> take(int fd) {
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) return UniqueFd(fd);
   return fail(Error::from_errno(errno, "descriptor " + std::to_string(fd))
+                  .with_code(ErrorCode::installation)
                   .with_hint("situla-broker is started by spank_situla.so, not by hand"));
 }
 

@@ -58,7 +58,8 @@ class JobImport {
         watch(set);
       TRY(set.wait(deadline, changed_));
       if (has_waited_) report_.keep_now_and_then();
-      if (Clock::now() >= deadline) failed_ = Error(ErrorKind::failure, "it takes longer than import_timeout");
+      if (Clock::now() >= deadline)
+        failed_ = Error(ErrorKind::failure, "it takes longer than import_timeout").with_code(ErrorCode::time_limit);
     }
     return failed_ && !has_image_ ? fail(*failed_) : Result<void>();
   }

@@ -67,8 +67,9 @@ Result<void> ContainerSave::run_saver(const Step& step, const TaskPlace& place, 
   }
   const auto status = saver.process.wait_for(kEndLimit);
   if (status && *status && (*status)->success()) return {};
-  return fail(ErrorKind::failure,
-              "saving the container " + (status && *status ? (*status)->text() : std::string("does not end")));
+  return fail(Error(ErrorKind::failure,
+                    "saving the container " + (status && *status ? (*status)->text() : std::string("does not end")))
+                  .with_code(ErrorCode::helper));
 }
 
 }  // namespace situla

@@ -14,12 +14,13 @@ fails_with() {
     grep -Eiq -- "$pattern" <<<"$output" || { echo "no line matches: $pattern"; return 1; }
   done
   grep -Eq 'hint: ' <<<"$output" || { echo "no hint"; return 1; }
+  grep -Eq 'error: situla: .* \[[a-z-]+\]$' <<<"$output" || { echo "no code at the end of the error"; return 1; }
   [ "$(grep -Ec 'error: situla: [^h]' <<<"$output")" -eq 1 ] || { echo "the error is not printed exactly once"; return 1; }
   nothing_left
 }
 
-@test "wrong image name" { fails_with registry.test/nosuchimage 'nosuchimage' 'not found|does not exist|unknown'; }
-@test "wrong tag" { fails_with registry.test/tiny:nosuchtag 'nosuchtag' 'not found|does not exist|unknown'; }
+@test "wrong image name" { fails_with registry.test/nosuchimage '\[image-not-found\]$' 'nosuchimage' 'not found|does not exist|unknown'; }
+@test "wrong tag" { fails_with registry.test/tiny:nosuchtag '\[image-not-found\]$' 'nosuchtag' 'not found|does not exist|unknown'; }
 @test "401 without credentials" {
   snapshot
   run_and_show as bob srun --container-image=auth.test/tiny true
@@ -28,19 +29,19 @@ fails_with() {
   grep -Eq 'hint: .*credentials' <<<"$output"
   nothing_left
 }
-@test "401 from the registry" { fails_with fault.test/status-401 '401|credentials|unauthorized'; }
-@test "403" { fails_with fault.test/status-403 '403|denied|forbidden'; }
-@test "404" { fails_with fault.test/status-404 '404|not found'; }
-@test "500" { fails_with fault.test/status-500 '500'; }
-@test "a token that is refused" { fails_with token.test/private/tiny 'token.test|denied|401'; }
-@test "connection refused" { fails_with refused.test/tiny 'refused'; }
-@test "unknown host" { fails_with unknown.test/tiny 'unknown.test' 'resolve'; }
-@test "bad certificate" { fails_with badcert.test/tiny 'certificate'; }
-@test "bad digest" { fails_with fault.test/bad-digest 'digest'; }
-@test "bad digest of a manifest" { fails_with fault.test/bad-manifest-digest 'digest'; }
+@test "401 from the registry" { fails_with fault.test/status-401 '\[registry-login\]$' '401|credentials|unauthorized'; }
+@test "403" { fails_with fault.test/status-403 '\[registry-login\]$' '403|denied|forbidden'; }
+@test "404" { fails_with fault.test/status-404 '\[image-not-found\]$' '404|not found'; }
+@test "500" { fails_with fault.test/status-500 '\[registry-busy\]$' '500'; }
+@test "a token that is refused" { fails_with token.test/private/tiny '\[registry-login\]$' 'token.test|denied|401'; }
+@test "connection refused" { fails_with refused.test/tiny '\[registry-unreachable\]$' 'refused'; }
+@test "unknown host" { fails_with unknown.test/tiny '\[registry-unreachable\]$' 'unknown.test' 'resolve'; }
+@test "bad certificate" { fails_with badcert.test/tiny '\[registry-certificate\]$' 'certificate'; }
+@test "bad digest" { fails_with fault.test/bad-digest '\[image-damaged\]$' 'digest'; }
+@test "bad digest of a manifest" { fails_with fault.test/bad-manifest-digest '\[image-damaged\]$' 'digest'; }
 @test "truncated blob" { fails_with fault.test/truncated 'truncated|closed|ended|bytes|partial'; }
-@test "short blob" { fails_with fault.test/short 'size|bytes|digest'; }
-@test "a blob longer than its descriptor says" { fails_with fault.test/wrong-size 'size|bytes|longer'; }
+@test "short blob" { fails_with fault.test/short '\[image-damaged\]$' 'size|bytes|digest'; }
+@test "a blob longer than its descriptor says" { fails_with fault.test/wrong-size '\[image-damaged\]$' 'size|bytes|longer'; }
 @test "a manifest that is not one" {
   fails_with fault.test/garbage-manifest 'manifest'
   fails_with fault.test/empty-manifest 'manifest'
@@ -60,9 +61,9 @@ fails_with() {
   nothing_left
 }
 @test "missing image file, and a file that is no image" {
-  fails_with /nosuch.sqsh '/nosuch.sqsh' 'No such file'
+  fails_with /nosuch.sqsh '\[image-not-found\]$' '/nosuch.sqsh' 'No such file'
   echo garbage >/tmp/garbage.sqsh
-  fails_with /tmp/garbage.sqsh 'image /tmp/garbage.sqsh: .*not a squashfs file'
+  fails_with /tmp/garbage.sqsh '\[image-file\]$' 'image /tmp/garbage.sqsh: .*not a squashfs file'
 }
 @test "a file name without ./ is a file's; one that is almost it is named" {
   as_alice touch /home/alice/image.sqsh

@@ -235,6 +235,8 @@ hint: did you mean login?" --container-image=auth.test#tiny
   [ "$status" -eq 1 ]
   [[ $output == *"not the name of an image"* ]]
   fails_with "'situla tags IMAGE' lists those there are" --container-image=registry.test#debian:99
+  srun --container-image=registry.test#tiny true
+  fails_with "hint: did you mean registry.test/tiny:latest, which this node has?" --container-image=registry.test#tinny
   fails_with "hint: did you mean docker://ubuntu:24.04?" --container-image=docker:ubuntu:24.04
 }
 

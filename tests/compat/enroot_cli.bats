@@ -167,7 +167,7 @@ named" ]
   run --separate-stderr enroot nonsense
   [ "$status" -eq 1 ]
   [ -z "$output" ]
-  errors_match '^\[ERROR\] unknown command "nonsense"$' '^hint: enroot help$'
+  errors_match '^\[ERROR\] unknown command "nonsense" \[option\]$' '^hint: enroot help$'
   [[ "$(enroot version)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]]
 }
 

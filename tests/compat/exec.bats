@@ -149,7 +149,7 @@ $(id -u)" ]
     echo "$stderr"
   }
   errors 4000000 true
-  [ "$stderr" = "[ERROR] Process not found: 4000000" ]
+  [ "$stderr" = "[ERROR] Process not found: 4000000 [container-not-found]" ]
   errors $$ true
   [[ "$stderr" == "[ERROR] process $$ is not in a container"* ]]
   others=$(ps -eo pid=,user= | awk '$2 == "root" { print $1; exit }')
@@ -163,9 +163,9 @@ $(id -u)" ]
   errors -e 1A=x "$pid" true
   [[ "$stderr" == "[ERROR] Invalid argument: 1A=x"* ]]
   errors "$pid" /no/such/program
-  [ "$stderr" = "[ERROR] execute /no/such/program: No such file or directory" ]
+  [ "$stderr" = "[ERROR] execute /no/such/program: No such file or directory [command]" ]
   kill -KILL "$pid"
   wait "$pid" || true
   errors "$pid" true
-  [ "$stderr" = "[ERROR] Process not found: $pid" ]
+  [ "$stderr" = "[ERROR] Process not found: $pid [container-not-found]" ]
 }

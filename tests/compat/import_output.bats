@@ -124,7 +124,7 @@ PYTHON
   run situla import --trace missing/trace.json -o none.sqsh docker://unknown.test/x
   [ "$status" = 1 ]
   [ "${#lines[@]}" = 1 ]
-  [[ "$output" == *"create missing/trace.json: No such file or directory" ]]
+  [[ "$output" == *"create missing/trace.json: No such file or directory [not-found]" ]]
 }
 
 @test "in a log: one line per phase, with seconds and bytes" {

@@ -82,7 +82,7 @@ timezone Europe/Berlin Europe/Berlin"
   echo "$stderr"
   [ "$status" -eq 1 ]
   grep -Fxq '[WARN] project expired has no time left' <<<"$stderr"
-  grep -Fxq '[ERROR] /etc/enroot/hooks.d/90-project.sh exited with return code 13' <<<"$stderr"
+  grep -Fxq '[ERROR] /etc/enroot/hooks.d/90-project.sh exited with return code 13 [hook]' <<<"$stderr"
   run --separate-stderr srun --container-image=registry.test/debian:12 true
   echo "$stderr"
   [ "$status" -eq 1 ]
@@ -175,5 +175,5 @@ ro" ]
   mv /shared/elsewhere /shared/sources
   [ "$status" -eq 1 ]
   grep -Fxq "[ERROR] no sources: /shared/sources" <<<"$stderr"
-  grep -Fxq "[ERROR] $conf/build.sh exited with return code 1" <<<"$stderr"
+  grep -Fxq "[ERROR] $conf/build.sh exited with return code 1 [enroot-config]" <<<"$stderr"
 }

@@ -103,14 +103,14 @@ TEST_CASE("a wrong word is named, with a hint, and exits 1") {
            Case{{"--frob", "list"}, "unknown option \"--frob\"", "hint: situla help"},
            Case{{"creat"}, "unknown command \"creat\"", "hint: did you mean \"create\"? situla help"},
            Case{{"--version"}, "unknown option \"--version\"", "hint: situla version"},
-           Case{{"list", "--frob"}, "list: unknown option --frob", "hint: situla list --help"},
+           Case{{"list", "--frob"}, "list: unknown option --frob [option]\n", "hint: situla list --help"},
            Case{{"list", "-x"}, "list: unknown option -x", "hint: situla list --help"},
            Case{{"remove", "-fx", "c"}, "remove: unknown option -x", "hint: situla remove --help"},
            Case{{"export", "--fores", "c"}, "unknown option --fores", "hint: did you mean \"--force\"? situla export"},
            Case{{"import", "--ouput=x", "y"}, "unknown option --ouput", "hint: did you mean \"--output\"? situla im"},
            Case{{"start", "-e", "A=1", "--moutn", "/a", "c"}, "unknown option --moutn", "did you mean \"--mount\"?"},
            Case{{"list", "extra"}, "extra", "hint: situla list --help"},
-           Case{{"create"}, "IMAGE is required", "hint: situla create --help"},
+           Case{{"create"}, "IMAGE is required [option]\n", "hint: situla create --help"},
            Case{{"create", "-n"}, "-n", "hint: situla create --help"},
            Case{{"remove"}, "NAME is required", "hint: situla remove --help"},
            Case{{"import"}, "URI is required", "hint: situla import --help"},
@@ -172,7 +172,8 @@ TEST_CASE("two dashes end the options, and are a value where one is wanted") {
              Catch::Contains("No such file or directory: "));
   CHECK_THAT(user.run({"start", "-e", "A=b", "--env=C=d", "--", "none", "-x"}).err,
              Catch::Contains("No such file or directory: "));
-  CHECK(user.run({"exec", "-e", "--", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
+  CHECK(user.run({"exec", "-e", "--", "2147483647", "true"}).err ==
+        "[ERROR] Process not found: 2147483647 [container-not-found]\n");
 }
 
 TEST_CASE("every option of enroot, in every spelling") {
@@ -220,7 +221,8 @@ TEST_CASE("every option of enroot, in every spelling") {
 
 TEST_CASE("batch says what is wrong with its script") {
   const User user;
-  CHECK(user.run({"batch", "/no/such/script"}).err == "[ERROR] No such file or directory: /no/such/script\n");
+  CHECK(user.run({"batch", "/no/such/script"}).err ==
+        "[ERROR] No such file or directory: /no/such/script [not-found]\n");
   const std::string none = user.dir.write("none", "#!/usr/bin/env -S enroot batch\n#ENROOT_REMAP_ROOT=y\n");
   CHECK_THAT(user.run({"batch", none}).err, Catch::StartsWith("[ERROR] Missing directive ENROOT_ROOTFS in " + none));
   CHECK_THAT(user.run({"batch"}).err, Catch::Contains("CONFIG is required"));
@@ -230,7 +232,8 @@ TEST_CASE("batch says what is wrong with its script") {
 
 TEST_CASE("exec says what is wrong with its words") {
   const User user;
-  CHECK(user.run({"exec", "2147483647", "true"}).err == "[ERROR] Process not found: 2147483647\n");
+  CHECK(user.run({"exec", "2147483647", "true"}).err ==
+        "[ERROR] Process not found: 2147483647 [container-not-found]\n");
   CHECK_THAT(user.run({"exec", std::to_string(getpid()), "true"}).err,
              Catch::Contains("[ERROR] process " + std::to_string(getpid()) + " is not in a container"));
   for (const char* pid : {"0", "1x", "abc", "99999999999999999999", "2147483648"}) {
@@ -320,7 +323,7 @@ TEST_CASE("remove asks first") {
   CHECK(user.has("data/a"));
   const Outcome unasked = user.run({"remove", "a"}, "");
   CHECK(unasked.status == 1);
-  CHECK_THAT(unasked.err, Catch::Contains("remove a: nobody answers\nhint: --force does not ask"));
+  CHECK_THAT(unasked.err, Catch::Contains("remove a: nobody answers [option]\nhint: --force does not ask"));
   CHECK(user.has("data/a"));
   CHECK(user.run({"remove", "a"}, "y\n").status == 0);
   CHECK_FALSE(user.has("data/a"));
@@ -373,7 +376,7 @@ TEST_CASE("remove touches nothing but containers") {
   user.dir.write("data/a/x", "");
   const Outcome missing = user.run({"remove", "--force", "b"});
   CHECK(missing.status == 1);
-  CHECK(missing.err == "[ERROR] No such file or directory: " + (user.dir / "data/b") + "\n");
+  CHECK(missing.err == "[ERROR] No such file or directory: " + (user.dir / "data/b") + " [container-not-found]\n");
   for (const char* name : {"../precious", ".", "..", "", "a/..", "/", ".hidden"}) {
     INFO(name);
     const Outcome outcome = user.run({"remove", "-f", name});
@@ -415,7 +418,8 @@ TEST_CASE("create does not touch an existing container unless it is told to") {
   user.dir.write("data/i/etc/other", "old");
   const Outcome refused = user.run({"create", image});
   CHECK(refused.status == 1);
-  CHECK_THAT(refused.err, Catch::StartsWith("[ERROR] File already exists: " + (user.dir / "data/i") + "\n"));
+  CHECK_THAT(refused.err,
+             Catch::StartsWith("[ERROR] File already exists: " + (user.dir / "data/i") + " [container-exists]\n"));
   CHECK(test::slurp(user.dir / "data/i/etc/message") == "old");
 
   CHECK(user.run({"create", "-f", image}).status == 0);
@@ -430,7 +434,7 @@ TEST_CASE("create does not touch an existing container unless it is told to") {
 TEST_CASE("a create that fails leaves nothing") {
   const User user;
   const std::string missing = user.dir / "missing.sqsh";
-  CHECK(user.run({"create", missing}).err == "[ERROR] No such file or directory: " + missing + "\n");
+  CHECK(user.run({"create", missing}).err == "[ERROR] No such file or directory: " + missing + " [image-not-found]\n");
 
   const Outcome garbage = user.run({"create", user.dir.write("garbage.sqsh", std::string(8192, 'x'))});
   CHECK(garbage.status == 1);
@@ -439,7 +443,8 @@ TEST_CASE("a create that fails leaves nothing") {
   User odd;
   odd.environment.set("SITULA_CREATE", "nonsense");
   CHECK_THAT(odd.run({"create", odd.image("i.sqsh", "x")}).err,
-             Catch::Contains("SITULA_CREATE=nonsense") && Catch::Contains("hint: tree or layered"));
+             Catch::Contains("SITULA_CREATE=nonsense: not a kind of container [enroot-config]\n") &&
+                 Catch::Contains("hint: tree or layered"));
   CHECK(odd.data_entries() == 0);
 
   const std::string image = user.image("i.sqsh", std::string(100000, 'a'));
@@ -510,7 +515,7 @@ TEST_CASE("inspect refuses what it cannot show") {
   const std::string missing = user.dir / "missing.sqsh";
   const Outcome none = user.run({"inspect", missing});
   CHECK(none.status == 1);
-  CHECK(none.err == "[ERROR] No such file or directory: " + missing + "\n");
+  CHECK(none.err == "[ERROR] No such file or directory: " + missing + " [image-not-found]\n");
   const std::string garbage = user.dir.write("garbage.sqsh", std::string(8192, 'x'));
   const Outcome bad = user.run({"inspect", garbage});
   CHECK(bad.status == 1);

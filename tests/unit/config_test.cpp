@@ -100,6 +100,15 @@ TEST_CASE("comments and blank lines are nothing, a missing file and directory ne
   CHECK(empty.log.messages.empty());
 }
 
+TEST_CASE("a flag is yes or no") {
+  Site site("ENROOT_LOGIN_SHELL maybe\n");
+  const auto checked = site.load().check_flags(site.log);
+  REQUIRE_FALSE(checked);
+  CHECK(checked.error().code() == ErrorCode::enroot_config);
+  Site good("ENROOT_LOGIN_SHELL no\n");
+  CHECK(good.load().check_flags(good.log));
+}
+
 TEST_CASE("the last line counts without a newline") {
   Site site("ENROOT_X 1\nENROOT_Y 2");
   CHECK(site.load().get("ENROOT_Y") == "2");

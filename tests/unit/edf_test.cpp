@@ -85,6 +85,7 @@ TEST_CASE("what is wrong in a file is said with its line, all of it") {
                                                                            "f.toml:2: writable must be true or false",
                                                                            "f.toml:3: unknown key \"imag\""});
   CHECK(parse_edf("imag = \"x\"", "f.toml").problems[0].hint().starts_with("did you mean \"image\"?"));
+  CHECK(parse_edf("imag = \"x\"", "f.toml").problems[0].code() == ErrorCode::environment_file);
   CHECK(messages("mounts = \"/a:/b\"") == Words{"f.toml:1: mounts must be a list of strings"});
   CHECK(messages("mounts = [\"/a:/b\",\n 5]") == Words{"f.toml:2: an entry of mounts must be a string"});
   CHECK(messages("base_environment = 3") == Words{"f.toml:1: base_environment must be a list of strings, or a string"});
@@ -135,7 +136,8 @@ TEST_CASE("a circle, and too many levels, are errors that name the files") {
   files.write("user/a.toml", "base_environment = \"b\"");
   files.write("user/b.toml", "\nbase_environment = \"" + files.path("user/a.toml") + "\"");
   const std::string a = files.path("user/a.toml"), b = files.path("user/b.toml");
-  CHECK(files.error("a") == b + ":2: base_environment goes in a circle: " + a + " -> " + b + " -> " + a);
+  CHECK(files.error("a") ==
+        b + ":2: base_environment goes in a circle: " + a + " -> " + b + " -> " + a + " [environment-file]");
   for (int i = 0; i < 12; ++i)
     files.write("user/l" + std::to_string(i) + ".toml",
                 i == 11 ? "image = \"x\"" : "base_environment = \"l" + std::to_string(i + 1) + "\"");
@@ -195,13 +197,14 @@ TEST_CASE("which file a name means") {
   CHECK(options_of(files.load("./here.toml")).image == "here");
   CHECK(options_of(files.load("here.toml")).image == "here");
   CHECK(options_of(files.load("${EMPTY}" + files.path("work/here.toml"))).image == "here");
-  CHECK(files.error("pytroch") == "no environment \"pytroch\" in " + files.path("user") + ", " + files.path("site") +
-                                      "\nhint: did you mean \"pytorch\"? environments: mine, pytorch");
-  CHECK(files.error("./nothing.toml") == "no environment file ./nothing.toml");
+  CHECK(files.error("pytroch") ==
+        "no environment \"pytroch\" in " + files.path("user") + ", " + files.path("site") +
+            " [environment-file]\nhint: did you mean \"pytorch\"? environments: mine, pytorch");
+  CHECK(files.error("./nothing.toml") == "no environment file ./nothing.toml [environment-file]");
   std::filesystem::create_directory(files.path("user/folder.toml"));
-  CHECK(files.error("folder") == files.path("user/folder.toml") + " is a directory");
+  CHECK(files.error("folder") == files.path("user/folder.toml") + " is a directory [environment-file]");
   files.write("user/large.toml", std::string((size_t{1} << 20U) + 1, '#'));
-  CHECK(files.error("large") == files.path("user/large.toml") + " is larger than 1.0 MiB");
+  CHECK(files.error("large") == files.path("user/large.toml") + " is larger than 1.0 MiB [environment-file]");
   files.write("user/based.toml", "\nbase_environment = \"nothing\"");
   CHECK(files.error("based").starts_with(files.path("user/based.toml") + ":2: no environment \"nothing\""));
 

@@ -1,9 +1,15 @@
 // What may a helper's words do to a log or a terminal? Nothing.
 #include "plugin/broker/heard.hpp"
 
+#include <csignal>
+
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
+#include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "plugin/broker/children.hpp"
 
 using namespace situla;
 
@@ -33,6 +39,18 @@ TEST_CASE("texts of helpers are printable, line by line") {
 TEST_CASE("a log gets one line, whatever the text has") {
   CHECK(as_one_line("lost\n[2026-01-01] error: forged\n") == "lost; [2026-01-01] error: forged");
   CHECK(as_one_line("").empty());
+}
+
+TEST_CASE("a helper that was killed is said to be, under the code of helpers") {
+  auto child = fork_child();
+  REQUIRE(child);
+  if (!*child) {
+    (void)raise(SIGKILL);
+    _exit(0);
+  }
+  const Error error = ended_early("the importer", *child);
+  CHECK(error.message() == "the importer was killed by SIGKILL");
+  CHECK(error.code() == ErrorCode::helper);
 }
 
 TEST_CASE("bars move, erase and colour; nothing else reaches the terminal as it is") {

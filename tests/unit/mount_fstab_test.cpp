@@ -130,9 +130,10 @@ TEST_CASE("--container-mounts on the node") {
   CHECK(step_of("/a:/b")->create == CreateTarget::automatic);
   CHECK(step_of("/a:/b:ro")->flags.read_only);
   CHECK(step_of("$USER:/b").error().kind() == ErrorKind::usage);
+  CHECK(step_of("$USER:/b").error().code() == ErrorCode::mount_syntax);
   CHECK_FALSE(step_of("/a:$UNSET"));
   CHECK(step_of("/a:/b:RO").error().text() ==
-        "--container-mounts: bind /a on /b: unknown flag \"RO\"\nhint: did you mean \"ro\"?");
+        "--container-mounts: bind /a on /b: unknown flag \"RO\" [mount-syntax]\nhint: did you mean \"ro\"?");
   CHECK(step_of("/a:/b:x-mine+nofail")->on_failure == OnFailure::warn);
   CHECK(step_of("tmpfs:/x:size=1G")->parameters == MountParameters{{"size", "1G"}});
 }

@@ -77,6 +77,8 @@ TEST_CASE("steps that cannot work") {
   CHECK_FALSE(checked("tmpfs /x tmpfs x-create=file"));
   CHECK_FALSE(checked("none / none x-detach"));
   CHECK_THAT(checked("/a ../home").error().message(), Catch::StartsWith("test: "));
+  CHECK(checked("/a ../home").error().code() == ErrorCode::mount_syntax);
+  CHECK(checked("none / none x-detach").error().code() == ErrorCode::mount_syntax);
 }
 
 TEST_CASE("what devices need is checked like every other step") {

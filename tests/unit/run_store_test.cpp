@@ -129,6 +129,7 @@ TEST_CASE("both kinds: refused, replaced, listed, removed") {
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::exists);
     CHECK(refused.error().message() == "File already exists: " + container.path);
+    CHECK(refused.error().code() == ErrorCode::container_exists);
     CHECK(store.create(container.name, image, StorageWish::tree, true));
     CHECK(test::slurp(container.path + "/etc/message") == "new");
     if (layers) {
@@ -141,6 +142,9 @@ TEST_CASE("both kinds: refused, replaced, listed, removed") {
     CHECK(remove_container(store.config, container.name, store.log));
   CHECK(store.entries().empty());
   CHECK(remove_container(store.config, "tree", store.log).error().kind() == ErrorKind::not_found);
+  CHECK(remove_container(store.config, "tree", store.log).error().code() == ErrorCode::container_not_found);
+  CHECK(find_container(store.config, "tree").error().code() == ErrorCode::container_not_found);
+  CHECK(find_container(store.config, "../tree").error().code() == ErrorCode::container_name);
 }
 
 TEST_CASE("what is no image becomes no container of either kind") {

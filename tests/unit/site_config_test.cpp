@@ -222,14 +222,16 @@ blocked = true
   CHECK(config->registries[1].blocked);
   const auto message = [](const char* text) { return SiteConfig::parse(text, "t").error().text(); };
   CHECK(message("[[registry]]\nprefix = \"a\"\nmirrors = []\n") ==
-        "t:3: unknown key \"mirrors\"\nhint: did you mean \"mirror\"? known keys here: prefix, location, insecure, "
+        "t:3: unknown key \"mirrors\" [site-config]\nhint: did you mean \"mirror\"? known keys here: prefix, location, "
+        "insecure, "
         "blocked, "
         "mirror-by-digest-only, mirror");
   CHECK(message("[[registry]]\nprefix = \"a\"\n[[registry]]\nprefix = \"a\"\n") ==
-        "t:3: a second table for \"a\", the first one is at t:1");
+        "t:3: a second table for \"a\", the first one is at t:1 [site-config]");
   CHECK(message("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nlocatoin = \"b\"\n")
-            .starts_with("t:4: unknown key \"locatoin\"\nhint: did you mean \"location\"? known keys here: "));
-  CHECK(message("[registry]\nprefix = \"a\"\n") == "t:1: registry must be tables, written [[registry]]");
+            .starts_with(
+                "t:4: unknown key \"locatoin\" [site-config]\nhint: did you mean \"location\"? known keys here: "));
+  CHECK(message("[registry]\nprefix = \"a\"\n") == "t:1: registry must be tables, written [[registry]] [site-config]");
   CHECK(message("registries = 1\n").find("devices, registry") != std::string::npos);
 }
 
@@ -241,13 +243,14 @@ TEST_CASE("limits of imports are sizes and counts") {
   CHECK(config->import_budget.file_size == 4096);
   CHECK(config->import_budget.layers == ImportBudget().layers);
   const auto message = [](const char* text) { return SiteConfig::parse(text, "t").error().text(); };
-  CHECK(message("[limits]\nentries = 0\n") == "t:2: entries must be a number, at least 1");
-  CHECK(message("[limits]\nentries = \"1G\"\n") == "t:2: entries must be a number, at least 1");
-  CHECK(message("[limits]\nxattrs = 0\n") == "t:2: xattrs must be a size such as \"64MiB\"");
-  CHECK(message("[limits]\nxattrs = \"0\"\n") == "t:2: xattrs must be a size such as \"64MiB\"");
-  CHECK(message("limits = 3\n") == "t:1: limits must be a table, written [limits]");
+  CHECK(message("[limits]\nentries = 0\n") == "t:2: entries must be a number, at least 1 [site-config]");
+  CHECK(message("[limits]\nentries = \"1G\"\n") == "t:2: entries must be a number, at least 1 [site-config]");
+  CHECK(message("[limits]\nxattrs = 0\n") == "t:2: xattrs must be a size such as \"64MiB\" [site-config]");
+  CHECK(message("[limits]\nxattrs = \"0\"\n") == "t:2: xattrs must be a size such as \"64MiB\" [site-config]");
+  CHECK(message("limits = 3\n") == "t:1: limits must be a table, written [limits] [site-config]");
   CHECK(message("[limits]\nlayer = 3\n")
-            .starts_with("t:2: unknown key \"layer\"\nhint: did you mean \"layers\"? known keys: entries, "));
+            .starts_with(
+                "t:2: unknown key \"layer\" [site-config]\nhint: did you mean \"layers\"? known keys: entries, "));
 }
 
 TEST_CASE("the limits that the sample shows are the defaults") {

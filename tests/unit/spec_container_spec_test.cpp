@@ -28,9 +28,7 @@ ContainerSpec full_spec() {
   spec.entrypoint = Tristate::yes;
   spec.entrypoint_log = true;
   spec.unshare = {.pid = true, .net = false, .ipc = true, .uts = false};
-  spec.terminal_columns = 120;
-  spec.terminal_rows = 40;
-  spec.terminal_label = "node1, first of 4: ";
+  spec.progress = {120, 40, "node1, first of 4: ", true};
   return spec;
 }
 
@@ -77,7 +75,7 @@ TEST_CASE("strings with a NUL and unknown enumerators are refused") {
   spec.workdir = "/a\0b"s;
   CHECK_FALSE(ContainerSpec::deserialize(spec.serialize()));
   std::string bytes = ContainerSpec().serialize();
-  constexpr size_t kBehind = 9;  // the size of the terminal follows the last enumerator
+  constexpr size_t kBehind = 14;  // what is told of progress follows the last enumerator
   bytes[bytes.size() - kBehind] = 3;
   CHECK_FALSE(ContainerSpec::deserialize(bytes));
 }

@@ -67,13 +67,14 @@ TEST_CASE("plugstack.conf: mistakes are named, with what was meant") {
     const char* text;
   };
   for (const Case& c : {
-           Case{"colour=blue", "plugstack.conf: unknown key 'colour'\nhint: known keys: runtime_path, "},
-           Case{"contaner_scope=job", "unknown key 'contaner_scope'\nhint: did you mean \"container_scope\"? known"},
+           Case{"colour=blue", "plugstack.conf: unknown key 'colour' [site-config]\nhint: known keys: runtime_path, "},
+           Case{"contaner_scope=job",
+                "unknown key 'contaner_scope' [site-config]\nhint: did you mean \"container_scope\"? known"},
            Case{"sbatch-support=1", "did you mean \"sbatch_support\"?"},
            Case{"squashfuse", "plugstack.conf: unknown key 'squashfuse'"},
            Case{"=1", "plugstack.conf: unknown key ''"},
            Case{"\x1b[1m=1", "unknown key '\\x1b[1m'"},
-           Case{"importer", "plugstack.conf: importer has no value\nhint: write importer=VALUE"},
+           Case{"importer", "plugstack.conf: importer has no value [site-config]\nhint: write importer=VALUE"},
            Case{"container_scope=node", "plugstack.conf: container_scope must be global or job, not 'node'"},
            Case{"container_scope=", "container_scope must be global or job, not ''"},
            Case{"use_squashfuse=2", "use_squashfuse must be 1, true, yes, y, or 0, false, no, n, not '2'"},
@@ -88,6 +89,7 @@ TEST_CASE("plugstack.conf: mistakes are named, with what was meant") {
     const auto config = parse({c.word});
     REQUIRE_FALSE(config);
     CHECK(config.error().kind() == ErrorKind::usage);
+    CHECK(config.error().code() == ErrorCode::site_config);
     CHECK_THAT(config.error().text(), Catch::Contains(c.text));
   }
 }

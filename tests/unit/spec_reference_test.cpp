@@ -90,6 +90,7 @@ TEST_CASE("what is not a reference says which part is wrong") {
     const auto parsed = ImageReference::parse(text);
     REQUIRE_FALSE(parsed.has_value());
     CHECK(parsed.error().kind() == ErrorKind::usage);
+    CHECK(parsed.error().code() == ErrorCode::image_name);
     CHECK(parsed.error().message().find(part) != std::string::npos);
   }
 }

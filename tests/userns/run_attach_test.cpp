@@ -149,10 +149,10 @@ TEST_CASE("exec: root, directory, environment, user, exit code") {
   CHECK(scene.exec(running.pid(), {"sh", "-c", "kill -TERM $$"}).signal == SIGTERM);
   const Ended missing = scene.exec(running.pid(), {"no-such-program"});
   CHECK(missing.code == 1);
-  CHECK(missing.output == "execute no-such-program: No such file or directory\n");
+  CHECK(missing.output == "execute no-such-program: No such file or directory [command]\n");
   const Ended invalid = scene.exec(running.pid(), {"true"}, {"1=x"});
   CHECK(invalid.code == 1);
-  CHECK(invalid.output == "Invalid argument: 1=x\n");
+  CHECK(invalid.output == "Invalid argument: 1=x [option]\n");
 }
 
 TEST_CASE("exec: every namespace of the container, no privilege and no descriptor of ours") {
@@ -181,17 +181,19 @@ TEST_CASE("exec: what is no process, or in no container") {
   AttachScene scene;
   const std::string own = std::to_string(getpid());
   CHECK(scene.exec(getpid(), {"true"}).output ==
-        "process " + own + " is not in a container\nhint: list --fancy shows the containers' processes\n");
+        "process " + own +
+            " is not in a container [container-not-found]\nhint: list --fancy shows the containers' processes\n");
   Running running(scene, scene.request());
   const pid_t gone = running.pid();
   running.end();
-  CHECK(scene.exec(gone, {"true"}).output == "Process not found: " + std::to_string(gone) + "\n");
+  CHECK(scene.exec(gone, {"true"}).output == "Process not found: " + std::to_string(gone) + " [container-not-found]\n");
   // Ended, but nobody waited for it yet.
   const pid_t zombie = fork();
   if (zombie == 0) _exit(0);
   siginfo_t info{};
   REQUIRE(waitid(P_PID, static_cast<id_t>(zombie), &info, WEXITED | WNOWAIT) == 0);
-  CHECK(scene.exec(zombie, {"true"}).output == "Process not found: " + std::to_string(zombie) + "\n");
+  CHECK(scene.exec(zombie, {"true"}).output ==
+        "Process not found: " + std::to_string(zombie) + " [container-not-found]\n");
   (void)waitpid(zombie, nullptr, 0);
 }
 
@@ -232,7 +234,7 @@ TEST_CASE("exec: the container ends between look-up and join") {
           const auto joined = target->join();
           (void)write_all(1, joined ? "joined" : joined.error().text());
           return 0;
-        }).output == "Process not found: " + std::to_string(pid));
+        }).output == "Process not found: " + std::to_string(pid) + " [container-not-found]");
 }
 
 TEST_CASE("list: a process that serves a container, though older, does not represent it") {

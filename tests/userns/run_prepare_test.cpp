@@ -132,13 +132,13 @@ TEST_CASE("a mount that cannot be made says which, why and what to do") {
     scene.spec.mounts = mounts(option);
     return scene.run({"true"}).error;
   };
-  CHECK_THAT(error_of("/does/not/exist:/x"),
-             Catch::StartsWith("--container-mounts: ") && Catch::Contains("/does/not/exist") &&
-                 Catch::Contains("No such file or directory") && Catch::Contains("hint: "));
+  CHECK_THAT(error_of("/does/not/exist:/x"), Catch::StartsWith("--container-mounts: ") &&
+                                                 Catch::Contains("/does/not/exist") &&
+                                                 Catch::Contains("No such file or directory [mount-source]\nhint: "));
   CHECK_THAT(error_of(scene.directory / "x:../home"),
              Catch::Contains("../home") && Catch::Contains("cross-device link"));
   CHECK_THAT(error_of(scene.directory / "x:/a/../../b"), Catch::Contains("leaves the container"));
-  CHECK_THAT(error_of("$NOT_SET:/x"), Catch::Contains("$NOT_SET") && Catch::Contains("not a path"));
+  CHECK_THAT(error_of("$NOT_SET:/x"), Catch::Contains("$NOT_SET") && Catch::Contains("not a path [mount-syntax]"));
   CHECK_THAT(error_of(scene.directory / "x:/etc/passwd"),
              Catch::Contains("/etc/passwd") && Catch::Contains("directory"));
   CHECK(error_of("/does/not/exist:/x:nofail").empty());
@@ -172,7 +172,8 @@ TEST_CASE("working directory: the image's, else the root; the option's is the ta
   scene.spec.workdir = "/bin";
   CHECK(scene.run({}).workdir == "/workspace");
   scene.spec.workdir = "/not/there";
-  CHECK_THAT(scene.run({}).error, Catch::Contains("/not/there") && Catch::Contains("No such file"));
+  CHECK_THAT(scene.run({}).error,
+             Catch::Contains("/not/there") && Catch::Contains("No such file or directory [workdir]"));
   scene.spec.workdir.clear();
   fs::remove(scene.root + "/etc/rc");
   CHECK(scene.run({}).workdir == "/");
@@ -268,7 +269,8 @@ TEST_CASE("rc runs, the entrypoint does not; what rc sees is closed and restrict
 TEST_CASE("scripts of the image that fail, end early or hang") {
   Scene scene;
   put_file(scene.root + "/etc/profile", "echo something is wrong >&2\nexit 3\n");
-  CHECK_THAT(scene.run({}).error, Catch::Contains("return code 3") && Catch::Contains("something is wrong"));
+  CHECK_THAT(scene.run({}).error,
+             Catch::Contains("return code 3") && Catch::Contains("something is wrong [start-script]"));
   put_file(scene.root + "/etc/profile", "exit 0\n");
   CHECK_THAT(scene.run({}).error, Catch::Contains("ended too soon") && Catch::Contains("--no-container-entrypoint"));
   put_file(scene.root + "/etc/profile", "sleep 100\n");

@@ -79,15 +79,15 @@ TEST_CASE("hooks: what fails ends the start, by name and code, and nothing is le
   scene.put_hook("50-a.sh", "echo why it fails\nexit 7\n");
   Ended ended = scene.start({"true"});
   CHECK(ended.code == 1);
-  CHECK(ended.output == "why it fails\n" + hook + " exited with return code 7\n");
+  CHECK(ended.output == "why it fails\n" + hook + " exited with return code 7 [hook]\n");
   scene.put_hook("50-a.sh", "kill -KILL $$\n");
-  CHECK(scene.start({"true"}).output == hook + " exited with return code 137\n");
+  CHECK(scene.start({"true"}).output == hook + " exited with return code 137 [hook]\n");
   put_file(hook, "#!/no/such/interpreter\n", 0755);
   CHECK_THAT(scene.start({"true"}).output, Catch::Contains(hook) && Catch::Contains("first line"));
   put_file(hook, "[ -n \"${BASH_VERSION}\" ] && exit 9\n", 0755);
-  CHECK(scene.start({"true"}).output == hook + " exited with return code 9\n");
+  CHECK(scene.start({"true"}).output == hook + " exited with return code 9 [hook]\n");
   scene.put_hook("50-a.sh", "source \"${ENROOT_LIBRARY_PATH}/common.sh\"\ncommon::err 'no licence'\n");
-  CHECK(scene.start({"true"}).output == "[ERROR] no licence\n" + hook + " exited with return code 1\n");
+  CHECK(scene.start({"true"}).output == "[ERROR] no licence\n" + hook + " exited with return code 1 [hook]\n");
   scene.put_hook("50-a.sh", "echo '/no/such/source /x' >>\"${ENROOT_MOUNTS}\"\n");
   CHECK_THAT(scene.start({"true"}).output,
              Catch::Contains("ENROOT_MOUNTS:1: ") && Catch::Contains("/no/such/source: No such file"));
@@ -121,9 +121,10 @@ echo '/no/such /x none bind,nofail' | enroot-mount --root "${ENROOT_ROOTFS}" - &
 )SH");
   const std::string output = scene.start({"true"}).output;
   CHECK_THAT(output,
-             Catch::StartsWith("one three \none two three \nenroot-mount: no file given\nenroot-mount: --root needs a "
-                               "value\nenroot-mount: invalid argument: --pass x\nenroot-mount: unknown option "
-                               "--unknown\nenroot-mount: standard input:1: bind /no/such on /x: "));
+             Catch::StartsWith(
+                 "one three \none two three \nenroot-mount: no file given [option]\nenroot-mount: --root needs a "
+                 "value [option]\nenroot-mount: invalid argument: --pass x [option]\nenroot-mount: unknown "
+                 "option --unknown [option]\nenroot-mount: standard input:1: bind /no/such on /x: "));
   CHECK_THAT(output, Catch::EndsWith("skipped\n"));
 }
 
@@ -142,7 +143,7 @@ TEST_CASE("hooks of a step: output in the log, the error as with start") {
   CHECK(outcome.results.at("echo $MARK") == "1\n");
   scene.put_hook("60-b.sh", "echo reason >&2\nexit 3\n");
   const Outcome failed = scene.run({"true"});
-  CHECK(failed.error == scene.sysconf + "/hooks.d/60-b.sh exited with return code 3");
+  CHECK(failed.error == scene.sysconf + "/hooks.d/60-b.sh exited with return code 3 [hook]");
   CHECK(failed.log == "from the hook\nreason\n");
 }
 
@@ -336,7 +337,8 @@ TEST_CASE("start: user namespaces that are switched off are one clear message") 
     TRY(write_all(limit.get(), "0"));
     const Ended ended = scene.start({"true"});
     if (ended.code == 1 && ended.output.find("unshare user") == 0 &&
-        ended.output.find("hint: user namespaces are switched off: sysctl -w user.max_user_namespaces=") !=
+        ended.output.find(
+            " [namespaces]\nhint: user namespaces are switched off: sysctl -w user.max_user_namespaces=") !=
             std::string::npos)
       return {};
     return fail(ErrorKind::failure, ended.output);

@@ -122,6 +122,15 @@ TEST_CASE("start: without rc a word with spaces is a shell command") {
   CHECK(scene.start({"echo", "a; b"}).output == "a; b\n");
 }
 
+TEST_CASE("start: an image without a shell has to be told which program to run") {
+  StartScene scene;
+  fs::remove_all(scene.root + "/bin");
+  CHECK_THAT(scene.start({}).output,
+             Catch::EndsWith("the image has no shell [command]\nhint: say which program of the image to run\n"));
+  CHECK_THAT(scene.start({"nothing"}).output,
+             Catch::EndsWith("execute nothing: not found in the container [command]\n"));
+}
+
 TEST_CASE("start: --root, --rw, --mount, --env, --rc") {
   StartScene scene;
   put_file(scene.directory / "x/f", "content\n");

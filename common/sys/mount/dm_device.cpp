@@ -85,7 +85,9 @@ class Question {
 Result<UniqueFd> open_control() {
   auto control = open_file(kControl, O_RDWR);
   if (control) return control;
-  return fail(Error(ErrorKind::unsupported, control.error().message()).with_hint("modprobe dm-mod"));
+  return fail(Error(ErrorKind::unsupported, control.error().message())
+                  .with_code(ErrorCode::kernel)
+                  .with_hint("modprobe dm-mod"));
 }
 
 /// /dev/dm-N may not exist yet, as LoopDevice's.
@@ -163,7 +165,7 @@ Result<void> dm_available() {
   versions.expect(kAnswerBytes);
   if (!versions.ask(control.get(), DM_LIST_VERSIONS)) return fail_errno(errno, "ask device-mapper for its targets");
   if (versions.answer().find(kTarget) != std::string_view::npos) return {};
-  return fail(ErrorKind::unsupported, "device-mapper has no target linear");
+  return fail(Error(ErrorKind::unsupported, "device-mapper has no target linear").with_code(ErrorCode::kernel));
 }
 
 }  // namespace situla

@@ -57,7 +57,7 @@ int configure(int device, int backing_fd, const loop_info64& wanted) {
 
 Result<LoopDevice> LoopDevice::attach(int backing_fd, const std::string& label) {
   auto control = open_file("/dev/loop-control", O_RDWR);
-  if (!control) return fail(std::move(control).error().with_hint("modprobe loop"));
+  if (!control) return fail(std::move(control).error().with_code(ErrorCode::kernel).with_hint("modprobe loop"));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int number = ioctl(control->get(), LOOP_CTL_GET_FREE);
     if (number < 0) return fail_errno(errno, "find a free loop device");

@@ -76,7 +76,8 @@ Result<void> configure(int context, const MountParameters& parameters, const std
                            : kernel::fsconfig(context, kernel::kFsconfigSetString, key.c_str(), value.c_str(), 0);
     if (answer != 0) {
       const int errnum = errno;
-      return fail(context_error(errnum, context, what + ": option " + key + (value.empty() ? "" : "=" + value)));
+      return fail(context_error(errnum, context, what + ": option " + key + (value.empty() ? "" : "=" + value))
+                      .with_code(ErrorCode::mount_failed));
     }
   }
   return {};
@@ -84,8 +85,10 @@ Result<void> configure(int context, const MountParameters& parameters, const std
 
 Error mount_error(int errnum, const std::string& what, const std::string& type) {
   Error error = Error::from_errno(errnum, what);
-  if (errnum == ENODEV) error.with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
-  return error;
+  if (errnum == ENODEV)
+    error.with_code(ErrorCode::kernel)
+        .with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
+  return std::move(error).with_code(ErrorCode::mount_failed);
 }
 
 }  // namespace
@@ -119,17 +122,18 @@ Result<DetachedMount> new_mount(const std::string& type, const std::string& sour
   TRY(configure(context.get(), all, what));
   if (kernel::fsconfig(context.get(), kernel::kFsconfigCreate, nullptr, nullptr, 0) != 0) {
     const int errnum = errno;
-    return fail(context_error(errnum, context.get(), what));
+    return fail(context_error(errnum, context.get(), what).with_code(ErrorCode::mount_failed));
   }
   UniqueFd mount(kernel::fsmount(context.get(), kernel::kFsmountCloexec, static_cast<unsigned>(attributes(flags))));
   if (!mount) {
     const int errnum = errno;
     Error error = context_error(errnum, context.get(), what);
     if (errnum == EPERM && (type == "proc" || type == "sysfs"))
-      error.with_hint("in a user namespace a new " + type +
-                      " is allowed only where the host's own is visible without anything mounted over parts of it; "
-                      "bind it instead");
-    return fail(std::move(error));
+      error.with_code(ErrorCode::namespaces)
+          .with_hint("in a user namespace a new " + type +
+                     " is allowed only where the host's own is visible without anything mounted over parts of it; "
+                     "bind it instead");
+    return fail(std::move(error).with_code(ErrorCode::mount_failed));
   }
   return DetachedMount(std::move(mount));
 }
@@ -142,7 +146,8 @@ Result<DetachedMount> clone_tree(int fd, bool recursive) {
   if (tree) return DetachedMount(std::move(tree));
   Error error = Error::from_errno(errno, "clone a mount");
   if (error.errnum() == EINVAL && !recursive)
-    error.with_hint("mounts beneath it hide files that a non-recursive bind would show; in a user namespace use rbind");
+    error.with_code(ErrorCode::mount_failed)
+        .with_hint("mounts beneath it hide files that a non-recursive bind would show; in a user namespace use rbind");
   return fail(std::move(error));
 }
 
@@ -153,6 +158,7 @@ Result<void> DetachedMount::map_ids(int userns_fd) {
   auto done = set_attributes(fd_.get(), change, false, "map ids of a mount");
   if (!done && done.error().errnum() == EINVAL)
     return fail(Error(ErrorKind::unsupported, done.error().message())
+                    .with_code(ErrorCode::kernel)
                     .with_hint("this file system has no id-mapped mounts in this kernel (squashfs: Linux 6.2), or the "
                                "mount is mapped or attached already"));
   return done;
@@ -252,9 +258,10 @@ Result<void> pivot_into(int root_fd) {
   if (kernel::pivot_root(".", ".") != 0) {
     Error error = Error::from_errno(errno, "change the root");
     if (error.errnum() == EINVAL)
-      error.with_hint(
-          "the new root must be a mount point and no mount involved may be shared; a host that runs from an initramfs "
-          "(rootfs) cannot pivot");
+      error.with_code(ErrorCode::mount_failed)
+          .with_hint(
+              "the new root must be a mount point and no mount involved may be shared; a host that runs from an "
+              "initramfs (rootfs) cannot pivot");
     return fail(std::move(error));
   }
   if (fchdir(old_root.get()) != 0) return fail_errno(errno, "enter the old root");

@@ -53,7 +53,10 @@ Result<void> remount(int fd, const MountFlags& flags) {
 Result<std::string> path_of(int fd) {
   std::string path(PATH_MAX, '\0');
   const ssize_t size = readlink(fd_path(fd).c_str(), path.data(), path.size());
-  if (size < 0) return fail(Error::from_errno(errno, "find the path of a mount point").with_hint("is /proc mounted?"));
+  if (size < 0)
+    return fail(Error::from_errno(errno, "find the path of a mount point")
+                    .with_code(ErrorCode::mount_failed)
+                    .with_hint("is /proc mounted?"));
   path.resize(static_cast<size_t>(size));
   return path;
 }
@@ -92,9 +95,11 @@ Result<void> mount_new(int target_fd, const std::string& type, const std::string
   }
   Error error = Error::from_errno(errno, "mount " + type + (source.empty() || source == type ? "" : " from " + source));
   if (error.errnum() == ENODEV)
-    error.with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
-  if (error.errnum() == EINVAL) error.with_hint("the kernel log (dmesg) may say why");
-  return fail(std::move(error));
+    error.with_code(ErrorCode::kernel)
+        .with_hint("this kernel has no file system \"" + type + "\" (modprobe " + type + ")");
+  if (error.errnum() == EINVAL)
+    error.with_code(ErrorCode::mount_failed).with_hint("the kernel log (dmesg) may say why");
+  return fail(std::move(error).with_code(ErrorCode::mount_failed));
 }
 
 Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags& flags) {
@@ -104,8 +109,9 @@ Result<void> bind(int target_fd, int source_fd, bool recursive, const MountFlags
   if (mount(source.c_str(), target.c_str(), nullptr, how, nullptr) != 0) {
     Error error = Error::from_errno(errno, "bind a mount");
     if (error.errnum() == EINVAL && !recursive)
-      error.with_hint(
-          "mounts beneath it hide files that a non-recursive bind would show; in a user namespace use rbind");
+      error.with_code(ErrorCode::mount_failed)
+          .with_hint(
+              "mounts beneath it hide files that a non-recursive bind would show; in a user namespace use rbind");
     return fail(std::move(error));
   }
   if (bits(flags) == 0) return {};

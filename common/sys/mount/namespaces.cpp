@@ -70,12 +70,20 @@ std::string user_namespace_hint(int errnum) {
   return {};
 }
 
+/// ENOSPC is about a limit of namespaces here, and not about a disk.
+Error namespace_error(int errnum, const std::string& what) {
+  Error error = Error::from_errno(errnum, what);
+  if (errnum == ENOSPC) error = Error(error.kind(), error.message());
+  return std::move(error).with_code(ErrorCode::namespaces);
+}
+
 Result<void> write_proc_file(int directory, const char* name, const std::string& text) {
   UniqueFd file(openat(directory, name, O_WRONLY | O_CLOEXEC));
-  if (!file) return fail_errno(errno, std::string("open /proc/<pid>/") + name);
+  if (!file) return fail(namespace_error(errno, std::string("open /proc/<pid>/") + name));
   // The kernel takes the whole map in one write or nothing.
   if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return fail_errno(errno, std::string("write \"") + std::string(trim(text)) + "\" to /proc/<pid>/" + name);
+    return fail(
+        namespace_error(errno, std::string("write \"") + std::string(trim(text)) + "\" to /proc/<pid>/" + name));
   return {};
 }
 
@@ -94,11 +102,12 @@ Result<void> unshare_namespaces(unsigned bits) {
     names.emplace_back(kind.name);
   }
   if (unshare(flags) == 0) return {};
-  Error error = Error::from_errno(errno, "unshare " + join(names, ", ") + " namespaces");
+  const int errnum = errno;
+  Error error = namespace_error(errnum, "unshare " + join(names, ", ") + " namespaces");
   if ((bits & kUserNs) != 0)
-    error.with_hint(user_namespace_hint(error.errnum()));
-  else if (error.errnum() == EPERM)
-    error.with_hint("only root, or a process in its own user namespace, can do this");
+    error.with_code(ErrorCode::namespaces).with_hint(user_namespace_hint(errnum));
+  else if (errnum == EPERM)
+    error.with_code(ErrorCode::namespaces).with_hint("only root, or a process in its own user namespace, can do this");
   return fail(std::move(error));
 }
 
@@ -106,9 +115,10 @@ Result<void> join_namespace(int fd, std::string_view name) {
   if (setns(fd, 0) == 0) return {};
   Error error = Error::from_errno(errno, "join " + std::string(name) + " namespace");
   if (error.errnum() == EINVAL)
-    error.with_hint("the process has several threads, or lives in this user namespace already");
+    error.with_code(ErrorCode::namespaces)
+        .with_hint("the process has several threads, or lives in this user namespace already");
   else if (error.errnum() == EPERM)
-    error.with_hint("the namespace belongs to another user");
+    error.with_code(ErrorCode::namespaces).with_hint("the namespace belongs to another user");
   return fail(std::move(error));
 }
 
@@ -179,9 +189,10 @@ Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
     _exit(0);
   }
   if (pid < 0) {
-    Error error = Error::from_errno(errno, "make user namespace for id mapping");
-    error.with_hint(user_namespace_hint(error.errnum()));
-    return fail(std::move(error));
+    const int errnum = errno;
+    return fail(namespace_error(errnum, "make user namespace for id mapping")
+                    .with_code(ErrorCode::namespaces)
+                    .with_hint(user_namespace_hint(errnum)));
   }
   Child child(pid, UniqueFd(pidfd));
   TRY_ASSIGN(const UniqueFd directory, open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY));

@@ -71,7 +71,7 @@ class Filter {
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0) return {};
     Error error = Error::from_errno(errno, what);
     if (error.errnum() == EINVAL || error.errnum() == ENOSYS)
-      error.with_hint("this kernel lacks CONFIG_SECCOMP_FILTER");
+      error.with_code(ErrorCode::kernel).with_hint("this kernel lacks CONFIG_SECCOMP_FILTER");
     return fail(std::move(error));
   }
 

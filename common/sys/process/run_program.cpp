@@ -157,7 +157,7 @@ Result<void> check_program_of_root(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return fail_errno(errno, "look at " + path);
   if (status.st_uid == 0 && S_ISREG(status.st_mode) && (status.st_mode & kOthersMayWrite) == 0) return {};
-  return fail(ErrorKind::denied, path + ": others than root may write to it");
+  return fail(Error(ErrorKind::denied, path + ": others than root may write to it").with_code(ErrorCode::installation));
 }
 
 std::string find_program(std::string_view name, std::string_view directories) {

@@ -133,7 +133,11 @@ Result<std::optional<int>> stand_in_for_child(StandInFor whom, const LastAct* la
   if (!child) {
     (void)sigprocmask(SIG_SETMASK, &before, nullptr);
     Error error = std::move(child).error();
-    if (error.errnum() == ENOMEM) error.with_hint("the container's first process has ended, and with it the container");
+    // The kernel's word for a PID namespace that has ended; no memory is missing.
+    if (error.errnum() == ENOMEM)
+      error = Error(error.kind(), error.message())
+                  .with_code(ErrorCode::helper)
+                  .with_hint("the container's first process has ended, and with it the container");
     return fail(std::move(error));
   }
   if (!*child) {

@@ -29,13 +29,15 @@ Result<Options> parse(const std::vector<std::string>& words) {
     std::vector<std::string> reversed(words.rbegin(), words.rend());
     app.parse(reversed);
   } catch (const CLI::Error& error) {
-    return fail(Error(ErrorKind::usage, error.what()).with_hint("--help lists the options"));
+    return fail(
+        Error(ErrorKind::usage, error.what()).with_code(ErrorCode::option).with_hint("--help lists the options"));
   }
   options.command = app.remaining();
   const bool separated = !options.command.empty() && options.command.front() == "--";
   if (separated) options.command.erase(options.command.begin());
   if (!separated && !options.command.empty() && options.command.front().starts_with('-'))
     return fail(Error(ErrorKind::usage, "unknown option " + printable(options.command.front()))
+                    .with_code(ErrorCode::option)
                     .with_hint("--help lists the options"));
   return options;
 }

@@ -48,6 +48,10 @@ void remove_stale(const std::string& directory) {
   }
 }
 
+Error damaged(std::string what) {
+  return Error(ErrorKind::corrupt, std::move(what)).with_code(ErrorCode::image_damaged);
+}
+
 /// "system/mounts.d/x" and the like; nothing else is ever made of a bundle's files.
 bool is_safe(const std::string& path) {
   for (const std::string_view part : split(path, '/'))
@@ -58,7 +62,7 @@ bool is_safe(const std::string& path) {
 Result<void> write_files(const Bundle& bundle, const std::string& directory) {
   for (const char* name : {"/system", "/user", "/run"}) TRY(make_directories(directory + name, 0700));
   for (const BundleFile& file : bundle.files.files) {
-    if (!is_safe(file.path)) return fail(ErrorKind::corrupt, "the bundle is damaged");
+    if (!is_safe(file.path)) return fail(damaged("the bundle is damaged"));
     const std::string path = directory + "/" + file.path;
     TRY(make_directories(split_path(path).first, 0700));
     TRY_ASSIGN(const UniqueFd written, open_file(path, O_WRONLY | O_CREAT | O_EXCL, (file.mode & 0777U) | 0600U));
@@ -93,13 +97,13 @@ Result<Bundle> open_bundle(const std::string& path, const Environment& environme
   if (fstat(bundle.file.get(), &status) != 0) return fail_errno(errno, "inspect " + path);
   const auto trailer = BundleTrailer::read(bundle.file.get(), static_cast<uint64_t>(status.st_size));
   if (!trailer || trailer->files_bytes > kBundleFiles.most_bytes)
-    return fail(ErrorKind::corrupt, path + ": the bundle is truncated or damaged");
+    return fail(damaged(path + ": the bundle is truncated or damaged"));
   std::string packed(trailer->files_bytes, '\0');
   const ssize_t count =
       pread(bundle.file.get(), packed.data(), packed.size(), static_cast<off_t>(trailer->files_offset));
-  if (count != static_cast<ssize_t>(packed.size())) return fail(ErrorKind::corrupt, path + ": the bundle is damaged");
+  if (count != static_cast<ssize_t>(packed.size())) return fail(damaged(path + ": the bundle is damaged"));
   auto files = from_wire<BundleFiles>(packed, kBundleFiles);
-  if (!files) return fail(ErrorKind::corrupt, "the bundle is damaged");
+  if (!files) return fail(damaged("the bundle is damaged"));
   bundle.files = std::move(*files);
   if (bundle.target.empty()) bundle.target = path + ".d";
   return bundle;
@@ -108,7 +112,8 @@ Result<Bundle> open_bundle(const std::string& path, const Environment& environme
 Result<void> extract_bundle(const Bundle& bundle, LogSink& log) {
   struct stat status {};
   const auto [parent, name] = split_path(bundle.target);
-  const Error exists(ErrorKind::exists, "File already exists: " + bundle.target);
+  const Error exists =
+      Error(ErrorKind::exists, "File already exists: " + bundle.target).with_code(ErrorCode::file_exists);
   if (lstat(bundle.target.c_str(), &status) == 0) return fail(exists);
   TRY_ASSIGN(const Scratch scratch, make_scratch(parent));
   const std::string tree = scratch.path() + "/rootfs";

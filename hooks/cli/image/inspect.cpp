@@ -227,10 +227,12 @@ Result<FileDescription> describe_file(int image, const std::string& path) {
 
 Result<int> inspect_file(const Context& context, const InspectOptions& options) {
   if (options.raw || !options.architecture.empty())
-    return fail(ErrorKind::usage, "inspect " + printable(options.image) +
-                                      ": --raw and --arch are about images in registries, not about files");
+    return fail(Error(ErrorKind::usage, "inspect " + printable(options.image) +
+                                            ": --raw and --arch are about images in registries, not about files")
+                    .with_code(ErrorCode::option));
   auto image = open_file(options.image, O_RDONLY | O_NONBLOCK);  // not to wait for a pipe's writer
-  if (!image && image.error().kind() == ErrorKind::not_found) return fail(no_such_file(options.image));
+  if (!image && image.error().kind() == ErrorKind::not_found)
+    return fail(no_such_file(options.image).with_code(ErrorCode::image_not_found));
   if (!image) return fail(std::move(image).error());
   auto file = describe_file(image->get(), options.image);
   if (!file) return fail(std::move(file).error().with_context("inspect " + printable(options.image)));
@@ -243,6 +245,7 @@ Result<int> inspect_container(const Context& context, const InspectOptions& opti
   if (options.raw || !options.architecture.empty())
     return fail(Error(ErrorKind::usage, "inspect " + printable(options.image) +
                                             ": --raw and --arch are about images in registries, not about containers")
+                    .with_code(ErrorCode::option)
                     .with_hint("write docker://" + printable(options.image) + " for the image of that name"));
   const auto origin = container.directory ? origin_of(container.directory->get()) : std::nullopt;
   const bool layered = container.kind == NamedContainer::Kind::layered;
@@ -283,7 +286,8 @@ Result<int> inspect_container(const Context& context, const InspectOptions& opti
 }
 
 Result<int> inspect(const Context& context, const InspectOptions& options) {
-  if (options.raw && options.json) return fail(ErrorKind::usage, "inspect: --raw and --json exclude each other");
+  if (options.raw && options.json)
+    return fail(Error(ErrorKind::usage, "inspect: --raw and --json exclude each other").with_code(ErrorCode::option));
   if (const auto container = find_container(context.config, options.image))
     return inspect_container(context, options, *container);
   if (names_file(options.image)) return inspect_file(context, options);

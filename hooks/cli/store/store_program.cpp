@@ -36,7 +36,8 @@ Result<int> run_program(const std::optional<Identity>& owner, SpawnOptions optio
     _exit(1);
   }
   TRY_ASSIGN(const ExitStatus status, child.wait());
-  if (status.signal != 0) return fail(ErrorKind::failure, "situla-store " + status.text());
+  if (status.signal != 0)
+    return fail(Error(ErrorKind::failure, "situla-store " + status.text()).with_code(ErrorCode::helper));
   return status.code;
 }
 
@@ -68,6 +69,7 @@ Result<void> ask_store(const std::vector<std::string>& words, const std::string&
   const auto socket = store_socket::ask(store_socket::CommandWanted{words});
   if (!socket && socket.error().kind() == ErrorKind::not_found)
     return fail(Error(ErrorKind::denied, words[0] + ": the node's image store belongs to the user " + service_user)
+                    .with_code(ErrorCode::denied)
                     .with_hint("run it as root; where situla-store.socket is enabled, users see and remove what is "
                                "theirs"));
   if (!socket) return fail(socket.error());

@@ -31,6 +31,7 @@ std::string obstacle_of(std::string_view state) {
 Result<std::string> client_program(const std::string& name, const Environment& environment) {
   if (auto program = find_program(name, environment)) return *program;
   return fail(Error(ErrorKind::not_found, "ask the cluster: there is no " + name + " in PATH")
+                  .with_code(ErrorCode::slurm)
                   .with_hint("--cluster needs Slurm's commands: run it where jobs are submitted"));
 }
 
@@ -72,6 +73,7 @@ Result<Slurm> find_slurm(const ClusterRequest& request, const Environment& envir
   if (environment.has("SLURM_JOB_ID")) slurm.job_nodes = environment.get_or("SLURM_JOB_NODELIST", "");
   if (!slurm.job_nodes.empty() && !request.partition.empty())
     return fail(Error(ErrorKind::usage, "ask the cluster: --partition inside of a job")
+                    .with_code(ErrorCode::option)
                     .with_hint("inside of a job its own nodes are asked; leave it, or unset SLURM_JOB_ID"));
   return slurm;
 }
@@ -88,12 +90,14 @@ Result<std::vector<ClusterNode>> list_nodes(const ClusterRequest& request, const
         Error(ErrorKind::failure, "ask the cluster: sinfo: " + (answer.late ? std::string("no answer in 20 s")
                                                                 : !answer.broken.empty() ? answer.broken
                                                                                          : reason_in(answer.errors)))
+            .with_code(ErrorCode::slurm)
             .with_hint("does `sinfo -N` work here?"));
   std::vector<ClusterNode> nodes = parse_sinfo(answer.output);
   if (nodes.empty())
     return fail(Error(ErrorKind::not_found,
                       "ask the cluster: there is no node" + (wanted.empty() ? "" : " named " + printable(wanted)) +
                           (request.partition.empty() ? "" : " in the partition " + printable(request.partition)))
+                    .with_code(ErrorCode::slurm)
                     .with_hint("`sinfo -N` shows nodes and partitions"));
   return nodes;
 }

@@ -62,6 +62,7 @@ Map::Map(const Field& field, std::initializer_list<std::string_view> known) : fi
     const std::string& key = field.value.keys[i];
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     refuse(wrong({field.value.items[i], &field, key, std::nullopt}, "unknown field")
+               .with_code(ErrorCode::cdi)
                .with_hint(suggestion(key, {known.begin(), known.size()}, "known fields")));
   }
 }

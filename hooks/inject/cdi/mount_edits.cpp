@@ -25,7 +25,8 @@ Result<bool> permitted(const HostNode& found, const std::string& path, const Wis
   if (!found.denied) return true;
   ++count.denied;
   const std::string reason = "the device cgroup of this job step does not allow it";
-  if (wish.denied == Denied::fail) return fail(ErrorKind::denied, wish.name + ": " + path + ": " + reason);
+  if (wish.denied == Denied::fail)
+    return fail(Error(ErrorKind::denied, wish.name + ": " + path + ": " + reason).with_code(ErrorCode::gpu_request));
   const std::string message = wish.name + ": leaving out " + path + ": " + reason;
   if (wish.denied == Denied::skip)
     log.debug(message);
@@ -43,6 +44,7 @@ Result<void> check_number(const DeviceNode& node, const DeviceNumber& host, cons
     const std::string said = node.number ? to_text(*node.number) : std::string(1, node.type);
     return fail(Error(ErrorKind::corrupt, wish.spec.file + ": " + node.host_path + " is " + to_text(host) +
                                               " on this host, and " + said + " in the file")
+                    .with_code(ErrorCode::cdi)
                     .with_hint(kStale));
   }
   if (node.number && node.number->major != host.major)
@@ -93,7 +95,8 @@ Result<void> add_bind(const Mount& mount, const Wish& wish, const CdiContext& co
                 found.error().message());
     return {};
   }
-  if (!found) return fail(Error(found.error()).with_context(wish.spec.file).with_hint(kStale));
+  if (!found)
+    return fail(Error(found.error()).with_context(wish.spec.file).with_code(ErrorCode::cdi).with_hint(kStale));
   if (found->number) {
     TRY_ASSIGN(const bool wanted, permitted(*found, mount.host_path, wish, count, log));
     if (!wanted) return {};
@@ -124,7 +127,7 @@ Result<void> add_node(const DeviceNode& node, const Wish& wish, const CdiContext
   if (!found) {
     const bool complete = node.number || node.fifo;  // a runtime with privilege would make the node
     if (!complete || found.error().kind() != ErrorKind::not_found)
-      return fail(Error(found.error()).with_context(wish.spec.file).with_hint(kStale));
+      return fail(Error(found.error()).with_context(wish.spec.file).with_code(ErrorCode::cdi).with_hint(kStale));
     log.warning(wish.spec.file + ": leaving out " + printable(node.path) + ": this host has no " +
                 printable(node.host_path));
     return {};
@@ -132,6 +135,7 @@ Result<void> add_node(const DeviceNode& node, const Wish& wish, const CdiContext
   if (node.fifo != found->fifo || (!node.fifo && !found->number))
     return fail(Error(ErrorKind::corrupt, wish.spec.file + ": " + node.host_path + " is no " +
                                               (node.fifo ? "FIFO" : "device") + " on this host")
+                    .with_code(ErrorCode::cdi)
                     .with_hint(kStale));
   MountStep step{.kind = node.fifo ? StepKind::host_file : StepKind::device,
                  .source = node.host_path,

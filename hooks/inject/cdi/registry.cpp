@@ -33,11 +33,14 @@ bool root_is_mapped() {
 Result<void> check_owner(const struct stat& status) {
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::denied, "not a regular file");
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fail(Error(ErrorKind::denied, "others than its owner may write to it").with_hint("chmod go-w"));
+    return fail(Error(ErrorKind::denied, "others than its owner may write to it")
+                    .with_code(ErrorCode::cdi)
+                    .with_hint("chmod go-w"));
   if (status.st_uid == 0 || status.st_uid == geteuid()) return {};
   if (!root_is_mapped() && status.st_uid == unmapped_owner()) return {};
   return fail(
       Error(ErrorKind::denied, "it belongs to user " + std::to_string(status.st_uid) + ", neither to root nor to you")
+          .with_code(ErrorCode::cdi)
           .with_hint("chown root"));
 }
 
@@ -47,6 +50,7 @@ Result<std::string> read_trusted(const std::string& file) {
   if (!fd) {
     if (fd.error().kind() != ErrorKind::denied) return fail(std::move(fd).error());
     return fail(Error(ErrorKind::denied, file + ": Permission denied")
+                    .with_code(ErrorCode::cdi)
                     .with_hint("jobs read CDI specifications as their users: chmod a+r " + shell_quote(file)));
   }
   struct stat status {};
@@ -109,6 +113,7 @@ void CdiRegistry::add(std::unique_ptr<cdi::Spec> spec, size_t priority) {
     claim.disputed = true;
     report(Error(ErrorKind::corrupt,
                  name + " is in " + claim.device.spec->file + " and in " + spec->file + ": it is taken from neither")
+               .with_code(ErrorCode::cdi)
                .with_hint("remove one of the files"),
            spec->kind);
   }
@@ -116,7 +121,7 @@ void CdiRegistry::add(std::unique_ptr<cdi::Spec> spec, size_t priority) {
 }
 
 void CdiRegistry::report(Error error, std::string kind) {
-  errors_.push_back(std::move(error));
+  errors_.push_back(std::move(error).with_code(ErrorCode::cdi));
   error_kinds_.push_back(std::move(kind));
 }
 

@@ -51,7 +51,9 @@ Error unresolvable(const std::vector<std::string>& missing, const CdiRegistry& r
     for (const Error* error : registry.errors_of_kind(kind_of(name)))
       if (std::find(told.begin(), told.end(), error) == told.end()) told.push_back(error);
   for (const Error* error : told) message += " (" + error->message() + ")";
-  return Error(ErrorKind::not_found, std::move(message)).with_hint(known_devices(missing, registry));
+  return Error(ErrorKind::not_found, std::move(message))
+      .with_code(ErrorCode::cdi)
+      .with_hint(known_devices(missing, registry));
 }
 
 /// Which devices of a kind have nothing that the step may not use.
@@ -158,6 +160,7 @@ Result<std::vector<std::pair<std::string, CdiDevice>>> find_all(const std::vecto
   for (const std::string& name : names) {
     if (!is_device_name(name))
       return fail(Error(ErrorKind::usage, "\"" + printable(name) + "\" is no name of a device")
+                      .with_code(ErrorCode::cdi)
                       .with_hint("names look like nvidia.com/gpu=0"));
     const bool again = std::any_of(found.begin(), found.end(), [&](const auto& entry) { return entry.first == name; });
     const CdiDevice device = registry.find(name);
@@ -186,11 +189,12 @@ Result<ContainerEdits> cdi_edits(const std::vector<std::string>& names, const Cd
     auto added = resolver.add(device, name);
     if (added) continue;
     Error error = std::move(added).error();
-    if (error.kind() != ErrorKind::denied) return fail(std::move(error));
+    if (error.kind() != ErrorKind::denied) return fail(std::move(error).with_code(ErrorCode::cdi));
     const auto usable = usable_devices(kind_of(name), registry, context);
-    return fail(std::move(error).with_hint(usable.empty()
-                                               ? "ask Slurm for it, for example with --gpus-per-task or --gres"
-                                               : "of " + kind_of(name) + " this step may use: " + join(usable, ", ")));
+    return fail(std::move(error)
+                    .with_code(ErrorCode::gpu_request)
+                    .with_hint(usable.empty() ? "ask Slurm for it, for example with --gpus-per-task or --gres"
+                                              : "of " + kind_of(name) + " this step may use: " + join(usable, ", ")));
   }
   return resolver.finish();
 }

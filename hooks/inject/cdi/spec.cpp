@@ -35,7 +35,9 @@ class Reader : public Map {
     if (const auto field = find(key)) needs(needed, *field);
   }
   void refuse_text(std::string_view key, std::string_view text, std::string_view what, std::string_view hint = "") {
-    refuse(wrong(child(key), "\"" + printable(text) + "\" " + std::string(what)).with_hint(hint));
+    refuse(wrong(child(key), "\"" + printable(text) + "\" " + std::string(what))
+               .with_code(ErrorCode::cdi)
+               .with_hint(hint));
   }
   std::string required_path(std::string_view key) {
     std::string path = required_text(key);
@@ -143,7 +145,9 @@ Result<bool> check_intel_rdt(Version version, const Field& field) {
   // 1.1.0 dropped these two; files of 0.7.0 and 1.0.0 have them.
   for (const std::string_view key : {"enableCMT", "enableMBM"})
     if (const auto gone = map.find(key); gone && version >= v1_1)
-      map.refuse(wrong(*gone, "unknown field since cdiVersion 1.1.0").with_hint("enableMonitoring replaces it"));
+      map.refuse(wrong(*gone, "unknown field since cdiVersion 1.1.0")
+                     .with_code(ErrorCode::cdi)
+                     .with_hint("enableMonitoring replaces it"));
   return map.finish(true);
 }
 

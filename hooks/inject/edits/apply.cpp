@@ -62,6 +62,7 @@ Result<void> check(int directory_fd, uint64_t top, Known& known) {
     return fail(
         Error(ErrorKind::denied,
               "the directory is the host's, on what is mounted at " + printable(outside->path) + " there")
+            .with_code(ErrorCode::mount_failed)
             .with_hint("a link of the image or a mount leads there; nothing is made in directories of the host, "
                        "so what is missing has to be made beforehand"));
   known.own.insert(mount);

@@ -36,7 +36,8 @@ Result<FilePlace> open_place(const std::string& path, const RootDir& root) {
 Result<void> rename_into_place(const FilePlace& place, const std::string& temporary, const std::string& what) {
   if (renameat(place.directory.get(), temporary.c_str(), place.directory.get(), place.name.c_str()) == 0) return {};
   Error error = Error::from_errno(errno, what);
-  if (error.errnum() == EISDIR) error.with_hint("a directory is there, which nothing but a directory can replace");
+  if (error.errnum() == EISDIR)
+    error.with_code(ErrorCode::hook).with_hint("a directory is there, which nothing but a directory can replace");
   return fail(std::move(error));
 }
 
@@ -106,7 +107,7 @@ Result<void> apply_file_changes(const std::vector<FileChange>& changes, const Ro
   for (const FileChange& change : changes) {
     auto done = apply_one(change, root);
     if (done) continue;
-    if (done.error().errnum() != EBUSY) return done;
+    if (done.error().errnum() != EBUSY) return fail(std::move(done).error().with_code(ErrorCode::hook));
     log.warning("leaving " + change.path + " as it is: something is mounted there");
   }
   return {};

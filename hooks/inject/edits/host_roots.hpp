@@ -15,9 +15,10 @@ struct HostRoots {
   RootDir devices;                                   ///< dev, proc and sys
 
   static Result<HostRoots> open(const std::string& driver_path, const std::string& device_path) {
-    TRY_ASSIGN(RootDir driver, RootDir::open(driver_path));
-    TRY_ASSIGN(RootDir devices, RootDir::open(device_path));
-    return HostRoots{driver_path, device_path, std::move(driver), std::move(devices)};
+    auto driver = RootDir::open(driver_path), devices = RootDir::open(device_path);
+    for (auto* root : {&driver, &devices})
+      if (!*root) return fail(std::move(*root).error().with_code(ErrorCode::site_config));
+    return HostRoots{driver_path, device_path, std::move(*driver), std::move(*devices)};
   }
   /// "/usr/lib64/libcuda.so.1" beneath a root, as the host names it.
   static std::string host_path(const std::string& root_path, const std::string& path) {

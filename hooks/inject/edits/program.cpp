@@ -115,6 +115,7 @@ Result<void> run_program(const ProgramEdit& edit, const ApplyTarget& target, Log
     if (!said.empty()) log.info(edit.path + ": " + said);
     return {};
   }
+  done.error().with_code(ErrorCode::hook);
   if (said.empty()) return done;
   return fail(done.error().in_words(done.error().message() + "; it said: " + said));
 }

@@ -96,8 +96,9 @@ std::string title(const Adapter& adapter) {
 
 Result<const Adapter*> usable(const Adapter& adapter) {
   if (adapter.obstacle.empty()) return &adapter;
-  return fail(ErrorKind::not_found,
-              "network adapter " + printable(title(adapter)) + ": " + printable(adapter.obstacle));
+  return fail(
+      Error(ErrorKind::not_found, "network adapter " + printable(title(adapter)) + ": " + printable(adapter.obstacle))
+          .with_code(ErrorCode::gpu_request));
 }
 
 Choice all_usable(const std::vector<Adapter>& all, LogSink& log) {
@@ -119,6 +120,7 @@ Result<Choice> choose_by_index(const std::vector<Adapter>& all, std::string_view
     const std::optional<uint64_t> index = parse_unsigned(word);
     if (!index || *index >= all.size())
       return fail(Error(ErrorKind::usage, "Unknown MELLANOX device id: " + printable(word))
+                      .with_code(ErrorCode::gpu_request)
                       .with_hint("this node has " + list(all)));
     TRY_ASSIGN(const Adapter* adapter, usable(all[*index]));
     if (std::find(chosen.begin(), chosen.end(), adapter) == chosen.end()) chosen.push_back(adapter);
@@ -142,6 +144,7 @@ Result<Choice> choose_by_name(const std::vector<Adapter>& all, const std::string
 
 Error no_adapter(const std::string& who) {
   return Error(ErrorKind::not_found, who + ": this node has no network adapter with verbs that can be used")
+      .with_code(ErrorCode::gpu_request)
       .with_hint("situla doctor shows the adapters there are");
 }
 
@@ -196,6 +199,7 @@ Result<ContainerEdits> edits_by_name(const std::vector<std::string>& names, cons
     if (chosen.empty() && name.ends_with("=all")) return fail(no_adapter(name));
     if (chosen.empty())
       return fail(Error(ErrorKind::not_found, "unknown network adapter " + printable(name))
+                      .with_code(ErrorCode::gpu_request)
                       .with_hint("this node has " + list(all)));
     for (const Adapter* adapter : chosen) add_device(edits, adapter->node, adapter->number, roots, name);
   }

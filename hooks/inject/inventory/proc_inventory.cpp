@@ -114,12 +114,14 @@ Result<std::string> driver_version(const RootDir& devices) {
   auto text = devices.read_file(path);
   if (!text)
     return fail(Error(ErrorKind::not_found, "find NVIDIA's driver: " + text.error().message())
+                    .with_code(ErrorCode::gpu_driver)
                     .with_hint("the kernel module nvidia is not loaded, or the node has no NVIDIA GPU"));
   std::string version = parse_driver_version(*text);
   if (!version.empty()) return version;
   const auto module = devices.read_file("/sys/module/nvidia/version");
   if (module && is_version(trim(*module))) return std::string(trim(*module));
-  return fail(ErrorKind::corrupt, "find the version of NVIDIA's driver in " + path);
+  return fail(
+      Error(ErrorKind::corrupt, "find the version of NVIDIA's driver in " + path).with_code(ErrorCode::gpu_driver));
 }
 
 std::vector<Gpu> read_gpus(const RootDir& devices, LogSink& log) {

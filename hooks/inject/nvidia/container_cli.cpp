@@ -47,6 +47,7 @@ Result<ContainerEdits> container_cli_edits(const DriverRequest& request, const s
   if (program.path.empty())
     return fail(
         Error(ErrorKind::not_found, std::string("Command not found: ") + kTool)
+            .with_code(ErrorCode::site_config)
             .with_hint("gpu = \"nvidia-container-cli\" in situla.toml needs the package libnvidia-container-tools; "
                        "gpu = \"native\" needs nothing"));
   program.arguments = {kTool, "--user", "configure", "--no-cgroups", "--ldconfig=@" + host_ldconfig()};

@@ -31,8 +31,10 @@ Result<void> check_requirements(const DriverRequest& request, const Inventory& i
           (inventory.cuda_version.empty() ? "" : " for CUDA up to " + inventory.cuda_version) +
           (properties.architecture.empty() ? "" : ", compute capability " + properties.architecture) +
           (properties.brand.empty() ? "" : ", brand " + properties.brand);
-      return fail(std::move(met).error().with_hint(requirement.variable + " asks; " + here +
-                                                   "; NVIDIA_DISABLE_REQUIRE=1 starts anyway"));
+      return fail(std::move(met)
+                      .error()
+                      .with_code(ErrorCode::gpu_requirement)
+                      .with_hint(requirement.variable + " asks; " + here + "; NVIDIA_DISABLE_REQUIRE=1 starts anyway"));
     }
   }
   return {};
@@ -136,6 +138,7 @@ Result<void> without_driver(const DriverRequest& request, const HostRoots& roots
     return {};
   }
   return fail(Error(ErrorKind::not_found, std::string(kOrigin) + ": this node has no NVIDIA driver: " + missing)
+                  .with_code(ErrorCode::gpu_driver)
                   .with_hint("ask Slurm for a node with GPUs, or start without them: NVIDIA_VISIBLE_DEVICES=void"));
 }
 

@@ -104,6 +104,7 @@ Result<void> add_imex_channels(const Planning& planning, DevicePlan& devices) {
     if (node == nodes.end())
       return fail(Error(ErrorKind::usage, "NVIDIA_IMEX_CHANNELS: " + std::to_string(channel) + ": this node has no " +
                                               planning.device_path(path))
+                      .with_code(ErrorCode::gpu_request)
                       .with_hint("channels are made by the administrator, or by Slurm's switch/nvidia_imex"));
     if (!wanted.all) devices.add(*node);
   }

@@ -120,6 +120,7 @@ std::string list(const Selection& usable) {
 Error unknown_device(std::string_view name, const Selection& usable) {
   const std::string numbering = "; a job's GPUs are numbered from 0, in the order of their PCI addresses";
   return Error(ErrorKind::usage, "device error: " + printable(name) + ": unknown device")
+      .with_code(ErrorCode::gpu_request)
       .with_hint(usable.empty() ? "this job may use no GPU of this node; ask Slurm for some (--gpus, --gres)"
                                 : "this job may use " + list(usable) + numbering);
 }

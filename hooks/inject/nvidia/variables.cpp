@@ -72,12 +72,14 @@ Result<void> parse_devices(std::string_view value, DriverRequest& request) {
     auto& names = word.find('=') == std::string_view::npos ? request.devices : request.cdi_names;
     if (&names == &request.cdi_names && !is_device_name(std::string(word)))
       return fail(Error(ErrorKind::usage, std::string(kDevices) + ": " + printable(word) + ": no name of a device")
+                      .with_code(ErrorCode::gpu_request)
                       .with_hint("CDI names are VENDOR/CLASS=NAME, such as nvidia.com/gpu=0"));
     if (std::find(names.begin(), names.end(), word) == names.end()) names.emplace_back(word);
   }
   if (!request.devices.empty() && !request.cdi_names.empty())
     return fail(Error(ErrorKind::usage, std::string(kDevices) + ": " + printable(request.devices.front()) + " and " +
                                             printable(request.cdi_names.front()) + " cannot be asked for together")
+                    .with_code(ErrorCode::gpu_request)
                     .with_hint("name all GPUs by CDI names, or none"));
   return {};
 }
@@ -92,6 +94,7 @@ Result<CapabilitySet> parse_capabilities(std::string_view value) {
         std::vector<std::string_view> names;
         for (const CapabilityName& entry : kCapabilityNames) names.push_back(entry.name);
         return fail(Error(ErrorKind::usage, "Unknown NVIDIA driver capability: " + printable(word))
+                        .with_code(ErrorCode::gpu_request)
                         .with_hint(suggestion(word, names, std::string(kCapabilities) + " knows")));
       }
       set = static_cast<CapabilitySet>(set | known->bits);
@@ -110,9 +113,10 @@ Result<ImexRequest> parse_imex(std::string_view value) {
     else if (number && *number <= kMaxImexChannel)
       request.channels.push_back(static_cast<uint32_t>(*number));
     else
-      return fail(ErrorKind::usage, std::string(kImexChannels) + ": " + printable(word) +
-                                        ": expected channel numbers up to " + std::to_string(kMaxImexChannel) +
-                                        ", or all");
+      return fail(Error(ErrorKind::usage, std::string(kImexChannels) + ": " + printable(word) +
+                                              ": expected channel numbers up to " + std::to_string(kMaxImexChannel) +
+                                              ", or all")
+                      .with_code(ErrorCode::gpu_request));
   }
   return request;
 }

@@ -46,6 +46,7 @@ Result<void> check_store_file(int fd, uid_t service, const std::string& service_
     return {};
   return fail(Error(ErrorKind::denied, "the image of the store is not a file of one name that only " + service_user +
                                            " can read and nobody can write")
+                  .with_code(ErrorCode::installation)
                   .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
 }
 
@@ -56,6 +57,7 @@ Result<LoopDevice> attach_within_share(int image_fd, MountShare share) {
     if (const size_t count = LoopDevice::count(label); count >= share.most)
       return fail(Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
                                                 std::to_string(share.most) + " may be")
+                      .with_code(ErrorCode::site_config)
                       .with_hint("they go with the last process that uses them, in jobs or outside; mounts_per_user in "
                                  "situla.toml is the limit"));
   return LoopDevice::attach(image_fd, label);

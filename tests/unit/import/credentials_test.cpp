@@ -62,6 +62,7 @@ TEST_CASE("mistakes do not show passwords") {
     const auto set = parse(text, log);
     REQUIRE_FALSE(set);
     CHECK(set.error().kind() == ErrorKind::usage);
+    CHECK(set.error().code() == ErrorCode::credentials);
     CHECK(set.error().text().find("secret") == std::string::npos);
   }
 }
@@ -69,9 +70,9 @@ TEST_CASE("mistakes do not show passwords") {
 TEST_CASE("a mistake is said with its line, and the word where it is no piece of a password") {
   test::MemoryLog log;
   CHECK(parse("# one\nmachine a\n  login b\n\n  pasword c\n", log).error().text() ==
-        "F:5: unknown word 'pasword'\nhint: did you mean password?");
+        "F:5: unknown word 'pasword' [credentials]\nhint: did you mean password?");
   CHECK(parse("machine a login b password \"x\ny\" machin c", log).error().text() ==
-        "F:2: unknown word 'machin'\nhint: did you mean machine?");
+        "F:2: unknown word 'machin' [credentials]\nhint: did you mean machine?");
   CHECK_THAT(parse("machine a login b password my Passw0rd", log).error().text(),
              Catch::StartsWith("F:1: a word that is none of") && !Catch::Contains("Passw0rd"));
   CHECK_THAT(parse("\nlogin b", log).error().text(), Catch::StartsWith("F:2: 'login' before any"));

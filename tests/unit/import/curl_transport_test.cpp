@@ -120,3 +120,14 @@ TEST_CASE("no header value ends its line") {
       CHECK(started.error().message().find("line end") != std::string::npos);
     }
 }
+
+TEST_CASE("who is not there has a code") {
+  auto transport = make_curl_transport(ImportSettings());
+  REQUIRE(transport);
+  HttpRequest request;
+  request.url = "https://127.0.0.1:1/";
+  const auto response = fetch(**transport, request, 1000);
+  REQUIRE_FALSE(response);
+  CHECK(response.error().kind() == ErrorKind::unreachable);
+  CHECK(response.error().code() == ErrorCode::registry_unreachable);
+}

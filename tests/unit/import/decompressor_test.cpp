@@ -95,6 +95,7 @@ TEST_CASE("zstd windows: 128 MiB are read, more is refused for what it is") {
       continue;
     }
     CHECK(result.error().kind() == ErrorKind::unsupported);
+    CHECK(result.error().code() == ErrorCode::image_unsupported);
     CHECK(result.error().message() == "decompress zstd: it needs a window of more than 128 MiB");
   }
 }
@@ -105,6 +106,7 @@ TEST_CASE("damaged streams are corrupt") {
     const auto cut = unpack(bytes.substr(0, bytes.size() - 5), 4096, 4096);
     REQUIRE_FALSE(cut);
     CHECK(cut.error().kind() == ErrorKind::corrupt);
+    CHECK(cut.error().code() == ErrorCode::image_damaged);
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
     bytes[bytes.size() / 2 + 1] = static_cast<char>(bytes[bytes.size() / 2 + 1] ^ 0x55);
     if (bytes[0] == '\x1f') CHECK_FALSE(unpack(bytes, 4096, 4096));

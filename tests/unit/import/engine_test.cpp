@@ -216,7 +216,7 @@ TEST_CASE("what an engine's API may answer instead of an image") {
     return text;
   };
   CHECK_THAT(error(http("404 Not Found", "{}"), ""),
-             Catch::Contains("docker has no x:latest (" + socket + ")") && Catch::Contains("hint: "));
+             Catch::Contains("docker has no x:latest (" + socket + ") [image-not-found]\nhint: "));
   CHECK_THAT(error(http("500 Oops", R"({"message":"disk on fire"})"), ""),
              Catch::Contains("ask " + socket + ": disk on fire"));
   CHECK_THAT(error(http("503 Oops", "<html>"), ""), Catch::Contains("answers with status 503"));
@@ -226,7 +226,7 @@ TEST_CASE("what an engine's API may answer instead of an image") {
   CHECK_THAT(error("nonsense\r\n\r\n", ""), Catch::Contains("talk to " + socket));
   CHECK_THAT(error("", ""), Catch::Contains("talk to " + socket));
   CHECK_THAT(error(kFound, http("500 Oops", R"({"message":"layer is gone"})")),
-             Catch::Contains("save the image to a temporary file") && Catch::Contains("layer is gone"));
+             Catch::Contains("save the image to a temporary file") && Catch::Contains("layer is gone [engine]"));
   CHECK_THAT(error(kFound, http("200 OK", image.tar, image.tar.size() + 1)), Catch::Contains("talk to " + socket));
   CHECK_THAT(error(kFound, http("200 OK", image.tar.substr(0, image.tar.size() / 2))),
              Catch::Contains("the archive from " + socket));
@@ -239,7 +239,8 @@ TEST_CASE("sockets that are not there, or serve nobody") {
   CHECK_THAT(error_of(request(place, "dockerd://x", {none})),
              Catch::Contains("connect to " + none + ": No such file") && Catch::Contains("DOCKER_HOST=unix:///PATH"));
   CHECK_THAT(error_of(request(place, "podman://x", {none})), Catch::Contains("CONTAINER_HOST=unix:///PATH"));
-  CHECK_THAT(error_of(request(place, "dockerd://x", {})), Catch::Contains("no program docker in PATH"));
+  CHECK_THAT(error_of(request(place, "dockerd://x", {})),
+             Catch::Contains("no program docker in PATH") && Catch::Contains(" [engine]\nhint: "));
   std::ofstream(place.path / "file") << "";
   CHECK_THAT(error_of(request(place, "dockerd://x", {place.path / "file"})), Catch::Contains("Connection refused"));
 }

@@ -213,8 +213,9 @@ TEST_CASE("one of several images is named, or the error lists them") {
   CHECK(Directory::pull("oci:" + layout + ":1")->digest == digest_of(image.manifest));
   CHECK_THAT(error_of("oci:" + layout), Catch::Contains("several images") &&
                                             Catch::Contains("hint: it has oci:" + layout + ":1, oci:" + layout + ":2"));
-  CHECK_THAT(error_of("oci:" + layout + ":3"), Catch::Contains("no image has the tag '3'") && Catch::Contains(":1, "));
-  CHECK_THAT(error_of("oci:" + layout + ":@2"), Catch::Contains("has only 2 images"));
+  CHECK_THAT(error_of("oci:" + layout + ":3"),
+             Catch::Contains("no image has the tag '3' [image-not-found]") && Catch::Contains(":1, "));
+  CHECK_THAT(error_of("oci:" + layout + ":@2"), Catch::Contains("has only 2 images [image-not-found]"));
   CHECK_THAT(error_of("docker-archive:" + directory.write("a.tar", tar_of(image.saved(image.one))) + ":x:2"),
              Catch::Contains("there is no image x:2") && Catch::Contains("it has x:1"));
 }
@@ -295,7 +296,8 @@ TEST_CASE("what lies in a layout's directory instead of a blob") {
   REQUIRE(mkfifo(blob.c_str(), 0600) == 0);  // nobody writes: it must not wait
   CHECK_THAT(error_of("oci:" + layout), Catch::Contains("not a regular file"));
   CHECK_THAT(error_of("oci:" + layout + "/none"), Catch::Contains("No such file or directory"));
-  CHECK_THAT(error_of("oci:" + directory.write("a:b", image.oci())), Catch::Contains("the path ends at the first ':'"));
+  CHECK_THAT(error_of("oci:" + directory.write("a:b", image.oci())),
+             Catch::Contains("[image-not-found]\nhint: the path ends at the first ':'"));
   CHECK_THAT(error_of("oci:" + directory.write("dir", image.dir())), Catch::Contains("hint: this looks like"));
   CHECK_THAT(error_of("dir:" + layout), Catch::Contains("oci:PATH"));
 }

@@ -215,6 +215,7 @@ TEST_CASE_METHOD(Fixture, "no layers, an empty layer, damage") {
   unpack("i");
   const auto damaged = build("j", {Tar().file("a", "x").bytes(), std::string(5000, 'x')});
   REQUIRE_FALSE(damaged);
+  CHECK(damaged.error().code() == ErrorCode::image_damaged);
   CHECK(damaged.error().message() == "layer 2: read tar: Unrecognized archive format");
 }
 
@@ -223,6 +224,7 @@ TEST_CASE_METHOD(Fixture, "a full disk is one clear message") {
   const auto writer = SquashfsWriter::create(full.get(), "/store/x.sqsh", {});
   REQUIRE_FALSE(writer);
   CHECK(writer.error().kind() == ErrorKind::no_space);
+  CHECK(writer.error().code() == ErrorCode::disk_full);
   CHECK(writer.error().message() == "write /store/x.sqsh: No space left on device");
   CHECK_FALSE(writer.error().hint().empty());
 }
@@ -263,6 +265,7 @@ TEST_CASE("a layer counts only with its digest and size") {
   CHECK(run({digest_of(layer), layer.size(), "L"}));
   const auto wrong_digest = run({digest_of("y"), layer.size(), "L"});
   REQUIRE_FALSE(wrong_digest);
+  CHECK(wrong_digest.error().code() == ErrorCode::image_damaged);
   CHECK(wrong_digest.error().message() == "L: its content has the digest " + digest_of(layer).text());
   const auto wrong_size = run({digest_of(layer), layer.size() + 1, "L"});
   REQUIRE_FALSE(wrong_size);

@@ -44,6 +44,7 @@ TEST_CASE("indexes are chosen from by platform") {
   CHECK(choose_platform(index, Platform::parse("aarch64").value())->digest.hex() == std::string(64, '3'));
   const auto missing = choose_platform(index, Platform::parse("ppc64le").value());
   REQUIRE_FALSE(missing);
+  CHECK(missing.error().code() == ErrorCode::image_platform);
   CHECK(missing.error().hint() == "it exists for linux/amd64, linux/arm64/v9, linux/arm64/v8");
 }
 

@@ -94,6 +94,9 @@ prefix = "b.a.test"
 insecure = true
 )";
   CHECK(places("x.test/i", rules) == "images of *.test are blocked by r.conf:2");
+  const auto parsed = parse_registries_conf(rules, "r.conf");
+  REQUIRE(parsed);
+  CHECK(endpoints_of(ImageReference::parse("x.test/i").value(), *parsed).error().code() == ErrorCode::registry_blocked);
   CHECK(places("x.a.test/i", rules) == "m.test/wild/i:latest? x.a.test/i:latest");
   CHECK(places("b.a.test/i", rules) == "b.a.test/i:latest!");
 }

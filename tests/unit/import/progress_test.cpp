@@ -138,7 +138,7 @@ TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and
 TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves nothing") {
   using std::chrono::milliseconds;
   const StepBars::Clock::time_point start{};
-  StepBars bars({80, 24});
+  StepBars bars(ProgressView{.columns = 80, .rows = 24});
   bars.phase("importing 1 layer", start);
   bars.layer({0, "layer 1 of 1", 0, 100 * kMebi});
   CHECK(bars.bytes(kMebi, 100 * kMebi, start + milliseconds(500)).empty());
@@ -154,14 +154,14 @@ TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves
   CHECK(bars.finish(start + milliseconds(1500)) == "\x1b[Jimporting 1 layer: 1.5 s, 4.0 MiB\n");
   CHECK(bars.finish(start + milliseconds(1600)).empty());
 
-  StepBars many({80, 24}, "node1, first of 4: ");
+  StepBars many(ProgressView{80, 24, "node1, first of 4: "});
   many.phase("importing 1 layer", start);
   CHECK(many.bytes(kMebi, 100 * kMebi, start + milliseconds(800)).find("\nnode1, first of 4: importing 1 layer\r") !=
         std::string::npos);
-  StepBars low({80, 4});
+  StepBars low(ProgressView{.columns = 80, .rows = 4});
   low.phase("importing 1 layer", start);
   CHECK(low.bytes(kMebi, 100 * kMebi, start + milliseconds(800)).empty());
-  StepBars none({0, 0});
+  StepBars none;
   none.phase("importing 1 layer", start);
   CHECK(none.bytes(kMebi, 100 * kMebi, start + std::chrono::seconds(9)).empty());
 }
@@ -169,7 +169,7 @@ TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves
 TEST_CASE("a step without a terminal, and a log, have a line every half minute while it lasts") {
   using std::chrono::seconds;
   const StepBars::Clock::time_point begin{};
-  StepBars bars({0, 0});
+  StepBars bars;
   bars.phase("importing 7 layers", begin);
   const auto line = [&](int second) {
     CHECK(bars.bytes(static_cast<uint64_t>(second) << 20U, uint64_t{1024} << 20U, begin + seconds(second)).empty());
@@ -185,8 +185,13 @@ TEST_CASE("a step without a terminal, and a log, have a line every half minute w
   CHECK(line(110).empty());
   CHECK_FALSE(line(131).empty());
 
-  StepBars drawn({80, 24});
+  StepBars drawn(ProgressView{.columns = 80, .rows = 24});
   drawn.phase("importing 7 layers", begin);
   (void)drawn.bytes(1, 2, begin + seconds(40));
   CHECK(drawn.line(begin + seconds(40)).empty());
+
+  StepBars other(ProgressView{.silent = true});
+  other.phase("importing 7 layers", begin);
+  (void)other.bytes(1, 2, begin + seconds(40));
+  CHECK(other.line(begin + seconds(40)).empty());
 }

@@ -76,8 +76,8 @@ TEST_CASE("schema 1 is refused for what it is, though its digest leaves out its 
   };
   for (const char* type : {"application/vnd.docker.distribution.manifest.v1+prettyjws",
                            "application/vnd.docker.distribution.manifest.v1+json"})
-    CHECK_THAT(error(type),
-               Catch::Contains("Docker schema 1 is not supported\nhint: ") && Catch::Contains("skopeo copy"));
+    CHECK_THAT(error(type), Catch::Contains("Docker schema 1 is not supported [image-unsupported]\nhint: ") &&
+                                Catch::Contains("skopeo copy"));
 }
 
 TEST_CASE("tags come in pages, and a page's word for the next one leads nowhere else") {
@@ -137,11 +137,13 @@ TEST_CASE("basic login with the credentials of the host") {
   const auto none = resolve(transport, "auth.test/x", credentials_of("other.test"));
   REQUIRE_FALSE(none);
   CHECK(none.error().kind() == ErrorKind::denied);
+  CHECK(none.error().code() == ErrorCode::registry_login);
   CHECK(none.error().hint().find("machine auth.test login") != std::string::npos);
   CredentialSet wrong;
   wrong.add({"auth.test", "joe", "wr0ng"});
   const auto refused = resolve(transport, "auth.test/x", wrong);
   REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == ErrorCode::registry_login);
   CHECK(refused.error().text().find("joe") != std::string::npos);
   CHECK(refused.error().text().find("wr0ng") == std::string::npos);
   CHECK_FALSE(resolve(transport, "ann@auth.test/x", credentials_of("auth.test")));
@@ -252,25 +254,35 @@ TEST_CASE("failures are told apart") {
   struct Case {
     Answer answer;
     ErrorKind kind;
+    ErrorCode code;
     std::string part;
   };
   for (const Case& expected : std::vector<Case>{
            {{404, {}, "{\"errors\":[{\"code\":\"NAME_UNKNOWN\",\"message\":\"repository name not known\"}]}", false},
             ErrorKind::not_found,
+            ErrorCode::image_not_found,
             "no such image"},
-           {{404, {}, "", false}, ErrorKind::not_found, "not found (404)"},
-           {{403, {}, "", false}, ErrorKind::denied, "forbidden (403)"},
-           {{429, {}, "", false}, ErrorKind::network, "too many requests"},
-           {{500, {}, "", false}, ErrorKind::network, "the registry failed (500)"},
-           {{418, {}, "", false}, ErrorKind::failure, "unexpected status 418"},
-           {{200, {}, "<html>", false}, ErrorKind::corrupt, "not JSON"},
-           {{401, {{"www-authenticate", "Negotiate"}}, "", false}, ErrorKind::unsupported, "neither Basic nor Bearer"},
+           {{404, {}, "{\"errors\":[{\"code\":\"BLOB_UNKNOWN\"}]}", false},
+            ErrorKind::not_found,
+            ErrorCode::image_damaged,
+            "does not have it (404)"},
+           {{404, {}, "", false}, ErrorKind::not_found, ErrorCode::image_not_found, "not found (404)"},
+           {{403, {}, "", false}, ErrorKind::denied, ErrorCode::registry_login, "forbidden (403)"},
+           {{429, {}, "", false}, ErrorKind::network, ErrorCode::registry_busy, "too many requests"},
+           {{500, {}, "", false}, ErrorKind::network, ErrorCode::registry_busy, "the registry failed (500)"},
+           {{418, {}, "", false}, ErrorKind::failure, ErrorCode::registry_answer, "unexpected status 418"},
+           {{200, {}, "<html>", false}, ErrorKind::corrupt, ErrorCode::registry_answer, "not JSON"},
+           {{401, {{"www-authenticate", "Negotiate"}}, "", false},
+            ErrorKind::unsupported,
+            ErrorCode::registry_answer,
+            "neither Basic nor Bearer"},
        }) {
     FakeTransport transport([&](const HttpRequest&) { return expected.answer; });
     const auto image = resolve(transport, "registry.test/x");
     REQUIRE_FALSE(image);
     INFO(image.error().text());
     CHECK(image.error().kind() == expected.kind);
+    CHECK(image.error().code() == expected.code);
     CHECK(image.error().message().find(expected.part) != std::string::npos);
     const bool transient = is_transient_status(expected.answer.status);
     CHECK(transport.requests.size() == (transient ? 1 + kLeastRetries : 1));

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "hooks/request/certificates.hpp"
 #include "tests/support/memory_log.hpp"
 
 using namespace situla;
@@ -91,8 +92,14 @@ TEST_CASE("settings and the hint about a file of that name") {
   CHECK(request->settings.source_date_epoch == 123U);
   CHECK(request->settings.max_connections == 10);
   CHECK(log.text().find("ENROOT_MAX_CONNECTIONS=many") != std::string::npos);
-  CHECK_FALSE(make_import_request("Bad", *config, environment, {}, log));
-  CHECK_FALSE(make_import_request("x", *config, environment, {}, log, "vax"));
+  CHECK(make_import_request("Bad", *config, environment, {}, log).error().code() == ErrorCode::image_name);
+  CHECK(make_import_request("x", *config, environment, {}, log, "vax").error().code() == ErrorCode::option);
+}
+
+TEST_CASE("certificates that cannot be used are errors") {
+  const auto code = [](const std::string& file) { return read_trust_anchors(file, "").error().code(); };
+  CHECK(code("/nonexistent/ca.pem") == ErrorCode::registry_certificate);
+  CHECK(code("/etc/passwd") == ErrorCode::registry_certificate);
 }
 
 TEST_CASE("certificates are the same text for everybody who trusts the same ones") {

@@ -146,8 +146,9 @@ TEST_CASE("a wrong index is named as enroot does, with what there is") {
     const std::string wrong = std::string(value).starts_with("0,")    ? "2"
                               : std::string(value).starts_with("all") ? "all"
                                                                       : value;
-    CHECK(machine.plan(value) == "error: Unknown MELLANOX device id: " + wrong +
-                                     "\nhint: this node has 0: mlx5_0 (0000:3b:00.0), 1: mlx5_1 (0000:86:00.0)\n");
+    CHECK(machine.plan(value) ==
+          "error: Unknown MELLANOX device id: " + wrong +
+              " [gpu-request]\nhint: this node has 0: mlx5_0 (0000:3b:00.0), 1: mlx5_1 (0000:86:00.0)\n");
   }
   CHECK_THAT(machine.plan("\x1b[2J"), Catch::Contains("Unknown MELLANOX device id: \\x1b[2J"));
 }
@@ -179,7 +180,7 @@ TEST_CASE("verbs without an InfiniBand device shift nobody's name: refused by in
   CHECK(machine.plan("2") == kHidden + uverbs(2) + links("mlx5_2", 2, "0000:86:00.0"));
   CHECK(machine.plan("1") ==
         "error: network adapter mlx5_1 (0000:3b:00.2): no InfiniBand device mlx5_1 is to be seen for it: it is a "
-        "representor, or belongs to another network namespace\n");
+        "representor, or belongs to another network namespace [gpu-request]\n");
   CHECK(machine.plan("all") ==
         kHidden + uverbs(0) + uverbs(2) + links("mlx5_0", 0, "0000:3b:00.0") + links("mlx5_2", 2, "0000:86:00.0"));
   CHECK(machine.log.count(LogLevel::info, "leaving out network adapter mlx5_1 (0000:3b:00.2)") == 1);
@@ -207,7 +208,8 @@ TEST_CASE("virtual functions count like others; subfunctions come after those th
 
 TEST_CASE("a node that a pod or udev did not make: refused by index, left out of all") {
   Machine machine({"mlx5_0,mlx5_core,0000:3b:00.0", "mlx5_1,mlx5_core,0000:86:00.0,no-node"});
-  CHECK(machine.plan("1") == "error: network adapter mlx5_1 (0000:86:00.0): /dev/infiniband/uverbs1 does not exist\n");
+  CHECK(machine.plan("1") ==
+        "error: network adapter mlx5_1 (0000:86:00.0): /dev/infiniband/uverbs1 does not exist [gpu-request]\n");
   CHECK(machine.plan("all") == kHidden + uverbs(0) + links("mlx5_0", 0, "0000:3b:00.0"));
 }
 
@@ -219,7 +221,7 @@ TEST_CASE("a node to which the user has no access is left out of all, and said s
           EXPECT(machine.plan("all") == kHidden + uverbs(1) + links("mlx5_1", 1, "0000:86:00.0"));
           EXPECT(machine.plan("0") ==
                  "error: network adapter mlx5_0 (0000:3b:00.0): no access to /dev/infiniband/uverbs0: Permission "
-                 "denied\n");
+                 "denied [gpu-request]\n");
           return {};
         }) == "");
 }
@@ -231,7 +233,7 @@ TEST_CASE("no adapter on the node: the image may ask, the job may not") {
   CHECK(machine.log.count(LogLevel::info, "and this node has none") == 2);
   for (const char* value : {"all", "0"})
     CHECK(machine.plan(value) == std::string("error: MELLANOX_VISIBLE_DEVICES=") + value +
-                                     ": this node has no network adapter with verbs that can be used\n"
+                                     ": this node has no network adapter with verbs that can be used [gpu-request]\n"
                                      "hint: situla doctor shows the adapters there are\n");
 }
 
@@ -303,7 +305,7 @@ TEST_CASE("names of --container-devices: name, index, address, all; sysfs stays 
   CHECK(machine.plan_of_names({"situla.dev/hca=all"}) ==
         uverbs(4) + uverbs(2) + uverbs(6) + uverbs(0) + uverbs(1) + uverbs(5) + uverbs(3) + rdma_cm);
   CHECK_THAT(machine.plan_of_names({"situla.dev/hca=mlx5_7"}),
-             Catch::Contains("error: unknown network adapter situla.dev/hca=mlx5_7\n") &&
+             Catch::Contains("error: unknown network adapter situla.dev/hca=mlx5_7 [gpu-request]\n") &&
                  Catch::Contains("hint: this node has 0: mlx4_0 (0000:c1:00.0)") && Catch::Contains("2: rxe0, "));
   CHECK_THAT(Machine({}).plan_of_names({"situla.dev/hca=all"}),
              Catch::Contains("error: situla.dev/hca=all: this node has no network adapter"));

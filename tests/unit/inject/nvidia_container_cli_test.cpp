@@ -111,6 +111,7 @@ TEST_CASE("without nvidia-container-cli an image starts without GPUs, and a job 
   REQUIRE_FALSE(job);
   CHECK(job.error().kind() == ErrorKind::not_found);
   CHECK(job.error().message() == "Command not found: nvidia-container-cli");
+  CHECK(job.error().code() == ErrorCode::site_config);
   CHECK_THAT(job.error().text(), Catch::Contains("gpu = \"native\" needs nothing"));
 }
 

@@ -229,7 +229,7 @@ TEST_CASE("an answer of the management library is strict") {
     const std::string program = directory.write("program", "#!/bin/sh\n" + script);
     fs::permissions(program, fs::perms(0755));
     const auto answer = query_nvml(program, "/lib", limit);
-    return answer ? std::string("an answer") : answer.error().text();
+    return answer ? std::string("an answer") : answer.error().message();
   };
   CHECK(ask("exit 3") == "ask NVIDIA's management library: situla-nvml exited with return code 3");
   CHECK(ask("kill -SEGV $$") == "ask NVIDIA's management library: situla-nvml was killed by SIGSEGV");

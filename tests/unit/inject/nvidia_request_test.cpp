@@ -265,7 +265,7 @@ TEST_CASE("names of GPUs") {
                             "81:00.0", "0:0", "MIG-0", "0x0", "nvidia0", "18446744073709551616"}) {
     INFO(wrong);
     CHECK_THAT(picked(two, {"0", wrong}),
-               Catch::StartsWith(std::string("device error: ") + wrong + ": unknown device\n"));
+               Catch::StartsWith(std::string("device error: ") + wrong + ": unknown device [gpu-request]\n"));
   }
 }
 
@@ -277,7 +277,8 @@ TEST_CASE("GPUs are numbered in the order of their PCI addresses, among those th
   CHECK(picked(dgx, {"0"}, denied) == "nvidia7");
   CHECK(picked(dgx, {"all"}, denied) == "nvidia7 nvidia2 nvidia3");
   const std::string error = picked(dgx, {"4"}, denied);
-  CHECK_THAT(error, Catch::StartsWith("device error: 4: unknown device\nhint: this job may use 0 = GPU-77777777-"));
+  CHECK_THAT(error, Catch::StartsWith(
+                        "device error: 4: unknown device [gpu-request]\nhint: this job may use 0 = GPU-77777777-"));
   CHECK_THAT(error, Catch::Contains("2 = GPU-33333333-"));
   CHECK_THAT(error, Catch::Contains("numbered from 0"));
   Inventory shuffled = dgx;
@@ -314,6 +315,7 @@ TEST_CASE("of MIG instances only those count whose nodes may both be opened; the
 TEST_CASE("a job without any GPU is told so") {
   const std::string error = picked(machine("two"), {"0"}, {"/dev/nvidia0", "/dev/nvidia1"});
   CHECK(error ==
-        "device error: 0: unknown device\nhint: this job may use no GPU of this node; ask Slurm for some (--gpus, "
+        "device error: 0: unknown device [gpu-request]\nhint: this job may use no GPU of this node; ask Slurm for some "
+        "(--gpus, "
         "--gres)");
 }

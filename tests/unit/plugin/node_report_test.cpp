@@ -39,6 +39,7 @@ TEST_CASE("a program that hangs is ended in time, with what it started") {
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
   REQUIRE_FALSE(hanging);
   CHECK_THAT(hanging.error().message(), Catch::Contains("takes longer than 1 s"));
+  CHECK(hanging.error().code() == ErrorCode::helper);
 }
 
 TEST_CASE("a program that is missing, crashes, says nothing or too much is an error") {

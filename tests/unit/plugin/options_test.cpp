@@ -114,6 +114,7 @@ TEST_CASE("an option and its opposite are refused") {
   const auto result = options.set(option(second), "");
   REQUIRE_FALSE(result);
   CHECK(result.error().kind() == ErrorKind::usage);
+  CHECK(result.error().code() == ErrorCode::option);
 }
 
 TEST_CASE("opposites are rows of the table, and each other's") {
@@ -160,6 +161,9 @@ TEST_CASE("a name has a flag and is fit to be a directory's name") {
     INFO(name);
     CHECK(refused(name).find("cannot be the name of a container") != std::string::npos);
   }
+  ContainerOptions options;
+  CHECK(options.set(option("container-name"), "../x").error().code() == ErrorCode::container_name);
+  CHECK(options.set(option("container-name"), "x:always").error().code() == ErrorCode::option);
 }
 
 TEST_CASE("saving, namespaces and the entrypoint") {
@@ -205,6 +209,9 @@ TEST_CASE("values are checked where the user types them") {
   CHECK_FALSE(options.set(option("container-env"), "GOOD,2BAD"));
   CHECK_FALSE(options.set(option("container-env"), "GOOD,"));
   CHECK_FALSE(options.set(option("container-env"), "GOOD,,OTHER"));
+  CHECK(options.set(option("container-env"), "GOOD,2BAD").error().code() == ErrorCode::option);
+  CHECK(options.set(option("container-image"), "").error().code() == ErrorCode::option);
+  CHECK(options.set(option("container-image"), "UPPER/Case").error().code() == ErrorCode::image_name);
   CHECK(options.set(option("container-image"), "./image.sqsh"));
 }
 
@@ -398,6 +405,7 @@ TEST_CASE("what the node hears of an environment file is checked there") {
   REQUIRE(options.set(option("environment"), "mine"));
   const std::string text = of_file().to_text().value();
   CHECK(error_of(take_environment_file(options, variables({}))) == "--environment=mine did not reach this node");
+  CHECK(take_environment_file(options, variables({})).error().code() == ErrorCode::environment_file);
   ContainerOptions other;
   REQUIRE(other.set(option("environment"), "other"));
   CHECK_FALSE(take_environment_file(other, variables({{kResolvedVariable, text}})));

@@ -127,6 +127,26 @@ TEST_CASE("an image is named by reference, with or without a tag, or by a digest
   CHECK(std::filesystem::is_empty(house.directory / "images/sha256"));
 }
 
+TEST_CASE("for a name that the registry does not have, the image that is here and was meant") {
+  House house;
+  house.add('a', "team/pytorch", "24.10-py3", kDay);
+  house.add('b', "team/tiny", "latest", kDay);
+  const Origin misspelt{"registry.test", "team/pytroch"};
+  const auto alike = [&](const Origin& origin, const std::string& name, uid_t user = 1000) {
+    return image_alike(house.store, user, origin, name);
+  };
+  CHECK(alike(misspelt, "24.10-py3") == "registry.test/team/pytorch:24.10-py3");
+  CHECK(alike({"registry.test", "team/pytorch"}, "24.01-py3") == "registry.test/team/pytorch:24.10-py3");
+  CHECK(alike({"registry.test", "team/tinny"}, "latest") == "registry.test/team/tiny:latest");
+  // What is far away, is the same, or is a digest.
+  CHECK(alike({"registry.test", "team/debian"}, "latest").empty());
+  CHECK(alike({"registry.test", "team/tiny"}, "latest").empty());
+  CHECK(alike(misspelt, "sha256:" + std::string(64, 'a')).empty());
+  CHECK(alike(misspelt, std::string(5000, 'x')).empty());
+  // Somebody else's.
+  CHECK(alike(misspelt, "24.10-py3", 1001).empty());
+}
+
 TEST_CASE("what images hold is compared with what they held after their import") {
   House house;
   const ImageKey old = house.add('a', "debian", "12", kDay), other = house.add('b', "tiny", "latest", 0);

@@ -63,6 +63,7 @@ TEST_CASE("what somebody has open stays, and the error has both numbers") {
   const auto full = room.make(1500, {});
   REQUIRE_FALSE(full);
   CHECK(full.error().kind() == ErrorKind::no_space);
+  CHECK(full.error().code() == ErrorCode::store_full);
   CHECK(full.error().message() ==
         "the images of uid 1000 in the store take 2.4 KiB with this one, and may take 2.0 KiB");
   CHECK_THAT(full.error().hint(), Catch::Contains("bytes_per_user"));
@@ -104,6 +105,7 @@ TEST_CASE("for the reserve those go first who have most") {
     const auto full = StoreRoom(*store, 1002, {UINT64_MAX / 2, {0, 0}}).make(1, {});
     REQUIRE_FALSE(full);
     CHECK(full.error().kind() == ErrorKind::no_space);
+    CHECK(full.error().code() == ErrorCode::store_full);
     CHECK_THAT(full.error().message(), Catch::Matches("the image store .* has .*iB free, and .*iB have to stay so"));
     CHECK((store->list().size() == 1 && store->find(lone)));
   }
@@ -142,6 +144,7 @@ TEST_CASE("all images together have a limit, and an age") {
   const auto full = room.make(3 * kBytes, {});
   REQUIRE_FALSE(full);
   CHECK(full.error().kind() == ErrorKind::no_space);
+  CHECK(full.error().code() == ErrorCode::store_full);
   CHECK(full.error().hint().find("store_max") != std::string::npos);
   CHECK_FALSE(room.make(4 * kBytes, {}));
 
@@ -160,5 +163,6 @@ TEST_CASE("nothing goes for an importer that calls a disk full which is not") {
   const auto made = StoreRoom(*store, 1001, {}).make_some();
   REQUIRE_FALSE(made);
   CHECK(made.error().kind() == ErrorKind::no_space);
+  CHECK(made.error().code() == ErrorCode::disk_full);
   CHECK(store->find(unused));
 }

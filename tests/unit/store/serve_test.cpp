@@ -251,6 +251,7 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
     (void)send_packet(scene.line_fd(), line::encode(line::Built{}));
     const auto image = scene.end();
     REQUIRE_FALSE(image);
+    CHECK(image.error().code() == ErrorCode::image_too_large);
     CHECK_THAT(image.error().message(), Catch::Contains("96 B") && Catch::Contains("95 B"));
   }
   {
@@ -260,6 +261,7 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
     const auto image = scene.result();
     REQUIRE_FALSE(image);
+    CHECK(image.error().code() == ErrorCode::image_too_large);
     CHECK_THAT(image.error().message(), Catch::Contains("96 B") && Catch::Contains("95 B"));
   }
   CHECK(std::filesystem::is_empty(directory / "store/images/sha256"));

@@ -19,6 +19,12 @@ TEST_CASE("Errors of files name the operation and the path once") {
         "create /nonexistent/x: No such file or directory");
   CHECK(read_file("/etc", 10).error().message() == "/etc: read: Is a directory");
   CHECK(identity_of_user("no-such-user").error().kind() == ErrorKind::not_found);
+  CHECK(identity_of_user("no-such-user").error().code() == ErrorCode::installation);
+}
+
+TEST_CASE("What shall be an image and is none says which of both") {
+  CHECK(open_image_file("/nonexistent/x.sqsh").error().code() == ErrorCode::image_not_found);
+  CHECK(open_image_file("/etc").error().code() == ErrorCode::image_file);
 }
 
 TEST_CASE("A file is read whole or not at all") {

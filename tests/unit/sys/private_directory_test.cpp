@@ -86,6 +86,10 @@ TEST_CASE("A directory of somebody else is refused, with his name") {
           EXPECT(refused.error().message() == "ENROOT_DATA_PATH: " + others + " belongs to root (uid 0), not to uid " +
                                                   std::to_string(test::kTestUid));
           EXPECT(refused.error().hint() == "choose another directory: ENROOT_DATA_PATH=PATH");
+          EXPECT(refused.error().code() == ErrorCode::enroot_config);
+          EXPECT(PrivateDirectory::open_or_make(others + "/new", "ENROOT_DATA_PATH").error().code() ==
+                 ErrorCode::enroot_config);
+          EXPECT(PrivateDirectory::open(others, "").error().code() == ErrorCode::installation);
           // Also where it cannot be opened at all.
           EXPECT(PrivateDirectory::open(home / "secret", "").error().message().find("belongs to root") !=
                  std::string::npos);

@@ -193,9 +193,9 @@ TEST_CASE("What is no image is said so") {
     const auto read = read_image_info(fd.get());
     return read ? "good" : read.error().text();
   };
-  CHECK(info(dir.write("text", std::string(5000, 'x'))) == "read superblock: not a squashfs file");
-  CHECK(info(dir.write("empty", "")) == "read superblock: not a squashfs file");
-  CHECK(info(dir.path()) == "read superblock: Is a directory");
+  CHECK(info(dir.write("text", std::string(5000, 'x'))) == "read superblock: not a squashfs file [image-file]");
+  CHECK(info(dir.write("empty", "")) == "read superblock: not a squashfs file [image-file]");
+  CHECK(info(dir.path()) == "read superblock: Is a directory [image-file]");
   shell("mkdir " + (dir / "tree") + " && head -c 300000 /dev/urandom >" + (dir / "tree/x") + " && mksquashfs " +
         (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress >/dev/null && head -c 200000 " +
         (dir / "image") + " >" + (dir / "short"));
@@ -204,7 +204,8 @@ TEST_CASE("What is no image is said so") {
   // Superblock offset 20: the compressor.
   std::string bytes = test::slurp(dir / "image");
   bytes[20] = 9;
-  CHECK(info(dir.write("unknown", bytes)) == "read superblock: compressed with method 9, which this build cannot read");
+  CHECK(info(dir.write("unknown", bytes)) ==
+        "read superblock: compressed with method 9, which this build cannot read [image-unsupported]");
 }
 
 TEST_CASE("A full disk and a target in use are told apart") {

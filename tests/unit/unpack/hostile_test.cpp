@@ -72,6 +72,7 @@ class Hostile {
     CHECK(std::distance(std::filesystem::directory_iterator(dir / "cage"), std::filesystem::directory_iterator()) == 1);
     if (done) return "accepted";
     CHECK(done.error().kind() == ErrorKind::corrupt);
+    CHECK((done.error().code() == ErrorCode::image_damaged || done.error().code() == ErrorCode::image_file));
     return done.error().message();
   }
 

@@ -80,8 +80,8 @@ TEST_CASE("What is no device, or another one, is refused with both numbers") {
     MountStep wrong = device("/dev/null", "/dev/nvidia0");
     wrong.number = DeviceNumber{'c', 195, 0};
     wrong.origin = "NVIDIA_VISIBLE_DEVICES";
-    EXPECT(fails_with(scene.apply(edits_of(wrong)),
-                      {"NVIDIA_VISIBLE_DEVICES: device /dev/null on /dev/nvidia0: ", "c 195:0", "c 1:3", "hint: "}));
+    EXPECT(fails_with(scene.apply(edits_of(wrong)), {"NVIDIA_VISIBLE_DEVICES: device /dev/null on /dev/nvidia0: ",
+                                                     "c 195:0", "c 1:3 [gpu-driver]\nhint: "}));
     EXPECT(fails_with(scene.apply(edits_of(device(scene.host + "/firmware.bin", "/dev/nvidia0"))),
                       {"firmware.bin: it has to be a device and is a regular file"}));
     EXPECT(fails_with(scene.apply(edits_of(device("/dev/situla-none", "/dev/nvidia0"))),
@@ -217,7 +217,7 @@ TEST_CASE("A library that nobody could load because of noexec is refused, and th
     const std::string library = scene.host + "/libcuda.so.560.35.03";
     TRY(mount_with_flags(library, {.no_exec = true}));
     EXPECT(fails_with(scene.apply(edits_of(host_file(library, "/usr/lib/libcuda.so.1"))),
-                      {"the mount at " + library + " has the flag noexec", "hint: "}));
+                      {"the mount at " + library + " has the flag noexec", "[mount-source]\nhint: "}));
     // Data need not be run.
     TRY(mount_with_flags(scene.host + "/firmware.bin", {.no_exec = true}));
     return scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/lib/firmware/a.bin")));
@@ -310,7 +310,7 @@ TEST_CASE("On a read-only root what exists is mounted on, and what lacks is name
     TRY_ASSIGN(const std::string text, read_file(scene.in_root("/etc/hostname")));
     EXPECT(text == "firmware");
     EXPECT(fails_with(scene.apply(edits_of(host_file(scene.host + "/firmware.bin", "/etc/other"))),
-                      {"/etc/other", "Read-only file system", "hint: ", "let the container be writable"}));
+                      {"/etc/other", "Read-only file system [mount-failed]\nhint: ", "let the container be writable"}));
     return {};
   });
 }

@@ -90,8 +90,8 @@ Result<int> round_in_child(const ApplyScene& scene, const std::vector<std::strin
     return {};
   });
   if (answer.empty()) return 0;
-  if (answer == "NOTICED") return 1;
-  if (answer == "REFUSED") return 2;
+  if (answer.starts_with("NOTICED")) return 1;
+  if (answer.starts_with("REFUSED")) return 2;
   return fail(ErrorKind::failure, answer);
 }
 

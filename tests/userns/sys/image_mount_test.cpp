@@ -152,7 +152,7 @@ TEST_CASE("What cannot be served says why and leaves no mount") {
       return {};
     });
   };
-  CHECK(attempt(garbage) == "read superblock: not a squashfs file");
+  CHECK(attempt(garbage) == "read superblock: not a squashfs file [image-file]");
   CHECK(attempt(dir / "short").find("truncated") != std::string::npos);
 }
 

@@ -88,6 +88,7 @@ TEST_CASE("A refused mount names type, target and reason, with what the kernel s
     EXPECT(!unknown);
     EXPECT(unknown.error().message() == "mount on /data: mount nosuchfs from x: No such device");
     EXPECT(unknown.error().hint().find("modprobe nosuchfs") != std::string::npos);
+    EXPECT(unknown.error().code() == ErrorCode::kernel);
     const auto option = mount_new_at(target.get(), "tmpfs", "tmpfs", {{"bogus", "1"}}, {}, "/data");
     EXPECT(!option);
     EXPECT(option.error().message().find("mount on /data: mount tmpfs") == 0);
@@ -96,6 +97,7 @@ TEST_CASE("A refused mount names type, target and reason, with what the kernel s
     const auto block = mount_new_at(target.get(), "ext4", "/dev/loop0", {}, {}, "/data");
     EXPECT(!block);
     EXPECT(block.error().kind() == ErrorKind::denied);
+    EXPECT(block.error().code() == ErrorCode::mount_failed);
     return {};
   });
 }

@@ -134,6 +134,7 @@ TEST_CASE("What forbids user namespaces is named") {
               EXPECT(refused.error().message() == "unshare user, mount namespaces: No space left on device");
               EXPECT(refused.error().hint() ==
                      "user namespaces are switched off: sysctl -w user.max_user_namespaces=15000");
+              EXPECT(refused.error().code() == ErrorCode::namespaces);
               return {};
             },
             true) == "");

@@ -102,7 +102,7 @@ TEST_CASE("a file that somebody else may have written is not believed") {
   const auto registry = CdiRegistry::load({dir / "etc"});
   CHECK(registry.devices().empty());
   REQUIRE(registry.errors().size() == 1);
-  CHECK(registry.errors()[0].text() == file + ": others than its owner may write to it\nhint: chmod go-w");
+  CHECK(registry.errors()[0].text() == file + ": others than its owner may write to it [cdi]\nhint: chmod go-w");
 }
 
 TEST_CASE("as a job's user: root's files are believed, also in a user namespace, and unreadable ones explained") {

@@ -257,13 +257,13 @@ TEST_CASE("a site that runs no programs of CDI files") {
 TEST_CASE("devices that are not there") {
   Node node;
   CHECK(node.plan({"nvidia.com/gpu=0"}) ==
-        "unresolvable CDI devices nvidia.com/gpu=0\n"
+        "unresolvable CDI devices nvidia.com/gpu=0 [cdi]\n"
         "hint: no specification in /cdi; vendors' tools write them (nvidia-ctk cdi generate, amd-ctk cdi generate)");
   add_amd(node);
   CHECK(node.plan({"amd.com/gpu=0", "amd.com/gpu=7", "nvidia.com/gpu=0"}) ==
-        "unresolvable CDI devices amd.com/gpu=7, nvidia.com/gpu=0\n"
+        "unresolvable CDI devices amd.com/gpu=7, nvidia.com/gpu=0 [cdi]\n"
         "hint: devices of amd.com/gpu: 0, 1, all; kinds on this node: amd.com/gpu");
-  CHECK(node.plan({"gpu"}) == "\"gpu\" is no name of a device\nhint: names look like nvidia.com/gpu=0");
+  CHECK(node.plan({"gpu"}) == "\"gpu\" is no name of a device [cdi]\nhint: names look like nvidia.com/gpu=0");
 
   SECTION("because their file is broken") {
     node.dir.write("cdi/nvidia.yaml", "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\n");
@@ -271,7 +271,7 @@ TEST_CASE("devices that are not there") {
     node.dir.write("cdi/third.yaml", "cdiVersion: 0.5.0\nkind: third.com/gpu\n");
     CHECK(node.plan({"nvidia.com/gpu=0"}) ==
           "unresolvable CDI devices nvidia.com/gpu=0 (/cdi/other.json: line 1: not JSON near \"no\") "
-          "(/cdi/nvidia.yaml: devices: missing: there has to be one at least)\n"
+          "(/cdi/nvidia.yaml: devices: missing: there has to be one at least) [cdi]\n"
           "hint: kinds on this node: amd.com/gpu");
     CHECK(node.plan({"amd.com/gpu=0"}).starts_with("device "));
     CHECK(node.messages() == "");
@@ -301,7 +301,7 @@ TEST_CASE("a device cgroup: all is what the step has, a name is what was asked f
   CHECK(node.log.count(LogLevel::debug, "amd.com/gpu=all: leaving out /dev/dri/card1: ") == 1);
   CHECK(node.plan({"amd.com/gpu=1"}).starts_with("device /dev/dri/card2"));
   CHECK(node.plan({"amd.com/gpu=0"}) ==
-        "amd.com/gpu=0: /dev/dri/card1: the device cgroup of this job step does not allow it\n"
+        "amd.com/gpu=0: /dev/dri/card1: the device cgroup of this job step does not allow it [gpu-request]\n"
         "hint: of amd.com/gpu this step may use: 1, all");
 
   SECTION("without any GPU") {
@@ -316,7 +316,8 @@ TEST_CASE("a specification that no longer fits the host") {
   Node node;
   add_nvidia(node);
   const std::string hint =
-      "\nhint: the file may be older than the driver: have the vendor's tool write it again (nvidia-ctk cdi generate, "
+      " [cdi]\nhint: the file may be older than the driver: have the vendor's tool write it again (nvidia-ctk cdi "
+      "generate, "
       "amd-ctk cdi generate)";
   SECTION("a library is gone") {
     node.missing.insert("/usr/lib/x86_64-linux-gnu/libcuda.so.999.88.77");
