@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#include "common/spec/step_record.hpp"
+#include "common/protocol/step_record.hpp"
 
 namespace situla::report {
 

@@ -11,7 +11,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "common/spec/step_record.hpp"
+#include "common/protocol/step_record.hpp"
 
 namespace situla::report {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/spec/step_record.hpp"
+#include "common/protocol/step_record.hpp"
 
 namespace situla::report {
 

@@ -11,7 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/protocol/messages.hpp"
-#include "common/spec/step_record.hpp"
+#include "common/protocol/step_record.hpp"
 #include "plugin/broker/report/record_file.hpp"
 
 namespace situla {

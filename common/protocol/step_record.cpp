@@ -1,4 +1,4 @@
-#include "common/spec/step_record.hpp"
+#include "common/protocol/step_record.hpp"
 
 #include "common/base/json_members.hpp"
 #include "common/spec/step_name.hpp"
