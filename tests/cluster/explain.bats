@@ -156,9 +156,9 @@ record() { cat "$reports/$(id -u alice)/$1"; }
   [ "$line" = "srun -w node2 -N1 -n1 situla explain $there" ]
   wait_until 30 eval 'as_alice $line | grep -q "^step $there.0 on node2: "'
   # All nodes of a job.
-  as_alice srun --jobid="$job" --overlap -N2 -n2 situla explain --json "$job" >"$BATS_TEST_TMPDIR/records"
-  [ "$(wc -l <"$BATS_TEST_TMPDIR/records")" -eq 2 ]
-  as_alice situla explain --records - --svg - "$job" <"$BATS_TEST_TMPDIR/records" >"$BATS_TEST_TMPDIR/job.svg"
+  as_alice srun --jobid="$job" --overlap -N2 -n2 situla explain --json "$job" >/home/alice/records
+  [ "$(wc -l </home/alice/records)" -eq 2 ]
+  as_alice situla explain --records - --svg - "$job" </home/alice/records >"$BATS_TEST_TMPDIR/job.svg"
   python3 - "$BATS_TEST_TMPDIR/job.svg" "$job" <<'PYTHON'
 import sys
 import xml.etree.ElementTree as tree
@@ -168,11 +168,11 @@ assert f"job {sys.argv[2]}: registry.test/tiny" in texts, texts
 assert all(f"{sys.argv[2]}.0 node{number}" in texts for number in (1, 2)), texts
 assert {"import", "prepare", "tasks"} <= set(texts), texts
 PYTHON
-  run_and_show as_alice situla explain --svg /home/alice/job.svg --records "$BATS_TEST_TMPDIR/records" "$job"
+  run_and_show as_alice situla explain --svg /home/alice/job.svg --records /home/alice/records "$job"
   [ "$status" -eq 0 ]
   grep -q '</svg>' /home/alice/job.svg
-  echo 'srun: error' >"$BATS_TEST_TMPDIR/wrong"
-  run_and_show as_alice situla explain --records "$BATS_TEST_TMPDIR/wrong" "$job"
+  echo 'srun: error' >/home/alice/wrong
+  run_and_show as_alice situla explain --records /home/alice/wrong "$job"
   [ "$status" -eq 1 ]
   [[ "$output" == *"wrong: line 1: "*"[wrong-input]"* ]]
   # Of a job that nobody knows.

@@ -115,7 +115,7 @@ std::string row(const StepRecord& record, const Span& span, uint64_t top, uint64
     // A pixel also for what is too short to be seen.
     text += bar(std::min(from, kLeft + kBars - 1), top, std::max<uint64_t>(to - from, 1), colour_of(phase.phase), tip);
   }
-  const uint64_t begin = begin_of(record), end = end_of(record, now);
+  const uint64_t begin = begin_of(record), end = begin == 0 ? 0 : end_of(record, now);
   text += text_at(kWidth - kMargin, top + 12, "total", seconds_text(end > begin ? end - begin : 0));
   if (!record.failure) return text;
   const std::string tip = record.failure->text;
