@@ -64,6 +64,10 @@ inline std::string step_scratch_path(uint32_t job, uint32_t step) {
   return job_environment_path(job) + "." + std::to_string(step) + ".scratch";
 }
 
+/// What users may read of their steps on this node: a directory for each user's number, and in it a file JOB.STEP
+/// (common/protocol/step_record.hpp). All of it is root's.
+constexpr const char* kReportsDirectory = SITULA_RUNTIME_DIR "/reports";
+
 /// A note that the step has a directory below incoming_directory(), which stays until the job has ended: other nodes
 /// may send something when the step's part on this node is over.
 inline std::string step_incoming_path(uint32_t job, uint32_t step) {

@@ -153,6 +153,18 @@ struct ImporterStarted {};
 
 /// The store does not have the image: it is imported now. Also of an importer that runs as the user.
 struct ImportBegins {};
+/// It is not imported yet. Again when somebody else is waited for, and now and then.
+struct ImportWaits {
+  std::string what;  ///< is waited for: "the import of job 7.0 on node3, which has 12.3 MiB"
+
+  static auto fields(auto& waits) { return std::tie(waits.what); }
+};
+/// How far it is, about once a second: compressed bytes of layers, and how many there are.
+struct ImportProgress {
+  uint64_t done = 0, total = 0;
+
+  static auto fields(auto& progress) { return std::tie(progress.done, progress.total); }
+};
 
 /// The store program, first and last: nobody has made its directory and it cannot make it, or nothing can be written
 /// there.
@@ -282,7 +294,7 @@ using Message =
     std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
                  Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared,
                  TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted, NoStore, CopiedImageWanted,
-                 ImageMounted, NotMounted, ImageLent, Prefetched>;
+                 ImageMounted, NotMounted, ImageLent, Prefetched, ImportWaits, ImportProgress>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;

@@ -64,6 +64,7 @@ class Reporter final : public Progress, public LogSink {
     if (now - told_ < kProgressEvery && finishing == finishing_) return;
     told_ = now;
     finishing_ = finishing;
+    (void)send_packet(socket_, encode(ImportProgress{done, total}));
     // Others who wait for the image go by it.
     (void)store_.tell(store_line::Progressed{done, finishing});
   }

@@ -73,12 +73,13 @@ Result<void> import_into_own_store(const ImportRequest& request, const EnrootCon
   TRY_ASSIGN(auto line, socket_pair());
   OwnImporter importer(request, store, std::move(line.second));
   std::optional<std::string> imported;
-  const StoreEvents events{[&] { return importer.start(); },
-                           [] { (void)send_packet(builder_fd::kBroker, encode(ImportBegins())); },
-                           [&](const ServedImage& image, bool looks_again) {
-                             if (!image.stored) imported = image.key.name();
-                             return send_image(image, looks_again || imported);
-                           }};
+  const StoreEvents events{
+      [&] { return importer.start(); }, [] { (void)send_packet(builder_fd::kBroker, encode(ImportBegins())); },
+      [](const std::string& what) { (void)send_packet(builder_fd::kBroker, encode(ImportWaits{what})); },
+      [&](const ServedImage& image, bool looks_again) {
+        if (!image.stored) imported = image.key.name();
+        return send_image(image, looks_again || imported);
+      }};
   const auto served = serve_import({store.path(), "", geteuid(), job}, request, site,
                                    {builder_fd::kBroker, line.first.get()}, events, log);
   if (!served) return fail(store.shown(importer.why(served.error())));

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <csignal>
 
 #include <sys/stat.h>
@@ -18,6 +19,8 @@
 namespace situla {
 namespace {
 
+constexpr std::chrono::seconds kTellEvery{1};
+
 class BrokerProgress final : public Progress {
  public:
   BrokerProgress(LogSink& log, const ContainerSpec& spec) : log_(log), bars_(spec.progress) {}
@@ -32,6 +35,9 @@ class BrokerProgress final : public Progress {
     const auto now = StepBars::Clock::now();
     draw(bars_.bytes(done, total, now));
     if (const std::string line = bars_.line(now); !line.empty()) log_.write(LogLevel::info, line);
+    if (now - told_ < kTellEvery) return;
+    told_ = now;
+    (void)send_packet(builder_fd::kBroker, encode(ImportProgress{done, total}));
   }
   void layer(const LayerProgress& layer) noexcept override { bars_.layer(layer); }
   void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
@@ -44,6 +50,7 @@ class BrokerProgress final : public Progress {
   }
   LogSink& log_;
   StepBars bars_;
+  StepBars::Clock::time_point told_{};
 };
 
 Result<void> import_and_send(const std::string& job, LogSink& log) {

@@ -161,8 +161,9 @@ Result<void> serve(const StoreJob& job, LogSink& log) {
     if (local) log.debug("this node has a copy of the image in " + config.local_tier);
     return hand_over(image, copy ? copy->get() : image.file.get(), goes_on || imported || lacks_copy);
   };
-  const StoreEvents events{start_importer, [] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); },
-                           served};
+  const StoreEvents events{
+      start_importer, [] { (void)send_packet(store_fd::kBroker, encode(ImportBegins())); },
+      [](const std::string& what) { (void)send_packet(store_fd::kBroker, encode(ImportWaits{what})); }, served};
   const int courier = job.nodes > 1 ? store_fd::kCourier : -1;
   TRY(serve_import(job, request, config, {store_fd::kBroker, store_fd::kImporter, courier}, events, log));
   // The step has its image: nothing that goes wrong from here on is its matter.

@@ -326,9 +326,9 @@ class Serving {
       distribution_.beat(0);
       return served_ || is_cancelled() || find(manifest);
     };
-    TRY_ASSIGN(ImportTurn turn,
-               situla::take_turn(store_.lease_path(key_), store_.slots(),
-                                 {job_.uid, job_.job, config_.imports_per_user}, patience_, log_, done));
+    TRY_ASSIGN(ImportTurn turn, situla::take_turn(store_.lease_path(key_), store_.slots(),
+                                                  {job_.uid, job_.job, config_.imports_per_user}, patience_, log_,
+                                                  {events_.waiting, done}));
     waited_ = waited_ || turn.waited;
     turn_.emplace(std::move(turn));
     return served_ || turn_->slot ? Result<void>() : fail(ErrorKind::cancelled, "");

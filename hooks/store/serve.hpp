@@ -46,6 +46,8 @@ struct StoreEvents {
   std::function<Result<UniqueFd>()> start_importer;
   /// The image is not here: it is imported now.
   std::function<void()> importing;
+  /// It is not imported yet: what is waited for, as of TurnEvents.
+  std::function<void(const std::string& what)> waiting;
   /// Here it is. goes_on: there is more to do afterwards, while the step runs.
   std::function<Result<void>(const ServedImage& image, bool goes_on)> served;
 };

@@ -14,7 +14,7 @@ std::string printed_holder(const LeaseRecord& holder) {
 }  // namespace
 
 Result<ImportTurn> take_turn(const std::string& lease, const std::string& slots, const TurnTaker& who,
-                             const Lease::Options& patience, LogSink& log, const std::function<bool()>& done) {
+                             const Lease::Options& patience, LogSink& log, const TurnEvents& events) {
   ImportTurn turn;
   LeaseRecord self;
   self.uid = who.uid;
@@ -22,19 +22,21 @@ Result<ImportTurn> take_turn(const std::string& lease, const std::string& slots,
   const auto waiting = [&](const LeaseRecord& holder) {
     turn.waited = true;
     log.info("waiting for another import of the same image (" + printed_holder(holder) + ")");
+    events.waiting("the import of " + printed_holder(holder));
   };
-  TRY_ASSIGN(auto acquired, Lease::acquire(lease, self, patience, waiting, done));
+  TRY_ASSIGN(auto acquired, Lease::acquire(lease, self, patience, waiting, events.done));
   if (acquired.outcome == Lease::Outcome::impatient || acquired.overtook)
     log.info("the other import of the same image is slow: importing it here as well");
   if (acquired.lease) turn.lease.emplace(std::move(*acquired.lease));
   // Its last holder may have finished between our look and his leaving.
-  if (done()) return turn;
+  if (events.done()) return turn;
   const std::string most = std::to_string(who.imports_per_user);
   const auto too_many = [&] {
     log.info("waiting: this user has " + most + " imports on this node already, and may have " + most +
              " (imports_per_user)");
+    events.waiting("one of this user's " + most + " imports");
   };
-  TRY_ASSIGN(auto slot, ImportSlot::acquire(slots, who.uid, who.job, who.imports_per_user, too_many, done));
+  TRY_ASSIGN(auto slot, ImportSlot::acquire(slots, who.uid, who.job, who.imports_per_user, too_many, events.done));
   if (slot) turn.slot.emplace(std::move(*slot));
   return turn;
 }

@@ -38,9 +38,16 @@ struct TurnTaker {
   uint32_t imports_per_user = 0;  ///< 0: no limit
 };
 
-/// Waits, and says so. lease: the path of the image's; slots: the directory of those of this store. done: asked now and
-/// then; true ends the waiting.
+/// While it waits.
+struct TurnEvents {
+  /// For what, again for each new holder, and now and then; what the log is told as well.
+  std::function<void(const std::string& what)> waiting;
+  /// Asked now and then; true ends the waiting.
+  std::function<bool()> done;
+};
+
+/// Waits, and says so. lease: the path of the image's; slots: the directory of those of this store.
 Result<ImportTurn> take_turn(const std::string& lease, const std::string& slots, const TurnTaker& who,
-                             const Lease::Options& patience, LogSink& log, const std::function<bool()>& done);
+                             const Lease::Options& patience, LogSink& log, const TurnEvents& events);
 
 }  // namespace situla

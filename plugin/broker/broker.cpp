@@ -20,7 +20,8 @@ namespace situla {
 Broker::Broker(BrokerInput input)
     : control_(std::move(input.control)),
       name_("job " + std::to_string(input.request.job_id) + " step " + std::to_string(input.request.step_id)),
-      clients_(std::move(input.listener), input.request.uid, input.request.token) {
+      clients_(std::move(input.listener), input.request.uid, input.request.token),
+      report_(input.request) {
   if (const auto started = start(std::move(input.request), std::move(input.environment)); !started)
     fail_step(started.error());
 }
@@ -62,6 +63,7 @@ void Broker::poll_once() {
     done_ = true;
   }
   recorder_.check();
+  report_.keep_now_and_then();
   clients_.drop_lost();
   const bool working =
       std::holds_alternative<phase::Importing>(phase_) || std::holds_alternative<phase::Building>(phase_);
@@ -141,11 +143,12 @@ void Broker::on_control() {
     if (!message || !std::holds_alternative<Finish>(*message)) return;
     finish(true);
     const bool json = step_ && step_->config.json_log;
-    (void)send_packet(control_.get(), encode(Finished{json ? report_.json(step_->request) : report_.text()}));
+    (void)send_packet(control_.get(), encode(Finished{json ? report_.json() : report_.text()}));
   } else {
     // slurmstepd is gone. Slurm itself would leave its tasks running.
     finish(false);
   }
+  report_.keep_at_end();
   if (step_) {
     refresh_inventory(*step_);
     step_->launcher.cgroups.remove_idle_shares();
@@ -232,6 +235,7 @@ void Broker::on_task_gone() {
   ready.tasks.pop_back();
   changed_ = true;
   if (!ready.tasks.empty()) return;
+  report_.end();
   ready.published.reset();
   ready.container = StepContainer{};
   ready.for_others.reset();
@@ -243,9 +247,11 @@ void Broker::on_task_gone() {
 Result<void> Broker::save(int task) {
   auto& ready = std::get<phase::Ready>(phase_);
   if (!ready.save || ready.granted < step_->request.local_tasks) return {};
-  report_.begin("save");
+  report_.begin(StepPhase::save);
+  report_.keep();
   auto saved = ready.save->run(*step_, *place_, clients_.limit(), task);
   report_.end();
+  if (!saved) report_.failed(saved.error());
   return saved;
 }
 
@@ -257,6 +263,7 @@ void Broker::let_nobody_in() {
 
 void Broker::finish(bool orderly) {
   let_nobody_in();
+  report_.end();
   recorder_.end(name_);
   if (auto* ready = std::get_if<phase::Ready>(&phase_); ready != nullptr && ready->save) {
     ready->save->say_rest();
@@ -277,6 +284,8 @@ void Broker::fail_step(const Error& error) {
   Phase before = std::exchange(phase_, phase::Failed{error});
   changed_ = true;
   clients_.for_each_waiting([this](Client& client) { refuse(client); });
+  report_.failed(error);
+  report_.keep();
   take_down(std::move(before), false);
 }
 

@@ -11,6 +11,7 @@
 #include "plugin/broker/courier.hpp"
 #include "plugin/broker/phases.hpp"
 #include "plugin/broker/recorder.hpp"
+#include "plugin/broker/report/step_report.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {

@@ -39,7 +39,7 @@ Result<void> Broker::begin_import() {
   if (step_->origin() == ImageOrigin::registry) TRY(step_->find_service());
   const bool as_user = step_->origin() == ImageOrigin::user;
   if (as_user && !place_) return {};
-  report_.begin("import");
+  report_.begin(StepPhase::import);
   // From a registry: when the store does not have it.
   if (request.origin != ImageOrigin::registry) say_importing(request, clients_);
   release_owed_ = as_user && !request.importer.empty();
@@ -61,6 +61,7 @@ Result<void> Broker::write_request(phase::Importing& importing) {
 }
 
 void Broker::on_imported(Result<std::optional<Imported>> imported) {
+  if (const auto news = std::get<phase::Importing>(phase_).import.take_news()) report_.heard(*news);
   if (!imported) return fail_step(imported.error());
   if (!*imported) {
     const auto why = std::get<phase::Importing>(phase_).import.no_store();
@@ -105,11 +106,12 @@ Result<void> Broker::use_image(Imported imported) {
     ending_import_ = std::move(importing.import);
     enter(phase::Fetched{{imported.digest.text(), imported.stored && !imported.received}});
     clients_.for_each_waiting([this](Client& client) { on_asked(client); });
+    report_.keep();
     return {};
   }
   if (importing.build) {
     // Its container gets a copy.
-    report_.begin("prepare");
+    report_.begin(StepPhase::prepare);
     importing.build->given = imported.store_name;
     TRY(tell(importing.build->builder.socket(), ImageReady{}, {imported.file.get()}));
     phase::Building building{std::move(*importing.build),
@@ -118,8 +120,10 @@ Result<void> Broker::use_image(Imported imported) {
     enter(std::move(building));
     return {};
   }
+  report_.begin(StepPhase::mount);
   TRY_ASSIGN(StepImage image, make_image(*step_, {imported.file.get(), imported.store_name, imported.local},
                                          std::move(importing.mapping)));
+  report_.end();
   if (!image.mount) image.file = std::move(imported.file);
   ending_import_ = std::move(importing.import);
   enter(phase::Waiting{std::move(image)});
@@ -140,9 +144,10 @@ Result<void> Broker::begin_build(const Client& client, std::optional<StepImage> 
     build.image = std::move(*imported);
   } else {
     report_.source = "file";
+    report_.begin(StepPhase::mount);
     TRY_ASSIGN(build.image, make_image(*step_, {client.socket.get(), "", false}, UniqueFd()));
   }
-  report_.begin("prepare");
+  report_.begin(StepPhase::prepare);
   TRY_ASSIGN(build.for_tasks, memory_file("situla-environment"));
   TRY_ASSIGN(build.for_others, memory_file("situla-environment"));
   BuilderFiles files{client.socket.get(), build.for_tasks.get(), build.for_others.get()};
@@ -311,13 +316,14 @@ void Broker::publish(phase::Ready& ready, const RunningKey& key, UniqueFd direct
 }
 
 void Broker::set_ready(Build& build, phase::Ready ready) {
-  report_.end();
+  report_.begin(StepPhase::tasks);
   ready.builder = std::move(build.builder);
   ready.image = std::move(build.image.in_use);  // the mount itself is the container's own now
   if (step_->request.save) ready.save.emplace(std::move(build.saved), std::move(build.image.saved), control_.get());
   if (ready.builder.helper.socket && !ready.builder.stays) (void)tell(ready.builder.socket(), Finish{});
   enter(std::move(ready));
   clients_.for_each_waiting([this](Client& client) { grant(client); });
+  report_.keep();
   recorder_.start(*step_, report_);
 }
 

@@ -36,6 +36,7 @@ struct MakeShowable {
   }
   void operator()(Draw& drawing) const { drawing.bytes = drawable(drawing.bytes); }
   void operator()(Ready& ready) const { ready.root = printable(ready.root); }
+  void operator()(ImportWaits& waits) const { waits.what = printable(waits.what); }
   void operator()(NoStore& none) const { none.why = printable_lines(none.why); }
   void operator()(RunningWanted& wanted) const { wanted.ignored = printable_lines(wanted.ignored); }
   /// The others have no text that is shown: paths and digests are checked where they are used.

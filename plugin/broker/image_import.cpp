@@ -62,6 +62,13 @@ Result<void> pass_on(const Message& message, Clients& tasks) {
   return {};
 }
 
+std::optional<ImportNews> news_in(const Message& message) {
+  if (const auto* waits = std::get_if<ImportWaits>(&message)) return *waits;
+  if (const auto* progress = std::get_if<ImportProgress>(&message)) return *progress;
+  if (const auto* begins = std::get_if<ImportBegins>(&message)) return *begins;
+  return std::nullopt;
+}
+
 bool ends_itself(Helper& helper) {
   if (!helper.process) return false;
   const auto status = helper.process.wait_for(kUnwindLimit);
@@ -185,9 +192,11 @@ Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clien
   if (const auto* drawing = std::get_if<Draw>(&*message)) tasks.draw(*drawing);
   if (std::holds_alternative<Note>(*message) || std::holds_alternative<Draw>(*message))
     return std::optional<Imported>();
-  // Of an import into the node's store only the store program may say what follows.
-  if (!store_.process && std::holds_alternative<ImportBegins>(*message)) {
-    say_importing(step.request, tasks);
+  // Of an import into the node's store only the store program may say what follows, but for numbers.
+  auto news = news_in(*message);
+  if (news && (!store_.process || std::holds_alternative<ImportProgress>(*news))) {
+    if (std::holds_alternative<ImportBegins>(*news)) say_importing(step.request, tasks);
+    news_ = std::move(news);
     return std::optional<Imported>();
   }
   const auto* done = std::get_if<ImportDone>(&*message);
@@ -227,8 +236,11 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     return std::optional<Imported>();
   }
   if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, tasks);
-  if (std::holds_alternative<Note>(heard->message) || std::holds_alternative<ImportBegins>(heard->message))
+  if (auto news = news_in(heard->message)) {
+    news_ = std::move(news);
     return std::optional<Imported>();
+  }
+  if (std::holds_alternative<Note>(heard->message)) return std::optional<Imported>();
   const auto* done = std::get_if<ImportDone>(&heard->message);
   if (done == nullptr) return fail(ErrorKind::corrupt, "the store program sent a message out of turn");
   if (heard->fds.size() != 1 || !is_store_name(done->store_name))

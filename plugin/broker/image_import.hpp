@@ -3,11 +3,13 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/result.hpp"
 #include "common/protocol/messages.hpp"
 #include "plugin/broker/clients.hpp"
 #include "plugin/broker/launcher.hpp"
+#include "plugin/broker/report/step_report.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {
@@ -52,6 +54,8 @@ class ImageImport {
   Result<std::optional<Imported>> on_importer(const Step& step, Clients& tasks);
   Result<std::optional<Imported>> on_store(const Step& step, Clients& tasks);
 
+  /// What was said of how far it is, and not asked for yet.
+  [[nodiscard]] std::optional<ImportNews> take_news() { return std::exchange(news_, std::nullopt); }
   /// What the store program has said of why it has none: nothing will come out of this.
   [[nodiscard]] const std::optional<std::string>& no_store() const { return no_store_; }
 
@@ -80,6 +84,7 @@ class ImageImport {
   UniqueFd request_;        ///< the store program's input, until there is who writes it
   bool stays_ = false;      ///< ImportDone::stays
   std::optional<std::string> no_store_{};
+  std::optional<ImportNews> news_{};
   UniqueFd parcel_;  ///< where an importer that runs as the user puts the image
 };
 

@@ -113,6 +113,12 @@ enum class RootOperation {
   /// cgroup: what only an administrator may have written is all that it reads.
   record_image,
 
+  /// Writes what the step's user may read of it into a file below /run/situla/reports/UID: times, numbers, printable
+  /// text that is cut, and what he was told. Directories and files are root's, and an access list lets this user read
+  /// his files; where the file system has no such lists there are none. Their names are numbers and fixed words. A user
+  /// has at most 64, of 32 KiB, and each goes when it is a day old: he owns nothing in /run, and cannot fill it.
+  keep_record,
+
   /// Opens /proc/<our own child>/ns/* and hands them to tasks that showed the token and run as the job user. The user
   /// namespace must be a new one that the job user owns; the others must belong to it. Namespaces of a container that
   /// runs already come from the broker of the step that runs it, or are opened below /proc/<our own child>/fd, by the
@@ -141,7 +147,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 21> kPhrases = {
+  constexpr std::array<std::string_view, 22> kPhrases = {
       "make Situla's own cgroups",
       "start the importer",
       "fetch the image before the job",
@@ -158,6 +164,7 @@ constexpr std::string_view phrase(RootOperation operation) {
       "write the id maps",
       "join the job's cgroup",
       "record the image with the job",
+      "keep a record for the user",
       "hand out the container's namespaces",
       "keep the job's environment",
       "note the step's directory on disk",

@@ -15,6 +15,7 @@
 #include "plugin/broker/image_import.hpp"
 #include "plugin/broker/operation.hpp"
 #include "plugin/broker/poll_set.hpp"
+#include "plugin/broker/report/step_report.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {
@@ -31,12 +32,15 @@ class JobImport {
     TRY(step_.find_service());
     if (!step_.service) return {};                // each user has a store of his own: his steps see to it
     if (goes_by_sbcast(step_.config)) return {};  // one node of a step imports for the others
-    report_.begin("import");
+    report_.begin(StepPhase::import);
     auto import = ImageImport::into_store(step_, UniqueFd());
     if (!import) return fail(std::move(import).error().with_context(phrase(RootOperation::start_importer)));
     import_.emplace(std::move(*import));
     auto done = work();
     if (import_) import_->end(step_);
+    if (!done) report_.failed(done.error());
+    // Of an image that was there the steps have all that there is to say.
+    if (has_waited_) report_.keep_at_end();
     return done;
   }
 
@@ -53,6 +57,7 @@ class JobImport {
       else
         watch(set);
       TRY(set.wait(deadline, changed_));
+      if (has_waited_) report_.keep_now_and_then();
       if (Clock::now() >= deadline)
         failed_ = Error(ErrorKind::failure, "it takes longer than import_timeout").with_code(ErrorCode::time_limit);
     }
@@ -80,6 +85,10 @@ class JobImport {
   }
 
   void on_imported(Result<std::optional<Imported>> imported) {
+    if (const auto news = import_->take_news()) {
+      report_.heard(*news);
+      has_waited_ = true;
+    }
     if (!imported) return fail_with(imported.error());
     if (!*imported) {
       // The same as without the service account.
@@ -104,11 +113,12 @@ class JobImport {
   Step step_;
   int epilog_;                                               ///< readable: end
   Clients nobody_{UniqueFd(), step_.user.uid, StepToken{}};  ///< who would read what helpers say
-  StepReport report_;
+  StepReport report_{step_.request};
   std::optional<ImageImport> import_;  ///< none: all of it has ended
   std::optional<Error> failed_;
   bool has_image_ = false, ended_ = false;
-  bool changed_ = false;  ///< what was polled for may be gone
+  bool has_waited_ = false;  ///< for an import
+  bool changed_ = false;     ///< what was polled for may be gone
 };
 
 }  // namespace

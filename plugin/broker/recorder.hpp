@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "common/sys/process/process.hpp"
+#include "plugin/broker/report/step_report.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {

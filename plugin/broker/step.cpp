@@ -78,46 +78,4 @@ Result<TaskPlace> TaskPlace::of(const Step& step, int proc, std::string director
   return place;
 }
 
-void StepReport::begin(std::string_view phase) {
-  end();
-  running_ = phase;
-  begun_ = std::chrono::steady_clock::now();
-}
-
-void StepReport::end() {
-  if (running_.empty()) return;
-  const auto time = std::chrono::steady_clock::now() - begun_;
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  phases_.emplace_back(std::exchange(running_, {}), milliseconds);
-}
-
-std::string StepReport::text() const {
-  if (root.empty()) return "";
-  std::string line = (digest.empty() ? "" : "digest=" + digest + " ") + "source=" + source + " mount=" + root;
-  for (const auto& [phase, milliseconds] : phases_) line += " " + phase + "=" + std::to_string(milliseconds) + "ms";
-  return line;
-}
-
-std::string StepReport::json(const StepRequest& request) const {
-  if (root.empty()) return "";
-  std::string members;  // by hand: no program of root's has a library for what ten lines write
-  const auto add = [&](const std::string& name, const std::string& value) {
-    members += (members.empty() ? "" : ",") + json_quote(name) + ":" + value;
-  };
-  const auto add_text = [&](const std::string& name, const std::string& value) {
-    if (!value.empty()) add(name, json_quote(value));
-  };
-  add("job", std::to_string(request.job_id));
-  add("step", std::to_string(request.step_id));
-  add("uid", std::to_string(request.uid));
-  add_text("image", request.image);
-  add("named", request.named ? "true" : "false");
-  add_text("digest", digest);
-  add_text("source", source);
-  add_text("mount", root);
-  if (bytes != 0) add("bytes", std::to_string(bytes));
-  for (const auto& [phase, milliseconds] : phases_) add(phase + "_ms", std::to_string(milliseconds));
-  return "{" + members + "}";
-}
-
 }  // namespace situla

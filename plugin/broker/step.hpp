@@ -1,7 +1,6 @@
 // What does the broker hold of its step from the first moment to the last?
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,26 +55,6 @@ struct TaskPlace {
 
   /// `proc`: its open /proc directory. An error for a process outside of the job.
   static Result<TaskPlace> of(const Step& step, int proc, std::string directory);
-};
-
-/// What did starting the step cost, and where did its image come from? One line for the node's log.
-class StepReport {
- public:
-  std::string digest, source, root;
-  uint64_t bytes = 0;  ///< of the image's file; 0: it was not the broker's to open
-
-  /// Phases do not overlap; one that is not over when the text is asked for is left out.
-  void begin(std::string_view phase);
-  void end();
-  /// "digest=sha256:... source=store mount=kernel import=12ms prepare=9ms"; empty when nothing was built.
-  [[nodiscard]] std::string text() const;
-  /// The same as a JSON object, and whose step it was.
-  [[nodiscard]] std::string json(const StepRequest& request) const;
-
- private:
-  std::vector<std::pair<std::string, int64_t>> phases_;  ///< and their milliseconds
-  std::string running_;
-  std::chrono::steady_clock::time_point begun_;
 };
 
 }  // namespace situla

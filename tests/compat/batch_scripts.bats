@@ -64,7 +64,7 @@ left_on_nodes() {
   srun --nodes=4 --ntasks-per-node=1 --quiet bash -c '
     found=$("$0/left" "$SITULA_LAB")
     sed "s/^/$SLURMD_NODENAME: /" <<<"$found"' "$lab_tests" |
-    grep -v -E -e 'file /run/situla(/(images|root|access|jobs|containers|cgroups|copies(/[0-9]+[.][0-9a-f]{32})?))?$' -e 'file /var/lib/situla/((images|layers|grants)(/.*)?|leases|slots)$' -e 'process root (slurmstepd|/usr/bin/srun|srun)' \
+    grep -v -E -e 'file /run/situla(/(images|root|access|jobs|containers|cgroups|reports|reports/[0-9]+(/[0-9]+[.][a-z0-9]+)?|copies(/[0-9]+[.][0-9a-f]{32})?))?$' -e 'file /var/lib/situla/((images|layers|grants)(/.*)?|leases|slots)$' -e 'process root (slurmstepd|/usr/bin/srun|srun)' \
       -e 'process .*(bats|/tests/cluster/)' -e 'file /tmp/bats' | sort
 }
 

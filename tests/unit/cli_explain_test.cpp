@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
+#include "common/sys/file.hpp"
 #include "hooks/cli/report/manual.hpp"
 #include "hooks/cli/tool.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -76,4 +77,36 @@ TEST_CASE("explain without a word lists the codes; a wrong one is an error with 
   CHECK(wrong.status == 1);
   CHECK_THAT(wrong.err, Catch::StartsWith("[ERROR] explain registry-logn: there is no such code [option]\nhint: ") &&
                             Catch::Contains("registry-login"));
+}
+
+TEST_CASE("a word that begins with a digit is a job's or a step's number; options are for these") {
+  const Outcome wrong = explain({"12x"});
+  CHECK(wrong.status == 1);
+  CHECK_THAT(wrong.err, Catch::StartsWith("[ERROR] explain 12x: not the number of a job or a step [option]\nhint: "));
+  CHECK(explain({"12.x"}).status == 1);
+  const Outcome code = explain({"--json", "registry-login"});
+  CHECK(code.status == 1);
+  CHECK_THAT(code.err, Catch::Contains("are for the steps of a job [option]"));
+  const test::TempDir dir;
+  const Outcome broken = explain({"--records", dir.write("records", "srun: hello\n"), "12"});
+  CHECK(broken.status == 1);
+  CHECK_THAT(broken.err, Catch::Contains("records: line 1: not JSON [wrong-input]"));
+}
+
+TEST_CASE("the records of other nodes are told and drawn as this node's") {
+  const test::TempDir dir;
+  const std::string file =
+      dir.write("records", R"({"record":1,"job":4294967295,"step":0,"uid":1,"node":"far","phases":[],)"
+                           R"("failure":{"code":"registry-login","text":"no","hint":"log in"}})"
+                           "\n");
+  const Outcome told = explain({"--records", file, "4294967295"});
+  CHECK(told.status == 0);
+  CHECK_THAT(told.out,
+             Catch::StartsWith("step 4294967295.0 on far: failed [registry-login]\n"
+                               "  [ERROR] no [registry-login]\n  hint: log in\n") &&
+                 Catch::EndsWith("\n[registry-login]\n" + cli::manual_section(ErrorCode::registry_login, 80)));
+  const std::string picture = dir / "job.svg";
+  CHECK(explain({"--records", file, "--svg", picture, "4294967295.0"}).out.empty());
+  CHECK_THAT(read_file(picture).value(), Catch::EndsWith("</svg>\n"));
+  CHECK_THAT(explain({"--records", file, "--svg", "-", "4294967295"}).out, Catch::StartsWith("<svg "));
 }

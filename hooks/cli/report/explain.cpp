@@ -1,10 +1,11 @@
-// explain: what an error's code means, and what to do about it.
+// explain: what an error's code means, and what to do about it; or what happened to a job's steps on this node.
 #include <ostream>
 #include <vector>
 
 #include "common/base/error_code.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/cli/report/explain_job.hpp"
 #include "hooks/cli/report/manual.hpp"
 
 namespace situla::cli {
@@ -14,7 +15,12 @@ constexpr size_t kWidth = 80;
 
 struct ExplainOptions {
   std::string what;
+  ExplainJob job;
 };
+
+bool is_number(std::string_view word) {
+  return !word.empty() && word.front() >= '0' && word.front() <= '9';
+}
 
 std::vector<std::string_view> code_names() {
   std::vector<std::string_view> names;
@@ -30,6 +36,16 @@ void list_codes(std::ostream& out) {
 }
 
 Result<int> explain(const Context& context, const ExplainOptions& options) {
+  // No code begins with a digit.
+  if (is_number(options.what)) {
+    ExplainJob job = options.job;
+    job.manual_section = [](std::string_view code) { return manual_section(error_code_from_string(code), kWidth); };
+    return explain_job(context, options.what, job);
+  }
+  if (options.job.json || !options.job.svg.empty() || !options.job.records.empty())
+    return fail(Error(ErrorKind::usage, "explain: --json, --svg and --records are for the steps of a job")
+                    .with_code(ErrorCode::option)
+                    .with_hint("situla explain [OPTIONS] JOB"));
   if (options.what.empty()) {
     list_codes(context.streams.out);
     return 0;
@@ -51,8 +67,22 @@ Result<int> explain(const Context& context, const ExplainOptions& options) {
 void add_explain(CLI::App& app, Actions& actions) {
   const auto [command, options] =
       add_command(app, actions, "explain", "Say what an error means, and what to do", explain);
-  command.add_option("CODE", options.what, "The word in brackets at the end of the error; without it, all there are")
+  command
+      .add_option("WORD", options.what,
+                  "CODE: the word in brackets at the end of the error; or the number of a JOB or step whose steps had "
+                  "containers on this node; without it, all codes")
       ->type_name("");
+  CLI::Option* json =
+      command.add_flag("--json", options.job.json, "Print a job's records, one JSON object in each line");
+  command
+      .add_option("--svg", options.job.svg, "Draw a job's steps as a line of time into this file; -: standard output")
+      ->type_name("FILE")
+      ->excludes(json);
+  command
+      .add_option("--records", options.job.records,
+                  "Take the records of other nodes, too: what --json printed there; several times; -: standard input")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
 }
 
 }  // namespace situla::cli

@@ -19,7 +19,7 @@ HOME = f"/home/{USER}"
 STORE = "/var/lib/situla"
 # What is made once and stays, as tests/cluster/helpers.bash has it; what runs these tests.
 KEPT = re.compile(r"file (/var/lib/situla/(images|leases|layers|slots|grants|counts)|/run/situla)(/(sha256|node\d+|\d+(/[0-9a-f]{40})?|images|root|access|"
-                  r"containers|jobs|copies|copies/\d+[.][0-9a-f]{32}|importer|importer/\d+|nvidia.json|cgroups))?$"
+                  r"containers|jobs|copies|copies/\d+[.][0-9a-f]{32}|reports|reports/\d+(/\d+[.]\w+)?|importer|importer/\d+|nvidia.json|cgroups))?$"
                   r"|cgroup /sys/fs/cgroup/\w+/situla(/(broker|cleanup)(/\d+)?)?$|file /home/alice/[.](cache|local)(/share(/enroot)?)?$"
                   r"|process .*bats|file /tmp/bats|process .*/tests/faults/|process .*tests/cluster/|process root (runuser|setpriv|losetup) "
                   r"|process root \[")

@@ -80,6 +80,9 @@ TEST_CASE("every message arrives as it was sent") {
   round_trip(ImageLent{});
   CHECK(round_trip(Saving{"1:name=/x"}).cgroups == "1:name=/x");
   (void)round_trip(TaskEnded{});
+  CHECK(round_trip(ImportWaits{"the import of job 7.0"}).what == "the import of job 7.0");
+  const ImportProgress progress = round_trip(ImportProgress{1, 18446744073709551615U});
+  CHECK((progress.done == 1 && progress.total == 18446744073709551615U));
   CHECK(round_trip(ScratchPlace{"/x"}).path == "/x");
 }
 

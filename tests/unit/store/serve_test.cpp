@@ -58,7 +58,7 @@ class Scene {
                                  ++importers;
                                  return UniqueFd();
                                },
-                               [this] { ++begun; },
+                               [this] { ++begun; }, [this](const std::string& what) { waits.push_back(what); },
                                [&](const ServedImage& served, bool again) -> Result<void> {
                                  ServedImage copy{served.key, UniqueFd(dup(served.file.get())), served.stored};
                                  result = std::move(copy);
@@ -118,8 +118,9 @@ class Scene {
   [[nodiscard]] std::string said() const { return notes_.text(LogLevel::info); }
 
   line::Work work;
-  int begun = 0;      ///< how often an import was announced; after result()
-  int importers = 0;  ///< how often one was started
+  int begun = 0;                   ///< how often an import was announced; after result()
+  int importers = 0;               ///< how often one was started
+  std::vector<std::string> waits;  ///< for what, as it was told; after result()
   bool looks_again = false;
 
  private:
@@ -426,4 +427,22 @@ TEST_CASE("the site says whether a user may ask less than it does") {
   config.resolve_choice = true;
   CHECK(Resolution::settings_of(config, "job"));
   CHECK_FALSE(Resolution::settings_of(config, "sometimes"));
+}
+
+TEST_CASE("who waits for another import of the image is told for whose") {
+  const test::TempDir directory;
+  Scene first(directory);
+  const auto answer = first.ask(line::Resolved{{kManifest, kManifest}});
+  REQUIRE((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
+  {
+    Scene second(directory, "registry.test/tiny", 1001, {}, true, "2.0");
+    // The first one does not get on.
+    const auto later = second.ask(line::Resolved{{kManifest, kManifest}});
+    CHECK((later.message && std::holds_alternative<line::WriteImage>(*later.message)));
+    CHECK_FALSE(second.end());
+    REQUIRE_FALSE(second.waits.empty());
+    CHECK_THAT(second.waits.front(), Catch::StartsWith("the import of job 1.0 on "));
+  }
+  CHECK_FALSE(first.end());
+  CHECK(first.waits.empty());
 }
