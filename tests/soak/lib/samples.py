@@ -11,10 +11,11 @@ STORE = node.STORE
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/var/lib/situla-incoming")
 SLURM = "/sys/fs/cgroup/memory/slurm"
 COPIES = "/run/situla/copies/"
-# Of a user each: hooks/store/grants.hpp, plugin/broker/node/container_images.cpp.
-MOST_ANSWERS, MOST_NOTES = 1024, 128
+RECORDS = "/run/situla/reports/"
+# Of a user each: hooks/store/grants.hpp, plugin/broker/node/container_images.cpp, plugin/broker/report/record_file.hpp.
+MOST_ANSWERS, MOST_NOTES, MOST_RECORDS = 1024, 128, 64 + 1  # with their folder
 # Whose files are counted by themselves.
-COUNTED = ("store: images", "store: layers", "store: answers", "notes of copied images")
+COUNTED = ("store: images", "store: layers", "store: answers", "notes of copied images", "records of steps")
 # hooks/store: an image that was made of what its user has from other repositories is his alone.
 MOST_IMAGES = len(IMAGES) * (1 + len(USERS))
 # Of each of them for each user who imported it, and none of these has more layers.
@@ -40,12 +41,14 @@ QUANTITIES = (
     Quantity("mount namespaces"),
     Quantity("user namespaces"),
     Quantity("loop devices"),
-    Quantity("cgroups of Situla's"),
+    # In two hierarchies, for brokers and for what cleans up; those of somebody who has none of these now go with the next one.
+    Quantity("cgroups of Situla's", 2 * 2 * len(USERS), why="of each user one for brokers and one for clean-ups"),
     Quantity("cgroups of jobs"),
     Quantity("slurmd: descriptors", 2, why="a connection that just ends"),
     Quantity("slurmd: threads", 2, why="the same"),
     Quantity("slurmd: KiB", 4096, True, why="each thread's share of malloc comes and goes; 2,500 steps that lose two KiB each would show"),
     Quantity("files in /run/situla"),
+    Quantity("records of steps", len(USERS) * MOST_RECORDS, most=len(USERS) * MOST_RECORDS, why="of each step, so many at most (record_file.hpp)"),
     Quantity("notes of copied images", len(USERS) * MOST_NOTES, most=len(USERS) * MOST_NOTES, why="of each container, so many at most (container_images.cpp)"),
     Quantity("temporary files"),
     Quantity("files in homes"),
@@ -103,7 +106,8 @@ def size_kib(paths: set[str]) -> int:
 def files() -> dict[str, set[str]]:
     images, runtime = files_below(f"{STORE}/images/sha256"), files_below("/run/situla")
     return {
-        "files in /run/situla": {path for path in runtime if not path.startswith(COPIES)},
+        "files in /run/situla": {path for path in runtime if not path.startswith((COPIES, RECORDS))},
+        "records of steps": {path for path in runtime if path.startswith(RECORDS)},
         "notes of copied images": {path for path in runtime if path.startswith(COPIES)},
         "temporary files": files_below(*TEMPORARY),
         "files in homes": files_below(*(f"{folder}/{user}" for folder in ("/home", "/scratch") for user in USERS)),
