@@ -14,6 +14,8 @@ COPIES = "/run/situla/copies/"
 RECORDS = "/run/situla/reports/"
 # Of a user each: hooks/store/grants.hpp, plugin/broker/node/container_images.cpp, plugin/broker/report/record_file.hpp.
 MOST_ANSWERS, MOST_NOTES, MOST_RECORDS = 1024, 128, 64 + 1  # with their folder
+# situla, broker, cleanup, and two of each user, in each hierarchy.
+MOST_CGROUPS = len(node.CGROUPS) * (3 + 2 * len(USERS))
 # Whose files are counted by themselves.
 COUNTED = ("store: images", "store: layers", "store: answers", "notes of copied images", "records of steps")
 # hooks/store: an image that was made of what its user has from other repositories is his alone.
@@ -41,8 +43,7 @@ QUANTITIES = (
     Quantity("mount namespaces"),
     Quantity("user namespaces"),
     Quantity("loop devices"),
-    # In two hierarchies, for brokers and for what cleans up; those of somebody who has none of these now go with the next one.
-    Quantity("cgroups of Situla's", 2 * 2 * len(USERS), why="of each user one for brokers and one for clean-ups"),
+    Quantity("cgroups of Situla's", MOST_CGROUPS, most=MOST_CGROUPS, why="broker/UID and cleanup/UID, made when first needed (cgroup_place.hpp)"),
     Quantity("cgroups of jobs"),
     Quantity("slurmd: descriptors", 2, why="a connection that just ends"),
     Quantity("slurmd: threads", 2, why="the same"),
@@ -104,8 +105,10 @@ def size_kib(paths: set[str]) -> int:
 
 
 def files() -> dict[str, set[str]]:
+    """And what else has a name."""
     images, runtime = files_below(f"{STORE}/images/sha256"), files_below("/run/situla")
     return {
+        "cgroups of Situla's": set(node.cgroups()),
         "files in /run/situla": {path for path in runtime if not path.startswith((COPIES, RECORDS))},
         "records of steps": {path for path in runtime if path.startswith(RECORDS)},
         "notes of copied images": {path for path in runtime if path.startswith(COPIES)},
@@ -137,7 +140,6 @@ def take(steps: int, slurmd: int, normal: Counter, limit: float) -> Sample:
         "mount namespaces": namespaces("mnt"),
         "user namespaces": namespaces("user"),
         "loop devices": kinds["loop"],
-        "cgroups of Situla's": len(node.cgroups()),
         "cgroups of jobs": sum(name.startswith("job_") for _, folders, _ in os.walk(SLURM) for name in folders),
         "slurmd: descriptors": len(os.listdir(f"/proc/{slurmd}/fd")),
         "slurmd: threads": status_of(slurmd, "Threads"),
