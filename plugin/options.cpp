@@ -50,6 +50,7 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
   if (inserted || entry->second == value) return {};
   if (option.sum == nullptr)
     return fail(wrong(spelled(option) + ": specified multiple times")
+                    .with_code(ErrorCode::option)
                     .with_hint("with " + printable(entry->second) + " and with " + printable(value) +
                                "; what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too"));
   entry->second += ',';
