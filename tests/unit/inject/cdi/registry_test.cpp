@@ -126,7 +126,8 @@ TEST_CASE("as a job's user: root's files are believed, also in a user namespace,
     EXPECT(registry.find("secret.com/b=0").spec == nullptr);
     std::string errors;
     for (const Error& error : registry.errors()) errors += error.text() + "\n";
-    EXPECT(errors.find(secret + ": Permission denied [cdi]\nhint: jobs read CDI specifications as their users: chmod a+r") !=
+    EXPECT(errors.find(secret +
+                       ": Permission denied [cdi]\nhint: jobs read CDI specifications as their users: chmod a+r") !=
            std::string::npos);
     const bool refused =
         errors.find(other + ": it belongs to user 64999, neither to root nor to you") != std::string::npos;
