@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <optional>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -99,7 +102,37 @@ struct Reply {
   std::vector<UniqueFd> fds;
 };
 
+/// A task that waits is ended by a signal, and what is drawn stands below the cursor, where the shell's prompt comes
+/// next: it goes first. srun passes on whole lines only.
+class CleanScreen {
+ public:
+  CleanScreen() = default;
+  CleanScreen(const CleanScreen&) = delete;
+  CleanScreen& operator=(const CleanScreen&) = delete;
+  ~CleanScreen() {
+    for (size_t i = 0; drawn_ && i < kSignals.size(); ++i) (void)sigaction(kSignals.at(i), &before_.at(i), nullptr);
+  }
+
+  void draws() {
+    if (std::exchange(drawn_, true)) return;
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      constexpr std::string_view kEraseBelow = "\x1b[J\n";
+      (void)!write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
+      (void)raise(signal);
+    };
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
+    for (size_t i = 0; i < kSignals.size(); ++i) (void)sigaction(kSignals.at(i), &action, &before_.at(i));
+  }
+
+ private:
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  bool drawn_ = false;
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
 Result<Reply> await_reply(int socket, LogSink& log) {
+  CleanScreen screen;
   while (true) {
     if (const auto waited = wait_for_packet(socket, kSilence); !waited) {
       if (waited.error().errnum() != 0) return fail(waited.error());
@@ -114,6 +147,7 @@ Result<Reply> await_reply(int socket, LogSink& log) {
     if (const auto* note = std::get_if<Note>(&message)) {
       log.write(note->level, note->text);
     } else if (const auto* drawing = std::get_if<Draw>(&message)) {
+      screen.draws();
       (void)write_all(STDERR_FILENO, drawing->bytes);
     } else if (std::holds_alternative<Alive>(message)) {
       continue;

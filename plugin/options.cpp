@@ -48,7 +48,11 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
                       spelled(*std::max(&option, opposite)) + " were given"));
   const auto [entry, inserted] = values_.try_emplace(&option, value);
   if (inserted || entry->second == value) return {};
-  if (option.sum == nullptr) return fail(wrong(spelled(option) + ": specified multiple times"));
+  if (option.sum == nullptr)
+    return fail(wrong(spelled(option) + ": specified multiple times")
+                    .with_code(ErrorCode::option)
+                    .with_hint("with " + printable(entry->second) + " and with " + printable(value) +
+                               "; what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too"));
   entry->second += ',';
   entry->second += value;
   repeated_.insert(&option);

@@ -1,6 +1,8 @@
 #include "common/spec/mount_option.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "common/base/text.hpp"
 
@@ -21,14 +23,25 @@ bool is_path(std::string_view text) {
   return !text.empty() && std::string_view("/.$").find(text[0]) != std::string_view::npos;
 }
 
+/// What stands alone between commas, and was meant for the mount before.
+bool is_flag(std::string_view entry) {
+  constexpr std::array<std::string_view, 14> kFlags = {"ro",       "rw",     "exec",   "noexec",  "suid",
+                                                       "nosuid",   "dev",    "nodev",  "private", "slave",
+                                                       "rprivate", "rslave", "nofail", "bind"};
+  return std::find(kFlags.begin(), kFlags.end(), entry) != kFlags.end();
+}
+
 /// With the flags that it has by itself, and no target yet.
 Result<MountOption> option_of_source(std::string_view entry, std::string_view source) {
+  // No shell expands it behind an option's '='.
+  if (source == "~" || source.starts_with("~/"))
+    return option_of_source(entry, "$HOME" + std::string(source.substr(1)));
   if (is_path(source)) return MountOption{MountOption::Kind::bind, std::string(source), "", {"x-create=auto", "rbind"}};
   if (source == "tmpfs") return MountOption{MountOption::Kind::tmpfs, "", "", {"x-create=dir"}};
   if (source == "umount") return MountOption{MountOption::Kind::umount, "", "", {"x-detach"}};
-  return fail(
-      invalid_mount(entry, "the source must be a relative path, an absolute path, \"tmpfs\" or \"umount\"",
-                    "a path begins with '/' or '.': for what is in this directory write ./" + printable(entry)));
+  constexpr std::string_view kWanted = "the source must begin with '/' or './', or be \"tmpfs\" or \"umount\"";
+  if (is_flag(entry)) return fail(invalid_mount(entry, kWanted, "flags are joined by '+': /data:/data:ro+noexec"));
+  return fail(invalid_mount(entry, kWanted, "for what is in this directory write ./" + printable(entry)));
 }
 
 Result<MountOption> parse_entry(std::string_view entry) {
@@ -56,7 +69,8 @@ Error no_mount_source(std::string_view source) {
   return Error(ErrorKind::not_found, "--container-mounts: source path does not exist: " + printable(source))
       .with_code(ErrorCode::mount_source)
       .with_hint(
-          "it is looked for on the compute node, from the job's directory; nofail skips a mount that is missing");
+          "it is looked for on the compute node, from the job's directory; with the flag nofail (SRC:DST:nofail) it is "
+          "left out");
 }
 
 Result<std::vector<MountOption>> parse_mount_options(std::string_view value) {

@@ -52,7 +52,9 @@ class Reader {
     if (const size_t line = line_of_many_dots(text); line > 0)
       return wrong(line, "more than " + std::to_string(kMostDots) + " dots in one line");
     const toml::parse_result table = toml::parse(text);
-    if (!table) return wrong(table.error().source().begin.line, std::string(table.error().description()));
+    if (!table)
+      return wrong(table.error().source().begin.line, std::string(table.error().description()),
+                   "text is written in quotes: image = \"ubuntu:24.04\"");
     for (const auto& [name, value] : table.table()) read_key(name.str(), value);
   }
 

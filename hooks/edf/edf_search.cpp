@@ -88,7 +88,9 @@ std::vector<ListedEdf> list_edfs(const EdfPlaces& places) {
 }
 
 Result<std::string> find_edf(const std::string& name, const EdfPlaces& places) {
-  TRY_ASSIGN(const std::string wanted, expand_references(name, places.lookup()));
+  // No shell expands it behind an option's '='.
+  const std::string written = name.starts_with("~/") ? "${HOME}" + name.substr(1) : name;
+  TRY_ASSIGN(const std::string wanted, expand_references(written, places.lookup()));
   if (wanted.empty()) return fail(ErrorKind::usage, "the name of the environment is empty");
   if (is_path(wanted)) {
     std::string path = wanted.starts_with('/') ? wanted : places.absolute("./" + wanted);

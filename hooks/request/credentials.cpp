@@ -140,7 +140,9 @@ Error unknown_word(const std::string& where, const std::string& word) {
         .with_hint("did you mean " + std::string(*near) + "?");
   return Error(ErrorKind::usage, where + ": a word that is none of machine, login, password")
       .with_code(ErrorCode::credentials)
-      .with_hint("a password with blanks goes in double quotes");
+      .with_hint(
+          "a password with blanks goes in double quotes; a line that a shell writes into the file goes in single "
+          "quotes, so that $oauthtoken stays as it is");
 }
 
 Result<CredentialSet> parse_credentials(std::string_view text, const std::string& file, const PasswordExpander& expand,

@@ -78,7 +78,7 @@ bool ends_itself(Helper& helper) {
 }  // namespace
 
 void say_importing(const StepRequest& step, Clients& tasks) {
-  if (step.all_tasks <= 1) tasks.note({LogLevel::info, "importing docker image: " + step.image});
+  if (step.all_tasks <= 1 || step.node == 0) tasks.note({LogLevel::info, "importing docker image: " + step.image});
 }
 
 Result<ImageImport> ImageImport::into_store(const Step& step, UniqueFd courier) {

@@ -86,7 +86,9 @@ END
 @test "mounts: a flag that there is not is an error, with the one that was meant" {
   mkdir data
   fails_with $'--container-mounts: bind ./data on /a: unknown flag "RO"\nhint: did you mean "ro"?' --container-image=./tiny+latest.sqsh --container-mounts=./data:/a:RO
-  fails_with "hint: a path begins with '/' or '.': for what is in this directory write ./data:/mnt" --container-image=./tiny+latest.sqsh --container-mounts=data:/mnt
+  fails_with "hint: for what is in this directory write ./data:/mnt" --container-image=./tiny+latest.sqsh --container-mounts=data:/mnt
+  fails_with "hint: flags are joined by '+': /data:/data:ro+noexec" --container-image=./tiny+latest.sqsh --container-mounts=./data:/mnt:ro,noexec
+  srun --container-image=./tiny+latest.sqsh --container-mounts='~/'"${work##*/}"/data:/mnt test -d /mnt
   fails_with "hint: it has curly quotation marks" --container-image=./tiny+latest.sqsh --container-mounts=“./data:/mnt”
 }
 

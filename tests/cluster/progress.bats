@@ -29,6 +29,8 @@ in_terminal() {
   [ "$status" -eq 0 ]
   [[ "$output" == *"total ["* ]]
   [ "$(grep -o 'importing 2 layers, [^:]*: [0-9.]* s' <<<"$output" | wc -l)" -eq 1 ]
+  as_alice srun -N1 -w node1 -n2 --container-image=registry.test/debian:12 true 2>"$BATS_TEST_TMPDIR/told"
+  [ "$(grep -c '^situla: import[a-z]* docker image: registry.test/debian:12' "$BATS_TEST_TMPDIR/told")" -eq 2 ]
   in_terminal "srun -N1 -w node1 -n1 --container-image=fault.test/slow-3-large true 2>log"
   [ "$status" -eq 0 ]
   [[ "$output$(cat log)" != *"total ["* ]]
@@ -66,4 +68,7 @@ shown() { as_alice tmux -L progress capture-pane -p -t screen | grep -Eq "$1"; }
   as_alice tmux -L progress send-keys -t screen C-c
   wait_until 60 no_steps
   shown 'one more within 1 sec to abort'
+  # Nothing of the bar is left where the next prompt comes.
+  as_alice tmux -L progress capture-pane -p -t screen
+  if shown 'total \['; then false; fi
 }

@@ -59,6 +59,7 @@ TEST_CASE("a section is plain text of lines that fit") {
   CHECK(cli::manual_section(ErrorCode::gpu_requirement, SIZE_MAX).find("(NVIDIA_REQUIRE_* in the image)") !=
         std::string::npos);
   CHECK(cli::manual_summary(ErrorCode::container_exists) == "There is a container of that name");
+  CHECK(cli::manual_summary(ErrorCode::site_config).find("situla.toml") != std::string::npos);
 }
 
 TEST_CASE("explain prints the section of a code, also as the message shows it") {

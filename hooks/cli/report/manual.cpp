@@ -70,7 +70,11 @@ std::string manual_section(ErrorCode code, size_t width) {
 
 std::string manual_summary(ErrorCode code) {
   const std::string text = manual_section(code, SIZE_MAX);
-  return text.substr(0, text.find_first_of(".:\n"));
+  size_t end = 0;
+  // A dot may stand within a name.
+  do end = text.find_first_of(".:\n", end + 1);
+  while (end + 1 < text.size() && text[end] != '\n' && text[end + 1] != ' ' && text[end + 1] != '\n');
+  return text.substr(0, end);
 }
 
 std::string_view errors_manual() {

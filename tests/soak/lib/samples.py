@@ -11,10 +11,13 @@ STORE = node.STORE
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/var/lib/situla-incoming")
 SLURM = "/sys/fs/cgroup/memory/slurm"
 COPIES = "/run/situla/copies/"
-# Of a user each: hooks/store/grants.hpp, plugin/broker/node/container_images.cpp.
-MOST_ANSWERS, MOST_NOTES = 1024, 128
+RECORDS = "/run/situla/reports/"
+# Of a user each: hooks/store/grants.hpp, plugin/broker/node/container_images.cpp, plugin/broker/report/record_file.hpp.
+MOST_ANSWERS, MOST_NOTES, MOST_RECORDS = 1024, 128, 64 + 1  # with their folder
+# situla, broker, cleanup, and two of each user, in each hierarchy.
+MOST_CGROUPS = len(node.CGROUPS) * (3 + 2 * len(USERS))
 # Whose files are counted by themselves.
-COUNTED = ("store: images", "store: layers", "store: answers", "notes of copied images")
+COUNTED = ("store: images", "store: layers", "store: answers", "notes of copied images", "records of steps")
 # hooks/store: an image that was made of what its user has from other repositories is his alone.
 MOST_IMAGES = len(IMAGES) * (1 + len(USERS))
 # Of each of them for each user who imported it, and none of these has more layers.
@@ -40,12 +43,13 @@ QUANTITIES = (
     Quantity("mount namespaces"),
     Quantity("user namespaces"),
     Quantity("loop devices"),
-    Quantity("cgroups of Situla's"),
+    Quantity("cgroups of Situla's", MOST_CGROUPS, most=MOST_CGROUPS, why="broker/UID and cleanup/UID, made when first needed (cgroup_place.hpp)"),
     Quantity("cgroups of jobs"),
     Quantity("slurmd: descriptors", 2, why="a connection that just ends"),
     Quantity("slurmd: threads", 2, why="the same"),
     Quantity("slurmd: KiB", 4096, True, why="each thread's share of malloc comes and goes; 2,500 steps that lose two KiB each would show"),
     Quantity("files in /run/situla"),
+    Quantity("records of steps", len(USERS) * MOST_RECORDS, most=len(USERS) * MOST_RECORDS, why="of each step, so many at most (record_file.hpp)"),
     Quantity("notes of copied images", len(USERS) * MOST_NOTES, most=len(USERS) * MOST_NOTES, why="of each container, so many at most (container_images.cpp)"),
     Quantity("temporary files"),
     Quantity("files in homes"),
@@ -101,9 +105,12 @@ def size_kib(paths: set[str]) -> int:
 
 
 def files() -> dict[str, set[str]]:
+    """And what else has a name."""
     images, runtime = files_below(f"{STORE}/images/sha256"), files_below("/run/situla")
     return {
-        "files in /run/situla": {path for path in runtime if not path.startswith(COPIES)},
+        "cgroups of Situla's": set(node.cgroups()),
+        "files in /run/situla": {path for path in runtime if not path.startswith((COPIES, RECORDS))},
+        "records of steps": {path for path in runtime if path.startswith(RECORDS)},
         "notes of copied images": {path for path in runtime if path.startswith(COPIES)},
         "temporary files": files_below(*TEMPORARY),
         "files in homes": files_below(*(f"{folder}/{user}" for folder in ("/home", "/scratch") for user in USERS)),
@@ -133,7 +140,6 @@ def take(steps: int, slurmd: int, normal: Counter, limit: float) -> Sample:
         "mount namespaces": namespaces("mnt"),
         "user namespaces": namespaces("user"),
         "loop devices": kinds["loop"],
-        "cgroups of Situla's": len(node.cgroups()),
         "cgroups of jobs": sum(name.startswith("job_") for _, folders, _ in os.walk(SLURM) for name in folders),
         "slurmd: descriptors": len(os.listdir(f"/proc/{slurmd}/fd")),
         "slurmd: threads": status_of(slurmd, "Threads"),
