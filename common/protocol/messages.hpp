@@ -227,10 +227,11 @@ struct Ready {
   bool stays = false;      ///< the builder keeps running (scratch) until its socket is closed
   uint32_t directory = 0;  ///< its descriptor of the named container's directory; 0: it has no name
   std::string identity{};  ///< of the named container (hooks/containers/container_identity.hpp); empty: it has none
+  uint32_t hooks_ms = 0, scripts_ms = 0;  ///< what hooks took, and the image's start scripts; for the user to read
 
   static auto fields(auto& ready) {
     return std::tie(ready.workdir, ready.scratch_path, ready.root, ready.on_image, ready.isolation, ready.stays,
-                    ready.directory, ready.identity);
+                    ready.directory, ready.identity, ready.hooks_ms, ready.scripts_ms);
   }
 };
 

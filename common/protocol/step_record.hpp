@@ -16,11 +16,14 @@ enum class StepPhase : uint8_t {
   import,   ///< the registry is asked, the image fetched and written, or found in the store
   wait,     ///< for somebody else's import
   mount,    ///< of the image, by the kernel
-  prepare,  ///< the container: its mounts, hooks and start scripts
+  prepare,  ///< the container: its namespaces and mounts
+  hooks,    ///< of that what hooks take, as the builder says, which is the user's process
+  scripts,  ///< and the image's login shell and /etc/rc
   tasks,    ///< from the first one's start to the last one's end
   save,     ///< --container-save
 };
-constexpr std::array<std::string_view, 6> kStepPhases = {"import", "wait", "mount", "prepare", "tasks", "save"};
+constexpr std::array<std::string_view, 8> kStepPhases = {"import", "wait",    "mount", "prepare",
+                                                         "hooks",  "scripts", "tasks", "save"};
 constexpr std::string_view to_string(StepPhase phase) {
   return kStepPhases.at(static_cast<size_t>(phase));
 }

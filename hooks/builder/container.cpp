@@ -142,6 +142,8 @@ Result<void> announce(const BuiltContainer& built, bool stays) {
   ready.stays = stays;
   if (built.root.directory) ready.directory = static_cast<uint32_t>(built.root.directory.get());
   ready.identity = built.root.identity;
+  ready.hooks_ms = static_cast<uint32_t>(built.container.hooks_time.count());
+  ready.scripts_ms = static_cast<uint32_t>(built.container.session_time.count());
   return send_packet(builder_fd::kBroker, encode(ready));
 }
 

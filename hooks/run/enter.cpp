@@ -120,7 +120,10 @@ class Preparation {
     add_words(container_.environment, request_.start.environment, request_.host);
     container_.environment.merge(kept_variables(request_.host, request_.spec.keep_env));
     TRY(mount_before_hooks(changes));
+    const auto begun = std::chrono::steady_clock::now();
     TRY(run_all_hooks(changes, use, scripts, script));
+    container_.hooks_time =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     TRY(add_later_mounts(script));
     return changes.make(as_edits(std::move(mounts_)));
   }

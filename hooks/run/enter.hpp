@@ -2,6 +2,7 @@
 // to 6.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct Container {
   std::string workdir;            ///< of the image, absolute, inside; known to prepare_container() only
   std::optional<std::string> rc;  ///< of the configuration script: a script that replaces /etc/rc
   UniqueFd stage;                 ///< the stage's directory, which no path leads to any more
+  std::chrono::milliseconds hooks_time{0}, session_time{0};  ///< what hooks took, and login shell with /etc/rc
 
   /// An unnamed file in the stage, close-on-exec, opened for reading and appending: for what only the preparation
   /// needs.

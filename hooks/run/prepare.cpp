@@ -239,7 +239,10 @@ Result<Container> prepare_container(ContainerRequest& request, LogSink& log, std
   TRY_ASSIGN(const UniqueFd helper, open_file(path, O_PATH));
   TRY_ASSIGN(Container container, enter_container(request, log));
   TRY(restrict_privileges(request.remap_root));
+  const auto begun = std::chrono::steady_clock::now();
   TRY_ASSIGN(LoginSession session, run_login_session(container, request, {helper, session_time}, log));
+  container.session_time =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
   container.environment = std::move(session.environment);
   container.workdir = std::move(session.directory);
   container.stage.reset();

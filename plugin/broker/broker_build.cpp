@@ -260,6 +260,7 @@ Result<void> Broker::accept_container(Build& build, const Ready& message) {
   const bool viewed = (way == OwnerWay::reflink || way == OwnerWay::dm) && !step_->request.named;
   report_.root = viewed ? to_string(way) : message.root;
   if (!message.on_image) build.image.saved.reset();
+  report_.prepared(message.hooks_ms, message.scripts_ms);
   phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks)},
                      std::move(build.for_others)};
   ready.user_namespace = std::move(build.user_namespace);

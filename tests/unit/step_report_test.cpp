@@ -74,6 +74,25 @@ TEST_CASE("the log has the phases it always had: a wait is part of the import, a
   CHECK(json.find(R"("mount":"kernel","prepare_ms":)") != json.npos);
 }
 
+TEST_CASE("of making a container a part is the hooks', another the scripts', and all of it no more than it took") {
+  const StepRecord::Phase whole{StepPhase::prepare, 1000, 100};
+  const auto lengths = [&](uint64_t hooks, uint64_t scripts) {
+    std::string text;
+    uint64_t at = whole.begin;
+    for (const StepRecord::Phase& part : parts_of_prepare(whole, hooks, scripts)) {
+      CHECK(part.begin == at);
+      at += part.length.value();
+      text += std::string(to_string(part.phase)) + "=" + std::to_string(*part.length) + " ";
+    }
+    CHECK(at == 1100);
+    return text;
+  };
+  CHECK(lengths(30, 20) == "prepare=50 hooks=30 scripts=20 ");
+  CHECK(lengths(0, 0) == "prepare=100 ");
+  CHECK(lengths(UINT32_MAX, 20) == "prepare=0 hooks=80 scripts=20 ");
+  CHECK(lengths(5, UINT64_MAX) == "prepare=0 scripts=100 ");
+}
+
 TEST_CASE("a record is its user's to read, written in one moment, and locked while its writer lives") {
   const test::TempDir dir;
   if (!can_keep(dir)) SITULA_SKIP("no access lists in " + dir.path());

@@ -55,7 +55,7 @@ std::string indented(const std::string& first, std::string_view text) {
 
 /// "120.0 MiB of 628.1 MiB (19 %)"; without a number of all of them, those that are there.
 std::string progress_text(const StepRecord::Progress& progress) {
-  const std::string done = format_size(progress.done);
+  std::string done = format_size(progress.done);
   if (progress.total == 0) return done;
   const uint64_t percent = std::min<uint64_t>(progress.done * 100 / progress.total, 100);
   return done + " of " + format_size(progress.total) + " (" + std::to_string(percent) + " %)";

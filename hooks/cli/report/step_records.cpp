@@ -260,6 +260,8 @@ std::string_view state_of(const StepRecord& record) {
       return "waiting";
     case StepPhase::mount:
     case StepPhase::prepare:
+    case StepPhase::hooks:
+    case StepPhase::scripts:
       return "preparing";
     case StepPhase::tasks:
       return "running";

@@ -18,8 +18,8 @@ constexpr uint64_t kLeft = kMargin + kLabels;
 constexpr size_t kMostLabel = 28, kMostTitle = 110;  // bytes
 
 /// Colours that are told apart on white and on black, also by those who see fewer of them (Okabe and Ito).
-constexpr std::array<std::string_view, kStepPhases.size()> kColours = {"#0072b2", "#e69f00", "#56b4e9",
-                                                                       "#cc79a7", "#009e73", "#d55e00"};
+constexpr std::array<std::string_view, kStepPhases.size()> kColours = {"#0072b2", "#e69f00", "#56b4e9", "#cc79a7",
+                                                                       "#999999", "#f0e442", "#009e73", "#d55e00"};
 
 std::string_view colour_of(StepPhase phase) {
   return kColours.at(static_cast<size_t>(phase));

@@ -39,10 +39,22 @@ StepRecord record_of(const StepRequest& step) {
 /// Under which name the log has it; empty: not at all.
 std::string_view log_name(StepPhase phase) {
   if (phase == StepPhase::wait) return to_string(StepPhase::import);
+  if (phase == StepPhase::hooks || phase == StepPhase::scripts) return to_string(StepPhase::prepare);
   return phase == StepPhase::mount || phase == StepPhase::tasks ? "" : to_string(phase);
 }
 
 }  // namespace
+
+std::vector<StepRecord::Phase> parts_of_prepare(const StepRecord::Phase& whole, uint64_t hooks, uint64_t scripts) {
+  const uint64_t length = whole.length.value_or(0);
+  scripts = std::min(scripts, length);
+  hooks = std::min(hooks, length - scripts);
+  const uint64_t rest = length - hooks - scripts;
+  std::vector<StepRecord::Phase> parts = {{whole.phase, whole.begin, rest}};
+  if (hooks > 0) parts.push_back({StepPhase::hooks, whole.begin + rest, hooks});
+  if (scripts > 0) parts.push_back({StepPhase::scripts, whole.begin + rest + hooks, scripts});
+  return parts;
+}
 
 StepReport::StepReport(const StepRequest& step)
     : record_(record_of(step)), file_(kReportsDirectory, step.uid, step_record_name(step.job_id, step.step_id)) {}
@@ -61,6 +73,15 @@ void StepReport::end() {
   if (!std::exchange(goes_on_, false)) return;
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun_);
   record_.phases.back().length = static_cast<uint64_t>(time.count());
+}
+
+void StepReport::prepared(uint64_t hooks, uint64_t scripts) {
+  end();
+  if (record_.phases.empty() || record_.phases.back().phase != StepPhase::prepare) return;
+  const StepRecord::Phase whole = record_.phases.back();
+  record_.phases.pop_back();
+  for (const StepRecord::Phase& part : parts_of_prepare(whole, hooks, scripts))
+    if (record_.phases.size() < StepRecord::kMostPhases) record_.phases.push_back(part);
 }
 
 void StepReport::heard(const ImportNews& news) {

@@ -19,6 +19,10 @@ namespace situla {
 /// What an import says of itself while it goes on.
 using ImportNews = std::variant<ImportBegins, ImportWaits, ImportProgress>;
 
+/// Hooks and start scripts run within the making of a container: as if they came after it. Milliseconds; more than it
+/// took in all is not believed.
+std::vector<StepRecord::Phase> parts_of_prepare(const StepRecord::Phase& whole, uint64_t hooks, uint64_t scripts);
+
 class StepReport {
  public:
   explicit StepReport(const StepRequest& step);
@@ -29,6 +33,8 @@ class StepReport {
   /// Phases do not overlap. Ends the one before.
   void begin(StepPhase phase);
   void end();
+  /// The end of StepPhase::prepare. As of parts_of_prepare().
+  void prepared(uint64_t hooks, uint64_t scripts);
   void heard(const ImportNews& news);
   /// With the first error the step has failed.
   void failed(const Error& error);

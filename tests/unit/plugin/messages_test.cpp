@@ -48,7 +48,7 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK_FALSE(done.local);
   CHECK(round_trip(MapsWanted{true}).remap_root);
   round_trip(MapsWritten{});
-  const Ready ready = round_trip(Ready{"/w", "/scratch", "kernel", true, isolation, true, 12, "0123"});
+  const Ready ready = round_trip(Ready{"/w", "/scratch", "kernel", true, isolation, true, 12, "0123", 5, 6});
   CHECK(ready.workdir == "/w");
   CHECK(ready.scratch_path == "/scratch");
   CHECK(ready.root == "kernel");
@@ -57,6 +57,7 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(ready.stays);
   CHECK(ready.directory == 12);
   CHECK(ready.identity == "0123");
+  CHECK((ready.hooks_ms == 5 && ready.scripts_ms == 6));
   const Prefetched fetched = round_trip(Prefetched{"sha256:01", true});
   CHECK((fetched.digest == "sha256:01" && fetched.stored));
   round_trip(Finish{});
