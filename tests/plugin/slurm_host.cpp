@@ -298,6 +298,9 @@ SLURM_EXPORT spank_err_t spank_option_getopt(spank_t, struct spank_option*, char
   return slurm_step_fails() ? ESPANK_NOT_AVAIL : ESPANK_ERROR;
 }
 
+// Slurm's declaration: what comes before the dots is an enum, which may be promoted as they are.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wvarargs"
 SLURM_EXPORT spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
   if (slurm_step_fails()) return ESPANK_ERROR;
   const OutsidePlugin outside;
@@ -309,6 +312,7 @@ SLURM_EXPORT spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
   va_end(arguments);
   return status;
 }
+#pragma GCC diagnostic pop
 
 SLURM_EXPORT spank_err_t spank_getenv(spank_t spank, const char* name, char* buffer, int size) {
   if (slurm_step_fails()) return ESPANK_ERROR;

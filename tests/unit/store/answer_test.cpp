@@ -49,10 +49,11 @@ struct Node {
 
   /// Everything that is answered to it.
   std::vector<message::Answer> ask(const std::string& bytes, const std::vector<int>& fds) {
-    auto [ours, theirs] = *socket_pair();
+    auto sockets = *socket_pair();
+    const UniqueFd ours = std::move(sockets.first);
     REQUIRE(send_packet(ours.get(), bytes, fds));
     Result<void> answered;
-    std::thread answering([&] {
+    std::thread answering([&, theirs = std::move(sockets.second)]() mutable {
       answered = answer_user(config, theirs.get());
       theirs.reset();
     });

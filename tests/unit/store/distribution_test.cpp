@@ -18,8 +18,6 @@ using Catch::Contains;
 
 namespace {
 
-constexpr std::chrono::milliseconds kLimit{3000};
-
 DistributionTimes quick() {
   DistributionTimes times;
   times.quiet = std::chrono::milliseconds(50);

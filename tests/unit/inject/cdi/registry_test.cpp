@@ -97,7 +97,7 @@ TEST_CASE("a broken file disables only itself") {
 TEST_CASE("a file that somebody else may have written is not believed") {
   const test::TempDir dir;
   const std::string file = dir.write("etc/a.yaml", specification("a.com/b", {"0"}));
-  const mode_t mode = GENERATE(0664, 0646, 0666);
+  const mode_t mode = GENERATE(0664U, 0646U, 0666U);
   REQUIRE(chmod(file.c_str(), mode) == 0);
   const auto registry = CdiRegistry::load({dir / "etc"});
   CHECK(registry.devices().empty());
