@@ -155,7 +155,7 @@ TEST_CASE("an image starts where there is nothing of what it asks for, however i
     Scene scene;
     std::vector<std::string> arguments;
     for (const std::string& variable : asked) arguments.insert(arguments.end(), {"-e", variable});
-    const auto names_it = [&](const Outcome& outcome, const char* level, int status) -> Result<void> {
+    const auto names_it = [&, &said = said](const Outcome& outcome, const char* level, int status) -> Result<void> {
       EXPECT(outcome.status == status && outcome.out.empty());
       EXPECT(outcome.err.find(level) != std::string::npos && outcome.err.find(said) != std::string::npos);
       return {};

@@ -120,7 +120,7 @@ TEST_CASE("an exported container has the files that its overlay showed") {
     give_to_user(directory.path());
     give_to_user(base);
     INFO(options << ", seed " << seed);
-    CHECK(in_user_namespace([&] { return random_container(base, seed, options); }, true) == "");
+    CHECK(in_user_namespace([&, &options = options] { return random_container(base, seed, options); }, true) == "");
   }
 }
 

@@ -229,7 +229,7 @@ TEST_CASE("Any number of threads makes the same tree, and none is left") {
   shell("mksquashfs " + (dir / "tree") + " " + (dir / "image") + " -quiet -no-progress -b 64K >/dev/null");
   std::string expected;
   const auto before = threads_here();
-  for (const size_t threads : {1, 2, 3, 16}) {
+  for (const size_t threads : {1U, 2U, 3U, 16U}) {
     CAPTURE(threads);
     REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
     REQUIRE(extract(dir / "image", dir / "ours", nullptr, threads));
@@ -253,7 +253,7 @@ TEST_CASE("Damaged data end the extraction, whichever thread finds them") {
   std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2), 200000, '\0');
   dir.write("image", bytes);
   const auto before = threads_here();
-  for (const size_t threads : {1, 4}) {
+  for (const size_t threads : {1U, 4U}) {
     CAPTURE(threads);
     REQUIRE(mkdir((dir / "ours").c_str(), 0700) == 0);
     const auto done = extract(dir / "image", dir / "ours", nullptr, threads);

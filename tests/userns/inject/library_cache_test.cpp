@@ -83,7 +83,7 @@ TEST_CASE("ld.so finds the host's libraries, and the preferred ones first", "[ld
       {"libsitula-other.so.1", "/opt/first/libsitula-other.so.1\n"}};
   for (const auto& [soname, path] : expected) {
     CHECK(in_user_namespace(
-              [&]() -> Result<void> {
+              [&, &soname = soname, &path = path]() -> Result<void> {
                 TRY(prepare(scene));
                 TRY_ASSIGN(const RootDir root, RootDir::open(scene.root()));
                 MemoryLog log;
