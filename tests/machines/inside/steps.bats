@@ -47,7 +47,7 @@ teardown() {
   logged() { line=$(tail -n +$((before + 1)) /var/log/slurm/slurmd.log | grep "situla: image=$tiny "); }
   wait_until 30 logged
   echo "$line"
-  [[ $line == *" source=store mount=$mount "* ]]
+  [[ $line == *" mount=$mount "* ]]
   nothing_left
 }
 
