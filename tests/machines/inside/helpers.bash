@@ -6,6 +6,9 @@ grep -q machine.do= /proc/cmdline || { echo "these tests run in a machine of the
 # A step that hangs ends its test; the machine is some thirty times slower than one with the processor's help.
 export BATS_TEST_TIMEOUT=300
 
+# word NAME: what the kernel's command line says of it.
+word() { sed -n "s/.*machine\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+
 # wait_until SECONDS CMD...: polls, for at least that time.
 wait_until() {
   local deadline=$((SECONDS + $1))

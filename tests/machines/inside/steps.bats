@@ -34,6 +34,23 @@ teardown() {
   nothing_left
 }
 
+@test "the kernel serves an image, whose files are the user's by the way that this kernel and the store's file system have" {
+  way=$(word owner)
+  case $way in idmap) mount=kernel ;; reflink | dm) mount=$way ;; esac
+  run situla doctor
+  echo "$output"
+  [[ $output =~ image-owner\ +$way: ]]
+  before=$(wc -l </var/log/slurm/slurmd.log)
+  step --container-image=$tiny sh -c 'stat -c %u /srv/hello.txt; id -u'
+  [ "$output" = "$(id -u alice)"$'\n'"$(id -u alice)" ]
+  # slurmd's log gets it when the tasks are over.
+  logged() { line=$(tail -n +$((before + 1)) /var/log/slurm/slurmd.log | grep "situla: image=$tiny "); }
+  wait_until 30 logged
+  echo "$line"
+  [[ $line == *" mount=$mount "* ]]
+  nothing_left
+}
+
 @test "an import of 50 MB: what reads foreign bytes runs in the step, the broker and the store program in Situla's own cgroup" {
   begin cold --container-image=$debian sh -c '. /etc/os-release; echo $VERSION_CODENAME'
   wait_until 60 runs situla-importer

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator
 
 from places import SOURCE, LabError, read, write
+from releases import Release
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "situla-tests", "machines")
 PACKAGES = ["systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "apparmor", "ca-certificates", "iproute2", "procps", "util-linux-extra",
             "slurm-wlm", "munge", "docker-registry", "bats", "xfsprogs"]
 # What the first programs need to find the disk; everything else comes from it.
 INITRD_MODULES = ["virtio_pci", "virtio_blk", "ext4", "crc32c_generic"]
-RELEASE, NAME = "bookworm", "Debian 12"
 RECIPE = 1  # counts changes of what is done below
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
 
@@ -54,14 +54,14 @@ def logged(command: list[str], log: str, what: str) -> None:
             raise LabError(f"{what} failed; the whole log is {log}")
 
 
-def make(packages: list[str], root: str, log: str) -> None:
-    print(f"machines: making a root of {NAME} (log: {log})", file=sys.stderr, flush=True)
+def make(release: Release, packages: list[str], root: str, log: str) -> None:
+    print(f"machines: making a root of {release.title} (log: {log})", file=sys.stderr, flush=True)
     partial = f"{root}.partial"
     subprocess.run(["rm", "-rf", "--one-file-system", partial, log], check=True)
     # In a mount namespace: what it mounts and cannot unmount at its end is gone with it.
     apart = ["unshare", "--mount", "--propagation", "private"]
-    bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", RELEASE, partial, *mirror()]
-    logged([*apart, *bootstrap], log, f"making a root of {NAME}")
+    bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", release.name, partial, *mirror()]
+    logged([*apart, *bootstrap], log, f"making a root of {release.title}")
     write(f"{partial}/etc/initramfs-tools/conf.d/machine", "MODULES=list\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n")
     write(f"{partial}/etc/initramfs-tools/modules", "\n".join(INITRD_MODULES) + "\n")
     logged(chroot(partial, "update-initramfs", "-u"), log, "making the first root of a machine")
@@ -72,27 +72,27 @@ def make(packages: list[str], root: str, log: str) -> None:
 
 
 @contextlib.contextmanager
-def base_root(needed: list[str]) -> Iterator[str]:
+def base_root(release: Release, needed: list[str]) -> Iterator[str]:
     """The root, which nobody removes or may change meanwhile."""
-    packages = sorted({*PACKAGES, *needed})
-    key = hashlib.sha256("\n".join([RELEASE, str(RECIPE), *packages, *INITRD_MODULES]).encode()).hexdigest()[:12]
+    packages = sorted({*PACKAGES, *(release.renamed.get(name, name) for name in needed)})
+    key = hashlib.sha256("\n".join([release.name, str(RECIPE), *packages, *INITRD_MODULES]).encode()).hexdigest()[:12]
     os.makedirs(CACHE, exist_ok=True)
-    root = f"{CACHE}/{RELEASE}-{key}"
+    root = f"{CACHE}/{release.name}-{key}"
     with open(f"{root}.lock", "w", encoding="ascii") as lock:
         if not os.path.isdir(root):
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.isdir(root):
-                make(packages, root, f"{root}.log")
+                make(release, packages, root, f"{root}.log")
         fcntl.flock(lock, fcntl.LOCK_SH)
-        forget_others(root)
+        forget_others(release, root)
         yield root
 
 
-def forget_others(kept: str) -> None:
-    """Roots that were made of other packages, and that no machine is made from now."""
+def forget_others(release: Release, kept: str) -> None:
+    """Roots of this release that were made of other packages, and that no machine is made from now."""
     for name in os.listdir(CACHE):
         other = f"{CACHE}/{name}"
-        if not name.startswith(f"{RELEASE}-") or "." in name or other == kept:
+        if not name.startswith(f"{release.name}-") or "." in name or other == kept:
             continue
         with open(f"{other}.lock", "w", encoding="ascii") as lock:
             with contextlib.suppress(BlockingIOError):

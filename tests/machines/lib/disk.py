@@ -10,6 +10,7 @@ import kernel
 import packages
 import prepare
 from places import REPOSITORY, STATE, write
+from releases import Release
 
 HERE = f"{REPOSITORY}/tests/machines"
 IMAGES = ["tiny", "debian", "blocks"]
@@ -45,23 +46,24 @@ class Disk:
     data: str  # a second one; empty where everything is on the first
     kernel: str
     initrd: str
+    owner: str  # how the files of an image become a user's on such a machine
 
 
-def make(file_system: str, directory: str) -> Disk:
+def make(release: Release, file_system: str, directory: str) -> Disk:
     """In a mount namespace of the caller's own, which the overlay stays in."""
     for folder in ("images", "registry", "tls"):
         os.makedirs(f"{STATE}/{folder}", exist_ok=True)
     prepare.images(IMAGES)
     prepare.certificates()
     library = mock_library()
-    debs = packages.build()
+    debs = packages.build(release.name)
     log = f"{directory}/disk.log"
-    with base.base_root(base.needs(debs["1"])) as lower:
+    with base.base_root(release, base.needs(debs["1"])) as lower:
         root = f"{directory}/root"
         kernel.overlay(lower, f"{directory}/changes", root)
         install(root, debs, log)
         fill(root, library)
-        disk = Disk(f"{directory}/disk", "", f"{directory}/kernel", f"{directory}/initrd")
+        disk = Disk(f"{directory}/disk", "", f"{directory}/kernel", f"{directory}/initrd", release.owner[file_system])
         for name, source in ((disk.kernel, "vmlinuz-*"), (disk.initrd, "initrd.img-*")):
             shutil.copy(sorted(glob.glob(f"{root}/boot/{source}"))[-1], name)
         if file_system == "xfs":

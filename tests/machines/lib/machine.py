@@ -18,11 +18,12 @@ class Machine:
 
     def __init__(self, disk: Disk, console: str, words: str, cache: str = "unsafe") -> None:
         drives = [word for path in (disk.root, disk.data) if path for word in ("-drive", f"file={path},format=raw,if=virtio,cache={cache}")]
+        words = f"{COMMAND_LINE} machine.owner={disk.owner} {words}"
         # It ends with this process, however that ends; without, a killed run would leave it.
         command = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(PROCESSORS),
                    "-m", str(MEMORY), "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot", "-nic", "none",
                    "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console", "-serial", "stdio",
-                   "-device", "virtio-rng-pci", *drives, "-kernel", disk.kernel, "-initrd", disk.initrd, "-append", f"{COMMAND_LINE} {words}"]
+                   "-device", "virtio-rng-pci", *drives, "-kernel", disk.kernel, "-initrd", disk.initrd, "-append", words]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
     def lines(self, seconds: float) -> Iterator[str]:
