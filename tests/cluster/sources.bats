@@ -89,7 +89,7 @@ refused() {
   snapshot
   run_and_show as_alice srun -n2 --container-image=oci:layout:12 grep -c PRETTY /etc/os-release
   [ "$status" -eq 0 ]
-  [ "$(sort <<<"$output")" = $'1\n1\nsitula: imported docker image: oci:layout:12' ]
+  [ "$(sort <<<"$output")" = $'1\n1\nsitula: imported docker image: oci:layout:12\nsitula: importing docker image: oci:layout:12' ]
   nothing_left
 }
 

@@ -73,9 +73,9 @@ joined() { cat "$SITULA_LAB"/logs/slurmd.*.log | grep -c 'reusing existing conta
   echo "again with SEED=$seed"
   as_alice srun --container-name=x --container-image=registry.test/tiny true
   snapshot
+  before_joining=$(joined)
   for _ in 1 2 3; do
     rm -f "$outputs"/*
-    before_joining=$(joined)
     delay=$((RANDOM % 1500))
     delay=$((delay / 1000)).$(printf %03d $((delay % 1000)))
     echo "the first step ends $delay s after the others begin"
@@ -83,8 +83,8 @@ joined() { cat "$SITULA_LAB"/logs/slurmd.*.log | grep -c 'reusing existing conta
       until grep -sq started first; do sleep 0.02; done"
     at_once 50 --container-name=x sh -c 'echo $GREETING; sleep 0.5'
     all_succeeded 50 hello
-    # The first step's or, when it had ended, each other's.
-    [ "$(joined)" -gt "$before_joining" ]
   done
+  # The first step's or, when it had ended, each other's; on a busy machine all fifty of a round may look before one of them has begun.
+  [ "$(joined)" -gt "$before_joining" ]
   nothing_left
 }
