@@ -66,7 +66,7 @@ Span span_of(const std::vector<StepRecord>& records, uint64_t now) {
 uint64_t tick_of(uint64_t length) {
   constexpr uint64_t kMostTicks = 9;
   for (uint64_t power = 1;; power *= 10)
-    for (const uint64_t factor : {1, 2, 5})
+    for (const uint64_t factor : {1U, 2U, 5U})
       if (power * factor * kMostTicks >= length) return power * factor;
 }
 
