@@ -11,8 +11,6 @@
 namespace situla::cli {
 namespace {
 
-constexpr size_t kWidth = 80;
-
 struct ExplainOptions {
   std::string what;
   ExplainJob job;
@@ -37,11 +35,7 @@ void list_codes(std::ostream& out) {
 
 Result<int> explain(const Context& context, const ExplainOptions& options) {
   // No code begins with a digit.
-  if (is_number(options.what)) {
-    ExplainJob job = options.job;
-    job.manual_section = [](std::string_view code) { return manual_section(error_code_from_string(code), kWidth); };
-    return explain_job(context, options.what, job);
-  }
+  if (is_number(options.what)) return explain_job(context, options.what, options.job);
   if (options.job.json || !options.job.svg.empty() || !options.job.records.empty())
     return fail(Error(ErrorKind::usage, "explain: --json, --svg and --records are for the steps of a job")
                     .with_code(ErrorCode::option)
@@ -58,7 +52,7 @@ Result<int> explain(const Context& context, const ExplainOptions& options) {
     return fail(Error(ErrorKind::usage, "explain " + printable(options.what) + ": there is no such code")
                     .with_code(ErrorCode::option)
                     .with_hint(suggestion(word, code_names(), "codes")));
-  context.streams.out << manual_section(code, kWidth);
+  context.streams.out << manual_section(code, kManualWidth);
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "common/protocol/contract.hpp"
 #include "common/spec/step_name.hpp"
 #include "common/sys/file.hpp"
+#include "hooks/cli/report/manual.hpp"
 #include "hooks/cli/report/record_text.hpp"
 #include "hooks/cli/report/step_records.hpp"
 #include "hooks/cli/report/timeline.hpp"
@@ -132,16 +133,15 @@ std::string title_of(const std::vector<StepRecord>& records, uint32_t job) {
   return title + (images.size() > 1 ? " and " + std::to_string(images.size() - 1) + " more" : "");
 }
 
-void print_records(const Context& context, const std::vector<StepRecord>& records, const ExplainJob& options) {
+void print_records(const Context& context, const std::vector<StepRecord>& records) {
   std::ostream& out = context.streams.out;
   std::vector<std::string> codes;
   for (const StepRecord& record : records) {
     out << (&record == records.data() ? "" : "\n") << report::describe(record, milliseconds_now());
     if (record.failure) add_once(codes, record.failure->code);
   }
-  if (!options.manual_section) return;
   for (const std::string& code : codes) {
-    const std::string section = options.manual_section(code);
+    const std::string section = manual_section(error_code_from_string(code), kManualWidth);
     if (!section.empty()) out << "\n[" << code << "]\n" << section;
   }
 }
@@ -161,7 +161,7 @@ Result<int> explain_job(const Context& context, const std::string& job, const Ex
   } else if (options.json) {
     for (const StepRecord& record : records) context.streams.out << record.json() << '\n';
   } else {
-    print_records(context, records, options);
+    print_records(context, records);
   }
   return 0;
 }

@@ -1,9 +1,7 @@
 // explain JOB: what happened to a job's steps on this node, from the records that the broker keeps.
 #pragma once
 
-#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/result.hpp"
@@ -15,8 +13,6 @@ struct ExplainJob {
   bool json = false;                 ///< the records, one in each line
   std::string svg;                   ///< the file for a picture; "-": standard output; empty: none
   std::vector<std::string> records;  ///< files with more of them, of other nodes; "-": standard input
-  /// What the manual says of an error's code; may be empty.
-  std::function<std::string(std::string_view code)> manual_section;
 };
 
 /// job: "123", "123.0", "123.batch", "123.interactive", "123.prolog". ErrorKind::not_found when nothing is known of it

@@ -8,6 +8,9 @@
 
 namespace situla::cli {
 
+/// Columns, as it is printed.
+constexpr size_t kManualWidth = 80;
+
 /// Its section as plain text in lines of at most `width` characters, paragraphs apart; empty for ErrorCode::none.
 std::string manual_section(ErrorCode code, size_t width);
 
