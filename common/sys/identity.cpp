@@ -165,6 +165,16 @@ Result<void> keep_capabilities_over_exec() {
   return {};
 }
 
+std::vector<gid_t> supplementary_groups() {
+  constexpr gid_t kOverflow = 65534;  // what getgroups(2) says of all those that the namespace does not have
+  std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+  groups.resize(static_cast<size_t>(std::max(getgroups(static_cast<int>(groups.size()), groups.data()), 0)));
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  std::erase(groups, kOverflow);
+  return groups;
+}
+
 bool is_mapped_uid(uid_t uid) {
   const auto map = read_file("/proc/self/uid_map");
   if (!map) return false;

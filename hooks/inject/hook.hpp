@@ -14,15 +14,22 @@
 
 namespace situla {
 
+/// group(5)
+struct GroupEntry {
+  std::string name;
+  gid_t gid = 0;
+};
+
 /// The user on the host, as passwd(5) and group(5) know them.
 struct UserEntry {
   std::string name, gecos, home, shell, group;
   uid_t uid = 0;
   gid_t gid = 0;
+  std::vector<GroupEntry> groups = {};  ///< his others, of those that this process's user namespace has
 };
 
 /// From the host's databases (getpwuid(3), getgrgid(3)); a user that none of them knows gets a name and home made from
-/// the environment (USER, HOME) and the number.
+/// the environment (USER, HOME) and the number. Of the groups that this process is in, those with a name.
 Result<UserEntry> look_up_user(uid_t uid, gid_t gid, const Environment& environment);
 
 struct HookContext {

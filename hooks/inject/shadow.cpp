@@ -80,6 +80,24 @@ std::string merge_database(const std::vector<std::string>& generated, const std:
   return merged;
 }
 
+/// Behind the image's groups, which keep their names and numbers: what neither can be found by its number nor by its
+/// name there. `groups`, `ls -l` and chgrp(1) know them then.
+std::string lines_of_other_groups(const UserEntry& user, const std::string& database) {
+  std::set<std::string_view> names, numbers;
+  for (const std::string_view line : split_nonempty(database, '\n')) {
+    const auto fields = split(line, ':');
+    names.insert(fields[0]);
+    if (fields.size() > 2) numbers.insert(fields[2]);
+  }
+  std::string lines;
+  for (const GroupEntry& group : user.groups) {
+    const std::string number = std::to_string(group.gid);
+    if (names.contains(group.name) && numbers.contains(number)) continue;
+    lines += group.name + ":x:" + number + ":" + user.name + "\n";
+  }
+  return lines;
+}
+
 std::string without_separators(std::string text) {
   std::erase_if(text, [](char c) { return c == ':' || c == '\n' || c == '\0'; });
   return text;
@@ -173,6 +191,7 @@ Result<ContainerEdits> shadow_hook(const HookContext& context) {
   UserEntry user = context.user;
   for (std::string* field : {&user.name, &user.gecos, &user.home, &user.shell, &user.group})
     *field = without_separators(std::move(*field));
+  for (GroupEntry& group : user.groups) group.name = without_separators(std::move(group.name));
   if (user.shell.empty() || !is_executable(context.root, user.shell))
     user.shell = setting(settings, "SHELL", "/bin/sh");
 
@@ -188,7 +207,9 @@ Result<ContainerEdits> shadow_hook(const HookContext& context) {
   const auto passwd = context.root.read_file("/etc/passwd", kMaxDatabase);
   const auto group = context.root.read_file("/etc/group", kMaxDatabase);
   edits.files.push_back({FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
-  edits.files.push_back({FileChange::Kind::write, "/etc/group", merge_database(groups, group.value_or("")), 0644});
+  std::string all_groups = merge_database(groups, group.value_or(""));
+  all_groups += lines_of_other_groups(user, all_groups);
+  edits.files.push_back({FileChange::Kind::write, "/etc/group", std::move(all_groups), 0644});
   edits.in_host_directories = true;  // a home directory in /tmp, or where the site has mounted one
   propose_home(context, settings, edits);
   propose_mailbox(context, settings, edits);

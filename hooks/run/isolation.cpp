@@ -9,6 +9,7 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/private_directory.hpp"
+#include "hooks/run/subordinate_groups.hpp"
 
 namespace situla {
 namespace {
@@ -35,13 +36,25 @@ unsigned namespace_bits(const Isolation& isolation) {
   return bits;
 }
 
-Result<void> enter_own_namespaces(const ContainerRequest& request) {
+namespace {
+
+/// Before there is a user namespace the helper for the groups begins, and in it goes on.
+Result<void> unshare_and_map(const ContainerRequest& request, LogSink& log) {
+  const unsigned bits = namespace_bits(request.isolation) | kMountNs;
+  if (request.real_root()) return unshare_namespaces(bits);
+  auto groups = SubordinateGroups::begin(request.inside_gid(), request.uid, request.gid, log);
+  TRY(unshare_namespaces(bits | kUserNs));
+  return write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid,
+                           [&] { return groups && groups->map(log); });
+}
+
+}  // namespace
+
+Result<void> enter_own_namespaces(const ContainerRequest& request, LogSink& log) {
   // Covered by a tmpfs of our own namespace as soon as there is one.
   TRY_ASSIGN(PrivateDirectory made, PrivateDirectory::open_or_make(request.stage(), "ENROOT_RUNTIME_PATH"));
   const UniqueFd stage = std::move(made).take_fd();
-  const bool user = !request.real_root();
-  TRY(unshare_namespaces(namespace_bits(request.isolation) | kMountNs | (user ? kUserNs : 0U)));
-  if (user) TRY(write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid));
+  TRY(unshare_and_map(request, log));
   if (request.isolation.net) TRY(bring_loopback_up());
   // What is mounted on the node later still appears below bind mounts of the container; nothing goes the other way.
   TRY(set_propagation("/", Propagation::slave, true));

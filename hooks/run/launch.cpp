@@ -146,7 +146,7 @@ Result<Command> choose_command(const RootDir& root, const Login& login, const Sc
 Result<std::vector<ContainerEdits>> plan_start(ContainerRequest request, HookUse use, LogSink& log) {
   TRY(check_words(request.start.environment));
   request.writable = false;
-  TRY(enter_own_namespaces(request));
+  TRY(enter_own_namespaces(request, log));
   return plan_in_container(request, use, log);
 }
 
@@ -156,7 +156,7 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
     TRY_ASSIGN(script, read_file(request.start.rc));
   }
   TRY(check_words(request.start.environment));
-  TRY(enter_own_namespaces(request));
+  TRY(enter_own_namespaces(request, log));
   TRY_ASSIGN(Container container, enter_container(request, log));
   if (!script) script = std::move(container.rc);
   TRY_ASSIGN(const RootDir root, RootDir::open("/"));

@@ -234,8 +234,12 @@ Result<void> Broker::write_maps(Build& build, const MapsWanted& wanted) {
   TRY_ASSIGN(build.user_namespace, open_user_namespace(pid, user.uid));
   TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(pid), O_PATH | O_DIRECTORY));
   const bool root = wanted.remap_root;
-  TRY_CONTEXT(phrase(RootOperation::write_id_maps),
-              write_id_maps(proc.get(), root ? 0 : user.uid, user.uid, root ? 0 : user.gid, user.gid));
+  const GroupMap groups = map_groups(root ? 0 : user.gid, user.gid, user.groups);
+  if (groups.left_out > 0)
+    clients_.note({LogLevel::warning, std::to_string(groups.left_out) + " of your " +
+                                          std::to_string(user.groups.size()) +
+                                          " groups are not seen in the container: the kernel has no room for more"});
+  TRY_CONTEXT(phrase(RootOperation::write_id_maps), write_id_maps(proc.get(), root ? 0 : user.uid, user.uid, groups));
   return tell(build.builder.socket(), MapsWritten{});
 }
 

@@ -96,8 +96,14 @@ enum class RootOperation {
   /// it. All of this happens before a user namespace exists, which is what locks the image mount's flags for the user.
   stage_root,
 
-  /// Writes "inside outside 1" id maps for our own unreaped child, mapping the job user's single id to itself or to 0,
-  /// with setgroups denied. The kernel refuses if that process still lives in our user namespace.
+  /// Writes the id maps for our own unreaped child, with setgroups denied: the job user's single uid becomes itself or
+  /// 0, his group likewise, and each of the job's other groups becomes itself. The kernel refuses if that process still
+  /// lives in our user namespace. What the map gives him is to take one of these groups for his own, to hand files of
+  /// his to it, and to make them setgid for it: a member may do each of these outside, too (newgrp(1), chgrp(1),
+  /// chmod(2)). It adds no group to a process and takes none from it: setgroups(2) stays denied, and where his own
+  /// group is not among his supplementary ones, so that to take another would be to leave it, no other is mapped.
+  /// Capabilities in his namespace count for files only whose owner *and* group are in the maps, and the only owner is
+  /// he himself. Group 0 is never mapped.
   write_id_maps,
 
   /// Moves our own child into the cgroups of its step, and reads back that it lives there: nothing is started that does

@@ -4,6 +4,7 @@
 #include "hooks/run/container_environment.hpp"
 #include "hooks/run/enter.hpp"
 #include "hooks/run/rc_script.hpp"
+#include "hooks/run/subordinate_groups.hpp"
 #include "hooks/scripts/definitions.hpp"
 
 using namespace situla;
@@ -109,4 +110,14 @@ TEST_CASE("variables of an environment file stand above the image's, which its r
   const auto unknown = add_file_variables(image, {"A=${UNKNOWN}"}, host);
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().message() == "--environment: env A: variable UNKNOWN is not set");
+}
+
+TEST_CASE("subgid(5) lets a user map his groups by his name or number") {
+  const std::string database =
+      "alice:100000:65536\nbob:5000:10\n# comment\nalice:5001:1\n1000:5003:2\nbroken:1\nalice:x:1\nalice:5008:\n";
+  const std::vector<gid_t> groups = {4, 5000, 5001, 5003, 5004, 5005, 5008, 100001};
+  CHECK(allowed_groups(database, 1000, "alice", groups) == std::vector<gid_t>{5001, 5003, 5004, 100001});
+  CHECK(allowed_groups(database, 1000, "", groups) == std::vector<gid_t>{5003, 5004});
+  CHECK(allowed_groups(database, 1, "carol", groups).empty());
+  CHECK(allowed_groups("alice:4294967290:100\n", 1, "alice", {4294967294}) == std::vector<gid_t>{4294967294});
 }

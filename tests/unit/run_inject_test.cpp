@@ -83,6 +83,14 @@ TEST_CASE("shadow: generated entries first, duplicates and _apt gone, shell if t
   CHECK_THAT(Scene::change(edits, "/etc/passwd")->content, Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
 }
 
+TEST_CASE("shadow: the user's other groups come last, where the image has not the same name and number") {
+  Scene scene;
+  scene.user.groups = {{"crew", 5000}, {"staff", 50}, {"video", 39}, {"team:x", 51}};
+  scene.put("/root/etc/group", "staff:x:50:\nvideo:x:44:\nbakers:x:5000:\n");
+  CHECK_THAT(Scene::change(scene.run(shadow_hook), "/etc/group")->content,
+             Catch::EndsWith("bakers:x:5000:\ncrew:x:5000:me\nvideo:x:39:me\nteamx:x:51:me\n"));
+}
+
 TEST_CASE("shadow: an image with no databases at all, and a user with a hostile name") {
   Scene scene;
   scene.user.gecos = "x:0:0\nroot2:x:0:0:";

@@ -50,6 +50,21 @@ class Filter {
   void on(uint32_t number, const Body& body) {
     when(BPF_JEQ, number, body, SECCOMP_RET_ALLOW);
   }
+  /// As on(), for several numbers. The body may be long.
+  template <typename Body>
+  void on_any(const std::vector<uint32_t>& numbers, const Body& body) {
+    const Filter inner = filled(body, SECCOMP_RET_ALLOW);
+    for (size_t left = numbers.size(); left > 0; --left)
+      emit(BPF_JMP | BPF_JEQ | BPF_K, numbers[numbers.size() - left], static_cast<uint8_t>(left), 0);
+    emit(BPF_JMP | BPF_JA, static_cast<uint32_t>(inner.code_.size()));
+    append(inner);
+  }
+  /// Of few values.
+  void unless_any_equal(const std::vector<uint32_t>& values, uint32_t what) {
+    for (size_t left = values.size(); left > 0; --left)
+      emit(BPF_JMP | BPF_JEQ | BPF_K, values[values.size() - left], static_cast<uint8_t>(left), 0);
+    answer(what);
+  }
   /// The body decides from that number on; what it says nothing of does not exist.
   template <typename Body>
   void if_at_least(uint32_t number, const Body& body) {

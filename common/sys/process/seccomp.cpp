@@ -1,9 +1,11 @@
 #include "common/sys/process/seccomp.hpp"
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/sys/identity.hpp"
 #include "common/sys/kernel.hpp"
@@ -14,24 +16,27 @@ namespace {
 
 using bpf::Filter;
 
-/// One calling convention: its audit name, the calls that pretend to succeed, and those that answer with the current id
-/// when asked with -1 (setfsuid(2)) and so must reach the kernel then.
+/// One calling convention: its audit name, the calls that pretend to succeed, those among them that give a file to a
+/// group, and those that answer with the current id when asked with -1 (setfsuid(2)) and so must reach the kernel then.
 struct Table {
   uint32_t arch;
   std::vector<uint32_t> ignored;
-  std::vector<uint32_t> setfs;    ///< 32-bit ids
-  std::vector<uint32_t> setfs16;  ///< 16-bit ids: only the low half of the argument counts
+  std::vector<uint32_t> chown;     ///< uid and gid are the second and third argument
+  std::vector<uint32_t> chown_at;  ///< they are the third and fourth
+  std::vector<uint32_t> setfs;     ///< 32-bit ids
+  std::vector<uint32_t> setfs16;   ///< 16-bit ids: only the low half of the argument counts
 };
 
 Table native_table() {
   Table table;
   table.arch = bpf::kArchitecture;
-  table.ignored = {SYS_fchown,   SYS_fchownat,  SYS_setuid,    SYS_setgid,   SYS_setreuid,
-                   SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups};
+  table.ignored = {SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups};
+  table.chown = {SYS_fchown};
 #ifdef SYS_chown  // aarch64 has only the *at form
-  table.ignored.push_back(SYS_chown);
-  table.ignored.push_back(SYS_lchown);
+  table.chown.push_back(SYS_chown);
+  table.chown.push_back(SYS_lchown);
 #endif
+  table.chown_at = {SYS_fchownat};
   table.setfs = {SYS_setfsuid, SYS_setfsgid};
   return table;
 }
@@ -42,10 +47,11 @@ constexpr uint32_t kX32Bit = 0x40000000;
 /// arch/x86/entry/syscalls/syscall_32.tbl; its header cannot be included beside the 64-bit one.
 Table i386_table() {
   return {AUDIT_ARCH_I386,
-          {16,  95,  182,                       // lchown fchown chown
-           198, 207, 212, 298,                  // lchown32 fchown32 chown32 fchownat
-           23,  46,  70,  71,  164, 170, 81,    // setuid setgid setreuid setregid setresuid setresgid setgroups
+          {16, 95, 182,                         // lchown fchown chown, 16-bit ids
+           23, 46, 70, 71, 164, 170, 81,        // setuid setgid setreuid setregid setresuid setresgid setgroups
            213, 214, 203, 204, 208, 210, 206},  // the same, 32-bit ids
+          {198, 207, 212},                      // lchown32 fchown32 chown32
+          {298},                                // fchownat
           {215, 216},                           // setfsuid32 setfsgid32
           {138, 139}};                          // setfsuid setfsgid
 }
@@ -56,17 +62,45 @@ void add_x32(Table& table) {
     const size_t count = numbers.size();
     for (size_t i = 0; i < count; ++i) numbers.push_back(numbers[i] | kX32Bit);
   };
-  add(table.ignored);
-  add(table.setfs);
+  for (auto* numbers : {&table.ignored, &table.chown, &table.chown_at, &table.setfs}) add(*numbers);
 }
 #endif
 
 constexpr uint32_t kPretend = bpf::refuse(0);
 
-void add_table(Filter& filter, const Table& table) {
-  filter.on_architecture(table.arch, [&table](Filter& is) {
+/// To whom this process can give a file of its own: itself, and the groups that it is in. No group where it is in one
+/// only, as files are of that one anyway.
+struct Owners {
+  uint32_t uid;
+  std::vector<uint32_t> groups;
+};
+
+Owners own_ids() {
+  std::set<uint32_t> groups;
+  for (const gid_t group : supplementary_groups()) groups.insert(group);
+  groups.insert(getegid());
+  if (groups.size() < 2) groups.clear();
+  return {geteuid(), {groups.begin(), groups.end()}};
+}
+
+/// `uid`: index of that argument; the gid follows it.
+void add_chown(Filter& is, const std::vector<uint32_t>& numbers, size_t uid, const Owners& owners) {
+  constexpr auto kAsItIs = static_cast<uint32_t>(-1);
+  is.on_any(numbers, [&](Filter& body) {
+    body.load_argument(uid);
+    body.unless_any_equal({kAsItIs, owners.uid}, kPretend);
+    body.load_argument(uid + 1);
+    for (const uint32_t group : owners.groups) body.if_equal(group, SECCOMP_RET_ALLOW);
+    body.answer(kPretend);
+  });
+}
+
+void add_table(Filter& filter, const Table& table, const Owners& owners) {
+  filter.on_architecture(table.arch, [&](Filter& is) {
     is.load_number();
     for (const uint32_t number : table.ignored) is.if_equal(number, kPretend);
+    add_chown(is, table.chown, 1, owners);
+    add_chown(is, table.chown_at, 2, owners);
     const auto add_setfs = [&is](uint32_t number, uint32_t mask) {
       is.on(number, [mask](Filter& body) {
         body.load_argument(0);
@@ -79,16 +113,16 @@ void add_table(Filter& filter, const Table& table) {
   });
 }
 
-Filter id_filter() {
+Filter id_filter(const Owners& owners) {
   Filter filter;
   filter.load_architecture();
   Table native = native_table();
 #if defined(__x86_64__)
   add_x32(native);
 #endif
-  add_table(filter, native);
+  add_table(filter, native, owners);
 #if defined(__x86_64__)
-  add_table(filter, i386_table());
+  add_table(filter, i386_table(), owners);
 #endif
   // Calls of an unknown convention are not our business: the filter is a convenience, not a barrier.
   filter.answer(SECCOMP_RET_ALLOW);
@@ -105,7 +139,7 @@ Result<void> install(const Filter& filter) {
 }  // namespace
 
 Result<void> install_id_filter() {
-  const Filter filter = id_filter();
+  const Filter filter = id_filter(own_ids());
   auto installed = install(filter);
   if (installed || installed.error().errnum() != EACCES) return installed;
   TRY(set_no_new_privileges());  // no CAP_SYS_ADMIN in our user namespace

@@ -1,5 +1,7 @@
 #include "common/sys/mount/namespaces.hpp"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/fsuid.h>
@@ -32,6 +34,22 @@ Result<int> run_script(const std::string& script) {
 }
 
 }  // namespace
+
+TEST_CASE("The map of groups: the user's own, then the others, each for itself") {
+  CHECK(map_groups(0, 1000).text == "0 1000 1\n");
+  CHECK(map_groups(1000, 1000, {1000, 70, 5}).text == "1000 1000 1\n5 5 1\n70 70 1\n");
+  CHECK(map_groups(0, 1000, {7, 1000, 8, 9, 1002, 7}).text == "0 1000 1\n7 7 3\n1002 1002 1\n");
+  CHECK(map_groups(0, 1000, {0, 1000, 4294967295}).text == "0 1000 1\n");
+  CHECK(map_groups(70, 1000, {70, 71, 1000}).text == "70 1000 1\n71 71 1\n");
+  CHECK(map_groups(0, 1000, {7, 8}).text == "0 1000 1\n");  // his own is none of them
+  std::vector<gid_t> many = {1000};
+  for (gid_t group = 1; many.size() < 65536; group += 2) many.push_back(group);
+  const GroupMap map = map_groups(1000, 1000, many);
+  CHECK(std::count(map.text.begin(), map.text.end(), '\n') <= 340);
+  CHECK(map.text.size() < 4096);
+  CHECK(map.left_out > 65000);
+  CHECK_THAT(map.text, Catch::StartsWith("1000 1000 1\n1 1 1\n3 3 1\n"));
+}
 
 TEST_CASE("A user maps itself to itself or to root") {
   CHECK(test::as_user([]() -> Result<void> {
@@ -73,7 +91,7 @@ TEST_CASE("Maps are written from outside by somebody who may") {
           TRY_ASSIGN(const auto packet, receive_packet(sockets.first.get(), 1000));
           EXPECT(packet && packet->bytes == "made");
           TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(child.pid()), O_RDONLY | O_DIRECTORY));
-          TRY(write_id_maps(proc.get(), 7, uid, 8, gid));
+          TRY(write_id_maps(proc.get(), 7, uid, map_groups(8, gid)));
           TRY_ASSIGN(const UniqueFd user, open_namespace(child.pid(), "user"));
           TRY_ASSIGN(const uid_t owner, user_namespace_owner(user.get()));
           EXPECT(owner == uid);

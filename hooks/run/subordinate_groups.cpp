@@ -1,0 +1,120 @@
+#include "hooks/run/subordinate_groups.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
+#include "common/sys/process/run_program.hpp"
+#include "common/sys/users.hpp"
+
+namespace situla {
+namespace {
+
+constexpr const char* kSubgid = "/etc/subgid";
+constexpr size_t kMostSubgid = size_t{16} << 20U;
+constexpr size_t kMostGroups = 339;  // of the kernel's 340 rows; the user's own has one
+constexpr std::chrono::seconds kMostTime{10};
+
+struct Range {
+  std::string_view user;
+  uint64_t first, count;
+
+  [[nodiscard]] bool has(gid_t group) const { return group >= first && group - first < count; }
+};
+
+std::vector<Range> ranges(std::string_view subgid) {
+  std::vector<Range> found;
+  for (const std::string_view line : split_nonempty(subgid, '\n')) {
+    const auto fields = split(line, ':');
+    if (fields.size() != 3) continue;
+    const auto first = parse_unsigned(fields[1]), count = parse_unsigned(fields[2]);
+    if (first && count) found.push_back({fields[0], *first, *count});
+  }
+  return found;
+}
+
+std::vector<gid_t> in_any(const std::vector<Range>& ranges, const std::vector<gid_t>& groups) {
+  std::vector<gid_t> found;
+  for (const gid_t group : groups)
+    if (std::any_of(ranges.begin(), ranges.end(), [group](const Range& range) { return range.has(group); }))
+      found.push_back(group);
+  return found;
+}
+
+/// Of the user's supplementary groups, without his own.
+std::vector<gid_t> groups_to_map(gid_t inside, uid_t uid, gid_t gid) {
+  std::vector<gid_t> groups = supplementary_groups();
+  if (std::erase(groups, gid) == 0) return {};
+  std::erase_if(groups, [inside](gid_t group) { return group == 0 || group == inside; });
+  if (groups.empty()) return {};
+  const auto subgid = read_file(kSubgid, kMostSubgid);
+  // The directory service is asked for the user's name only where it matters.
+  if (!subgid || in_any(ranges(*subgid), groups).empty()) return {};
+  const auto user = find_user(uid);
+  groups = allowed_groups(*subgid, uid, user && *user ? (*user)->name : "", groups);
+  if (groups.size() > kMostGroups) groups.resize(kMostGroups);
+  return groups;
+}
+
+std::vector<std::string> arguments_of_newgidmap(pid_t pid, gid_t inside, gid_t gid, const std::vector<gid_t>& groups) {
+  std::vector<std::string> arguments = {"newgidmap", std::to_string(pid)};
+  const auto add = [&](gid_t within, gid_t outside) {
+    arguments.insert(arguments.end(), {std::to_string(within), std::to_string(outside), "1"});
+  };
+  add(inside, gid);
+  for (const gid_t group : groups) add(group, group);
+  return arguments;
+}
+
+}  // namespace
+
+std::vector<gid_t> allowed_groups(std::string_view subgid, uid_t uid, std::string_view name,
+                                  const std::vector<gid_t>& groups) {
+  const std::string number = std::to_string(uid);
+  std::vector<Range> own = ranges(subgid);
+  std::erase_if(own,
+                [&](const Range& range) { return range.user.empty() || (range.user != name && range.user != number); });
+  return in_any(own, groups);
+}
+
+std::optional<SubordinateGroups> SubordinateGroups::begin(gid_t inside, uid_t uid, gid_t gid, LogSink& log) {
+  const std::vector<gid_t> groups = groups_to_map(inside, uid, gid);
+  if (groups.empty()) return std::nullopt;
+  SpawnOptions newgidmap;
+  newgidmap.program = find_program("newgidmap", "/usr/bin:/bin:/usr/sbin");
+  if (newgidmap.program.empty()) {
+    log.detail("only your own group is seen in the container: newgidmap (package uidmap or shadow-utils) is not here");
+    return std::nullopt;
+  }
+  newgidmap.arguments = arguments_of_newgidmap(getpid(), inside, gid, groups);
+  auto pipe = make_pipe();
+  if (!pipe) return std::nullopt;
+  auto& [reader, writer] = *pipe;
+  auto child = fork_child();
+  if (!child) return std::nullopt;
+  if (!*child) {
+    writer.reset();
+    char byte = 0;
+    if (die_with_parent() && read(reader.get(), &byte, 1) == 1) (void)execute(newgidmap);
+    _exit(127);
+  }
+  return SubordinateGroups(std::move(*child), std::move(writer));
+}
+
+bool SubordinateGroups::map(LogSink& log) {
+  const auto ended = [&]() -> Result<std::optional<ExitStatus>> {
+    TRY(write_all(go_.get(), "g"));
+    return child_.wait_for(kMostTime);
+  }();
+  if (ended && *ended && (*ended)->success()) return true;
+  log.detail("only your own group is seen in the container: newgidmap " + (!ended   ? "failed: " + ended.error().text()
+                                                                           : *ended ? (*ended)->text()
+                                                                                    : "does not end"));
+  return false;
+}
+
+}  // namespace situla

@@ -1,0 +1,217 @@
+// What does a map of several groups give to its user? What group(5) says he may, and nothing else: plugin/broker's
+// RootOperation::write_id_maps.
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/sys/file.hpp"
+#include "common/sys/mount/namespaces.hpp"
+#include "common/sys/process/seccomp.hpp"
+#include "common/sys/socket.hpp"
+#include "tests/support/as_user.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+
+namespace {
+
+constexpr gid_t kCrew = 64911, kPress = 64912, kForeign = 64913;
+constexpr uid_t kOther = 64921;
+
+/// As root, who writes the maps: a member of these groups in a user namespace that has them.
+std::string as_member(const std::vector<gid_t>& groups, bool as_root, const test::Body& body) {
+  auto sockets = socket_pair();
+  REQUIRE(sockets);
+  return test::in_child([&]() -> Result<void> {
+    TRY_ASSIGN(Child child, fork_child());
+    if (!child) {
+      const auto run = [&]() -> Result<void> {
+        TRY(become({test::kTestUid, test::kTestGid, groups}));
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+        TRY(unshare_namespaces(kUserNs));
+        TRY(send_packet(sockets->second.get(), "unshared"));
+        TRY(receive_packet(sockets->second.get(), 100));
+        return body();
+      };
+      const auto done = run();
+      (void)send_packet(sockets->second.get(), done ? "ok" : done.error().text());
+      _exit(0);
+    }
+    TRY_ASSIGN(const auto unshared, receive_packet(sockets->first.get(), 100));
+    EXPECT(unshared && unshared->bytes == "unshared");
+    TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(child.pid()), O_PATH | O_DIRECTORY));
+    const gid_t inside = as_root ? 0 : test::kTestGid;
+    TRY(write_id_maps(proc.get(), as_root ? 0 : test::kTestUid, test::kTestUid,
+                      map_groups(inside, test::kTestGid, groups)));
+    TRY(send_packet(sockets->first.get(), "go"));
+    TRY_ASSIGN(const auto answer, receive_packet(sockets->first.get(), 65536));
+    TRY(child.wait());
+    if (!answer || answer->bytes != "ok") return fail(ErrorKind::failure, answer ? answer->bytes : "no answer");
+    return {};
+  });
+}
+
+const std::vector<gid_t> kGroups = {test::kTestGid, kCrew, kPress};
+
+gid_t group_of(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0 ? status.st_gid : static_cast<gid_t>(-1);
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0 ? status.st_mode & 07777U : 0;
+}
+
+/// A file that this process makes.
+Result<void> make(const std::string& path) {
+  TRY(open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0640));
+  return {};
+}
+
+bool fails(int result, int errnum) {
+  return result != 0 && errno == errnum;
+}
+
+/// Places of other owners, in a directory where everybody may make files.
+struct Project {
+  test::TempDir dir;
+  std::string shared = place("shared", 0, kCrew, 02770);             ///< of the group, setgid
+  std::string closed = place("closed", 0, kForeign, 02770);          ///< of a group that the user is not in
+  std::string text = file("text", 0, kCrew, 0640);                   ///< to be read by the group
+  std::string colleague = file("his", kOther, kCrew, 0660);          ///< another member's
+  std::string kept_off = file("kept off", 0, test::kTestGid, 0604);  ///< all but the user's own group may read it
+
+  Project() { REQUIRE(chmod(dir.path().c_str(), 0777) == 0); }
+  std::string place(const char* name, uid_t uid, gid_t gid, mode_t mode) {
+    const std::string path = dir / name;
+    REQUIRE(mkdir(path.c_str(), 0700) == 0);
+    return owned(path, uid, gid, mode);
+  }
+  std::string file(const char* name, uid_t uid, gid_t gid, mode_t mode) {
+    return owned(dir.write(name, "text"), uid, gid, mode);
+  }
+  static std::string owned(const std::string& path, uid_t uid, gid_t gid, mode_t mode) {
+    REQUIRE(chown(path.c_str(), uid, gid) == 0);
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+    return path;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A member of several groups works with their files, as himself and as root of his namespace") {
+  for (const bool as_root : {false, true}) {
+    const Project project;
+    CHECK(as_member(kGroups, as_root, [&]() -> Result<void> {
+            EXPECT(geteuid() == (as_root ? 0 : test::kTestUid));
+            EXPECT(supplementary_groups() == (as_root ? std::vector<gid_t>{0, kCrew, kPress} : kGroups));
+            const std::string made = project.shared + "/made";
+            TRY(make(made));
+            EXPECT(group_of(made) == kCrew);
+            EXPECT(chown(made.c_str(), static_cast<uid_t>(-1), kPress) == 0 && group_of(made) == kPress);
+            EXPECT(chmod(made.c_str(), 02750) == 0 && mode_of(made) == 02750);
+            TRY(read_file(project.text));
+            TRY(open_file(project.colleague, O_RDWR));
+            return {};
+          }) == "");
+    CHECK(group_of(project.shared + "/made") == kPress);
+  }
+}
+
+TEST_CASE("Nobody gets with a map what he does not have without it") {
+  for (const bool as_root : {false, true}) {
+    const Project project;
+    CHECK(as_member(kGroups, as_root, [&]() -> Result<void> {
+            constexpr auto kSame = static_cast<uid_t>(-1);
+            const std::string own = project.dir / "own";
+            TRY(make(own));
+            // Groups that are not his, and those of the image: the namespace does not know them.
+            for (const gid_t group : {kForeign, gid_t{1}, gid_t{100}}) {
+              EXPECT(fails(chown(own.c_str(), kSame, group), EINVAL));
+              EXPECT(fails(setgid(group), EINVAL));
+            }
+            EXPECT(fails(chown(own.c_str(), kOther, kSame), EINVAL));
+            if (!as_root) EXPECT(fails(setgid(0), EINVAL));
+            // Neither more groups nor fewer.
+            EXPECT(fails(setgroups(kGroups.size(), kGroups.data()), EPERM));
+            EXPECT(fails(setgroups(0, nullptr), EPERM));
+            // Files of others, though their group is in the map: no capability counts.
+            EXPECT(fails(chmod(project.text.c_str(), 0666), EPERM));
+            EXPECT(fails(chown(project.text.c_str(), kSame, kPress), EPERM));
+            EXPECT(fails(chmod(project.colleague.c_str(), 0666), EPERM));
+            EXPECT(fails(unlink((project.closed + "/x").c_str()), EACCES));
+            EXPECT(!open_file(project.text, O_WRONLY) && !open_file(project.closed, O_RDONLY | O_DIRECTORY));
+            // What his own group may not read: not before he has taken another one, and not after.
+            EXPECT(!read_file(project.kept_off));
+            EXPECT(setgid(kPress) == 0 && getegid() == kPress);
+            EXPECT(!read_file(project.kept_off));
+            TRY(make(project.dir / "another"));
+            EXPECT(group_of(project.dir / "another") == kPress);
+            EXPECT(fails(setgid(kForeign), EINVAL));
+            return {};
+          }) == "");
+  }
+}
+
+TEST_CASE("Who is not in his own group by his supplementary ones keeps it, and has no other in the map") {
+  const Project project;
+  CHECK(as_member({kCrew, kPress}, false, [&]() -> Result<void> {
+          EXPECT(!read_file(project.kept_off));
+          EXPECT(fails(setgid(kPress), EINVAL) && fails(setgid(kCrew), EINVAL));
+          EXPECT(!read_file(project.kept_off));
+          TRY(read_file(project.text));  // the group is his all the same
+          return {};
+        }) == "");
+}
+
+TEST_CASE("The kernel takes as many groups as are mapped") {
+  std::vector<gid_t> many = {test::kTestGid};
+  // Apart, so that each has a row: longer than a page; and a row of rows.
+  for (gid_t group = 2000000000; many.size() < 400; group += 2) many.push_back(group);
+  const GroupMap map = map_groups(0, test::kTestGid, many);
+  REQUIRE(map.left_out > 0);
+  const size_t kept = many.size() - 1 - map.left_out;
+  CHECK(kept > 150);
+  CHECK(as_member(many, true, [&]() -> Result<void> {
+          EXPECT(supplementary_groups().size() == kept + 1);
+          EXPECT(supplementary_groups().back() == many[kept]);  // the first ones
+          return {};
+        }) == "");
+  std::vector<gid_t> together = {test::kTestGid};
+  for (gid_t group = 70000; together.size() < 400; ++group) together.push_back(group);
+  CHECK(map_groups(0, test::kTestGid, together).left_out == 0);
+  CHECK(as_member(together, true, [&]() -> Result<void> {
+          EXPECT(supplementary_groups().size() == together.size());
+          return {};
+        }) == "");
+}
+
+TEST_CASE("With the id filter a file is given to one of the user's groups, and all else is pretended") {
+  for (const bool as_root : {false, true}) {
+    const Project project;
+    CHECK(as_member(kGroups, as_root, [&]() -> Result<void> {
+            constexpr auto kSame = static_cast<uid_t>(-1);
+            const std::string own = project.dir / "own";
+            TRY(make(own));
+            TRY(install_id_filter());
+            const auto give = [&](uid_t uid, gid_t gid) { return chown(own.c_str(), uid, gid) == 0; };
+            EXPECT(give(kSame, kCrew) && group_of(own) == kCrew);
+            EXPECT(give(geteuid(), kPress) && group_of(own) == kPress);
+            EXPECT(fchownat(AT_FDCWD, own.c_str(), kSame, kCrew, 0) == 0 && group_of(own) == kCrew);
+            EXPECT(lchown(own.c_str(), kSame, kPress) == 0 && group_of(own) == kPress);
+            EXPECT(give(kSame, getegid()) && group_of(own) == getegid());
+            // As a package manager and tar(1) do it.
+            EXPECT(give(33, kCrew) && give(kSame, 33) && give(33, 33) && give(geteuid(), kSame));
+            EXPECT(group_of(own) == getegid());
+            EXPECT(fails(chown(project.text.c_str(), kSame, kPress), EPERM));  // the truth, as it can be told now
+            EXPECT(chown(project.text.c_str(), 33, kPress) == 0 && group_of(project.text) == kCrew);
+            EXPECT(setgid(kPress) == 0 && getegid() != kPress);
+            return {};
+          }) == "");
+  }
+}
