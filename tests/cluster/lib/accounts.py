@@ -3,7 +3,7 @@ import os
 import re
 import subprocess
 
-from places import CREW, HOSTS, REGISTRY_PASSWORD, REGISTRY_USER, USERS, read, write
+from places import GROUPS, HOSTS, REGISTRY_PASSWORD, REGISTRY_USER, USERS, read, write
 
 PEOPLE = ("alice", "bob")
 
@@ -21,7 +21,8 @@ def write_names(nodes: int) -> None:
 def write_accounts() -> None:
     say = {"situla": "Situla image store:/var/lib/situla:/usr/sbin/nologin", "situla-import": "Situla image importer:/nonexistent:/usr/sbin/nologin",
            "alice": "Alice:/home/alice:/bin/bash", "bob": "Bob:/home/bob:/bin/bash"}
-    replace_entries("/etc/group", [*(f"{name}:x:{number}:" for name, number in USERS.items()), f"crew:x:{CREW}:alice"])
+    shared = [f"{name}:x:{number}:{members}" for name, (number, members) in GROUPS.items()]
+    replace_entries("/etc/group", [*(f"{name}:x:{number}:" for name, number in USERS.items()), *shared])
     replace_entries("/etc/passwd", [f"{name}:x:{number}:{number}:{say[name]}" for name, number in USERS.items()])
     replace_entries("/etc/shadow", [f"{name}:!:19000::::::" for name in USERS])
     # What this machine gives to its own users of these names: podman would ask for newuidmap.

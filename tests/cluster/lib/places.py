@@ -29,7 +29,7 @@ HOSTS = {
 REAL_NAMES = ["nvcr.io", "authn.nvidia.com", "registry-1.docker.io", "mirror.example.org"]
 REGISTRY_USER, REGISTRY_PASSWORD = "alice", "secret"
 USERS = {"situla": 60790, "situla-import": 60791, "alice": 60801, "bob": 60802}
-CREW = 60810  # a supplementary group of alice
+GROUPS = {"crew": (60810, "alice"), "harvest": (60811, "alice,bob"), "press": (60812, "alice")}  # beside the users' own
 
 
 class LabError(Exception):
