@@ -56,10 +56,15 @@ Result<MountOption> parse_entry(std::string_view entry) {
   }
   if (source.empty()) return fail(invalid_mount(entry, "the source is empty"));
   if (target.empty()) return fail(invalid_mount(entry, "the target is empty"));
-  TRY_ASSIGN(MountOption option, option_of_source(entry, source));
+  const auto words = split_nonempty(flags, '+');
+  const bool is_image = std::find(words.begin(), words.end(), "sqsh") != words.end();
+  // A file's name alone is no word of ours: nobody means a tmpfs by data.sqsh.
+  const bool bare = is_image && !is_path(source) && !source.starts_with('~');
+  const std::string path = bare ? "./" + std::string(source) : std::string(source);
+  TRY_ASSIGN(MountOption option, option_of_source(entry, path));
   if (!is_path(target)) return fail(invalid_mount(entry, "the target must be a relative path or an absolute path"));
   option.target = target;
-  for (const std::string_view flag : split_nonempty(flags, '+')) option.flags.emplace_back(flag);
+  for (const std::string_view flag : words) option.flags.emplace_back(flag);
   return option;
 }
 

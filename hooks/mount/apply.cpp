@@ -16,7 +16,8 @@ namespace {
 /// One step of the plan; a class because source, target and root are needed by all parts of it.
 class Applier {
  public:
-  Applier(const MountStep& step, const ApplyTarget& target, LogSink& log) : step_(step), target_(target), log_(log) {}
+  Applier(const MountStep& step, const ApplyTarget& target, MountedImages& images, LogSink& log)
+      : step_(step), target_(target), images_(images), log_(log) {}
 
   Result<void> run() {
     // A volume's source may be the very directory that x-create makes: ${ENROOT_ROOTFS}/V on /V.
@@ -31,6 +32,9 @@ class Applier {
       case StepKind::cover:
       case StepKind::filesystem:
         TRY(place_file_system(step_, target_));
+        break;
+      case StepKind::image:
+        TRY(place_image(step_, target_, images_));
         break;
       case StepKind::move:
         TRY(move());
@@ -83,17 +87,19 @@ class Applier {
 
   const MountStep& step_;
   const ApplyTarget& target_;
+  MountedImages& images_;
   LogSink& log_;
 };
 
 }  // namespace
 
 Result<void> apply(const MountPlan& plan, const ApplyTarget& target, LogSink& log) {
+  MountedImages images;
   for (const MountStep& step : plan.steps()) {
     const std::string whose = step.origin.empty() ? "" : step.origin + ": ";
     for (const std::string& word : step.ignored)
       log.warning(whose + operand(step) + ": ignoring unknown option \"" + printable(word) + "\"");
-    auto done = Applier(step, target, log).run();
+    auto done = Applier(step, target, images, log).run();
     if (done) continue;
     Error error = std::move(done).error().with_context(whose + operand(step)).with_code(ErrorCode::mount_failed);
     // nofail is for what is not there, or cannot be mounted; not for a node that has no descriptors left.

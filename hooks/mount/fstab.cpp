@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "hooks/mount/source.hpp"
 
 namespace situla {
 namespace {
@@ -204,7 +205,14 @@ Result<void> check_sources(const std::vector<MountOption>& options, const Enviro
   for (const MountOption& option : options) {
     TRY_ASSIGN(const MountStep step, step_from_option(option, environment, "--container-mounts"));
     struct stat status {};
-    if (step.kind != StepKind::bind || step.on_failure != OnFailure::fail) continue;
+    if (step.on_failure != OnFailure::fail) continue;
+    if (step.kind == StepKind::image) {
+      if (auto path = image_path(step.source); !path && path.error().kind() != ErrorKind::not_found)
+        return fail(std::move(path).error().with_context(step.origin));
+      else if (!path)
+        return fail(no_mount_source(step.source));
+    }
+    if (step.kind != StepKind::bind) continue;
     if (stat(step.source.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR)) continue;
     return fail(no_mount_source(step.source));
   }
@@ -215,7 +223,9 @@ Result<MountStep> step_from_argument(std::string_view argument, const std::strin
   constexpr std::array<std::string_view, 10> kTypes = {"none",   "tmpfs", "proc",  "sysfs",   "devpts",
                                                        "mqueue", "fuse",  "ramfs", "overlay", "cgroup2"};
   const std::vector<std::string_view> fields = split(argument, ':');
-  const bool is_path = argument.starts_with('/') || argument.starts_with('.');
+  // An image may be a name alone, as in --container-mounts.
+  const bool is_image = fields.size() == 3 && (std::string(fields[2]) + "+").starts_with("sqsh+");
+  const bool is_path = argument.starts_with('/') || argument.starts_with('.') || is_image;
   if (is_path && fields.size() == 3 && std::find(kTypes.begin(), kTypes.end(), fields[2]) == kTypes.end()) {
     MountFields bind{std::string(fields[0]), std::string(fields[1]), "", {"x-create=auto", "rbind"}};
     for (const std::string_view words : split_nonempty(fields[2], '+'))

@@ -1,5 +1,7 @@
 #include "hooks/mount/image_mount.hpp"
 
+#include <array>
+#include <charconv>
 #include <csignal>
 #include <optional>
 
@@ -14,7 +16,9 @@
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "common/sys/tcp.hpp"
 #include "hooks/mount/image_server.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla {
 namespace {
@@ -48,6 +52,24 @@ void block_signals() {
   sigset_t all;
   sigfillset(&all);
   (void)sigprocmask(SIG_SETMASK, &all, nullptr);
+}
+
+/// In the server of several images. Its mount namespace has what was mounted before, and must not get what is mounted
+/// afterwards, or the images would keep themselves alive.
+[[noreturn]] void run_server_of_several(int socket) {
+  const ProcessName name("situla-image");
+  (void)setsid();
+  block_signals();
+  (void)chdir("/");
+  close_other_fds(0, {socket});
+  allow_many_descriptors();
+  const auto alone = [&]() -> Result<void> {
+    TRY(unshare_namespaces(kMountNs));
+    TRY(set_propagation("/", Propagation::private_mount, true));
+    TRY(drop_all_capabilities());
+    return send_packet(socket, "ready");
+  };
+  _exit(alone() && serve_images(socket) ? 0 : 1);
 }
 
 /// In the server. The mount must not be in this process's own mount namespace, or it would keep itself alive: so that
@@ -102,10 +124,15 @@ Result<ImageServer> await_server(int socket) {
   return server;
 }
 
-MountParameters fuse_parameters(int device, uid_t uid, gid_t gid) {
+std::string octal(unsigned number) {
+  std::array<char, 16> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, 8).ptr};
+}
+
+MountParameters fuse_parameters(int device, unsigned file_type, uid_t uid, gid_t gid) {
   // allow_other: for every id of the user namespace, and of those made in it.
   return {{"fd", std::to_string(device)},
-          {"rootmode", "40000"},
+          {"rootmode", octal(file_type)},
           {"user_id", std::to_string(uid)},
           {"group_id", std::to_string(gid)},
           {"max_read", "1048576"},
@@ -134,13 +161,53 @@ Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid
   sockets.second.reset();
   TRY(between.wait());
   TRY_ASSIGN(ImageServer server, await_server(sockets.first.get()));
-  TRY(mount_new_at(target.get(), "fuse", "situla-image", fuse_parameters(service.device.get(), uid, gid), kImageFlags,
-                   mountpoint));
+  TRY(mount_new_at(target.get(), "fuse", "situla-image", fuse_parameters(service.device.get(), S_IFDIR, uid, gid),
+                   kImageFlags, mountpoint));
   // Without this word, and without the caller, it ends. Only the server may hold the device: when it dies, the kernel
   // ends every request with an error instead of waiting.
   TRY(send_packet(sockets.first.get(), "go"));
   log.debug("image served by process " + std::to_string(server.pid));
   return server;
+}
+
+Result<ImagePart> open_image_part(UniqueFd image, const std::string& inside) {
+  TRY_ASSIGN(ImageAccess access, ImageAccess::open(image.get()));
+  // So that what is damaged is an error here, where it can be said.
+  TRY_ASSIGN(const StoredInode inode, inside.empty() ? access.top() : find_in_image(access, inside));
+  if (S_ISDIR(inode.mode)) TRY(access.list(inode));
+  return ImagePart{std::move(image), inode.ref, inode.mode & static_cast<unsigned>(S_IFMT)};
+}
+
+Result<void> MountedImages::start_server() {
+  TRY_ASSIGN(auto sockets, socket_pair());
+  TRY_ASSIGN(Child between, fork_child());
+  if (!between) {
+    auto server = fork_child();
+    if (server && !*server) run_server_of_several(sockets.second.get());
+    if (server) (void)server->release();
+    _exit(server ? 0 : 1);
+  }
+  sockets.second.reset();
+  TRY(between.wait());
+  TRY_ASSIGN(const auto ready, receive_packet(sockets.first.get(), kMaxMessage));
+  if (!ready) return fail(died());
+  server_ = std::move(sockets.first);
+  return {};
+}
+
+Result<UniqueFd> MountedImages::mount(const ImagePart& part, int target_fd, MountFlags flags,
+                                      const std::string& operand) {
+  if (!server_) TRY(start_server());
+  TRY_ASSIGN(const UniqueFd device, open_fuse());
+  flags.read_only = flags.no_suid = flags.no_dev = true;
+  const uid_t uid = geteuid();
+  const gid_t gid = getegid();
+  TRY_ASSIGN(UniqueFd mounted,
+             mount_new_and_open(target_fd, "fuse", "situla-image",
+                                fuse_parameters(device.get(), part.file_type, uid, gid), flags, operand));
+  // From here on only the server holds the device: when it dies, the kernel ends every request with an error.
+  TRY(send_packet(server_.get(), served_image_text(part.inode, uid, gid), {part.image.get(), device.get()}));
+  return mounted;
 }
 
 }  // namespace situla

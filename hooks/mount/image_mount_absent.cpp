@@ -11,4 +11,12 @@ Result<ImageServer> serve_image(int, const std::string&, uid_t, gid_t, LogSink&)
   return fail(not_built_in(Part::fuse, "serve the image"));
 }
 
+Result<ImagePart> open_image_part(UniqueFd, const std::string&) {
+  return fail(not_built_in(Part::fuse, "serve the image"));
+}
+
+Result<UniqueFd> MountedImages::mount(const ImagePart&, int, MountFlags, const std::string&) {
+  return fail(not_built_in(Part::fuse, "serve the image"));
+}
+
 }  // namespace situla

@@ -1,361 +1,31 @@
-// The only file that includes <linux/fuse.h>: the protocol's structures, no kernel call is made through it.
 #include "hooks/mount/image_server.hpp"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cstring>
-#include <string>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
-#include <linux/fuse.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/kernel.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/mount/image_worker.hpp"
 #include "hooks/unpack/read_image.hpp"
 
 namespace situla {
 namespace {
 
-constexpr uint32_t kMinor = 31;  ///< of the protocol as spoken here; the kernel adapts to it
-// What came after 7.27, the protocol of Linux 4.18, whatever headers there are. A kernel offers what it knows.
-constexpr uint32_t kMaxPagesFlag = uint32_t{1} << 22U, kCacheSymlinks = uint32_t{1} << 23U;  // 7.28
-constexpr uint32_t kNoOpendir = uint32_t{1} << 24U;                                          // 7.29
-constexpr uint32_t kCacheDirectory = uint32_t{1} << 3U;                                      // of fuse_open_out, 7.28
-/// struct fuse_init_out of 7.28: max_pages lies in what was unused before.
-struct InitAnswer {
-  uint32_t major, minor, max_readahead, flags;
-  uint16_t max_background, congestion_threshold;
-  uint32_t max_write, time_gran;
-  uint16_t max_pages, padding;
-  std::array<uint32_t, 8> unused;
-};
-static_assert(sizeof(InitAnswer) == sizeof(fuse_init_out));
-constexpr uint32_t kMaxWrite = 4096;
-constexpr size_t kRequestBytes = 16384;
-constexpr uint64_t kForever = uint64_t{1} << 30U;  ///< seconds
-constexpr uint32_t kReadAhead = uint32_t{1} << 20U;
-constexpr uint16_t kMaxPages = 256;
-constexpr unsigned kMostThreads = 4;
-constexpr uint64_t kSpecialNames = 2;  ///< "." and ".." come first in every directory
-
-/// The root is number 1 to the kernel, and 0 means that there is nothing.
-constexpr uint64_t node_of(InodeRef ref, InodeRef root) {
-  return ref == root ? FUSE_ROOT_ID : ref + 2;
-}
-constexpr InodeRef ref_of(uint64_t node, InodeRef root) {
-  return node == FUSE_ROOT_ID ? root : node - 2;
-}
-
-int errno_of(const Error& error) {
-  return error.errnum() != 0 ? error.errnum() : EIO;
-}
-
-/// What the kernel said at the beginning.
-struct Session {
-  std::atomic<bool> no_opendir = false;
-};
-
-/// One thread of the server. Requests are independent of each other; the image is all they share.
-class Worker {
- public:
-  Worker(ImageAccess image, Session& session, int device, uid_t uid, gid_t gid)
-      : image_(std::move(image)), session_(session), device_(device), uid_(uid), gid_(gid) {}
-
-  /// Until the mount is gone, or the device cannot be read.
-  Result<void> run() {
-    std::vector<char> buffer(kRequestBytes);
-    while (true) {
-      const ssize_t size = read(device_, buffer.data(), buffer.size());
-      // 0: of a socket in the place of the device, whose other end has closed.
-      if (size == 0 || (size < 0 && errno == ENODEV)) return {};
-      // ENOENT: the request was taken back before it was read.
-      if (size < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;
-      if (size < 0) return fail_errno(errno, "read requests for the image");
-      if (static_cast<size_t>(size) < sizeof(fuse_in_header)) continue;
-      handle(buffer.data(), static_cast<size_t>(size));
-    }
-  }
-
- private:
-  void handle(const char* bytes, size_t size) {
-    std::memcpy(&request_, bytes, sizeof request_);
-    body_ = {bytes + sizeof request_, size - sizeof request_};
-    ref_ = ref_of(request_.nodeid, image_.root());
-    switch (request_.opcode) {
-      case FUSE_FORGET:
-      case FUSE_BATCH_FORGET:
-      case FUSE_INTERRUPT:
-        return;  // nothing is remembered, everything is answered soon; these have no answer
-      case FUSE_INIT:
-        return initialise();
-      case FUSE_LOOKUP:
-        return finish(look_up());
-      case FUSE_GETATTR:
-        return finish(attributes());
-      case FUSE_READLINK:
-        return finish(read_link());
-      case FUSE_READ:
-        return finish(read_file());
-      case FUSE_OPENDIR:
-        return open_directory();
-      case FUSE_READDIR:
-        return finish(read_directory(false));
-      case FUSE_READDIRPLUS:
-        return finish(read_directory(true));
-      case FUSE_STATFS:
-        return statistics();
-      case FUSE_GETXATTR:
-        return finish(extended_attribute());
-      case FUSE_LISTXATTR:
-        return finish(extended_attributes());
-      case FUSE_RELEASEDIR:
-      case FUSE_DESTROY:
-        return answer({});
-      default:
-        // To OPEN and the like it means: do not ask again.
-        return refuse(ENOSYS);
-    }
-  }
-
-  template <typename T>
-  [[nodiscard]] T body() const {
-    T value{};
-    std::memcpy(&value, body_.data(), std::min(body_.size(), sizeof value));
-    return value;
-  }
-
-  void answer(const std::vector<std::string_view>& parts) { write_answer(0, parts); }
-  template <typename T>
-  void answer_with(const T& value) {
-    answer({{reinterpret_cast<const char*>(&value), sizeof value}});
-  }
-  void refuse(int errnum) { write_answer(-errnum, {}); }
-  void finish(const Result<void>& done) {
-    if (!done) refuse(errno_of(done.error()));
-  }
-
-  void write_answer(int error, const std::vector<std::string_view>& parts) {
-    fuse_out_header header{sizeof header, error, request_.unique};
-    std::vector<iovec> vectors{{&header, sizeof header}};
-    for (const std::string_view part : parts) {
-      vectors.push_back({const_cast<char*>(part.data()), part.size()});
-      header.len += static_cast<uint32_t>(part.size());
-    }
-    // ENOENT: nobody waits for the answer any more. ENODEV: the next read says it.
-    const auto written =
-        kernel::uninterrupted([&] { return writev(device_, vectors.data(), static_cast<int>(vectors.size())); });
-    // Who asked waits until he is told something.
-    if (written < 0 && errno != ENOENT && errno != ENODEV && error == 0) refuse(EIO);
-  }
-
-  void initialise() {
-    const auto in = body<fuse_init_in>();
-    if (in.major != FUSE_KERNEL_VERSION) return refuse(EPROTO);
-    // SPLICE and writing are of no use here. Zero-message opens save a question for every file that is opened.
-    constexpr uint32_t kWanted = FUSE_ASYNC_READ | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO | FUSE_PARALLEL_DIROPS |
-                                 FUSE_NO_OPEN_SUPPORT | kNoOpendir | kCacheSymlinks | kMaxPagesFlag;
-    InitAnswer out{};
-    out.major = FUSE_KERNEL_VERSION;
-    out.minor = std::min(in.minor, kMinor);
-    out.max_readahead = std::min(in.max_readahead, kReadAhead);
-    out.flags = in.flags & kWanted;
-    session_.no_opendir = (out.flags & kNoOpendir) != 0;
-    out.max_background = 32;
-    out.congestion_threshold = 24;
-    out.max_write = kMaxWrite;
-    out.time_gran = 1;
-    out.max_pages = kMaxPages;
-    answer_with(out);
-  }
-
-  [[nodiscard]] fuse_attr describe(const StoredInode& inode) const {
-    fuse_attr attr{};
-    attr.ino = inode.number;
-    attr.size = S_ISREG(inode.mode) || S_ISLNK(inode.mode) ? inode.size : 0;
-    if (S_ISDIR(inode.mode)) attr.size = inode.size;
-    attr.blocks = (attr.size + 511) / 512;
-    attr.atime = attr.mtime = attr.ctime = inode.modification_time;
-    attr.mode = inode.mode;
-    attr.nlink = inode.links;
-    attr.uid = uid_;
-    attr.gid = gid_;
-    attr.rdev = inode.device;
-    attr.blksize = image_.info().block_size;
-    return attr;
-  }
-
-  Result<fuse_entry_out> entry(InodeRef ref) {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref));
-    fuse_entry_out out{};
-    out.nodeid = node_of(ref, image_.root());
-    out.entry_valid = out.attr_valid = kForever;
-    out.attr = describe(inode);
-    return out;
-  }
-
-  Result<std::shared_ptr<const Listing>> listing() {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    if (!S_ISDIR(inode.mode)) return fail_errno(ENOTDIR, "list");
-    return image_.list(inode);
-  }
-
-  Result<void> look_up() {
-    const std::string_view name = body_.substr(0, body_.find('\0'));
-    TRY_ASSIGN(const std::shared_ptr<const Listing> names, listing());
-    const StoredName* found = find_name(*names, name);
-    fuse_entry_out out{};
-    out.entry_valid = kForever;  // of what is not there: it never will be
-    if (found != nullptr) {
-      TRY_ASSIGN(out, entry(found->inode));
-    }
-    answer_with(out);
-    return {};
-  }
-
-  Result<void> attributes() {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    fuse_attr_out out{};
-    out.attr_valid = kForever;
-    out.attr = describe(inode);
-    answer_with(out);
-    return {};
-  }
-
-  Result<void> read_link() {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    if (!S_ISLNK(inode.mode)) return fail_errno(EINVAL, "read a link");
-    TRY_ASSIGN(const std::string target, image_.link_target(inode));
-    answer({target});
-    return {};
-  }
-
-  Result<void> read_file() {
-    const auto in = body<fuse_read_in>();
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    if (!S_ISREG(inode.mode)) return fail_errno(EISDIR, "read");
-    const size_t most = std::min<size_t>(in.size, size_t{kMaxPages} * 4096);
-    TRY_ASSIGN(const std::vector<Extent> extents, image_.read(inode, in.offset, most));
-    std::vector<std::string_view> parts;
-    parts.reserve(extents.size());
-    for (const Extent& extent : extents) {
-      if (extent.bytes == nullptr && zeros_.size() < extent.size) zeros_.assign(image_.info().block_size, '\0');
-      parts.emplace_back(extent.bytes != nullptr ? extent.bytes : zeros_.data(), extent.size);
-    }
-    answer(parts);
-    return {};
-  }
-
-  /// Kernels without zero-message opendir (before 5.1) would take ENOSYS for an error.
-  void open_directory() {
-    if (session_.no_opendir) return refuse(ENOSYS);
-    fuse_open_out out{};
-    out.open_flags = FOPEN_KEEP_CACHE | kCacheDirectory;
-    answer_with(out);
-  }
-
-  static void append_padded(std::string& out, const void* fields, size_t size, std::string_view name) {
-    out.append(static_cast<const char*>(fields), size);
-    out += name;
-    out.resize((out.size() + 7) / 8 * 8);
-  }
-
-  static uint32_t type_of(uint16_t type) {
-    constexpr std::array<uint32_t, 8> kTypes = {0, 4, 8, 10, 6, 2, 1, 12};  // DT_DIR, DT_REG, ... of readdir(3)
-    return type < kTypes.size() ? kTypes[type] : 0;
-  }
-
-  Result<void> read_directory(bool with_attributes) {
-    const auto in = body<fuse_read_in>();
-    TRY_ASSIGN(const std::shared_ptr<const Listing> names, listing());
-    std::string out;
-    for (uint64_t at = in.offset; at < names->size() + kSpecialNames; ++at) {
-      const bool special = at < kSpecialNames;
-      const std::string_view name =
-          special ? std::string_view("..").substr(0, at + 1) : (*names)[at - kSpecialNames].name;
-      const size_t fields = with_attributes ? FUSE_NAME_OFFSET_DIRENTPLUS : FUSE_NAME_OFFSET;
-      if (out.size() + fields + name.size() + 7 > in.size) break;
-      fuse_direntplus plus{};
-      if (special) {
-        // The kernel knows these two; a number of zero would hide them.
-        plus.dirent.ino = 1;
-        plus.dirent.type = type_of(1);
-      } else {
-        const StoredName& stored = (*names)[at - kSpecialNames];
-        if (with_attributes) {
-          TRY_ASSIGN(plus.entry_out, entry(stored.inode));
-        }
-        plus.dirent.ino = stored.number;
-        plus.dirent.type = type_of(stored.type);
-      }
-      plus.dirent.off = at + 1;
-      plus.dirent.namelen = static_cast<uint32_t>(name.size());
-      const void* start = with_attributes ? static_cast<const void*>(&plus) : &plus.dirent;
-      append_padded(out, start, fields, name);
-    }
-    answer({out});
-    return {};
-  }
-
-  void statistics() {
-    fuse_statfs_out out{};
-    out.st.bsize = out.st.frsize = image_.info().block_size;
-    out.st.blocks = (image_.info().bytes_used + out.st.bsize - 1) / out.st.bsize;
-    out.st.files = image_.info().inodes;
-    out.st.namelen = 255;
-    answer_with(out);
-  }
-
-  /// A size of 0 asks how large the answer is.
-  void answer_sized(uint32_t room, std::string_view value) {
-    if (room == 0) {
-      fuse_getxattr_out out{};
-      out.size = static_cast<uint32_t>(value.size());
-      return answer_with(out);
-    }
-    if (value.size() > room) return refuse(ERANGE);
-    answer({value});
-  }
-
-  Result<void> extended_attribute() {
-    // Not only this file: overlayfs asks for every directory, and need not.
-    if (!image_.has_attributes()) return fail_errno(ENOSYS, "attribute");
-    const auto in = body<fuse_getxattr_in>();
-    const std::string_view name = body_.substr(std::min(body_.size(), sizeof in));
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    TRY_ASSIGN(const auto all, image_.attributes(inode));
-    for (const auto& [key, value] : all) {
-      if (key != name.substr(0, name.find('\0'))) continue;
-      answer_sized(in.size, value);
-      return {};
-    }
-    return fail_errno(ENODATA, "attribute");
-  }
-
-  Result<void> extended_attributes() {
-    if (!image_.has_attributes()) return fail_errno(ENOSYS, "attributes");
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    TRY_ASSIGN(const auto all, image_.attributes(inode));
-    std::string names;
-    for (const auto& [key, value] : all) names += key + '\0';
-    answer_sized(body<fuse_getxattr_in>().size, names);
-    return {};
-  }
-
-  ImageAccess image_;
-  Session& session_;
-  const int device_;
-  const uid_t uid_;
-  const gid_t gid_;
-  fuse_in_header request_{};
-  std::string_view body_;
-  InodeRef ref_ = 0;
-  std::string zeros_;
-};
+constexpr unsigned kMostThreads = 4;        ///< for one image
+constexpr unsigned kMostThreadsForAll = 8;  ///< for any number of them
+constexpr size_t kMostNumbers = 256;        ///< bytes of served_image_text()
 
 /// What nearly every command needs first. Paths that an image lacks cost nothing.
 constexpr std::array<const char*, 7> kNeededFirst = {
@@ -375,28 +45,196 @@ void read_ahead(ImageAccess image) {
   }
 }
 
+/// Until the mount is gone, or the device cannot be read.
+Result<void> answer_all(ImageWorker& worker) {
+  while (true) {
+    TRY_ASSIGN(const Taken taken, worker.take());
+    if (taken == Taken::gone) return {};
+    if (taken == Taken::request) worker.answer();
+  }
+}
+
+/// One of the images of serve_images(). Its device does not block: a thread that has read a request lets the next one
+/// wake another thread before it answers.
+class PooledImage {
+ public:
+  static Result<std::shared_ptr<PooledImage>> open(std::string_view text, UniqueFd image, UniqueFd device) {
+    const auto words = split_words(text);
+    const auto number = [&](size_t at) { return at < words.size() ? parse_unsigned(words[at]) : std::nullopt; };
+    const auto root = number(0), uid = number(1), gid = number(2);
+    if (!root || !uid || !gid) return fail(ErrorKind::corrupt, "an image to serve without its numbers");
+    if (fcntl(device.get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return fail_errno(errno, "make /dev/fuse non-blocking");
+    TRY_ASSIGN(ImageAccess access, ImageAccess::open(image.get()));
+    return std::make_shared<PooledImage>(std::move(access), *root, static_cast<uid_t>(*uid), static_cast<gid_t>(*gid),
+                                         std::move(image), std::move(device));
+  }
+  PooledImage(ImageAccess access, InodeRef root, uid_t uid, gid_t gid, UniqueFd image, UniqueFd device)
+      : image_(std::move(image)),
+        device_(std::move(device)),
+        served_(std::move(access), root, device_.get(), uid, gid) {}
+
+  [[nodiscard]] int device() const { return device_.get(); }
+  /// As many as threads have been busy with this image at once, so that one that few read takes little memory.
+  Result<ImageWorker> worker() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return ImageWorker::of(served_);
+    ImageWorker worker = std::move(idle_.back());
+    idle_.pop_back();
+    return worker;
+  }
+  void give_back(ImageWorker worker) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(worker));
+  }
+
+ private:
+  UniqueFd image_, device_;
+  ServedImage served_;
+  std::mutex mutex_;
+  std::vector<ImageWorker> idle_;
+};
+
+class ImagePool {
+ public:
+  static Result<ImagePool*> make() {
+    // Never freed: its threads end with the process only.
+    auto pool = std::make_unique<ImagePool>();
+    pool->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+    if (!pool->epoll_) return fail_errno(errno, "wait for requests of several images");
+    return pool.release();
+  }
+
+  Result<void> add(std::shared_ptr<PooledImage> image) {
+    const std::lock_guard lock(mutex_);
+    epoll_event event = event_of(images_.size());
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, image->device(), &event) != 0)
+      return fail_errno(errno, "wait for requests of an image");
+    images_.push_back(std::move(image));
+    ++served_;
+    return {};
+  }
+
+  /// For the first image. One thread serves as well, only slower.
+  Result<void> start_threads() {
+    if (started_) return {};
+    const unsigned count = std::clamp(std::thread::hardware_concurrency(), 2U, kMostThreadsForAll);
+    for (unsigned i = 0; i < count; ++i) {
+      try {
+        std::thread([this] { serve(); }).detach();
+        started_ = true;
+      } catch (const std::system_error& error) {
+        if (!started_) return fail_errno(error.code().value(), "start a thread");
+        break;
+      }
+    }
+    return {};
+  }
+
+  void wait_for_the_last() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return served_ == 0; });
+  }
+
+ private:
+  static epoll_event event_of(size_t index) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLONESHOT;
+    event.data.u64 = index;
+    return event;
+  }
+
+  void serve() {
+    while (true) {
+      epoll_event event{};
+      if (kernel::uninterrupted([&] { return epoll_wait(epoll_.get(), &event, 1, -1); }) == 1) turn(event.data.u64);
+    }
+  }
+
+  void turn(size_t index) {
+    const std::shared_ptr<PooledImage> image = find(index);
+    if (!image) return;
+    auto worker = image->worker();
+    if (!worker) {
+      // No memory now. Who asked waits a little longer.
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return rearm(*image, index);
+    }
+    const auto taken = worker->take();
+    if (!taken || *taken == Taken::gone) return let_go(index);
+    rearm(*image, index);
+    if (*taken == Taken::request) worker->answer();
+    image->give_back(std::move(*worker));
+  }
+
+  std::shared_ptr<PooledImage> find(size_t index) {
+    const std::lock_guard lock(mutex_);
+    return images_[index];
+  }
+
+  void rearm(const PooledImage& image, size_t index) const {
+    epoll_event event = event_of(index);
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, image.device(), &event);
+  }
+
+  void let_go(size_t index) {
+    const std::lock_guard lock(mutex_);
+    if (!images_[index]) return;
+    images_[index].reset();
+    --served_;
+    changed_.notify_all();
+  }
+
+  UniqueFd epoll_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<PooledImage>> images_;  ///< empty: its mount is gone
+  size_t served_ = 0;
+  bool started_ = false;
+};
+
 }  // namespace
 
 Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid) {
-  Session session;
-  std::vector<Worker> workers;
+  TRY_ASSIGN(ImageAccess shared, image.another());
+  const InodeRef root = shared.root();
+  ServedImage served(std::move(shared), root, device, uid, gid);
+  std::vector<ImageWorker> workers;
   const unsigned count = std::clamp(std::thread::hardware_concurrency(), 2U, kMostThreads);
   for (unsigned i = 0; i < count; ++i) {
-    TRY_ASSIGN(ImageAccess access, image.another());
-    workers.emplace_back(std::move(access), session, device, uid, gid);
+    TRY_ASSIGN(ImageWorker worker, ImageWorker::of(served));
+    workers.push_back(std::move(worker));
   }
   // One that is busy with a large block must not keep the others' questions waiting.
   std::vector<std::thread> threads;
   TRY_ASSIGN(ImageAccess ahead, image.another());
   try {
-    for (unsigned i = 1; i < count; ++i) threads.emplace_back([&worker = workers[i]] { (void)worker.run(); });
+    for (unsigned i = 1; i < count; ++i) threads.emplace_back([&worker = workers[i]] { (void)answer_all(worker); });
     threads.emplace_back([&ahead] { read_ahead(std::move(ahead)); });
   } catch (const std::system_error&) {
     // No more threads: those that there are serve as well, only slower.
   }
-  Result<void> done = workers[0].run();
+  Result<void> done = answer_all(workers[0]);
   for (std::thread& thread : threads) thread.join();
   return done;
+}
+
+std::string served_image_text(InodeRef root, uid_t uid, gid_t gid) {
+  return std::to_string(root) + " " + std::to_string(uid) + " " + std::to_string(gid);
+}
+
+Result<void> serve_images(int socket) {
+  TRY_ASSIGN(ImagePool* const pool, ImagePool::make());
+  while (true) {
+    auto packet = receive_packet(socket, kMostNumbers);
+    if (!packet || !*packet) break;
+    if ((*packet)->fds.size() != 2) continue;
+    auto image = PooledImage::open((*packet)->bytes, std::move((*packet)->fds[0]), std::move((*packet)->fds[1]));
+    if (!image) continue;
+    TRY(pool->add(std::move(*image)));
+    TRY(pool->start_threads());
+  }
+  pool->wait_for_the_last();
+  return {};
 }
 
 }  // namespace situla

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount_table.hpp"
 
@@ -133,6 +134,15 @@ Result<void> place_file_system(const MountStep& step, const ApplyTarget& target)
   }
   TRY_ASSIGN(const UniqueFd mounted, mount_new_and_open(place.get(), cover ? "tmpfs" : step.type,
                                                         cover ? "tmpfs" : step.source, parameters, flags, step.target));
+  return verify(mounted, step, target.root);
+}
+
+Result<void> place_image(const MountStep& step, const ApplyTarget& target, MountedImages& images) {
+  TRY_ASSIGN(const ImagePath path, image_path(step.source));
+  TRY_ASSIGN(UniqueFd file, open_file(path.file, O_RDONLY | O_NONBLOCK));
+  TRY_ASSIGN(const ImagePart part, open_image_part(std::move(file), path.inside));
+  TRY_ASSIGN(const UniqueFd place, open_place(step, target, S_ISDIR(part.file_type)));
+  TRY_ASSIGN(const UniqueFd mounted, images.mount(part, place.get(), step.flags, step.target));
   return verify(mounted, step, target.root);
 }
 

@@ -2,6 +2,7 @@
 // mounted on by descriptor, and afterwards found again by its path: if somebody renamed meanwhile, it is taken away.
 #pragma once
 
+#include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/source.hpp"
 
 namespace situla {
@@ -13,6 +14,8 @@ Result<UniqueFd> open_place(const MountStep& step, const ApplyTarget& target, bo
 
 /// cover, filesystem.
 Result<void> place_file_system(const MountStep& step, const ApplyTarget& target);
+/// image: its file is opened with the caller's rights.
+Result<void> place_image(const MountStep& step, const ApplyTarget& target, MountedImages& images);
 /// host_file, device, bind. Nothing to do for a device's step where the same file, or a usable node of the same device,
 /// is already.
 Result<void> place_bind(const MountSource& source, const MountStep& step, const ApplyTarget& target);

@@ -44,6 +44,7 @@ Result<void> check(MountStep& step, const std::string& working_directory) {
       if (!step.source.starts_with('/')) return fail(invalid(step, "the source is not an absolute path"));
       break;
     case StepKind::bind:
+    case StepKind::image:
     case StepKind::move:
       if (step.source.empty()) return fail(invalid(step, "no source"));
       if (!step.source.starts_with('/')) step.source = working_directory + "/" + step.source;

@@ -1,5 +1,7 @@
 #include "hooks/mount/source.hpp"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -128,6 +130,22 @@ Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target
   source.fd = std::move(*fd);
   if (fstat(source.fd.get(), &source.status) != 0) return fail_errno(errno, "inspect " + path);
   return source;
+}
+
+Result<ImagePath> image_path(const std::string& path) {
+  for (size_t end = path.size(); end != 0 && end != std::string::npos; end = path.rfind('/', end - 1)) {
+    const std::string file = path.substr(0, end);
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0) {
+      if (errno == ENOTDIR) continue;
+      return fail(Error::from_errno(errno, "open image " + file).with_code(ErrorCode::mount_source));
+    }
+    if (!S_ISDIR(status.st_mode)) return ImagePath{file, path.substr(std::min(end + 1, path.size()))};
+    return fail(Error(ErrorKind::usage, "mount image " + path + ": " + file + " is a directory")
+                    .with_code(ErrorCode::mount_source)
+                    .with_hint("without the flag sqsh a directory is mounted as it is"));
+  }
+  return fail(Error(ErrorKind::not_found, "open image " + path + ": no such file").with_code(ErrorCode::mount_source));
 }
 
 Result<void> check_source(const MountSource& source, const MountStep& step, LogSink& log) {

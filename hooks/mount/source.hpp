@@ -2,6 +2,8 @@
 // on.
 #pragma once
 
+#include <string>
+
 #include <sys/stat.h>
 
 #include "common/base/log.hpp"
@@ -21,6 +23,14 @@ struct MountSource {
 /// A source beneath the container's root is resolved inside it, so that no link of the image names a file of the host.
 /// A missing one is ErrorKind::not_found.
 Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target);
+
+/// What a step of an image names: "data.sqsh/train/0" is the file data.sqsh and what is at train/0 in it.
+struct ImagePath {
+  std::string file, inside;
+};
+/// By what is there: the longest part of the path that is no directory. ErrorKind::not_found when nothing is, and
+/// ErrorKind::usage for a directory.
+Result<ImagePath> image_path(const std::string& path);
 
 /// Of a host_file the type that it has to have; a library on a mount that forbids to run it is an error, as nothing can
 /// allow it again. Of a device the number, on a mount that allows devices; warns when this process itself may not open

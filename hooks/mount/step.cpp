@@ -15,6 +15,9 @@ constexpr std::array<std::string_view, 28> kNoEffect = {
     "relatime", "norelatime",  "diratime",      "mand",       "nomand",     "async", "bind",
     "iversion", "strictatime", "nostrictatime", "nolazytime", "noiversion", "rbind", "remount"};
 
+/// The word of an image's mount, as a type or an option.
+constexpr std::string_view kImage = "sqsh";
+
 /// Superblock options that fsconfig(2) takes as flags.
 constexpr std::array<std::string_view, 3> kSuperblockFlags = {"sync", "dirsync", "lazytime"};
 
@@ -91,7 +94,7 @@ void apply_word(MountStep& step, std::string_view word) {
   } else if (word == "nodiratime" || word == "noiversion") {
     // Neither can be set through mount_setattr(2) on every kernel we support, and neither changes what a program can
     // do.
-  } else if (!contains(kNoEffect, word) && !word.starts_with("x-")) {
+  } else if (word != kImage && !contains(kNoEffect, word) && !word.starts_with("x-")) {
     keep_unknown(step, word);
   }
 }
@@ -131,6 +134,7 @@ Result<StepKind> kind_of(const MountFields& fields, const std::string& origin) {
   if (contains(options, "x-detach")) return StepKind::detach;
   if (contains(options, "remount")) return StepKind::remount;
   if (contains(options, "x-move")) return StepKind::move;
+  if (contains(options, kImage) || fields.type == kImage) return StepKind::image;
   if (contains(options, "bind") || contains(options, "rbind")) return StepKind::bind;
   if (typed) return StepKind::filesystem;
   if (only_propagation(options)) return StepKind::propagation;
@@ -146,11 +150,12 @@ bool is_mount_option(std::string_view word) {
   if (word.find_first_of(",=") != std::string_view::npos) return true;
   return contains(kNoEffect, word) || contains(kSuperblockFlags, word) ||
          lookup(kFlagWords, word) != kFlagWords.end() || lookup(kPropagationWords, word) != kPropagationWords.end() ||
-         word == "nodiratime" || word == "x-move" || word == "x-detach";
+         word == "nodiratime" || word == "x-move" || word == "x-detach" || word == kImage;
 }
 
 std::vector<std::string_view> mount_words() {
-  std::vector<std::string_view> words = {"x-move", "x-detach", "x-create=auto", "x-create=dir", "x-create=file"};
+  std::vector<std::string_view> words = {kImage,          "x-move",       "x-detach",
+                                         "x-create=auto", "x-create=dir", "x-create=file"};
   // Those that are likely first: of equally near ones the first is meant.
   for (const FlagWord& entry : kFlagWords) words.push_back(entry.word);
   for (const PropagationWord& entry : kPropagationWords) words.push_back(entry.word);
@@ -167,8 +172,8 @@ Result<MountStep> make_step(const MountFields& fields, const std::string& origin
   TRY_ASSIGN(step.kind, kind_of(fields, origin));
   step.create = create_of(fields.options);
   step.on_failure = on_failure_of(fields.options);
-  const bool has_source =
-      step.kind == StepKind::bind || step.kind == StepKind::move || step.kind == StepKind::filesystem;
+  const bool has_source = step.kind == StepKind::bind || step.kind == StepKind::move ||
+                          step.kind == StepKind::filesystem || step.kind == StepKind::image;
   if (has_source) step.source = fields.source;
   if (step.kind == StepKind::filesystem)
     step.type = fields.type.empty() || fields.type == "none" ? fields.source : fields.type;
@@ -223,6 +228,8 @@ std::string operand(const MountStep& step) {
       return "bind " + source + " on " + target;
     case StepKind::filesystem:
       return "mount " + printable(step.type) + " on " + target;
+    case StepKind::image:
+      return "mount image " + source + " on " + target;
     case StepKind::move:
       return "move " + source + " to " + target;
     case StepKind::remount:

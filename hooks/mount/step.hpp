@@ -21,6 +21,7 @@ enum class StepKind {
   device,       ///< a node of the host does, as it is: no process of a user makes nodes, or gives them away
   bind,         ///< the tree at `source` appears at `target`
   filesystem,   ///< a new instance of `type`
+  image,        ///< a squashfs file of the host, or a directory or file in it, by a process that serves it
   move,         ///< the mount at `source` goes to `target` (x-move)
   remount,      ///< flags are added to what is mounted at `target`
   detach,       ///< what is mounted at `target` goes away (x-detach)
@@ -38,7 +39,8 @@ enum class SourceType { any, regular, directory, socket };
 
 struct MountStep {
   StepKind kind = StepKind::bind;
-  std::string source{};  ///< host path (host_file, device, bind, move), the kernel's "source" (filesystem), else empty
+  std::string source{};  ///< host path (host_file, device, bind, move, image: FILE or FILE/PATH in it), the kernel's
+                         ///< "source" (filesystem), else empty
   std::string target{};  ///< path inside the container
   std::string type{};    ///< filesystem only: "tmpfs", "devpts", ...
   bool recursive = false;

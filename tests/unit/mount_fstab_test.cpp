@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "hooks/mount/fstab.hpp"
+#include "hooks/mount/source.hpp"
+#include "tests/support/temp_dir.hpp"
 
 using namespace situla;
 
@@ -134,6 +136,8 @@ TEST_CASE("--container-mounts on the node") {
   CHECK_FALSE(step_of("/a:$UNSET"));
   CHECK(step_of("/a:/b:RO").error().text() ==
         "--container-mounts: bind /a on /b: unknown flag \"RO\" [mount-syntax]\nhint: did you mean \"ro\"?");
+  CHECK(describe(*step_of("data.sqsh:/b:sqsh")) == "mount image ./data.sqsh on /b [create]  (--container-mounts)");
+  CHECK(step_of("/a:/b:sqhs").error().hint() == "did you mean \"sqsh\"?");
   CHECK(step_of("/a:/b:x-mine+nofail")->on_failure == OnFailure::warn);
   CHECK(step_of("tmpfs:/x:size=1G")->parameters == MountParameters{{"size", "1G"}});
 }
@@ -148,6 +152,35 @@ TEST_CASE("--mount: what --container-mounts takes, and lines of fstab with colon
   CHECK(shown("/a b:/c:none:bind,ro") == "bind /a b on /c [ro]  (--mount)");
   CHECK(shown("/a:/c:none") == "bind /a on /c [recursive]  (--mount)");
   CHECK(shown("tmpfs:/c:tmpfs:x-create=dir,size=1G") == "mount tmpfs on /c [size=1G, create directory]  (--mount)");
+  CHECK(shown("./d.sqsh/x:/c:sqsh") == "mount image ./d.sqsh/x on /c [create]  (--mount)");
+  CHECK(shown("d.sqsh:/c:sqsh+noexec") == "mount image d.sqsh on /c [noexec, create]  (--mount)");
+  CHECK(shown("/d.sqsh:/c:sqsh:x-create=dir") == "mount image /d.sqsh on /c [create directory]  (--mount)");
   CHECK(shown("/a:/b:readonly") == "--mount: bind /a on /b: unknown flag \"readonly\"");
   CHECK(shown("/a:/b:none:bind,RO") == "--mount: bind /a on /b: unknown flag \"RO\"");
+}
+
+TEST_CASE("an image and what is in it are told apart by what is there") {
+  const test::TempDir dir;
+  const std::string image = dir.write("data.sqsh", "x");
+  const auto parts = [](const std::string& path) {
+    const auto found = image_path(path);
+    return found ? found->file + " | " + found->inside : found.error().message();
+  };
+  CHECK(parts(image) == image + " | ");
+  CHECK(parts(image + "/") == image + " | ");
+  CHECK(parts(image + "/train/0") == image + " | train/0");
+  CHECK(parts(dir / "gone.sqsh/train") == "open image " + (dir / "gone.sqsh/train") + ": No such file or directory");
+  CHECK(parts(dir.path()) == "mount image " + dir.path() + ": " + dir.path() + " is a directory");
+  CHECK(image_path(dir / "gone.sqsh").error().kind() == ErrorKind::not_found);
+
+  Environment environment;
+  const auto error = [&](const std::string& option) {
+    const auto checked = check_sources(*parse_mount_options(option), environment);
+    return checked ? "" : checked.error().message();
+  };
+  CHECK(error(image + "/train:/data:sqsh") == "");
+  CHECK(error(dir / "gone.sqsh:/data:sqsh+nofail") == "");
+  CHECK(error(dir / "gone.sqsh:/data:sqsh") ==
+        "--container-mounts: source path does not exist: " + (dir / "gone.sqsh"));
+  CHECK_THAT(error(dir.path() + ":/data:sqsh"), Catch::EndsWith("is a directory"));
 }

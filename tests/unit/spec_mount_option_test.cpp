@@ -40,6 +40,9 @@ TEST_CASE("entries of --container-mounts") {
   CHECK(lines("/scratch/$USER:${HOME}/x") == Lines{"/scratch/$USER ${HOME}/x x-create=auto,rbind"});
   CHECK(lines("$SCRATCH:/scratch") == Lines{"$SCRATCH /scratch x-create=auto,rbind"});
   CHECK(lines("/with blank:/b") == Lines{"/with blank /b x-create=auto,rbind"});
+  CHECK(lines("data.sqsh:/data:sqsh") == Lines{"./data.sqsh /data x-create=auto,rbind,sqsh"});
+  CHECK(lines("a/b.sqsh/c:/data:noexec+sqsh") == Lines{"./a/b.sqsh/c /data x-create=auto,rbind,noexec,sqsh"});
+  CHECK(lines("~/d.sqsh:/data:sqsh") == Lines{"$HOME/d.sqsh /data x-create=auto,rbind,sqsh"});
   CHECK(lines("/$(id):/b") == Lines{"/$(id) /b x-create=auto,rbind"});
 }
 

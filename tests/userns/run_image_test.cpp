@@ -1,8 +1,10 @@
 // Does a user's own squashfs file become a container, by FUSE and by extraction?
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -52,6 +54,102 @@ TEST_CASE("an image served by FUSE") {
   CHECK_THAT(outcome.results.at("touch /x"), Catch::Contains("Read-only"));
   CHECK(outcome.results.at("stat -c %u /bin/busybox") == std::to_string(getuid()) + "\n");
   CHECK_FALSE(fs::exists(scene.data));
+}
+
+namespace {
+
+/// Images of one tree, each with its number.
+std::string data_image(const Scene& scene, int number) {
+  const std::string tree = scene.directory / "shard",
+                    image = scene.directory / ("shard" + std::to_string(number) + ".sqsh");
+  fs::remove_all(tree);
+  put_file(tree + "/number", std::to_string(number) + "\n");
+  put_file(tree + "/deep/er/text", "text of " + std::to_string(number) + "\n", 0600);
+  put_file(tree + "/large", std::string(size_t{3} << 20U, static_cast<char>('a' + number % 26)));
+  fs::create_symlink("deep/er", tree + "/link");
+  SpawnOptions options;
+  options.program = "/usr/bin/mksquashfs";
+  options.arguments = {"mksquashfs", tree, image, "-all-root", "-quiet", "-no-progress"};
+  options.environment = {"PATH=/usr/bin:/bin"};
+  auto child = spawn(options);
+  REQUIRE(child);
+  REQUIRE(child->wait()->success());
+  return image;
+}
+
+/// Processes that hold an image of this scene open.
+int servers(const Scene& scene) {
+  const std::string images = fs::path(scene.directory.path()).filename() / "shard";
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::error_code error;
+    bool holds = false;
+    for (auto fd = fs::directory_iterator(entry.path() / "fd", error); !error && fd != fs::end(fd);
+         fd.increment(error)) {
+      std::error_code gone;
+      holds = holds || fs::read_symlink(fd->path(), gone).string().find(images) != std::string::npos;
+    }
+    count += holds ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("images as mounts: whole, a directory or file of one, many of them, all by one process") {
+  if (const auto available = fuse_available(); !available) SITULA_SKIP(available.error().message());
+  Scene scene;
+  std::string option;
+  for (int number = 0; number < 20; ++number)
+    option += (number == 0 ? "" : ",") + data_image(scene, number) + ":/data/" + std::to_string(number) + ":sqsh";
+  const std::string first = scene.directory / "shard0.sqsh";
+  option += "," + first + "/deep:/deep:sqsh," + first + "/link/text:/text:sqsh+noexec," + first + "/link:/link:sqsh";
+  scene.spec.mounts = mounts(option);
+  scene.spec.writable = Tristate::yes;
+  const Outcome outcome =
+      scene.run({"cat /data/*/number | sort -n | tr '\n' ' '", "cat /data/7/link/text",
+                 "cat /deep/er/text /text /link/text", "stat -c %u /data/3/number /deep", "touch /data/3/x",
+                 "grep -c ' fuse' /proc/mounts", "grep ' /text ' /proc/mounts | cut -d' ' -f4 | cut -d, -f1-4",
+                 "tr -d k </data/10/large | wc -c", "cat /data/1*/large | wc -c"},
+                [&] { return std::to_string(servers(scene)); });
+  REQUIRE(outcome.error.empty());
+  const auto& shown = outcome.results;
+  CHECK(shown.at("cat /data/*/number | sort -n | tr '\n' ' '") == "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ");
+  CHECK(shown.at("cat /data/7/link/text") == "text of 7\n");
+  CHECK(shown.at("cat /deep/er/text /text /link/text") == "text of 0\ntext of 0\ntext of 0\n");
+  const std::string uid = std::to_string(getuid());
+  CHECK(shown.at("stat -c %u /data/3/number /deep") == uid + "\n" + uid + "\n");
+  CHECK_THAT(shown.at("touch /data/3/x"), Catch::Contains("Read-only"));
+  CHECK(shown.at("grep -c ' fuse' /proc/mounts") == "23\n");
+  CHECK_THAT(shown.at("grep ' /text ' /proc/mounts | cut -d' ' -f4 | cut -d, -f1-4"),
+             Catch::Contains("ro,nosuid,nodev,noexec"));
+  CHECK(shown.at("tr -d k </data/10/large | wc -c") == "0\n");
+  CHECK(shown.at("cat /data/1*/large | wc -c") == std::to_string(11 * (3 << 20)) + "\n");
+  CHECK(shown.at("inside") == "1");
+  for (int i = 0; i < 1000 && servers(scene) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(servers(scene) == 0);
+}
+
+TEST_CASE("an image that cannot be mounted says which and why, and nofail leaves it out") {
+  if (const auto available = fuse_available(); !available) SITULA_SKIP(available.error().message());
+  Scene scene;
+  const std::string image = data_image(scene, 1), garbage = scene.directory / "garbage.sqsh";
+  put_file(garbage, std::string(9000, 'x'));
+  const auto error = [&](const std::string& option) {
+    scene.spec.mounts = mounts(option);
+    return scene.run({}).error;
+  };
+  CHECK_THAT(error(garbage + ":/data:sqsh"),
+             Catch::Contains("--container-mounts: mount image " + garbage + " on /data"));
+  CHECK_THAT(error(image + "/nothing:/data:sqsh"), Catch::Contains("nothing"));
+  CHECK_THAT(error(image + "/number:/etc:sqsh"), Catch::Contains("a directory"));
+  CHECK_THAT(error("/dev/null:/data:sqsh"), Catch::Contains("/dev/null"));
+  scene.spec.mounts = mounts(garbage + ":/data:sqsh+nofail," + image + ":/good:sqsh");
+  scene.spec.writable = Tristate::yes;
+  const Outcome outcome = scene.run({"cat /good/number", "ls /data"});
+  CHECK(outcome.error.empty());
+  CHECK(outcome.results.at("cat /good/number") == "1\n");
+  CHECK_THAT(outcome.log, Catch::Contains("garbage.sqsh"));
 }
 
 TEST_CASE("an image that is extracted leaves nothing") {
