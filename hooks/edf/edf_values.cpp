@@ -45,12 +45,7 @@ Result<std::string> mount_entry(const std::string& written, const EdfPlaces& pla
   for (size_t i = 0; i < fields.size() && i < 2; ++i)
     if (fields[i].find(',') != std::string::npos)
       return fail(ErrorKind::unsupported, "mount '" + printable(written) + "': a comma in a path");
-  if (fields.size() > 2) {
-    std::replace(fields[2].begin(), fields[2].end(), ',', '+');
-    const auto flags = split(fields[2], '+');
-    if (std::find(flags.begin(), flags.end(), "sqsh") != flags.end())
-      return fail(ErrorKind::unsupported, "mount '" + printable(written) + "': squashfs files cannot be mounted");
-  }
+  if (fields.size() > 2) std::replace(fields[2].begin(), fields[2].end(), ',', '+');
   std::string entry = without_references(join(fields, ":"));
   TRY(parse_mount_options(entry));
   return entry;
