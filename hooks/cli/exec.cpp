@@ -1,9 +1,11 @@
 // exec: one more command in a container that runs already.
 #include <climits>
+#include <optional>
 #include <ostream>
 
 #include "common/base/text.hpp"
 #include "common/spec/step_name.hpp"
+#include "common/sys/directory.hpp"
 #include "hooks/bundle/start_options.hpp"
 #include "hooks/cli/commands.hpp"
 #include "hooks/containers/running_processes.hpp"
@@ -12,7 +14,23 @@
 namespace situla::cli {
 namespace {
 
-/// The oldest process of the container without a name that a step runs.
+/// A task of the step in a container that has a name, by the variables that Slurm gave it.
+Result<std::optional<pid_t>> named_task_of(const StepName& step) {
+  TRY_ASSIGN(const std::vector<std::string> names, list_directory("/proc"));
+  for (const std::string& name : names) {
+    const auto pid = parse_unsigned(name);
+    if (!pid || *pid > INT_MAX) continue;
+    const auto target = AttachTarget::open(static_cast<pid_t>(*pid));
+    const auto variables = target ? target->environment() : Result<Environment>(fail(ErrorKind::not_found, ""));
+    if (!variables || variables->get_or("SLURM_JOB_ID", "") != std::to_string(step.job)) continue;
+    // A batch script has none.
+    const std::string of_step = variables->get_or("SLURM_STEP_ID", std::to_string(kBatchStep));
+    if (of_step == std::to_string(step.step) && target->is_at_work()) return static_cast<pid_t>(*pid);
+  }
+  return std::optional<pid_t>();
+}
+
+/// The oldest process of the container without a name that a step runs, or one of its tasks in another container.
 Result<pid_t> process_of(const StepName& step) {
   TRY_ASSIGN(const std::vector<RunningProcess> processes, running_processes({}));
   for (const RunningProcess& process : processes) {
@@ -20,7 +38,9 @@ Result<pid_t> process_of(const StepName& step) {
     const auto target = AttachTarget::open(process.pid);
     if (target && target->is_at_work()) return process.pid;
   }
-  return fail(Error(ErrorKind::not_found, "step " + step.text() + " runs no container without a name on this node")
+  TRY_ASSIGN(const auto named, named_task_of(step));
+  if (named) return *named;
+  return fail(Error(ErrorKind::not_found, "step " + step.text() + " runs no container on this node")
                   .with_code(ErrorCode::container_not_found)
                   .with_hint("squeue --steps shows where steps run; list --fancy shows what runs here"));
 }

@@ -3,11 +3,9 @@
 #include <map>
 #include <ostream>
 
-#include <unistd.h>
-
 #include "common/base/text.hpp"
-#include "common/sys/process/run_program.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/cli/slurm.hpp"
 
 namespace situla::cli {
 namespace {
@@ -20,44 +18,6 @@ struct PrefetchOptions {
 constexpr const char* kMark = "situla-prefetched ";
 /// What each node says of itself; the plugin has set the variable.
 constexpr const char* kReport = R"(echo "situla-prefetched $SLURMD_NODENAME $SITULA_PREFETCHED")";
-
-/// Without what a batch script's own options, and variables, say of its containers.
-Environment for_slurm(Environment environment) {
-  constexpr std::string_view kOfContainers[] = {"SITULA_CONTAINER_", "PYXIS_CONTAINER_", "SLURM_SITULA_CONTAINER_",
-                                                "_SLURM_SPANK_OPTION_situla_", "_SLURM_SPANK_OPTION_pyxis_"};
-  const Environment all = environment;
-  for (const auto& [name, value] : all.entries())
-    for (const std::string_view prefix : kOfContainers)
-      if (name.starts_with(prefix)) environment.unset(name);
-  return environment;
-}
-
-/// With our standard error, on which srun says what goes wrong.
-Result<ProgramRun> run_slurm(const Context& context, const std::string& program, std::vector<std::string> words) {
-  constexpr size_t kMostOutput = size_t{16} << 20U;
-  SpawnOptions options;
-  options.program = find_program(program, context.invocation.environment.get_or("PATH", ""));
-  if (options.program.empty())
-    return fail(Error(ErrorKind::not_found, "there is no program " + program + " on PATH")
-                    .with_code(ErrorCode::slurm)
-                    .with_hint("run it where jobs are submitted"));
-  options.arguments = std::move(words);
-  options.arguments.insert(options.arguments.begin(), program);
-  options.environment = for_slurm(context.invocation.environment).strings();
-  options.fds = {{STDERR_FILENO, STDERR_FILENO}};
-  context.streams.out.flush();
-  return run_program(std::move(options), {.time = std::nullopt, .output_bytes = kMostOutput});
-}
-
-/// The words that one of Slurm's programs prints, one in a line.
-Result<std::vector<std::string>> ask_slurm(const Context& context, const std::string& program,
-                                           std::vector<std::string> words) {
-  TRY_ASSIGN(const ProgramRun run, run_slurm(context, program, std::move(words)));
-  if (!run.success()) return fail(Error(ErrorKind::failure, program + " failed").with_code(ErrorCode::slurm));
-  std::vector<std::string> lines;
-  for (const std::string_view line : split_nonempty(run.output, '\n')) lines.emplace_back(trim(line));
-  return lines;
-}
 
 /// Of a partition those that take jobs.
 Result<std::vector<std::string>> wanted_nodes(const Context& context, const PrefetchOptions& options) {

@@ -141,7 +141,9 @@ Result<void> place_image(const MountStep& step, const ApplyTarget& target, Mount
   TRY_ASSIGN(const ImagePath path, image_path(step.source));
   TRY_ASSIGN(UniqueFd file, open_file(path.file, O_RDONLY | O_NONBLOCK));
   TRY_ASSIGN(const ImagePart part, open_image_part(std::move(file), path.inside));
-  TRY_ASSIGN(const UniqueFd place, open_place(step, target, S_ISDIR(part.file_type)));
+  const bool directory = S_ISDIR(part.file_type);
+  TRY_ASSIGN(const UniqueFd place, open_place(step, target, directory));
+  TRY(check_place(place.get(), step, target.root, directory));
   TRY_ASSIGN(const UniqueFd mounted, images.mount(part, place.get(), step.flags, step.target));
   return verify(mounted, step, target.root);
 }

@@ -107,14 +107,15 @@ TEST_CASE("images as mounts: whole, a directory or file of one, many of them, al
   scene.spec.mounts = mounts(option);
   scene.spec.writable = Tristate::yes;
   const Outcome outcome =
-      scene.run({"cat /data/*/number | sort -n | tr '\n' ' '", "cat /data/7/link/text",
+      scene.run({"cat /data/*/number | sort -n | busybox tr '\\n' ' '", "cat /data/7/link/text",
                  "cat /deep/er/text /text /link/text", "stat -c %u /data/3/number /deep", "touch /data/3/x",
                  "grep -c ' fuse' /proc/mounts", "grep ' /text ' /proc/mounts | cut -d' ' -f4 | cut -d, -f1-4",
-                 "tr -d k </data/10/large | wc -c", "cat /data/1*/large | wc -c"},
+                 "busybox tr -d k </data/10/large | busybox wc -c", "cat /data/1*/large | busybox wc -c"},
                 [&] { return std::to_string(servers(scene)); });
   REQUIRE(outcome.error.empty());
   const auto& shown = outcome.results;
-  CHECK(shown.at("cat /data/*/number | sort -n | tr '\n' ' '") == "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ");
+  CHECK(shown.at("cat /data/*/number | sort -n | busybox tr '\\n' ' '") ==
+        "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ");
   CHECK(shown.at("cat /data/7/link/text") == "text of 7\n");
   CHECK(shown.at("cat /deep/er/text /text /link/text") == "text of 0\ntext of 0\ntext of 0\n");
   const std::string uid = std::to_string(getuid());
@@ -123,8 +124,8 @@ TEST_CASE("images as mounts: whole, a directory or file of one, many of them, al
   CHECK(shown.at("grep -c ' fuse' /proc/mounts") == "23\n");
   CHECK_THAT(shown.at("grep ' /text ' /proc/mounts | cut -d' ' -f4 | cut -d, -f1-4"),
              Catch::Contains("ro,nosuid,nodev,noexec"));
-  CHECK(shown.at("tr -d k </data/10/large | wc -c") == "0\n");
-  CHECK(shown.at("cat /data/1*/large | wc -c") == std::to_string(11 * (3 << 20)) + "\n");
+  CHECK(shown.at("busybox tr -d k </data/10/large | busybox wc -c") == "0\n");
+  CHECK(shown.at("cat /data/1*/large | busybox wc -c") == std::to_string(11 * (3 << 20)) + "\n");
   CHECK(shown.at("inside") == "1");
   for (int i = 0; i < 1000 && servers(scene) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(servers(scene) == 0);

@@ -1,0 +1,144 @@
+// attach: a command, or a shell, in the container of a step that runs, from wherever jobs are submitted. A step of the
+// job beside it, which runs `exec` on the node.
+#include <algorithm>
+#include <optional>
+#include <ostream>
+
+#include <unistd.h>
+
+#include "common/base/text.hpp"
+#include "hooks/cli/commands.hpp"
+#include "hooks/cli/slurm.hpp"
+
+namespace situla::cli {
+namespace {
+
+struct AttachOptions {
+  std::string node;
+};
+
+/// What the user has, as far as the image has it.
+constexpr const char* kShell =
+    "for shell in \"${SHELL-}\" /bin/bash /bin/sh; do [ -x \"$shell\" ] && exec \"$shell\"; done; exec sh";
+
+struct JobStep {
+  std::string name;   ///< "12.0", "12.batch"
+  std::string nodes;  ///< as Slurm writes them
+};
+
+std::string_view step_part(const JobStep& step) {
+  return std::string_view(step.name).substr(step.name.rfind('.') + 1);
+}
+
+/// A number: the last one is what runs at the moment. Then the batch script, and what salloc has started.
+int64_t rank(const JobStep& step) {
+  const std::string_view part = step_part(step);
+  if (const auto number = parse_unsigned(part)) return static_cast<int64_t>(*number);
+  return part == "batch" ? -1 : part == "interactive" ? -2 : -3;
+}
+
+Error no_job(const std::string& job) {
+  return Error(ErrorKind::not_found, "attach: job " + printable(job) + " runs no step")
+      .with_code(ErrorCode::container_not_found)
+      .with_hint("squeue --me --steps shows what runs");
+}
+
+/// "12_3" is a task of an array, whose steps have another number.
+Result<std::string> number_of_job(const Context& context, const std::string& job) {
+  TRY_ASSIGN(const ProgramRun run,
+             run_slurm(context, "squeue", {"--noheader", "--jobs=" + job, "--states=running", "--Format=JobID:32"}));
+  std::vector<std::string_view> numbers;
+  for (const std::string_view line : split_nonempty(run.output, '\n')) numbers.push_back(trim(line));
+  // Slurm has said what is wrong with the number.
+  if (!run.success() || numbers.empty()) return fail(no_job(job));
+  if (numbers.size() > 1)
+    return fail(Error(ErrorKind::usage, "attach: " + printable(job) + " is an array of " +
+                                            std::to_string(numbers.size()) + " jobs that run")
+                    .with_code(ErrorCode::option)
+                    .with_hint("say which one, as squeue shows it: " + printable(job) + "_1"));
+  return std::string(numbers.front());
+}
+
+/// Those that tasks of the user run in, the best one last.
+Result<std::vector<JobStep>> steps_of(const Context& context, const std::string& job) {
+  TRY_ASSIGN(const std::vector<std::string> lines,
+             ask_slurm(context, "squeue", {"--noheader", "--steps", "--jobs=" + job, "--format=%i %N"}));
+  std::vector<JobStep> steps;
+  for (const std::string& line : lines) {
+    const auto words = split_words(line);
+    if (words.size() != 2) continue;
+    const JobStep shown{std::string(words[0]), std::string(words[1])};
+    if (step_part(shown) != "extern") steps.push_back({job + "." + std::string(step_part(shown)), shown.nodes});
+  }
+  std::sort(steps.begin(), steps.end(),
+            [](const JobStep& left, const JobStep& right) { return rank(left) < rank(right); });
+  return steps;
+}
+
+/// word: JOB or JOB.STEP.
+Result<JobStep> find_step(const Context& context, const std::string& word) {
+  const auto parts = cut(word, '.');
+  const std::string job(parts ? parts->first : std::string_view(word));
+  const bool known = !job.empty() && job.find_first_not_of("0123456789_+") == std::string::npos;
+  if (!known || (parts && parts->second.empty()))
+    return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word))
+                    .with_code(ErrorCode::option)
+                    .with_hint("a job is meant by its number, a step by JOB.STEP, as squeue --steps shows them"));
+  TRY_ASSIGN(const std::string number, number_of_job(context, job));
+  TRY_ASSIGN(std::vector<JobStep> steps, steps_of(context, number));
+  if (steps.empty()) return fail(no_job(job));
+  if (!parts) return std::move(steps.back());
+  std::string names;
+  for (JobStep& step : steps) {
+    if (step_part(step) == parts->second) return std::move(step);
+    names += (names.empty() ? "" : ", ") + step.name;
+  }
+  return fail(Error(ErrorKind::not_found, "attach: step " + printable(word) + " does not run")
+                  .with_code(ErrorCode::container_not_found)
+                  .with_hint("of this job there run: " + names));
+}
+
+/// The first node of the step, or the wanted one.
+Result<std::string> find_node(const Context& context, const JobStep& step, const std::string& wanted) {
+  TRY_ASSIGN(const std::vector<std::string> nodes, ask_slurm(context, "scontrol", {"show", "hostnames", step.nodes}));
+  if (nodes.empty()) return fail(no_job(step.name));
+  if (wanted.empty()) return nodes.front();
+  if (std::find(nodes.begin(), nodes.end(), wanted) != nodes.end()) return wanted;
+  return fail(Error(ErrorKind::usage, "attach: " + step.name + " does not run on " + printable(wanted))
+                  .with_code(ErrorCode::option)
+                  .with_hint("it runs on " + step.nodes));
+}
+
+Result<int> attach(const Context& context, const AttachOptions& options) {
+  TRY(check_words(context, "attach", 1, "JOB is"));
+  TRY_ASSIGN(const JobStep step, find_step(context, context.words.front()));
+  TRY_ASSIGN(const std::string node, find_node(context, step, options.node));
+  SpawnOptions srun;
+  TRY_ASSIGN(srun.program, slurm_program(context, "srun"));
+  const std::string job = step.name.substr(0, step.name.rfind('.'));
+  srun.arguments = {"srun",      "--jobid=" + job, "--overlap",          "--whole",
+                    "--nodes=1", "--ntasks=1",     "--nodelist=" + node, "--job-name=attach"};
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) srun.arguments.emplace_back("--pty");
+  srun.arguments.insert(srun.arguments.end(), {"situla", "exec", step.name});
+  if (context.words.size() == 1)
+    srun.arguments.insert(srun.arguments.end(), {"sh", "-c", kShell});
+  else
+    srun.arguments.insert(srun.arguments.end(), context.words.begin() + 1, context.words.end());
+  srun.environment = for_another_job(context.invocation.environment).strings();
+  srun.fds = {{STDIN_FILENO, STDIN_FILENO}, {STDOUT_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
+  srun.die_with_parent = false;
+  context.streams.out.flush();
+  return fail(execute(srun));
+}
+
+}  // namespace
+
+void add_attach(CLI::App& app, Actions& actions) {
+  const auto [command, options] =
+      add_command(app, actions, "attach",
+                  "A shell in the container of a running job: attach [OPTIONS] JOB[.STEP] [COMMAND [ARG...]]", attach);
+  command.prefix_command();  // what follows the job belongs to the container
+  command.add_option("-w,--node", options.node, "Node of the step (default: its first)")->type_name("NODE");
+}
+
+}  // namespace situla::cli
