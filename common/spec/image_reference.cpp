@@ -220,7 +220,7 @@ ImageKind image_kind(std::string_view text) {
   const bool of_registry = text.find_first_of("#@") != std::string_view::npos ||
                            text.find("://") != std::string_view::npos || (first && looks_like_registry(first->first));
   const std::string lower = to_lower(text);
-  if (!of_registry && (lower.ends_with(".sqsh") || lower.ends_with(".squashfs"))) return ImageKind::path;
+  if (!of_registry && (lower.ends_with(".sqsh") || lower.ends_with(".squashfs") || lower.ends_with(".sif"))) return ImageKind::path;
   return ImageKind::registry;
 }
 

@@ -46,7 +46,7 @@ std::string meant_scheme(std::string_view text);
 bool is_tag(std::string_view text);
 
 /// Where an image is. Decided by the name alone: what begins with '.', '/', '~' or '$' is a path (COMPAT.md 1), and
-/// what ends in ".sqsh" or ".squashfs", unless it says that it is in a registry.
+/// what ends in ".sqsh", ".squashfs" or ".sif", unless it says that it is in a registry.
 enum class ImageKind {
   registry,
   path,            ///< a squashfs file

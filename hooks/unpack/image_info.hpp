@@ -12,7 +12,7 @@ struct ImageInfo {
   std::string compressor;   ///< "gzip", "zstd", "lz4", "lzo", "xz", "lzma"
   uint32_t block_size = 0;  ///< bytes
   uint32_t inodes = 0;
-  uint64_t offset = 0;             ///< of the image in the file, bytes; not 0 in a bundle (hooks/bundle)
+  uint64_t offset = 0;             ///< of the image in the file, bytes; not 0 in a bundle (hooks/bundle) or a SIF file
   uint64_t bytes_used = 0;         ///< bytes without padding
   uint32_t modification_time = 0;  ///< seconds since 1970
   uint32_t root_mode = 0;          ///< of the top directory, octal 07777

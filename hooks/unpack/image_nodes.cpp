@@ -9,6 +9,7 @@
 #include "common/base/text.hpp"
 #include "hooks/unpack/bundle_trailer.hpp"
 #include "hooks/unpack/image_parts.hpp"
+#include "hooks/unpack/sif_partition.hpp"
 
 namespace situla {
 namespace {
@@ -41,6 +42,11 @@ Result<void> ImageAccess::Shared::load(int image_fd) {
   if (const auto bundle = BundleTrailer::read(fd, file_bytes)) {
     info.offset = bundle->image_offset;
     file_bytes = bundle->image_bytes;
+  }
+  TRY_ASSIGN(const auto sif, SifPartition::find(fd, file_bytes));
+  if (sif) {
+    info.offset = sif->offset;
+    file_bytes = sif->bytes;
   }
   TRY_ASSIGN(const size_t got, read(0, reinterpret_cast<char*>(&super), sizeof super));
   if (got != sizeof super || super.magic != squashfs::kMagic)

@@ -92,3 +92,42 @@ inside() { run_and_show srun --chdir="$shards" --container-image=registry.test/t
   cat "$BATS_TEST_TMPDIR/out"
   grep -q 'cat ended 1' "$BATS_TEST_TMPDIR/out"
 }
+
+# sif IMAGE: a SIF file by hand around it (sylabs/sif, "Layout of a SIF file").
+sif() {
+  python3 - "$1" "${1%.sqsh}.sif" <<'PYTHON'
+import struct, sys
+content = open(sys.argv[1], "rb").read()
+objects = [(0x4001, b"Bootstrap: docker\n", 0, 0), (0x4004, content, 1, 2)]
+table = data = b""
+for number, (kind, body, file_system, partition) in enumerate(objects, 1):
+    table += struct.pack("<i?IIIqqqqqqq128s384s", kind, True, number, 0xf0000001, 0, 32768 + len(data), len(body), len(body), 0, 0, 0, 0, b"x",
+                         struct.pack("<ii3s", file_system, partition, b"02"))
+    data += body + bytes(-len(body) % 4096)
+header = struct.pack("<32s10s3s3s16sqqqqqqqq", b"#!/usr/bin/env run-singularity\n", b"SIF_MAGIC", b"01", b"02", bytes(16), 0, 0, 46, 48, 4096, len(table), 32768, len(data))
+open(sys.argv[2], "wb").write(header.ljust(4096, b"\0") + table.ljust(28672, b"\0") + data)
+PYTHON
+}
+
+@test "a SIF file is an image, and data" {
+  cd "$shards"
+  enroot import -o app.sqsh docker://registry.test/tiny
+  sif app.sqsh
+  sif 5.sqsh
+  run_and_show srun --chdir="$shards" --container-image=app.sif --container-mounts=5.sif/deep:/data:sqsh sh -c 'cat /srv/hello.txt /data/text'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *hello* ]]
+  [[ "$output" == *'deep 5'* ]]
+  run_and_show enroot start app.sif cat /srv/hello.txt
+  [ "$status" -eq 0 ]
+  [[ "$output" == *hello* ]]
+  enroot create -n of-sif app.sif
+  run_and_show enroot start -w of-sif sh -c 'echo new >/changed; cat /srv/hello.txt /changed'
+  [ "$status" -eq 0 ]
+  enroot export -f -o saved.sqsh of-sif
+  run_and_show enroot start saved.sqsh cat /srv/hello.txt /changed
+  [ "$status" -eq 0 ]
+  enroot remove -f of-sif
+  rm -f app.s* 5.sif saved.sqsh
+  wait_until 30 no_server
+}

@@ -113,6 +113,7 @@ TEST_CASE("the text for messages never holds the user") {
 TEST_CASE("image kinds are told by the first characters") {
   CHECK(image_kind("./a.sqsh") == ImageKind::path);
   CHECK(image_kind("/a.sqsh") == ImageKind::path);
+  CHECK(image_kind("app.SIF") == ImageKind::path);
   CHECK(image_kind("../a") == ImageKind::path);
   // Also the names that `import` gives, which are no references.
   for (const char* file : {"a.sqsh", "debian+12.sqsh", "Images/A.SQSH", "a.squashfs", "~/a", "$HOME/a"})

@@ -13,6 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
+#include "hooks/unpack/read_image.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -183,4 +184,95 @@ TEST_CASE("Damaged images give errors, never a crash or an endless walk") {
   }
   CHECK(refused > 5);
   CHECK(wrong > 20);
+}
+
+namespace {
+
+/// A SIF file by hand: a header, a table of 48 objects and what they describe. (sylabs/sif: sif.go, "Layout of a SIF
+/// file"; numbers little-endian, without gaps.)
+class SifFile {
+ public:
+  /// type: 0x4001 definition file, 0x4004 partition. file_system: 1 squashfs, 2 ext3, 5 encrypted. partition: 1 system,
+  /// 2 primary system, 3 data.
+  void add(uint32_t type, const std::string& content, uint32_t file_system = 0, uint32_t partition = 0) {
+    std::string object;
+    put(object, type);
+    object += '\1';
+    for (const uint32_t number : {++id_, 0xf0000001U, 0U}) put(object, number);
+    for (const uint64_t number : {kData + data_.size(), content.size(), content.size(), 0UL, 0UL, 0UL, 0UL})
+      put(object, static_cast<uint64_t>(number));
+    object.resize(201);  // and a name
+    put(object, file_system);
+    put(object, partition);
+    object.resize(585);
+    table_ += object;
+    data_ += content;
+    data_.resize((data_.size() + 4095) / 4096 * 4096);
+  }
+  [[nodiscard]] std::string bytes(uint64_t table_at = 4096) const {
+    std::string header("#!/usr/bin/env run-singularity\n");
+    header.resize(32);
+    header += std::string("SIF_MAGIC\0", 10) + std::string("01\0", 3) + std::string("02\0", 3);
+    header.resize(64);
+    for (const uint64_t number : {0UL, 0UL, 48UL - id_, 48UL, table_at, table_.size(), kData, data_.size()})
+      put(header, static_cast<uint64_t>(number));
+    header.resize(4096);
+    std::string file = header + table_;
+    file.resize(kData);
+    return file + data_;
+  }
+
+ private:
+  static constexpr uint64_t kData = 32768;
+  template <typename Number>
+  static void put(std::string& out, Number number) {
+    out.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+  uint32_t id_ = 0;
+  std::string table_, data_;
+};
+
+std::string image_of(const test::TempDir& dir, const std::string& text) {
+  const std::string name = dir.write("sif-tree/text", text), image = dir / "part.sqsh";
+  shell("rm -f " + image + " && mksquashfs " + (dir / "sif-tree") + " " + image +
+        " -quiet -no-progress -all-root >/dev/null");
+  return *read_file(image, size_t{1} << 20U);
+}
+
+}  // namespace
+
+TEST_CASE("A SIF file is read as the squashfs file in it") {
+  const test::TempDir dir;
+  const std::string data = image_of(dir, "data"), primary = image_of(dir, "primary");
+  const auto text_in = [&](const std::string& bytes) {
+    const UniqueFd file = open_file(dir.write("file.sif", bytes), O_RDONLY).value();
+    const auto text = read_image_file(file.get(), "text");
+    return text ? *text : text.error().message();
+  };
+  SifFile whole;
+  whole.add(0x4001, "Bootstrap: docker\n");
+  whole.add(0x4004, data, 1, 3);
+  whole.add(0x4004, primary, 1, 2);
+  CHECK(text_in(whole.bytes()) == "primary");
+  const UniqueFd file = open_file(dir.write("file.sif", whole.bytes()), O_RDONLY).value();
+  const auto info = read_image_info(file.get());
+  REQUIRE(info);
+  CHECK(info->offset > 32768);
+  CHECK(info->offset % 4096 == 0);
+
+  SifFile only_data;
+  only_data.add(0x4004, "not squashfs", 2, 2);
+  only_data.add(0x4004, data, 1, 3);
+  CHECK(text_in(only_data.bytes()) == "data");
+
+  SifFile encrypted, nothing;
+  encrypted.add(0x4004, primary, 5, 2);
+  nothing.add(0x4001, "Bootstrap: docker\n");
+  CHECK(text_in(encrypted.bytes()) == "read SIF header: the file system in it is encrypted");
+  CHECK(text_in(nothing.bytes()) == "read SIF header: no squashfs file system is in it");
+  CHECK(text_in(whole.bytes(uint64_t{1} << 60U)) == "read SIF header: its table lies outside of the file");
+  CHECK_THAT(text_in(whole.bytes().substr(0, 33000)), Catch::Contains("outside of the file"));
+  SifFile garbage;
+  garbage.add(0x4004, std::string(9000, 'x'), 1, 2);
+  CHECK_THAT(text_in(garbage.bytes()), Catch::Contains("not a squashfs file"));
 }
