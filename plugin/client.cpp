@@ -48,12 +48,15 @@ Error said_once(Error error, const Environment& job) {
 Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& job) {
   if (!spec.name.empty()) return {};
   for (const MountOption& mount : spec.mounts) {
-    const bool may_fail = std::find(mount.flags.begin(), mount.flags.end(), "nofail") != mount.flags.end();
-    if (mount.kind != MountOption::Kind::bind || may_fail) continue;
+    const auto has = [&](const char* flag) {
+      return std::find(mount.flags.begin(), mount.flags.end(), flag) != mount.flags.end();
+    };
+    if (mount.kind != MountOption::Kind::bind || has("nofail")) continue;
     const std::string source = expand_variables(mount.source, job);
     struct stat status {};
-    if (stat(source.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
-      return fail(said_once(no_mount_source(source), job));
+    if (stat(source.c_str(), &status) == 0) continue;
+    // What is in an image the builder sees.
+    if (errno == ENOENT || (errno == ENOTDIR && !has("sqsh"))) return fail(said_once(no_mount_source(source), job));
   }
   return {};
 }

@@ -15,7 +15,7 @@ asleep() { pgrep -u alice -f "^[^ ]*sleep $1\$"; }
 # step SECONDS OPTION...: a job whose only step sleeps in a container; its number is in $job.
 step() {
   local seconds=$1
-  as_alice srun -J attached --chdir=/ "${@:2}" sh -c "echo kept >/tmp/mark; cd /srv; exec sleep $seconds" 3>&- &
+  as_alice srun -J attached -w node1 --chdir=/ "${@:2}" sh -c "echo kept >/tmp/mark; cd /srv; exec sleep $seconds" 3>&- &
   wait_until 60 asleep "$seconds"
   job=$(running_job attached)
 }
@@ -99,7 +99,7 @@ E
   if grep -qx kept <<<"$output"; then false; fi
   as_alice scancel -u alice
   wait
-  as_alice srun -J attached --chdir=/ sleep 707 3>&- &
+  as_alice srun -J attached -w node1 --chdir=/ sleep 707 3>&- &
   wait_until 60 asleep 707
   job=$(running_job attached)
   run_and_show as_alice situla attach "$job" true

@@ -45,10 +45,10 @@ inside() { run_and_show srun --chdir="$shards" --container-image=registry.test/t
   grep -qx 8 <<<"$output"
   [[ "$output" == *'Read-only file system'* ]]
   printf 'image = "registry.test/tiny"\nmounts = ["./9.sqsh:/data:sqsh"]\n' >"$shards/nine.toml"
-  run_and_show srun --chdir="$shards" --environment="$shards/nine.toml" cat /data/number
+  cd "$shards"
+  run_and_show srun --environment=./nine.toml cat /data/number
   [ "$status" -eq 0 ]
   grep -qx 9 <<<"$output"
-  cd "$shards"
   enroot import -o tiny.sqsh docker://registry.test/tiny
   run_and_show enroot start --mount 10.sqsh/deep:/data:sqsh tiny.sqsh cat /data/text
   [ "$status" -eq 0 ]
