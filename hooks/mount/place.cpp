@@ -138,8 +138,15 @@ Result<void> place_file_system(const MountStep& step, const ApplyTarget& target)
 }
 
 Result<void> place_image(const MountStep& step, const ApplyTarget& target, MountedImages& images) {
-  TRY_ASSIGN(const ImagePath path, image_path(step.source));
-  TRY_ASSIGN(UniqueFd file, open_file(path.file, O_RDONLY | O_NONBLOCK));
+  constexpr int kFlags = O_RDONLY | O_NONBLOCK;  // whatever it is
+  ImagePath path;
+  UniqueFd file;
+  if (const auto inside = path_in_root(step.source, target)) {
+    TRY_ASSIGN(file, target.root.open_at(*inside, kFlags));
+  } else {
+    TRY_ASSIGN(path, image_path(step.source));
+    TRY_ASSIGN(file, open_file(path.file, kFlags));
+  }
   TRY_ASSIGN(const ImagePart part, open_image_part(std::move(file), path.inside));
   const bool directory = S_ISDIR(part.file_type);
   TRY_ASSIGN(const UniqueFd place, open_place(step, target, directory));

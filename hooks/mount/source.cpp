@@ -116,11 +116,16 @@ Result<void> check_device(const MountSource& source, const MountStep& step, LogS
 
 }  // namespace
 
+std::optional<std::string> path_in_root(const std::string& path, const ApplyTarget& target) {
+  const std::string& root = target.root_path;
+  if (root.size() > 1 && path.starts_with(root + "/")) return path.substr(root.size());
+  return root.size() > 1 && path == root ? std::optional<std::string>("/") : std::nullopt;
+}
+
 Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target) {
-  const std::string &path = step.source, &root = target.root_path;
-  const bool inside = root.size() > 1 && (path == root || path.starts_with(root + "/"));
-  auto fd = inside ? target.root.resolve(path == root ? "/" : std::string_view(path).substr(root.size()))
-                   : open_file(path, O_PATH);
+  const std::string& path = step.source;
+  const auto inside = path_in_root(path, target);
+  auto fd = inside ? target.root.resolve(*inside) : open_file(path, O_PATH);
   if (!fd && !inside && !is_for_device(step) && fd.error().errnum() == ENOENT)
     fd.error()
         .with_code(ErrorCode::mount_source)

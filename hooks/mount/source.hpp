@@ -2,6 +2,7 @@
 // on.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <sys/stat.h>
@@ -19,6 +20,9 @@ struct MountSource {
   [[nodiscard]] bool is_directory() const { return S_ISDIR(status.st_mode); }
   [[nodiscard]] bool is_device() const { return S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode); }
 };
+
+/// Where a source beneath the container's root is in it. nullopt: it is the host's.
+std::optional<std::string> path_in_root(const std::string& path, const ApplyTarget& target);
 
 /// A source beneath the container's root is resolved inside it, so that no link of the image names a file of the host.
 /// A missing one is ErrorKind::not_found.
