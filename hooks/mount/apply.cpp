@@ -94,7 +94,8 @@ class Applier {
 }  // namespace
 
 Result<void> apply(const MountPlan& plan, const ApplyTarget& target, LogSink& log) {
-  MountedImages images;
+  // The stage, a tmpfs of the container's namespace that goes when its root is entered.
+  MountedImages images(target.root_path.substr(0, target.root_path.rfind('/')));
   for (const MountStep& step : plan.steps()) {
     const std::string whose = step.origin.empty() ? "" : step.origin + ": ";
     for (const std::string& word : step.ignored)

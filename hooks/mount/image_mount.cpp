@@ -1,7 +1,5 @@
 #include "hooks/mount/image_mount.hpp"
 
-#include <array>
-#include <charconv>
 #include <csignal>
 #include <optional>
 
@@ -56,12 +54,12 @@ void block_signals() {
 
 /// In the server of several images. Its mount namespace has what was mounted before, and must not get what is mounted
 /// afterwards, or the images would keep themselves alive.
-[[noreturn]] void run_server_of_several(int socket) {
+[[noreturn]] void run_server_of_several(int device, int socket, uid_t uid, gid_t gid) {
   const ProcessName name("situla-image");
   (void)setsid();
   block_signals();
   (void)chdir("/");
-  close_other_fds(0, {socket});
+  close_other_fds(0, {device, socket});
   allow_many_descriptors();
   const auto alone = [&]() -> Result<void> {
     TRY(unshare_namespaces(kMountNs));
@@ -69,7 +67,7 @@ void block_signals() {
     TRY(drop_all_capabilities());
     return send_packet(socket, "ready");
   };
-  _exit(alone() && serve_images(socket) ? 0 : 1);
+  _exit(alone() && serve_images(socket, device, uid, gid) ? 0 : 1);
 }
 
 /// In the server. The mount must not be in this process's own mount namespace, or it would keep itself alive: so that
@@ -124,15 +122,10 @@ Result<ImageServer> await_server(int socket) {
   return server;
 }
 
-std::string octal(unsigned number) {
-  std::array<char, 16> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, 8).ptr};
-}
-
-MountParameters fuse_parameters(int device, unsigned file_type, uid_t uid, gid_t gid) {
+MountParameters fuse_parameters(int device, uid_t uid, gid_t gid) {
   // allow_other: for every id of the user namespace, and of those made in it.
   return {{"fd", std::to_string(device)},
-          {"rootmode", octal(file_type)},
+          {"rootmode", "40000"},
           {"user_id", std::to_string(uid)},
           {"group_id", std::to_string(gid)},
           {"max_read", "1048576"},
@@ -161,8 +154,8 @@ Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid
   sockets.second.reset();
   TRY(between.wait());
   TRY_ASSIGN(ImageServer server, await_server(sockets.first.get()));
-  TRY(mount_new_at(target.get(), "fuse", "situla-image", fuse_parameters(service.device.get(), S_IFDIR, uid, gid),
-                   kImageFlags, mountpoint));
+  TRY(mount_new_at(target.get(), "fuse", "situla-image", fuse_parameters(service.device.get(), uid, gid), kImageFlags,
+                   mountpoint));
   // Without this word, and without the caller, it ends. Only the server may hold the device: when it dies, the kernel
   // ends every request with an error instead of waiting.
   TRY(send_packet(sockets.first.get(), "go"));
@@ -170,20 +163,15 @@ Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid
   return server;
 }
 
-Result<ImagePart> open_image_part(UniqueFd image, const std::string& inside) {
-  TRY_ASSIGN(ImageAccess access, ImageAccess::open(image.get()));
-  // So that what is damaged is an error here, where it can be said.
-  TRY_ASSIGN(const StoredInode inode, inside.empty() ? access.top() : find_in_image(access, inside));
-  if (S_ISDIR(inode.mode)) TRY(access.list(inode));
-  return ImagePart{std::move(image), inode.ref, inode.mode & static_cast<unsigned>(S_IFMT)};
-}
-
 Result<void> MountedImages::start_server() {
+  const uid_t uid = geteuid();
+  const gid_t gid = getegid();
+  TRY_ASSIGN(const UniqueFd device, open_fuse());
   TRY_ASSIGN(auto sockets, socket_pair());
   TRY_ASSIGN(Child between, fork_child());
   if (!between) {
     auto server = fork_child();
-    if (server && !*server) run_server_of_several(sockets.second.get());
+    if (server && !*server) run_server_of_several(device.get(), sockets.second.get(), uid, gid);
     if (server) (void)server->release();
     _exit(server ? 0 : 1);
   }
@@ -191,23 +179,32 @@ Result<void> MountedImages::start_server() {
   TRY(between.wait());
   TRY_ASSIGN(const auto ready, receive_packet(sockets.first.get(), kMaxMessage));
   if (!ready) return fail(died());
+  const std::string path = place_ + "/images";
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "create directory " + path);
+  TRY_ASSIGN(const UniqueFd point, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  // From here on only the server holds the device: when it dies, the kernel ends every request with an error.
+  TRY_ASSIGN(directory_, mount_new_and_open(point.get(), "fuse", "situla-images",
+                                            fuse_parameters(device.get(), uid, gid), kImageFlags, path));
   server_ = std::move(sockets.first);
   return {};
 }
 
-Result<UniqueFd> MountedImages::mount(const ImagePart& part, int target_fd, MountFlags flags,
-                                      const std::string& operand) {
+Result<ImagePart> MountedImages::open(UniqueFd image, const std::string& inside) {
   if (!server_) TRY(start_server());
-  TRY_ASSIGN(const UniqueFd device, open_fuse());
-  flags.read_only = flags.no_suid = flags.no_dev = true;
-  const uid_t uid = geteuid();
-  const gid_t gid = getegid();
-  TRY_ASSIGN(UniqueFd mounted,
-             mount_new_and_open(target_fd, "fuse", "situla-image",
-                                fuse_parameters(device.get(), part.file_type, uid, gid), flags, operand));
-  // From here on only the server holds the device: when it dies, the kernel ends every request with an error.
-  TRY(send_packet(server_.get(), served_image_text(part.inode, uid, gid), {part.image.get(), device.get()}));
-  return mounted;
+  TRY(send_packet(server_.get(), "/" + inside, {image.get()}));
+  ImagePart part;
+  part.fd = UniqueFd(openat(directory_.get(), std::to_string(++count_).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (part.fd && fstat(part.fd.get(), &status) == 0) {
+    part.is_directory = S_ISDIR(status.st_mode);
+    return part;
+  }
+  const int errnum = errno;
+  // Why, in words.
+  TRY_ASSIGN(ImageAccess access, ImageAccess::open(image.get()));
+  TRY_ASSIGN(const StoredInode inode, inside.empty() ? access.top() : find_in_image(access, inside));
+  if (S_ISDIR(inode.mode)) TRY(access.list(inode));
+  return fail_errno(errnum, "open the image");
 }
 
 }  // namespace situla

@@ -9,7 +9,6 @@
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/sys/mount/mount_flags.hpp"
 
 namespace situla {
 
@@ -30,27 +29,30 @@ struct ImageServer {
 /// ErrorKind::corrupt for what is no image. When the server is killed, every access gives an error instead of hanging.
 Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid_t uid, gid_t gid, LogSink& log);
 
-/// A file, directory or link of an image, to be mounted.
+/// A file or directory of an image, as it is shown by the server.
 struct ImagePart {
-  UniqueFd image;          ///< open for reading
-  uint64_t inode = 0;      ///< InodeRef: where it is in the image
-  unsigned file_type = 0;  ///< S_IFDIR, S_IFREG, ...
+  UniqueFd fd;  ///< O_PATH: to be bound somewhere
+  bool is_directory = false;
 };
-/// Of the image at `image`; `inside` may be empty. Links are followed within it. The image need not be trusted.
-Result<ImagePart> open_image_part(UniqueFd image, const std::string& inside);
 
 /// Images in a container's mounts. The first starts a server as serve_image() does, which has them all until the last
-/// mount is gone. What is needed of the caller, too, is as there.
+/// mount is gone. What is needed of the caller, too, is as there. There they are in one file system, of which the
+/// mounts are parts: a file system for each takes the kernel ten times as long.
 class MountedImages {
  public:
-  /// Mounts it on what is behind target_fd; read-only, nosuid and nodev are added to the flags. Every file belongs to
-  /// the caller's ids (euid, egid). The descriptor is that of what is mounted now; `operand` names the target in
-  /// errors.
-  Result<UniqueFd> mount(const ImagePart& part, int target_fd, MountFlags flags, const std::string& operand);
+  /// place: a directory of the caller's, in which a mount point is made. It should not outlive the mount namespace.
+  explicit MountedImages(std::string place) : place_(std::move(place)) {}
+
+  /// Read-only, nosuid and nodev. `inside`: a path in the image, whose links are followed within it; may be empty.
+  /// Every file belongs to the caller's ids (euid, egid). The image need not be trusted.
+  Result<ImagePart> open(UniqueFd image, const std::string& inside);
 
  private:
   Result<void> start_server();
-  UniqueFd server_;  ///< a socket, on which images are given to it
+  std::string place_;
+  UniqueFd server_;     ///< a socket, on which images are given to it
+  UniqueFd directory_;  ///< in which they appear
+  uint64_t count_ = 0;
 };
 
 }  // namespace situla

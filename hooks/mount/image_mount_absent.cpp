@@ -11,11 +11,7 @@ Result<ImageServer> serve_image(int, const std::string&, uid_t, gid_t, LogSink&)
   return fail(not_built_in(Part::fuse, "serve the image"));
 }
 
-Result<ImagePart> open_image_part(UniqueFd, const std::string&) {
-  return fail(not_built_in(Part::fuse, "serve the image"));
-}
-
-Result<UniqueFd> MountedImages::mount(const ImagePart&, int, MountFlags, const std::string&) {
+Result<ImagePart> MountedImages::open(UniqueFd, const std::string&) {
   return fail(not_built_in(Part::fuse, "serve the image"));
 }
 

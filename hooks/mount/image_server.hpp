@@ -1,8 +1,6 @@
 // How does a process answer for images that are mounted? With some threads, until the mounts are gone.
 #pragma once
 
-#include <string>
-
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
@@ -15,12 +13,9 @@ namespace situla {
 /// device cannot be read.
 Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid);
 
-/// What is said of an image that is given to serve_images(), with two descriptors: the image, and its mount's
-/// /dev/fuse.
-std::string served_image_text(InodeRef root, uid_t uid, gid_t gid);
-/// Serves the images whose descriptors come on the socket, each until its mount is gone, with the same few threads for
-/// all. Returns when the other end of the socket is closed and the last mount is gone. Then the process has to end: its
-/// threads still wait. One that cannot be served is let go of, and every access to it is an error.
-Result<void> serve_images(int socket);
+/// Serves, on such a device, a directory with the images whose descriptors come on the socket, one in a packet that
+/// says what of it is shown (a path in it; "/": all). They are called 1, 2 and so on (ServedImages). One that cannot
+/// be served is not there. Returns when the mount is gone.
+Result<void> serve_images(int socket, int device, uid_t uid, gid_t gid);
 
 }  // namespace situla

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/kernel.hpp"
 
 namespace situla {
@@ -38,44 +40,45 @@ constexpr uint32_t kReadAhead = uint32_t{1} << 20U;
 constexpr uint16_t kMaxPages = 256;
 constexpr uint64_t kSpecialNames = 2;  ///< "." and ".." come first in every directory
 
-/// The root is number 1 to the kernel, and 0 means that there is nothing.
-constexpr uint64_t node_of(InodeRef ref, InodeRef root) {
-  return ref == root ? FUSE_ROOT_ID : ref + 2;
+/// Of a single image, what is on top is number 1 to the kernel, and 0 means that there is nothing.
+constexpr uint64_t node_of(InodeRef ref, InodeRef top) {
+  return ref == top ? FUSE_ROOT_ID : ref + 2;
 }
-constexpr InodeRef ref_of(uint64_t node, InodeRef root) {
-  return node == FUSE_ROOT_ID ? root : node - 2;
+constexpr InodeRef ref_of(uint64_t node, InodeRef top) {
+  return node == FUSE_ROOT_ID ? top : node - 2;
 }
+/// Of several, the image's number is in the upper bits: a reference has 48.
+constexpr unsigned kRefBits = 48;
+constexpr uint64_t kMostImages = (uint64_t{1} << (64 - kRefBits)) - 1;
 
 int errno_of(const Error& error) {
   return error.errnum() != 0 ? error.errnum() : EIO;
 }
 
-}  // namespace
-
-class ImageWorker::Requests {
+class Worker {
  public:
-  Requests(ImageAccess image, ServedImage& served)
-      : image_(std::move(image)), served_(served), buffer_(kRequestBytes) {}
+  Worker(ServedImages& images, int device) : images_(images), device_(device), buffer_(kRequestBytes) {}
+  ~Worker() { let_go(); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
-  Result<Taken> take() {
-    const ssize_t size = kernel::uninterrupted([&] { return read(served_.device, buffer_.data(), buffer_.size()); });
-    // 0: of a socket in the place of the device, whose other end has closed.
-    if (size == 0 || (size < 0 && errno == ENODEV)) return Taken::gone;
-    // ENOENT: the request was taken back before it was read.
-    if (size < 0 && (errno == EAGAIN || errno == ENOENT)) return Taken::nothing;
-    if (size < 0) return fail_errno(errno, "read requests for the image");
-    if (static_cast<size_t>(size) < sizeof(fuse_in_header)) return Taken::nothing;
-    size_ = static_cast<size_t>(size);
-    return Taken::request;
+  Result<void> run() {
+    while (true) {
+      const ssize_t size = read(device_, buffer_.data(), buffer_.size());
+      // 0: of a socket in the place of the device, whose other end has closed.
+      if (size == 0 || (size < 0 && errno == ENODEV)) return {};
+      // ENOENT: the request was taken back before it was read.
+      if (size < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;
+      if (size < 0) return fail_errno(errno, "read requests for the image");
+      if (static_cast<size_t>(size) < sizeof(fuse_in_header)) continue;
+      handle(buffer_.data(), static_cast<size_t>(size));
+    }
   }
-
-  void answer_request() { handle(buffer_.data(), size_); }
 
  private:
   void handle(const char* bytes, size_t size) {
     std::memcpy(&request_, bytes, sizeof request_);
     body_ = {bytes + sizeof request_, size - sizeof request_};
-    ref_ = ref_of(request_.nodeid, served_.root);
     switch (request_.opcode) {
       case FUSE_FORGET:
       case FUSE_BATCH_FORGET:
@@ -83,6 +86,82 @@ class ImageWorker::Requests {
         return;  // nothing is remembered, everything is answered soon; these have no answer
       case FUSE_INIT:
         return initialise();
+      case FUSE_RELEASEDIR:
+      case FUSE_DESTROY:
+        return answer({});
+      default:
+        break;
+    }
+    if (!images_.whole() && request_.nodeid == FUSE_ROOT_ID) return handle_directory();
+    if (const auto chosen = choose_image(); !chosen) return finish(chosen);
+    handle_image();
+  }
+
+  /// The image of the request, which is most often that of the one before.
+  Result<void> choose_image() {
+    const uint64_t number = images_.whole() ? 0 : request_.nodeid >> kRefBits;
+    if (!access_ || number != number_) {
+      auto image = images_.whole() ? images_.whole() : images_.find(number);
+      if (!image) return fail_errno(ESTALE, "find the image");
+      TRY(use(number, std::move(image)));
+    }
+    ref_ = images_.whole() ? ref_of(request_.nodeid, image_->top()) : request_.nodeid & ((uint64_t{1} << kRefBits) - 1);
+    return {};
+  }
+
+  Result<void> use(uint64_t number, std::shared_ptr<ServedImage> image) {
+    let_go();
+    TRY_ASSIGN(access_, image->take());
+    image_ = std::move(image);
+    number_ = number;
+    return {};
+  }
+
+  void let_go() {
+    if (access_) image_->give_back(std::move(*access_));
+    access_.reset();
+    image_.reset();
+  }
+
+  /// In which the images are.
+  void handle_directory() {
+    switch (request_.opcode) {
+      case FUSE_LOOKUP:
+        return finish(look_up_image());
+      case FUSE_GETATTR: {
+        fuse_attr_out out{};
+        out.attr_valid = kForever;
+        out.attr.ino = FUSE_ROOT_ID;
+        out.attr.mode = S_IFDIR | 0555;
+        out.attr.nlink = 2;
+        out.attr.uid = images_.uid();
+        out.attr.gid = images_.gid();
+        return answer_with(out);
+      }
+      case FUSE_OPENDIR:
+        return open_directory();
+      case FUSE_READDIR:
+      case FUSE_READDIRPLUS:
+        return answer({});
+      case FUSE_STATFS:
+        return answer_with(fuse_statfs_out{});
+      default:
+        return refuse(request_.opcode == FUSE_GETXATTR || request_.opcode == FUSE_LISTXATTR ? ENODATA : ENOSYS);
+    }
+  }
+
+  Result<void> look_up_image() {
+    const auto number = parse_unsigned(body_.substr(0, body_.find('\0')));
+    auto image = number && *number > 0 && *number <= kMostImages ? images_.wait_for(*number) : nullptr;
+    if (!image) return fail_errno(ENOENT, "find the image");
+    TRY(use(*number, std::move(image)));
+    TRY_ASSIGN(const fuse_entry_out out, entry(image_->top()));
+    answer_with(out);
+    return {};
+  }
+
+  void handle_image() {
+    switch (request_.opcode) {
       case FUSE_LOOKUP:
         return finish(look_up());
       case FUSE_GETATTR:
@@ -103,9 +182,6 @@ class ImageWorker::Requests {
         return finish(extended_attribute());
       case FUSE_LISTXATTR:
         return finish(extended_attributes());
-      case FUSE_RELEASEDIR:
-      case FUSE_DESTROY:
-        return answer({});
       default:
         // To OPEN and the like it means: do not ask again.
         return refuse(ENOSYS);
@@ -138,7 +214,7 @@ class ImageWorker::Requests {
     }
     // ENOENT: nobody waits for the answer any more. ENODEV: the next read says it.
     const auto written =
-        kernel::uninterrupted([&] { return writev(served_.device, vectors.data(), static_cast<int>(vectors.size())); });
+        kernel::uninterrupted([&] { return writev(device_, vectors.data(), static_cast<int>(vectors.size())); });
     // Who asked waits until he is told something.
     if (written < 0 && errno != ENOENT && errno != ENODEV && error == 0) refuse(EIO);
   }
@@ -154,7 +230,7 @@ class ImageWorker::Requests {
     out.minor = std::min(in.minor, kMinor);
     out.max_readahead = std::min(in.max_readahead, kReadAhead);
     out.flags = in.flags & kWanted;
-    served_.no_opendir = (out.flags & kNoOpendir) != 0;
+    images_.no_opendir = (out.flags & kNoOpendir) != 0;
     out.max_background = 32;
     out.congestion_threshold = 24;
     out.max_write = kMaxWrite;
@@ -163,35 +239,38 @@ class ImageWorker::Requests {
     answer_with(out);
   }
 
+  /// Two images have the same numbers, and programs take equal ones for hard links.
+  [[nodiscard]] uint64_t ino_of(uint32_t number) const { return number_ << 32U | number; }
+
   [[nodiscard]] fuse_attr describe(const StoredInode& inode) const {
     fuse_attr attr{};
-    attr.ino = inode.number;
+    attr.ino = ino_of(inode.number);
     attr.size = S_ISREG(inode.mode) || S_ISLNK(inode.mode) ? inode.size : 0;
     if (S_ISDIR(inode.mode)) attr.size = inode.size;
     attr.blocks = (attr.size + 511) / 512;
     attr.atime = attr.mtime = attr.ctime = inode.modification_time;
     attr.mode = inode.mode;
     attr.nlink = inode.links;
-    attr.uid = served_.uid;
-    attr.gid = served_.gid;
+    attr.uid = images_.uid();
+    attr.gid = images_.gid();
     attr.rdev = inode.device;
-    attr.blksize = image_.info().block_size;
+    attr.blksize = access_->info().block_size;
     return attr;
   }
 
   Result<fuse_entry_out> entry(InodeRef ref) {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref));
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref));
     fuse_entry_out out{};
-    out.nodeid = node_of(ref, served_.root);
+    out.nodeid = images_.whole() ? node_of(ref, image_->top()) : number_ << kRefBits | ref;
     out.entry_valid = out.attr_valid = kForever;
     out.attr = describe(inode);
     return out;
   }
 
   Result<std::shared_ptr<const Listing>> listing() {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref_));
     if (!S_ISDIR(inode.mode)) return fail_errno(ENOTDIR, "list");
-    return image_.list(inode);
+    return access_->list(inode);
   }
 
   Result<void> look_up() {
@@ -208,7 +287,7 @@ class ImageWorker::Requests {
   }
 
   Result<void> attributes() {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref_));
     fuse_attr_out out{};
     out.attr_valid = kForever;
     out.attr = describe(inode);
@@ -217,23 +296,23 @@ class ImageWorker::Requests {
   }
 
   Result<void> read_link() {
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref_));
     if (!S_ISLNK(inode.mode)) return fail_errno(EINVAL, "read a link");
-    TRY_ASSIGN(const std::string target, image_.link_target(inode));
+    TRY_ASSIGN(const std::string target, access_->link_target(inode));
     answer({target});
     return {};
   }
 
   Result<void> read_file() {
     const auto in = body<fuse_read_in>();
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref_));
     if (!S_ISREG(inode.mode)) return fail_errno(EISDIR, "read");
     const size_t most = std::min<size_t>(in.size, size_t{kMaxPages} * 4096);
-    TRY_ASSIGN(const std::vector<Extent> extents, image_.read(inode, in.offset, most));
+    TRY_ASSIGN(const std::vector<Extent> extents, access_->read(inode, in.offset, most));
     std::vector<std::string_view> parts;
     parts.reserve(extents.size());
     for (const Extent& extent : extents) {
-      if (extent.bytes == nullptr && zeros_.size() < extent.size) zeros_.assign(image_.info().block_size, '\0');
+      if (extent.bytes == nullptr && zeros_.size() < extent.size) zeros_.assign(access_->info().block_size, '\0');
       parts.emplace_back(extent.bytes != nullptr ? extent.bytes : zeros_.data(), extent.size);
     }
     answer(parts);
@@ -242,7 +321,7 @@ class ImageWorker::Requests {
 
   /// Kernels without zero-message opendir (before 5.1) would take ENOSYS for an error.
   void open_directory() {
-    if (served_.no_opendir) return refuse(ENOSYS);
+    if (images_.no_opendir) return refuse(ENOSYS);
     fuse_open_out out{};
     out.open_flags = FOPEN_KEEP_CACHE | kCacheDirectory;
     answer_with(out);
@@ -279,7 +358,7 @@ class ImageWorker::Requests {
         if (with_attributes) {
           TRY_ASSIGN(plus.entry_out, entry(stored.inode));
         }
-        plus.dirent.ino = stored.number;
+        plus.dirent.ino = ino_of(stored.number);
         plus.dirent.type = type_of(stored.type);
       }
       plus.dirent.off = at + 1;
@@ -293,9 +372,9 @@ class ImageWorker::Requests {
 
   void statistics() {
     fuse_statfs_out out{};
-    out.st.bsize = out.st.frsize = image_.info().block_size;
-    out.st.blocks = (image_.info().bytes_used + out.st.bsize - 1) / out.st.bsize;
-    out.st.files = image_.info().inodes;
+    out.st.bsize = out.st.frsize = access_->info().block_size;
+    out.st.blocks = (access_->info().bytes_used + out.st.bsize - 1) / out.st.bsize;
+    out.st.files = access_->info().inodes;
     out.st.namelen = 255;
     answer_with(out);
   }
@@ -313,11 +392,11 @@ class ImageWorker::Requests {
 
   Result<void> extended_attribute() {
     // Not only this file: overlayfs asks for every directory, and need not.
-    if (!image_.has_attributes()) return fail_errno(ENOSYS, "attribute");
+    if (!access_->has_attributes()) return fail_errno(images_.whole() ? ENOSYS : ENODATA, "attribute");
     const auto in = body<fuse_getxattr_in>();
     const std::string_view name = body_.substr(std::min(body_.size(), sizeof in));
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    TRY_ASSIGN(const auto all, image_.attributes(inode));
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref_));
+    TRY_ASSIGN(const auto all, access_->attributes(inode));
     for (const auto& [key, value] : all) {
       if (key != name.substr(0, name.find('\0'))) continue;
       answer_sized(in.size, value);
@@ -327,41 +406,71 @@ class ImageWorker::Requests {
   }
 
   Result<void> extended_attributes() {
-    if (!image_.has_attributes()) return fail_errno(ENOSYS, "attributes");
-    TRY_ASSIGN(const StoredInode inode, image_.inode(ref_));
-    TRY_ASSIGN(const auto all, image_.attributes(inode));
+    if (!access_->has_attributes() && images_.whole()) return fail_errno(ENOSYS, "attributes");
+    TRY_ASSIGN(const StoredInode inode, access_->inode(ref_));
+    TRY_ASSIGN(const auto all, access_->attributes(inode));
     std::string names;
     for (const auto& [key, value] : all) names += key + '\0';
     answer_sized(body<fuse_getxattr_in>().size, names);
     return {};
   }
 
-  ImageAccess image_;
-  ServedImage& served_;
+  ServedImages& images_;
+  const int device_;
   std::vector<char> buffer_;
-  size_t size_ = 0;  ///< of the request in buffer_
   fuse_in_header request_{};
   std::string_view body_;
+  uint64_t number_ = 0;  ///< of image_, with access_
+  std::shared_ptr<ServedImage> image_;
+  std::optional<ImageAccess> access_;
   InodeRef ref_ = 0;
   std::string zeros_;
 };
 
-Result<ImageWorker> ImageWorker::of(ServedImage& served) {
-  TRY_ASSIGN(ImageAccess access, served.image.another());
-  return ImageWorker(std::make_unique<Requests>(std::move(access), served));
+}  // namespace
+
+Result<ImageAccess> ServedImage::take() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return image_.another();
+  ImageAccess access = std::move(idle_.back());
+  idle_.pop_back();
+  return access;
 }
 
-ImageWorker::ImageWorker(std::unique_ptr<Requests> requests) : requests_(std::move(requests)) {}
-ImageWorker::ImageWorker(ImageWorker&&) noexcept = default;
-ImageWorker& ImageWorker::operator=(ImageWorker&&) noexcept = default;
-ImageWorker::~ImageWorker() = default;
-
-Result<Taken> ImageWorker::take() {
-  return requests_->take();
+void ServedImage::give_back(ImageAccess access) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(access));
 }
 
-void ImageWorker::answer() {
-  requests_->answer_request();
+void ServedImages::add(std::shared_ptr<ServedImage> image) {
+  const std::lock_guard lock(mutex_);
+  images_.push_back(std::move(image));
+  changed_.notify_all();
+}
+
+void ServedImages::finish() {
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
+  changed_.notify_all();
+}
+
+std::shared_ptr<ServedImage> ServedImages::find_locked(uint64_t number) const {
+  return number > 0 && number <= images_.size() ? images_[number - 1] : nullptr;
+}
+
+std::shared_ptr<ServedImage> ServedImages::find(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  return find_locked(number);
+}
+
+std::shared_ptr<ServedImage> ServedImages::wait_for(uint64_t number) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return finished_ || number <= images_.size(); });
+  return find_locked(number);
+}
+
+Result<void> answer_requests(ServedImages& images, int device) {
+  return Worker(images, device).run();
 }
 
 }  // namespace situla

@@ -1,50 +1,78 @@
-// What is the answer to one of the kernel's questions about an image? FUSE, as far as files that never change need it.
+// What is the answer to one of the kernel's questions about images? FUSE, as far as files that never change need it.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include <sys/types.h>
 
 #include "common/base/result.hpp"
+#include "common/base/unique_fd.hpp"
 #include "hooks/unpack/image_access.hpp"
 
 namespace situla {
 
-/// An image that is mounted, and its mount's /dev/fuse. Every file belongs to uid/gid, ids of the user namespace in
-/// which the mount was made. Its workers share it.
-struct ServedImage {
-  ServedImage(ImageAccess access, InodeRef top, int fuse, uid_t owner, gid_t group)
-      : image(std::move(access)), root(top), device(fuse), uid(owner), gid(group) {}
-
-  const ImageAccess image;
-  const InodeRef root;  ///< what is at the mount point: the image's root, or anything else of it
-  const int device;     ///< not owned
-  const uid_t uid;
-  const gid_t gid;
-  std::atomic<bool> no_opendir = false;  ///< what the kernel said at the beginning
-};
-
-enum class Taken { request, nothing, gone /**< the mount */ };
-
-/// One thread's part of it. Requests are independent of each other. Answers are complete and never change, so the
-/// kernel is told to keep them: each name, inode and page is asked for once, as long as its memory lasts.
-class ImageWorker {
+/// An image and what of it is shown. Its threads share it.
+class ServedImage {
  public:
-  static Result<ImageWorker> of(ServedImage& served);
-  ImageWorker(ImageWorker&&) noexcept;
-  ImageWorker& operator=(ImageWorker&&) noexcept;
-  ~ImageWorker();
+  /// file: of the image, if it is to be closed with this object.
+  ServedImage(ImageAccess image, InodeRef top, UniqueFd file = UniqueFd())
+      : top_(top), file_(std::move(file)), image_(std::move(image)) {}
 
-  /// Reads a request; waits for it unless the device is non-blocking. An error when the device cannot be read.
-  Result<Taken> take();
-  /// Answers the one that was taken last.
-  void answer();
+  [[nodiscard]] InodeRef top() const { return top_; }
+  /// For one thread, until it gives it back: as many are made as threads have been busy with this image at once, so
+  /// that one that few read takes little memory.
+  Result<ImageAccess> take();
+  void give_back(ImageAccess access);
 
  private:
-  class Requests;
-  explicit ImageWorker(std::unique_ptr<Requests> requests);
-  std::unique_ptr<Requests> requests_;
+  const InodeRef top_;
+  const UniqueFd file_;
+  const ImageAccess image_;
+  std::mutex mutex_;
+  std::vector<ImageAccess> idle_;
 };
+
+/// What is on one device: an image, or a directory with any number of them, which are called 1, 2 and so on and are not
+/// in its listing. Every file belongs to uid/gid, ids of the user namespace in which the mount was made.
+class ServedImages {
+ public:
+  /// whole: null for a directory.
+  ServedImages(uid_t uid, gid_t gid, std::shared_ptr<ServedImage> whole = nullptr)
+      : uid_(uid), gid_(gid), whole_(std::move(whole)) {}
+
+  [[nodiscard]] uid_t uid() const { return uid_; }
+  [[nodiscard]] gid_t gid() const { return gid_; }
+  [[nodiscard]] const std::shared_ptr<ServedImage>& whole() const { return whole_; }
+  /// The next one of the directory. Null: it cannot be had.
+  void add(std::shared_ptr<ServedImage> image);
+  /// There will be no more.
+  void finish();
+  /// Null: there is none of that number.
+  [[nodiscard]] std::shared_ptr<ServedImage> find(uint64_t number) const;
+  /// The same, and waits for it as long as there may be more.
+  [[nodiscard]] std::shared_ptr<ServedImage> wait_for(uint64_t number) const;
+
+  std::atomic<bool> no_opendir = false;  ///< what the kernel said at the beginning
+
+ private:
+  [[nodiscard]] std::shared_ptr<ServedImage> find_locked(uint64_t number) const;
+
+  const uid_t uid_;
+  const gid_t gid_;
+  const std::shared_ptr<ServedImage> whole_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<std::shared_ptr<ServedImage>> images_;
+  bool finished_ = false;
+};
+
+/// One thread of the server. Requests are independent of each other. Answers are complete and never change, so the
+/// kernel is told to keep them: each name, inode and page is asked for once, as long as its memory lasts. Answers until
+/// the mount is gone; an error when the device (an open /dev/fuse) cannot be read.
+Result<void> answer_requests(ServedImages& images, int device);
 
 }  // namespace situla

@@ -147,11 +147,10 @@ Result<void> place_image(const MountStep& step, const ApplyTarget& target, Mount
     TRY_ASSIGN(path, image_path(step.source));
     TRY_ASSIGN(file, open_file(path.file, kFlags));
   }
-  TRY_ASSIGN(const ImagePart part, open_image_part(std::move(file), path.inside));
-  const bool directory = S_ISDIR(part.file_type);
-  TRY_ASSIGN(const UniqueFd place, open_place(step, target, directory));
-  TRY(check_place(place.get(), step, target.root, directory));
-  TRY_ASSIGN(const UniqueFd mounted, images.mount(part, place.get(), step.flags, step.target));
+  TRY_ASSIGN(const ImagePart part, images.open(std::move(file), path.inside));
+  TRY_ASSIGN(const UniqueFd place, open_place(step, target, part.is_directory));
+  TRY(check_place(place.get(), step, target.root, part.is_directory));
+  TRY_ASSIGN(const UniqueFd mounted, bind_and_open(place.get(), part.fd.get(), false, step.flags, step.target));
   return verify(mounted, step, target.root);
 }
 

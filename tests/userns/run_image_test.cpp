@@ -112,7 +112,7 @@ TEST_CASE("images as mounts: whole, a directory or file of one, many of them, al
                  "grep -c ' fuse' /proc/mounts", "grep ' /text ' /proc/mounts | cut -d' ' -f4 | cut -d, -f1-4",
                  "busybox tr -d k </data/10/large | busybox wc -c", "cat /data/1*/large | busybox wc -c"},
                 [&] { return std::to_string(servers(scene)); });
-  REQUIRE(outcome.error.empty());
+  REQUIRE(outcome.error == "");
   const auto& shown = outcome.results;
   CHECK(shown.at("cat /data/*/number | sort -n | busybox tr '\\n' ' '") ==
         "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ");
@@ -148,7 +148,7 @@ TEST_CASE("an image that cannot be mounted says which and why, and nofail leaves
   scene.spec.mounts = mounts(garbage + ":/data:sqsh+nofail," + image + ":/good:sqsh");
   scene.spec.writable = Tristate::yes;
   const Outcome outcome = scene.run({"cat /good/number", "ls /data"});
-  CHECK(outcome.error.empty());
+  REQUIRE(outcome.error == "");
   CHECK(outcome.results.at("cat /good/number") == "1\n");
   CHECK_THAT(outcome.log, Catch::Contains("garbage.sqsh"));
 }
