@@ -53,7 +53,7 @@ Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& j
     const std::string source = expand_variables(mount.source, job);
     struct stat status {};
     if (stat(source.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
-      return fail(said_once(no_mount_source(source), job));
+      return fail(said_once(no_mount_source(mount, source), job));
   }
   return {};
 }

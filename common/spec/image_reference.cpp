@@ -225,9 +225,7 @@ ImageKind image_kind(std::string_view text) {
 }
 
 std::string image_path(std::string_view image, const Environment& environment) {
-  std::string path = expand_variables(image, environment);
-  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, environment.get_or("HOME", "~"));
-  return path;
+  return expand_home(expand_variables(image, environment), environment);
 }
 
 std::string full_image_name(std::string_view image, const Environment& environment, std::string_view directory) {

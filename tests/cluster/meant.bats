@@ -92,6 +92,45 @@ END
   fails_with "hint: it has curly quotation marks" --container-image=./tiny+latest.sqsh --container-mounts=“./data:/mnt”
 }
 
+@test "mounts: a flag that there is not is told by the command that submits, before there is a job" {
+  printf '#!/bin/sh\necho the task ran\n' >job.sh
+  chmod +x job.sh
+  local command
+  for command in srun sbatch salloc; do
+    run_and_show "$command" --container-image=registry.test/nosuchimage --container-mounts=./data:/a:RO ./job.sh
+    [ "$status" -ne 0 ]
+    grep -Fq "$command: error: situla: --container-mounts: bind ./data on /a: unknown flag \"RO\" [mount-syntax]" <<<"$output"
+    grep -Fq "$command: error: situla: hint: did you mean \"ro\"?" <<<"$output"
+    if grep -q 'job [0-9]\|failed to import' <<<"$output"; then false; fi
+  done
+  PYXIS_CONTAINER_MOUNTS=./data:/a:readonly run_and_show srun --container-image=registry.test/nosuchimage true
+  [ "$status" -ne 0 ]
+  grep -Fq -- '--container-mounts (from the environment): bind ./data on /a: unknown flag "readonly"' <<<"$output"
+  # What a variable gives is known on the node.
+  mkdir data
+  MODE=RO fails_with '--container-mounts: bind ./data on /a: unknown flag "RO"' --container-image=./tiny+latest.sqsh --container-mounts='./data:/a:$MODE'
+  MODE=ro run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts='./data:/a:$MODE' touch /a/x
+  [ "$status" -ne 0 ]
+}
+
+@test "a ~ that no shell has seen: directory, mounts and what is saved" {
+  mkdir data
+  local here='~/'"${work##*/}"
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mount-home --container-workdir="$here/data" pwd
+  [ "$status" -eq 0 ]
+  [ "$output" = "$work/data" ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mount-home '--container-workdir=~' pwd
+  [ "$output" = "$HOME" ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts="$here/data" test -d "$work/data"
+  [ "$status" -eq 0 ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts="./data:$here/inside" test -d "$work/inside"
+  [ "$status" -eq 0 ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-save="$here/saved.sqsh" true
+  [ "$status" -eq 0 ]
+  [ -s saved.sqsh ]
+  fails_with "container working directory $HOME: "$'\nhint: --container-mount-home puts the home directory into the container' --container-image=./tiny+latest.sqsh '--container-workdir=~'
+}
+
 @test "start --mount takes what srun takes" {
   mkdir data
   enroot create --name meant tiny+latest.sqsh
