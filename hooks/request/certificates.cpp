@@ -30,6 +30,15 @@ Result<void> add(TrustAnchors& anchors, std::string_view pem, const std::string&
   return {};
 }
 
+/// Of canonical ones. The DER of a certificate begins with a SEQUENCE, and so its base64 with this letter. What is none
+/// would be left out later, and the registry's certificate be called unknown.
+bool all_are_certificates(std::string_view pem) {
+  constexpr std::string_view kFirst = "-----BEGIN CERTIFICATE-----\nM", kAny = "-----BEGIN CERTIFICATE-----\n";
+  for (size_t at = pem.find(kAny); at != std::string_view::npos; at = pem.find(kAny, at + 1))
+    if (!pem.substr(at).starts_with(kFirst)) return false;
+  return true;
+}
+
 }  // namespace
 
 Result<TrustAnchors> read_trust_anchors(const std::string& file, const std::string& directory) {
@@ -44,9 +53,10 @@ Result<TrustAnchors> read_trust_anchors(const std::string& file, const std::stri
     auto pem = canonical_certificates(anchors.pem);
     const std::string names = (file.empty() ? "" : " SSL_CERT_FILE=" + printable(file)) +
                               (directory.empty() ? "" : " SSL_CERT_DIR=" + printable(directory));
-    if (!pem)
+    if (!pem || !all_are_certificates(*pem))
       return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": one of them is damaged")
-                      .with_code(ErrorCode::registry_certificate));
+                      .with_code(ErrorCode::registry_certificate)
+                      .with_hint("openssl x509 -in FILE -noout -text shows what it is"));
     if (!file.empty() && pem->empty())
       return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": there is none")
                       .with_code(ErrorCode::registry_certificate)

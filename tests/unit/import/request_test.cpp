@@ -100,6 +100,13 @@ TEST_CASE("certificates that cannot be used are errors") {
   const auto code = [](const std::string& file) { return read_trust_anchors(file, "").error().code(); };
   CHECK(code("/nonexistent/ca.pem") == ErrorCode::registry_certificate);
   CHECK(code("/etc/passwd") == ErrorCode::registry_certificate);
+  CHECK(read_trust_anchors("/etc/passwd", "").error().message() ==
+        "read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none");
+  const test::TempDir files;
+  const std::string text =
+      files.write("text.pem", "-----BEGIN CERTIFICATE-----\nbm8gY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n");
+  CHECK(read_trust_anchors(text, "").error().message() ==
+        "read the CA certificates SSL_CERT_FILE=" + text + ": one of them is damaged");
 }
 
 TEST_CASE("certificates are the same text for everybody who trusts the same ones") {
