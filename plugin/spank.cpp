@@ -217,6 +217,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
     spec.directory = "pyxis_" + (job_scope ? std::to_string(request.job_id) + "_" : "") + spec.name;
   if (spec.entrypoint == Tristate::unset)
     spec.entrypoint = g_state->config.execute_entrypoint ? Tristate::yes : Tristate::no;
+  for (std::string* path : {&spec.workdir, &spec.save}) *path = expand_home(*path, environment);
   request.origin = image_origin(spec.image);
   request.named = !spec.name.empty();
   request.job_scope = job_scope;
@@ -239,12 +240,6 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   return request;
 }
 
-/// Texts alone: what the paths name is found by the user's own processes.
-void expand_homes(ContainerSpec& spec, const Environment& job) {
-  spec.workdir = expand_home(spec.workdir, job);
-  spec.save = expand_home(spec.save, job);
-}
-
 /// On the node, as root: decides whether this step has a container, and starts its broker.
 Result<void> start_session(spank_t spank) {
   TRY_ASSIGN(const uint32_t step_id, item<uint32_t>(spank, S_JOB_STEPID, "the step id"));
@@ -261,7 +256,6 @@ Result<void> start_session(spank_t spank) {
   TRY(g_state->options.apply_environment(lookup));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   if (!g_state->spec) return {};
-  expand_homes(*g_state->spec, environment);
   if (step_id == SLURM_BATCH_SCRIPT) TRY(add_batch_script(spank, *g_state->spec));
   TRY_ASSIGN(StepRequest request, step_request(spank, step_id, environment, *g_state->spec));
   g_state->tasks_left = request.local_tasks;

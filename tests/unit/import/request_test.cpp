@@ -5,6 +5,7 @@
 
 #include "hooks/request/certificates.hpp"
 #include "tests/support/memory_log.hpp"
+#include "tests/support/temp_dir.hpp"
 
 using namespace situla;
 
