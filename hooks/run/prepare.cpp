@@ -224,8 +224,8 @@ Result<LoginSession> run_login_session(const Container& container, const Contain
 std::string_view workdir_hint(const std::string& path, const ContainerRequest& request) {
   const std::string home = request.host.get_or("HOME", "");
   if (!home.empty() && (path == home || path.starts_with(home + "/"))) {
-    if (!request.mount_home) return "--container-mount-home puts the home directory into the container";
     if (request.remap_root) return "with --container-remap-root the home directory is /root in the container";
+    if (!request.mount_home) return "--container-mount-home puts the home directory into the container";
   }
   return "--container-workdir is a directory inside the container; mount or create it first";
 }

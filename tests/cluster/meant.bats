@@ -128,7 +128,8 @@ END
   run_and_show srun --container-image=./tiny+latest.sqsh --container-save="$here/saved.sqsh" true
   [ "$status" -eq 0 ]
   [ -s saved.sqsh ]
-  fails_with "container working directory $HOME: "$'\nhint: --container-mount-home puts the home directory into the container' --container-image=./tiny+latest.sqsh '--container-workdir=~'
+  fails_with "container working directory $work/data: "$'\nhint: --container-mount-home puts the home directory into the container' --container-image=./tiny+latest.sqsh --container-workdir="$here/data"
+  fails_with 'hint: with --container-remap-root the home directory is /root in the container' --container-image=./tiny+latest.sqsh --container-remap-root --container-workdir="$here/data"
 }
 
 @test "start --mount takes what srun takes" {
