@@ -104,6 +104,11 @@ TEST_CASE("certificates that cannot be used are errors") {
   CHECK(read_trust_anchors("/etc/passwd", "").error().message() ==
         "read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none");
   const test::TempDir files;
+  // What a directory has beside it does not make a file good that holds none.
+  files.write("certificates/01234567.0", "-----BEGIN CERTIFICATE-----\nMAAA\n-----END CERTIFICATE-----\n");
+  CHECK(read_trust_anchors("", files / "certificates")->with_nodes);
+  CHECK(read_trust_anchors("/etc/passwd", files / "certificates").error().message() ==
+        "read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none");
   const std::string text =
       files.write("text.pem", "-----BEGIN CERTIFICATE-----\nbm8gY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n");
   CHECK(read_trust_anchors(text, "").error().message() ==
