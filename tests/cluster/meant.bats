@@ -63,6 +63,16 @@ END
 
 @test "a file that is not there, and one that has almost its name" {
   fails_with $'image: open tiny+latets.sqsh: No such file or directory\nhint: did you mean tiny+latest.sqsh?' --container-image=tiny+latets.sqsh
+  run_and_show enroot create tiny+latets.sqsh
+  [ "$status" -eq 1 ]
+  [ "$output" = $'[ERROR] No such file or directory: tiny+latets.sqsh [image-not-found]\nhint: did you mean tiny+latest.sqsh?' ]
+  enroot create --name meant tiny+latest.sqsh
+  run_and_show enroot start tiny+latets.sqsh true
+  [ "$status" -eq 1 ]
+  grep -qx 'hint: did you mean tiny+latest.sqsh? enroot list shows the containers there are' <<<"$output"
+  run_and_show enroot start maent true
+  [ "$status" -eq 1 ]
+  grep -qx 'hint: did you mean meant? enroot list shows the containers there are' <<<"$output"
   fails_with "hint: image names are lower case; the path of a file begins with / or ./" --container-image=Tiny
   fails_with "hint: if it is a file, write its path with a / or ./ in front" --container-image=my+tiny
   fails_with "hint: it has curly quotation marks" --container-image=“tiny”
