@@ -56,7 +56,8 @@ Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& j
     struct stat status {};
     if (stat(source.c_str(), &status) == 0) continue;
     // What is in an image the builder sees.
-    if (errno == ENOENT || (errno == ENOTDIR && !has("sqsh"))) return fail(said_once(no_mount_source(source), job));
+    if (errno == ENOENT || (errno == ENOTDIR && !has("sqsh")))
+      return fail(said_once(no_mount_source(mount, source), job));
   }
   return {};
 }

@@ -217,6 +217,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
     spec.directory = "pyxis_" + (job_scope ? std::to_string(request.job_id) + "_" : "") + spec.name;
   if (spec.entrypoint == Tristate::unset)
     spec.entrypoint = g_state->config.execute_entrypoint ? Tristate::yes : Tristate::no;
+  for (std::string* path : {&spec.workdir, &spec.save}) *path = expand_home(*path, environment);
   request.origin = image_origin(spec.image);
   request.named = !spec.name.empty();
   request.job_scope = job_scope;

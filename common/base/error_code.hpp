@@ -20,6 +20,7 @@ enum class ErrorCode : uint8_t {
   image_unsupported,     ///< a format or compression that is not read here
   image_too_large,       ///< larger than a limit of the site
   image_file,            ///< no squashfs image
+  image_in_use,          ///< of the store: something uses it, or it is pinned
   registry_login,        ///< without, or with a wrong, login
   registry_blocked,      ///< the site's rules do not allow it
   registry_unreachable,  ///< nobody answers
@@ -30,10 +31,11 @@ enum class ErrorCode : uint8_t {
   engine,                ///< docker or podman on this machine
 
   // Room.
-  store_full,  ///< the node's image store, or a user's share of it
-  disk_full,   ///< a file system or a disk quota
-  memory,      ///< of the step, or of the node
-  open_files,  ///< too many
+  store_full,   ///< the node's image store, or a user's share of it
+  mount_limit,  ///< so many images are mounted for this user as the site allows
+  disk_full,    ///< a file system or a disk quota
+  memory,       ///< of the step, or of the node
+  open_files,   ///< too many
 
   // Containers.
   container_name,       ///< what was written is no name of a container

@@ -190,4 +190,10 @@ std::string expand_variables(std::string_view text, const Environment& environme
   return expanded;
 }
 
+std::string expand_home(std::string_view path, const Environment& environment) {
+  const std::string home = environment.get_or("HOME", "");
+  const bool is_home = path == "~" || path.starts_with("~/");
+  return is_home && !home.empty() ? home + std::string(path.substr(1)) : std::string(path);
+}
+
 }  // namespace situla

@@ -45,6 +45,10 @@ bool is_variable_name(std::string_view name);
 /// default values (COMPAT.md 1). `\$` gives a literal dollar sign. A '$' that starts no name stays as it is.
 std::string expand_variables(std::string_view text, const Environment& environment);
 
+/// "~" and "~/x" as a shell has them: no shell expands them behind an option's '='. Everything else stays as it is, and
+/// all of it where HOME is not set or empty.
+std::string expand_home(std::string_view path, const Environment& environment);
+
 /// The value of a variable, or nullopt.
 using VariableLookup = std::function<std::optional<std::string>(std::string_view name)>;
 

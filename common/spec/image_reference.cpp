@@ -220,14 +220,13 @@ ImageKind image_kind(std::string_view text) {
   const bool of_registry = text.find_first_of("#@") != std::string_view::npos ||
                            text.find("://") != std::string_view::npos || (first && looks_like_registry(first->first));
   const std::string lower = to_lower(text);
-  if (!of_registry && (lower.ends_with(".sqsh") || lower.ends_with(".squashfs") || lower.ends_with(".sif"))) return ImageKind::path;
+  if (!of_registry && (lower.ends_with(".sqsh") || lower.ends_with(".squashfs") || lower.ends_with(".sif")))
+    return ImageKind::path;
   return ImageKind::registry;
 }
 
 std::string image_path(std::string_view image, const Environment& environment) {
-  std::string path = expand_variables(image, environment);
-  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, environment.get_or("HOME", "~"));
-  return path;
+  return expand_home(expand_variables(image, environment), environment);
 }
 
 std::string full_image_name(std::string_view image, const Environment& environment, std::string_view directory) {

@@ -1,10 +1,10 @@
 #include "common/spec/mount_option.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "common/base/text.hpp"
+#include "common/spec/mount_words.hpp"
 
 namespace situla {
 namespace {
@@ -23,35 +23,59 @@ bool is_path(std::string_view text) {
   return !text.empty() && std::string_view("/.$").find(text[0]) != std::string_view::npos;
 }
 
-/// What stands alone between commas, and was meant for the mount before.
-bool is_flag(std::string_view entry) {
-  constexpr std::array<std::string_view, 14> kFlags = {"ro",       "rw",     "exec",   "noexec",  "suid",
-                                                       "nosuid",   "dev",    "nodev",  "private", "slave",
-                                                       "rprivate", "rslave", "nofail", "bind"};
-  return std::find(kFlags.begin(), kFlags.end(), entry) != kFlags.end();
+/// No shell expands it behind an option's '='.
+std::string with_home(std::string_view path) {
+  const bool is_home = path == "~" || path.starts_with("~/");
+  return is_home ? "$HOME" + std::string(path.substr(1)) : std::string(path);
 }
 
 /// With the flags that it has by itself, and no target yet.
 Result<MountOption> option_of_source(std::string_view entry, std::string_view source) {
-  // No shell expands it behind an option's '='.
-  if (source == "~" || source.starts_with("~/"))
-    return option_of_source(entry, "$HOME" + std::string(source.substr(1)));
-  if (is_path(source)) return MountOption{MountOption::Kind::bind, std::string(source), "", {"x-create=auto", "rbind"}};
-  if (source == "tmpfs") return MountOption{MountOption::Kind::tmpfs, "", "", {"x-create=dir"}};
-  if (source == "umount") return MountOption{MountOption::Kind::umount, "", "", {"x-detach"}};
+  MountOption option;
+  if (is_path(source)) {
+    option.source = source;
+    option.flags = {"x-create=auto", "rbind"};
+    return option;
+  }
+  if (source == "tmpfs") {
+    option.kind = MountOption::Kind::tmpfs;
+    option.flags = {"x-create=dir"};
+    return option;
+  }
+  if (source == "umount") {
+    option.kind = MountOption::Kind::umount;
+    option.flags = {"x-detach"};
+    return option;
+  }
   constexpr std::string_view kWanted = "the source must begin with '/' or './', or be \"tmpfs\" or \"umount\"";
-  if (is_flag(entry)) return fail(invalid_mount(entry, kWanted, "flags are joined by '+': /data:/data:ro+noexec"));
+  // What stands alone between commas, and was meant for the mount before.
+  if (find_mount_word(entry) != nullptr)
+    return fail(invalid_mount(entry, kWanted, "flags are joined by '+': /data:/data:ro+noexec"));
   return fail(invalid_mount(entry, kWanted, "for what is in this directory write ./" + printable(entry)));
+}
+
+/// hooks/mount/step.cpp looks again when variables have been replaced.
+Result<void> check_flags(const MountOption& option) {
+  if (option.kind == MountOption::Kind::tmpfs) return {};
+  for (const std::string& flag : option.flags) {
+    if (find_mount_word(flag) != nullptr || flag.starts_with("x-") || flag.find('$') != std::string::npos) continue;
+    const std::string target = printable(option.target);
+    return fail(unknown_mount_flag(option.kind == MountOption::Kind::umount
+                                       ? "unmount " + target
+                                       : "bind " + printable(option.source) + " on " + target,
+                                   flag));
+  }
+  return {};
 }
 
 Result<MountOption> parse_entry(std::string_view entry) {
   const auto source_and_rest = cut(entry, ':');
-  const std::string_view source = source_and_rest ? source_and_rest->first : entry;
-  std::string_view target = source;
+  const std::string source = with_home(source_and_rest ? source_and_rest->first : entry);
+  std::string target = source;
   std::string_view flags;
   if (source_and_rest) {
     const auto target_and_flags = cut(source_and_rest->second, ':');
-    target = target_and_flags ? target_and_flags->first : source_and_rest->second;
+    target = with_home(target_and_flags ? target_and_flags->first : source_and_rest->second);
     if (target_and_flags) flags = target_and_flags->second;
   }
   if (source.empty()) return fail(invalid_mount(entry, "the source is empty"));
@@ -59,19 +83,27 @@ Result<MountOption> parse_entry(std::string_view entry) {
   const auto words = split_nonempty(flags, '+');
   const bool is_image = std::find(words.begin(), words.end(), "sqsh") != words.end();
   // A file's name alone is no word of ours: nobody means a tmpfs by data.sqsh.
-  const bool bare = is_image && !is_path(source) && !source.starts_with('~');
-  const std::string path = bare ? "./" + std::string(source) : std::string(source);
-  TRY_ASSIGN(MountOption option, option_of_source(entry, path));
+  TRY_ASSIGN(MountOption option, option_of_source(entry, is_image && !is_path(source) ? "./" + source : source));
   if (!is_path(target)) return fail(invalid_mount(entry, "the target must be a relative path or an absolute path"));
-  option.target = target;
+  option.target = std::move(target);
   for (const std::string_view flag : words) option.flags.emplace_back(flag);
+  TRY(check_flags(option));
   return option;
 }
 
 }  // namespace
 
-Error no_mount_source(std::string_view source) {
-  return Error(ErrorKind::not_found, "--container-mounts: source path does not exist: " + printable(source))
+Error unknown_mount_flag(std::string_view mount, std::string_view flag) {
+  std::vector<std::string_view> known;
+  for (const MountWord& each : kMountWords) known.push_back(each.word);
+  const auto near = closest(flag, known);
+  return Error(ErrorKind::usage, std::string(mount) + ": unknown flag \"" + printable(flag) + '"')
+      .with_code(ErrorCode::mount_syntax)
+      .with_hint(near ? "did you mean \"" + std::string(*near) + "\"?" : "flags are those of mount(8): ro, noexec");
+}
+
+Error no_mount_source(const MountOption& option, std::string_view source) {
+  return Error(ErrorKind::not_found, printable(option.origin) + ": source path does not exist: " + printable(source))
       .with_code(ErrorCode::mount_source)
       .with_hint(
           "it is looked for on the compute node, from the job's directory; with the flag nofail (SRC:DST:nofail) it is "

@@ -18,16 +18,22 @@ struct MountOption {
   std::string target;  ///< path inside the container; may hold $VAR
   std::vector<std::string>
       flags;  ///< fstab option words, the defaults of COMPAT.md 1 first ("x-create=auto", "rbind", ...)
+  std::string origin = "--container-mounts";  ///< who asks, for messages; "/home/me/.edf/torch.toml:4: mounts"
 
-  static auto fields(auto& option) { return std::tie(option.kind, option.source, option.target, option.flags); }
+  static auto fields(auto& option) {
+    return std::tie(option.kind, option.source, option.target, option.flags, option.origin);
+  }
   friend bool operator==(const MountOption&, const MountOption&) = default;
 };
 
 /// Parses a whole option value, entries separated by commas, '+' in FLAGS meaning ','. Exact duplicates are dropped.
-/// Variables are not expanded here (that happens on the node, in the job's environment).
+/// Variables are not expanded here (that happens on the node, in the job's environment); a "~" in front of a path is
+/// $HOME. ErrorKind::usage also for a flag that is no mount_words.hpp's; those of a new tmpfs are its parameters.
 Result<std::vector<MountOption>> parse_mount_options(std::string_view value);
 
-/// In the words of COMPAT.md 10; ErrorKind::not_found.
-Error no_mount_source(std::string_view source);
+/// ErrorKind::usage. `mount` is what is done, "bind /src on /dst"; the caller puts in front who asks for it.
+Error unknown_mount_flag(std::string_view mount, std::string_view flag);
+/// In the words of COMPAT.md 10; ErrorKind::not_found. `source` is expanded.
+Error no_mount_source(const MountOption& option, std::string_view source);
 
 }  // namespace situla

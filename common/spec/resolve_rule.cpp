@@ -29,9 +29,9 @@ std::string has_moved(const Digest& now, const Digest& kept) {
 }
 
 std::string does_not_answer(const std::string& registry, const std::string& name, const std::string& done, uint64_t age,
-                            const Digest& manifest) {
+                            const Digest& manifest, std::string_view asked) {
   const uint64_t minutes = age / 60;
-  return registry + " does not answer: " + name + " is " + done + " as it was " +
+  return registry + " does not answer" + std::string(asked) + ": " + name + " is " + done + " as it was " +
          (minutes < 120 ? std::to_string(minutes) + " min" : std::to_string(minutes / 60) + " h") + " ago, " +
          manifest.text();
 }

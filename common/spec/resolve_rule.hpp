@@ -28,8 +28,9 @@ struct ResolveRule {
 /// Behind the image's name, once for a job: a tag means something else by now.
 std::string has_moved(const Digest& now, const Digest& kept);
 /// What a user reads whose registry does not answer. done: "started", what becomes of the image all the same; age:
-/// seconds since the registry let him have it.
+/// seconds since the registry let him have it; asked: " (asked 20 s ago, and again in 40 s)" where it was not asked
+/// now.
 std::string does_not_answer(const std::string& registry, const std::string& name, const std::string& done, uint64_t age,
-                            const Digest& manifest);
+                            const Digest& manifest, std::string_view asked = "");
 
 }  // namespace situla

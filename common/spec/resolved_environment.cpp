@@ -13,8 +13,22 @@ namespace situla {
 namespace {
 
 constexpr WireForm kForm{
-    .what = "environment", .version = 0x45440001, .most_bytes = size_t{64} << 10U, .nul_in_text = false};
+    .what = "environment", .version = 0x45440002, .most_bytes = size_t{64} << 10U, .nul_in_text = false};
 constexpr const char* kNone = "none";
+
+/// Exact repetitions are dropped, as between the entries of one option.
+Result<void> add_mounts(const MountOfFile& mount, std::vector<MountOption>& mounts) {
+  TRY_ASSIGN(std::vector<MountOption> options, parse_mount_options(mount.entry));
+  for (MountOption& option : options) {
+    option.origin = mount.origin;
+    const bool known = std::any_of(mounts.begin(), mounts.end(), [&](MountOption other) {
+      other.origin = option.origin;
+      return other == option;
+    });
+    if (!known) mounts.push_back(std::move(option));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -22,9 +36,7 @@ Result<void> ResolvedEnvironment::apply(ContainerSpec& spec) const {
   if (!image.empty()) TRY(check_image(image));
   spec.image = image;
   spec.workdir = workdir;
-  if (!mounts.empty()) {
-    TRY_ASSIGN(spec.mounts, parse_mount_options(join(mounts, ",")));
-  }
+  for (const MountOfFile& mount : mounts) TRY(add_mounts(mount, spec.mounts));
   if (!devices.empty()) {
     TRY_ASSIGN(spec.devices, parse_device_names(join(devices, ",")));
   }

@@ -15,12 +15,20 @@ namespace situla {
 /// leaves variables out, but not those that begin with SLURM_.
 constexpr const char* kResolvedVariable = "SLURM_SITULA_ENVIRONMENT";
 
+/// An entry of --container-mounts, and what says it: "/home/me/.edf/torch.toml:4: mounts".
+struct MountOfFile {
+  std::string entry, origin;
+
+  static auto fields(auto& own) { return std::tie(own.entry, own.origin); }
+  friend bool operator==(const MountOfFile&, const MountOfFile&) = default;
+};
+
 /// Files combined, references replaced. The values are those of the --container-* options of srun.
 struct ResolvedEnvironment {
   std::string name;   ///< as given to --environment
   std::string image;  ///< empty: the files name none
   std::string workdir;
-  std::vector<std::string> mounts;     ///< entries of --container-mounts
+  std::vector<MountOfFile> mounts;
   std::vector<std::string> devices;    ///< entries of --container-devices
   std::vector<std::string> variables;  ///< ContainerSpec::variables
   bool writable = true, entrypoint = true;

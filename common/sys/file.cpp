@@ -67,31 +67,31 @@ Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int fla
   return fd;
 }
 
-namespace {
-
-/// "did you mean ./ubuntu.sqsh? ", when a squashfs file in the same directory has almost that name.
 std::string similar_image(const std::string& path) {
-  const size_t name = path.rfind('/') + 1;  // npos + 1 is 0
-  const std::string directory = path.substr(0, name);
-  const auto names = names_with_suffix(directory.empty() ? "." : directory, ".sqsh");
+  constexpr std::string_view kSuffix = ".sqsh";
+  const size_t begin = path.rfind('/') + 1;  // npos + 1 is 0
+  const std::string directory = path.substr(0, begin), name = path.substr(begin);
+  const auto names = names_with_suffix(directory.empty() ? "." : directory, kSuffix);
   if (!names) return {};
+  if (const std::string whole = name + std::string(kSuffix);
+      std::find(names->begin(), names->end(), whole) != names->end())
+    return directory + whole;
   const std::vector<std::string_view> known(names->begin(), names->end());
-  const auto near = closest(std::string_view(path).substr(name), known);
-  return near ? "did you mean " + printable(directory + std::string(*near)) + "? " : "";
+  const auto near = closest(name, known);
+  return near ? directory + std::string(*near) : "";
 }
-
-}  // namespace
 
 Result<UniqueFd> open_image_file(const std::string& path) {
   auto file = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!file) {
     const std::string similar = file.error().errnum() == ENOENT ? similar_image(path) : "";
+    const std::string question = similar.empty() ? "" : "did you mean " + printable(similar) + "? ";
     const bool missing = file.error().kind() == ErrorKind::not_found;
     return fail(std::move(file)
                     .error()
                     .with_context("image")
                     .with_code(missing ? ErrorCode::image_not_found : ErrorCode::image_file)
-                    .with_hint(similar + "a path is looked up on the compute node, relative to the job's directory"));
+                    .with_hint(question + "a path is looked up on the compute node, relative to the job's directory"));
   }
   struct stat info {};
   if (fstat(file->get(), &info) != 0) return fail_errno(errno, "stat " + path);

@@ -18,6 +18,9 @@ Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode = 0);
 Result<UniqueFd> open_file_at(int directory_fd, const std::string& path, int flags, mode_t mode = 0);
 /// A squashfs file that a user named, for reading, as the calling user. ErrorKind::usage for what is no regular file.
 Result<UniqueFd> open_image_file(const std::string& path);
+/// The path of a squashfs file in the same directory that has almost that name, or that name and ".sqsh" behind it;
+/// empty when there is none. For "did you mean".
+std::string similar_image(const std::string& path);
 /// With O_CLOEXEC; `what` is for the error.
 Result<UniqueFd> duplicate_fd(int fd, std::string_view what);
 /// The end for reading and the one for writing, close-on-exec.

@@ -17,8 +17,7 @@ std::string without(std::string name, std::string_view suffix) {
 
 Result<int> bundle(const Context& context, const BundleRequest& options) {
   struct stat status {};
-  if (stat(options.image.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
-    return fail(no_such_file(options.image).with_code(ErrorCode::image_not_found));
+  if (stat(options.image.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return fail(no_such_image(options.image));
   BundleRequest request = options;
   if (request.output.empty())
     request.output = without(std::filesystem::path(options.image).filename().string(), ".sqsh") + ".run";

@@ -89,5 +89,10 @@ Result<int> remove_all(const Context& context, const std::vector<std::string>& n
 
 /// enroot's words for it.
 Error no_such_file(const std::string& path);
+/// The same for a squashfs file, with one that has almost that name.
+Error no_such_image(const std::string& path);
+
+/// find_container(), with the container or file that was meant, if one has almost that name.
+Result<NamedContainer> find_meant_container(const Context& context, const std::string& name);
 
 }  // namespace situla::cli

@@ -24,8 +24,7 @@ std::string default_name(const std::string& image) {
 
 Result<int> create(const Context& context, const CreateOptions& options) {
   const Result<UniqueFd> image = open_file(options.image, O_RDONLY);
-  if (!image && image.error().kind() == ErrorKind::not_found)
-    return fail(no_such_file(options.image).with_code(ErrorCode::image_not_found));
+  if (!image && image.error().kind() == ErrorKind::not_found) return fail(no_such_image(options.image));
   if (!image) return fail(image.error());
   const std::string name = options.name.empty() ? default_name(options.image) : options.name;
   TRY_ASSIGN(NewContainer request, new_container(context, name, options.force, options.extract));

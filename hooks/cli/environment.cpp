@@ -60,13 +60,20 @@ std::string flag_text(const std::string& key, const std::optional<Said<bool>>& f
   return line(key, (flag ? flag->value : otherwise) ? "true" : "false", flag ? flag->where : kDefault);
 }
 
+/// Devices that are paths are mounted as well.
+std::vector<Said<std::string>> all_mounts(const edf::EdfFile& file) {
+  std::vector<Said<std::string>> mounts = file.mounts;
+  mounts.insert(mounts.end(), file.device_mounts.begin(), file.device_mounts.end());
+  return mounts;
+}
+
 std::string shown(const edf::Edf& edf) {
   const edf::EdfFile& file = edf.combined;
   std::string out = "# " + printable(edf.name) + ": " + printable(join(edf.files, ", ")) + "\n";
   if (file.image) out += line("image", quoted(*file.image), file.image->where);
   if (file.workdir) out += line("workdir", quoted(*file.workdir), file.workdir->where);
   out += flag_text("writable", file.writable, true) + flag_text("entrypoint", file.entrypoint, true);
-  out += list_text("mounts", file.mounts) + list_text("devices", file.devices);
+  out += list_text("mounts", all_mounts(file)) + list_text("devices", file.devices);
   return out + table_text("env", file.env) + table_text("annotations", file.annotations);
 }
 
@@ -103,7 +110,7 @@ Json as_json(const edf::Edf& edf) {
                        {"workdir", as_json(file.workdir)},
                        {"writable", as_json(file.writable, true)},
                        {"entrypoint", as_json(file.entrypoint, true)},
-                       {"mounts", as_json(file.mounts)},
+                       {"mounts", as_json(all_mounts(file))},
                        {"devices", as_json(file.devices)},
                        {"env", as_json(file.env)},
                        {"annotations", as_json(file.annotations)},
@@ -152,7 +159,8 @@ Result<int> check_environments(const Context& context, const EnvironmentOptions&
     Json problems = Json::list();
     const std::vector<Error> found = check_edf(name, places);
     for (const Error& error : found) {
-      problems.add(Json::object({{"message", error.message()}, {"hint", error.hint()}}));
+      problems.add(Json::object(
+          {{"message", error.message()}, {"code", std::string(to_string(error.code()))}, {"hint", error.hint()}}));
       if (!options.json) report_error(context, error);
     }
     if (found.empty() && !options.json) context.streams.out << printable(name) << ": ok\n";

@@ -26,7 +26,7 @@ ExportOptions export_options(const Context& context, const ExportCommand& option
 }
 
 Result<int> export_named(const Context& context, const ExportCommand& options) {
-  TRY_ASSIGN(const NamedContainer container, find_container(context.config, options.name));
+  TRY_ASSIGN(const NamedContainer container, find_meant_container(context, options.name));
   TRY_ASSIGN(const ExportSource source, ExportSource::open(container));
   const ExportOptions chosen = export_options(context, options);
   if (const auto root = become_root_of_own_files(); !root)

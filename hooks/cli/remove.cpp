@@ -1,9 +1,11 @@
 // remove: containers under ENROOT_DATA_PATH go.
+#include <algorithm>
 #include <istream>
 #include <ostream>
 
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/containers/running_processes.hpp"
 
 namespace situla::cli {
 namespace {
@@ -20,8 +22,34 @@ Result<bool> is_confirmed(const Context& context, const NamedContainer& containe
   return trim(answer) == "y" || trim(answer) == "Y";
 }
 
+/// "process 4711 (python) of job 12".
+std::string process_text(const RunningProcess& process) {
+  return "process " + std::to_string(process.pid) + " (" + process.comm + ")" +
+         (process.job ? " of job " + std::to_string(*process.job) : "");
+}
+
+/// As with enroot it can be removed all the same; who forgot that it runs can still end it, or answer "n".
+void warn_of_use(const Context& context, const NamedContainer& container) {
+  constexpr size_t kMostShown = 3;
+  const auto known = KnownContainer::of(container);
+  const auto running = known ? running_processes({*known}) : Result<std::vector<RunningProcess>>();
+  if (!running) return;
+  std::vector<std::string> users;
+  for (const RunningProcess& process : *running)
+    if (process.container == container.path) users.push_back(process_text(process));
+  if (users.empty()) return;
+  const size_t more = users.size() - std::min(users.size(), kMostShown);
+  users.resize(users.size() - more);
+  context.log.warning(Error(ErrorKind::failure, printable(container.name) + " is in use: " + join(users, ", ") +
+                                                    (more > 0 ? " and " + std::to_string(more) + " more" : ""))
+                          .with_code(ErrorCode::container_in_use)
+                          .with_hint("programs in it lose their files when it is removed; list --fancy shows them")
+                          .text());
+}
+
 Result<void> remove_one(const Context& context, const std::string& name, bool force) {
-  TRY_ASSIGN(const NamedContainer container, find_container(context.config, name));
+  TRY_ASSIGN(const NamedContainer container, find_meant_container(context, name));
+  warn_of_use(context, container);
   if (!force) {
     TRY_ASSIGN(const bool confirmed, is_confirmed(context, container));
     if (!confirmed) return {};

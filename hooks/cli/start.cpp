@@ -90,6 +90,40 @@ Error no_such_file(const std::string& path) {
   return {ErrorKind::not_found, "No such file or directory: " + path};
 }
 
+Error no_such_image(const std::string& path) {
+  Error error = no_such_file(path).with_code(ErrorCode::image_not_found);
+  const std::string similar = similar_image(path);
+  if (!similar.empty())
+    error.with_code(ErrorCode::image_not_found).with_hint("did you mean " + printable(similar) + "?");
+  return error;
+}
+
+namespace {
+
+/// Empty: none has almost that name.
+std::string similar_container(const EnrootConfig& config, const std::string& name) {
+  const auto containers = list_containers(config);
+  if (!containers) return {};
+  std::vector<std::string_view> names;
+  for (const NamedContainer& container : *containers) names.push_back(container.name);
+  return std::string(closest(name, names).value_or(""));
+}
+
+Error no_container_but(const Context& context, Error error, const std::string& meant) {
+  const std::string question = meant.empty() ? "" : "did you mean " + printable(meant) + "? ";
+  return std::move(error)
+      .with_code(ErrorCode::container_not_found)
+      .with_hint(question + context.invocation.program + " list shows the containers there are");
+}
+
+}  // namespace
+
+Result<NamedContainer> find_meant_container(const Context& context, const std::string& name) {
+  auto found = find_container(context.config, name);
+  if (found || found.error().kind() != ErrorKind::not_found) return found;
+  return fail(no_container_but(context, std::move(found).error(), similar_container(context.config, name)));
+}
+
 Error start_image(const Context& context, const std::string& image) {
   if (context.start_fetched != nullptr) return context.start_fetched(context, image);
   return become_full_program(context.invocation.program, context.invocation.arguments);
@@ -107,14 +141,13 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
     return RootSource{RootSource::Kind::image, word, std::move(image),
                       mount == MountKind::kernel ? MountKind::automatic : mount};
   }
-  if (word.find('/') != std::string::npos) return fail(no_such_file(word).with_code(ErrorCode::image_not_found));
+  if (word.find('/') != std::string::npos) return fail(no_such_image(word));
   auto container = find_container(context.config, word);
-  if (!container && container.error().kind() == ErrorKind::not_found)
-    container.error()
-        .with_code(ErrorCode::container_not_found)
-        .with_hint(context.invocation.program + " list shows the containers there are");
-  if (!container) return fail(container.error());
-  return RootSource::of(*container);
+  if (container) return RootSource::of(*container);
+  if (container.error().kind() != ErrorKind::not_found) return fail(std::move(container).error());
+  const std::string file = similar_image(word), near = similar_container(context.config, word);
+  const bool means_file = !file.empty() && (near.empty() || word.ends_with(".sqsh"));
+  return fail(no_container_but(context, std::move(container).error(), means_file ? file : near));
 }
 
 Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words) {

@@ -16,6 +16,7 @@
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_table.hpp"
+#include "common/sys/process/cgroup.hpp"
 #include "hooks/containers/container_identity.hpp"
 #include "hooks/containers/container_process.hpp"
 
@@ -151,6 +152,18 @@ std::optional<uint64_t> namespace_number(int process, const char* name) {
   return id->second;
 }
 
+/// Slurm's cgroups of a job are called "job_12"; without them (proctrack/linuxproc) a job cannot be told.
+std::optional<uint32_t> job_of(int process) {
+  constexpr std::string_view kPrefix = "job_";
+  const std::string cgroups = read_process_file(process, "cgroup");
+  for (const CgroupLine& line : cgroup_lines(cgroups))
+    for (const std::string_view piece : split_nonempty(line.path, '/')) {
+      const auto number = piece.starts_with(kPrefix) ? parse_unsigned(piece.substr(kPrefix.size())) : std::nullopt;
+      if (number && *number <= UINT32_MAX) return static_cast<uint32_t>(*number);
+    }
+  return std::nullopt;
+}
+
 struct Candidate {
   UniqueFd process;  ///< /proc/PID
   pid_t pid = 0;
@@ -212,6 +225,7 @@ std::optional<RunningProcess> describe(const Candidate& candidate, Owner owner) 
   process.container = std::move(owner.container);
   process.step = owner.step;
   process.image = std::move(owner.image);
+  process.job = job_of(fd);
   process.pid = candidate.pid;
   process.comm = printable(trim(read_process_file(fd, "comm")));
   process.state = state_letters(*stat, candidate.pid);

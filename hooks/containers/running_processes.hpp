@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,6 +42,7 @@ struct RunningProcess {
   std::optional<std::string> container;  ///< KnownContainer::path; none: a container without a name, or an unknown one
   std::optional<StepName> step;          ///< whose container without a name it is
   std::string image;                     ///< of that step, if it is known; printable
+  std::optional<uint32_t> job;           ///< whose cgroup it is in; none: not known, or outside of all jobs
   pid_t pid = 0;
   std::string comm, state, command;  ///< state: ps(1) STAT; printable
   std::chrono::system_clock::time_point started;

@@ -17,19 +17,22 @@ constexpr uint64_t kLowFiles = 100'000;
 std::pair<std::string, std::string> shortcoming(const FileSystem& system, Use use, const std::string& path) {
   const std::string name = system.name;
   if (use == Use::data && (system.kind == FileSystemKind::network || system.kind == FileSystemKind::layers))
-    return {"cannot be written through an overlay: containers that are created here are slow or fail to be writable",
-            "set ENROOT_DATA_PATH in enroot.conf to a local disk, e.g. /scratch/$(id -un)/enroot"};
+    return {
+        "cannot be written through an overlay: containers that are created here are slow or fail to be writable",
+        "set ENROOT_DATA_PATH, in enroot.conf or in your environment, to a local disk, e.g. /scratch/$(id -un)/enroot"};
   if (use == Use::store && system.kind == FileSystemKind::memory)
     return {"the images of this node take its memory", "set store_path in situla.toml to a disk"};
   if (use == Use::copies && system.kind == FileSystemKind::memory)
     return {"copies of images take memory of the node", "set local_tier in situla.toml to a disk"};
   if (use == Use::temp && system.kind == FileSystemKind::network)
-    return {"every temporary file goes over the network", "set ENROOT_TEMP_PATH in enroot.conf to a local disk"};
+    return {"every temporary file goes over the network",
+            "set ENROOT_TEMP_PATH, in enroot.conf or in your environment, to a local disk"};
   if (use == Use::runtime && system.kind == FileSystemKind::network)
     return {"mounts are made here, which must be on this node",
-            "set ENROOT_RUNTIME_PATH in enroot.conf, e.g. to /run/user/$(id -u)/enroot"};
+            "set ENROOT_RUNTIME_PATH, in enroot.conf or in your environment, e.g. to /run/user/$(id -u)/enroot"};
   if (use == Use::cache && system.kind == FileSystemKind::memory && path != "/tmp")
-    return {"images kept here take memory of the node", "set ENROOT_CACHE_PATH in enroot.conf to a disk"};
+    return {"images kept here take memory of the node",
+            "set ENROOT_CACHE_PATH, in enroot.conf or in your environment, to a disk"};
   return {};
 }
 
@@ -55,8 +58,9 @@ void add_disk(Check& check, const std::string& path, Use use) {
     worsen(check, use == Use::store ? State::fail : State::warn, "mounted read-only",
            "remount it writable, or choose another place");
   if (use == Use::data && (space.f_flag & ST_NOEXEC) != 0)
-    worsen(check, State::warn, "mounted noexec: no program of a container that is kept here can be run",
-           "remount it with exec, or set ENROOT_DATA_PATH in enroot.conf to another place");
+    worsen(
+        check, State::warn, "mounted noexec: no program of a container that is kept here can be run",
+        "set ENROOT_DATA_PATH, in enroot.conf or in your environment, to another place, or have it mounted with exec");
   if (system != nullptr)
     if (const auto [what, fix] = shortcoming(*system, use, path); !what.empty()) worsen(check, State::warn, what, fix);
   if (use != Use::runtime && bytes < kLowSpace)

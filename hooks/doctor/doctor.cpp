@@ -182,7 +182,8 @@ void examine_user(Report& report, const UserPaths& paths) {
        "your directories (those of the user who asks)",
        {check_user_directory("data", paths.data, Use::data), check_user_directory("cache", paths.cache, Use::cache),
         check_user_directory("temporary", paths.temp, Use::temp),
-        check_user_directory("runtime", paths.runtime, Use::runtime)}});
+        check_user_directory("runtime", paths.runtime, Use::runtime)},
+       true});
 }
 
 void examine_devices(Report& report, const Places& places, const Environment& environment) {

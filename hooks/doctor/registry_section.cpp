@@ -243,7 +243,7 @@ Result<void> examine(const std::string& name, const EnrootConfig& config, const 
 Section examine_registry(const std::string& name, const EnrootConfig& config, const Environment& environment,
                          LogSink& log) {
   const KeepSecrets secrets;
-  Section section{"registry", "registry " + printable(name), {}};
+  Section section{"registry", "registry " + printable(name), {}, true};
   if (const auto examined = examine(name, config, environment, log, section.lines); !examined)
     section.lines.push_back(failing("registry", examined.error(), "correct the name: REGISTRY[/REPOSITORY[:TAG]]"));
   return section;

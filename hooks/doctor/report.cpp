@@ -119,6 +119,17 @@ std::string Report::json() const {
                                {"checks", std::move(checks)}}));
 }
 
+std::string administrators_fix(const std::string& fix) {
+  return fix.empty() || fix.starts_with("see the line") ? fix : "ask the administrator: " + fix;
+}
+
+void address_to_user(Report& report) {
+  for (Section& section : report.sections) {
+    if (section.of_caller) continue;
+    for (Check& check : section.lines) check.fix = administrators_fix(check.fix);
+  }
+}
+
 Result<Report> parse_report(const std::string& json) {
   const auto document = parse_json(json);
   const Json* checks = document ? document->find("checks") : nullptr;

@@ -35,6 +35,7 @@ struct Section {
   std::string name;   ///< stable, for scripts: "gpus"
   std::string title;  ///< for people
   std::vector<Check> lines;
+  bool of_caller = false;  ///< its fixes are the caller's to make; those of other sections are root's
 };
 
 enum class Colours { none, terminal };
@@ -66,6 +67,12 @@ struct Report {
   /// "error: ..." per failed check.
   [[nodiscard]] std::string brief() const;
 };
+
+/// What root alone can do, said to somebody else: "ask the administrator: modprobe loop". References to other lines
+/// stay as they are.
+std::string administrators_fix(const std::string& fix);
+/// For a caller who is not root: all fixes of sections that are not the caller's.
+void address_to_user(Report& report);
 
 /// From Report::json() of any version of Situla; ErrorKind::corrupt.
 Result<Report> parse_report(const std::string& json);

@@ -107,7 +107,8 @@ ResolvedEnvironment options_of(const Edf& edf) {
   resolved.workdir = value_or<std::string>(file.workdir, "");
   resolved.writable = value_or(file.writable, true);
   resolved.entrypoint = value_or(file.entrypoint, true);
-  for (const auto& mount : file.mounts) resolved.mounts.push_back(mount.value);
+  for (const auto& mount : file.mounts) resolved.mounts.push_back({mount.value, mount.where + ": mounts"});
+  for (const auto& mount : file.device_mounts) resolved.mounts.push_back({mount.value, mount.where + ": devices"});
   for (const auto& device : file.devices) resolved.devices.push_back(device.value);
   for (const auto& [name, said] : file.env) resolved.variables.push_back(name + "=" + said.value);
   resolved.warnings = edf.warnings;

@@ -29,7 +29,8 @@ struct EdfFile {
   std::vector<Said<std::string>> mounts, devices;
   /// Annotations by their whole names, "com.hooks.ssh.enabled".
   std::map<std::string, Said<std::string>> env, annotations;
-  std::vector<Said<std::string>> ignored;  ///< keys of other engines
+  std::vector<Said<std::string>> device_mounts;  ///< of settle_values(): devices that are paths, as entries of mounts
+  std::vector<Said<std::string>> ignored;        ///< keys of other engines
 
   /// What `next` says is put on top: it replaces values, adds to lists what they lack, and replaces entries of tables.
   /// Bases stay what they are.

@@ -64,7 +64,7 @@ Result<void> settle_devices(EdfFile& file, const EdfPlaces& places) {
     if (device.value.starts_with('/')) {
       device.value += ":" + device.value;
       TRY(settle_mount(device, places));
-      file.mounts.push_back(std::move(device));
+      file.device_mounts.push_back(std::move(device));
       continue;
     }
     TRY(at(device, parse_device_names(device.value)));
@@ -117,7 +117,7 @@ Result<void> settle_values(EdfFile& file, const EdfPlaces& places) {
   }
   if (file.workdir) {
     TRY(expand(*file.workdir, places));
-    file.workdir->value = places.absolute(file.workdir->value);
+    file.workdir->value = expand_home(places.absolute(file.workdir->value), places.variables);
   }
   for (Text& mount : file.mounts) TRY(settle_mount(mount, places));
   TRY(settle_devices(file, places));

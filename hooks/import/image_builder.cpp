@@ -110,6 +110,7 @@ void ImageBuilder::report(const LayerStream& stream, bool finished) {
   const auto blob_of = [&](size_t i) -> const Blob& { return blobs_[blobs_.size() - 1 - streamed_[i]]; };
   for (size_t i = current; i <= last; ++i)
     progress_->layer({streamed_[i], blob_of(i).name, stream.compressed_bytes_of(i), blob_of(i).size, finished});
+  progress_->waiting(stream.waits_for());
   uint64_t total = 0;
   for (size_t i = 0; i < streamed_.size(); ++i) total += blob_of(i).size;
   progress_->bytes(std::min(stream.compressed_bytes(), total), total);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -41,6 +42,9 @@ class LayerStream {
 
   /// Called by a read() that has to wait, a few times a second, in the reader's thread.
   void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
+  /// BlobStream::waits_for.
+  void explain_waits(std::function<std::string()> waits_for) { waits_for_ = std::move(waits_for); }
+  [[nodiscard]] std::string waits_for() const { return waits_for_ ? waits_for_() : std::string(); }
 
   [[nodiscard]] uint64_t compressed_bytes() const { return compressed_; }
   /// The same for one blob, and the blob that is being decompressed, which is ahead of the reader's.
@@ -78,6 +82,7 @@ class LayerStream {
   Chunk current_;
   bool at_end_ = false;
   std::function<void()> on_wait_;
+  std::function<std::string()> waits_for_;
   std::atomic<uint64_t> compressed_{0};
   uint64_t decompressed_ = 0;  ///< of all blobs; the thread's
   std::vector<std::atomic<uint64_t>> compressed_of_;

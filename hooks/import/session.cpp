@@ -93,8 +93,10 @@ std::vector<Blob> ImportSession::blobs() const {
 
 Result<std::unique_ptr<LayerStream>> ImportSession::open_stream(const std::vector<Blob>& blobs, Trace* trace) {
   TRY_ASSIGN(BlobStream stream, source_->open_blobs(blobs));
-  return std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_, trace,
-                                       meter_.get());
+  auto layers = std::make_unique<LayerStream>(blobs, std::move(stream.read), std::move(stream.stop), cancelled_, trace,
+                                              meter_.get());
+  layers->explain_waits(std::move(stream.waits_for));
+  return layers;
 }
 
 Result<ImageConfig> ImportSession::fetch_config() {

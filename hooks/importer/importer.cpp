@@ -58,8 +58,7 @@ class Reporter final : public Progress, public LogSink {
     const std::scoped_lock lock(mutex_);
     const auto now = StepBars::Clock::now();
     draw(bars_.bytes(done, total, now));
-    if (const std::string line = bars_.line(now); !line.empty())
-      (void)send_packet(socket_, encode(Note{LogLevel::info, line}));
+    tell_line(now);
     const bool finishing = done == total;
     if (now - told_ < kProgressEvery && finishing == finishing_) return;
     told_ = now;
@@ -67,6 +66,12 @@ class Reporter final : public Progress, public LogSink {
     (void)send_packet(socket_, encode(ImportProgress{done, total}));
     // Others who wait for the image go by it.
     (void)store_.tell(store_line::Progressed{done, finishing});
+  }
+  void waiting(std::string_view why) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    const auto now = StepBars::Clock::now();
+    draw(bars_.waiting(why, now));
+    if (!why.empty()) tell_line(now);
   }
   void layer(const LayerProgress& layer) noexcept override {
     const std::scoped_lock lock(mutex_);
@@ -86,6 +91,10 @@ class Reporter final : public Progress, public LogSink {
   void end_bars() noexcept {
     const std::scoped_lock lock(mutex_);
     draw(bars_.finish(StepBars::Clock::now()));
+  }
+  void tell_line(StepBars::Clock::time_point now) noexcept {
+    if (const std::string line = bars_.line(now); !line.empty())
+      (void)send_packet(socket_, encode(Note{LogLevel::info, line}));
   }
   void draw(const std::string& bytes) noexcept {
     if (!bytes.empty()) (void)send_packet(socket_, encode(Draw{bytes}));

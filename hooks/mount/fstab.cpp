@@ -149,12 +149,7 @@ namespace {
 /// Somebody is there who can write it right; in a file of the site's or of the image's an unknown word is a warning.
 Result<void> check_words(const MountStep& step) {
   if (step.ignored.empty()) return {};
-  const std::string& word = step.ignored.front();
-  const auto near = closest(word, mount_words());
-  return fail(Error(ErrorKind::usage, step.origin + ": " + operand(step) + ": unknown flag \"" + printable(word) + '"')
-                  .with_code(ErrorCode::mount_syntax)
-                  .with_hint(near ? "did you mean \"" + std::string(*near) + "\"?"
-                                  : "flags are those of mount(8): ro, noexec"));
+  return fail(unknown_mount_flag(operand(step), step.ignored.front()).with_context(step.origin));
 }
 
 Result<MountStep> make_known_step(const MountFields& fields, const std::string& origin) {
@@ -165,8 +160,8 @@ Result<MountStep> make_known_step(const MountFields& fields, const std::string& 
 
 }  // namespace
 
-Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
-                                   const std::string& origin) {
+Result<MountStep> step_from_option(const MountOption& option, const Environment& environment) {
+  const std::string origin = printable(option.origin);
   MountFields fields;
   fields.target = expand_variables(option.target, environment);
   for (const std::string& flag : option.flags) fields.options.push_back(expand_variables(flag, environment));
@@ -203,18 +198,18 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
 
 Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment) {
   for (const MountOption& option : options) {
-    TRY_ASSIGN(const MountStep step, step_from_option(option, environment, "--container-mounts"));
+    TRY_ASSIGN(const MountStep step, step_from_option(option, environment));
     struct stat status {};
     if (step.on_failure != OnFailure::fail) continue;
     if (step.kind == StepKind::image) {
-      if (auto path = image_path(step.source); !path && path.error().kind() != ErrorKind::not_found)
-        return fail(std::move(path).error().with_context(step.origin));
-      else if (!path)
-        return fail(no_mount_source(step.source));
+      auto path = image_path(step.source);
+      if (path) continue;
+      if (path.error().kind() == ErrorKind::not_found) return fail(no_mount_source(option, step.source));
+      return fail(std::move(path).error().with_context(step.origin));
     }
     if (step.kind != StepKind::bind) continue;
     if (stat(step.source.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR)) continue;
-    return fail(no_mount_source(step.source));
+    return fail(no_mount_source(option, step.source));
   }
   return {};
 }

@@ -33,8 +33,7 @@ Result<FstabEntry> parse_fstab_line(std::string_view line, const std::string& or
 
 /// A --container-mounts entry, $NAME and ${NAME} replaced. ErrorKind::usage when what they give is no path, and for a
 /// flag that mount(8) does not know.
-Result<MountStep> step_from_option(const MountOption& option, const Environment& environment,
-                                   const std::string& origin);
+Result<MountStep> step_from_option(const MountOption& option, const Environment& environment);
 /// ErrorKind::not_found, in the words of COMPAT.md 10, for the first whose source is not there, unless it has nofail:
 /// before anything is done for them that takes long. Of what step_from_option() refuses, its error.
 Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment);

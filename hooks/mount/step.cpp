@@ -1,73 +1,55 @@
 #include "hooks/mount/step.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "common/base/text.hpp"
+#include "common/spec/mount_words.hpp"
 
 namespace situla {
 namespace {
 
-/// Words of mount(8) that do nothing to a mount made here.
-constexpr std::array<std::string_view, 28> kNoEffect = {
-    "defaults", "auto",        "noauto",        "nofail",     "silent",     "loud",  "group",
-    "nogroup",  "owner",       "noowner",       "user",       "nouser",     "users", "nousers",
-    "relatime", "norelatime",  "diratime",      "mand",       "nomand",     "async", "bind",
-    "iversion", "strictatime", "nostrictatime", "nolazytime", "noiversion", "rbind", "remount"};
+/// nullptr: the word is no attribute's.
+bool MountFlags::*flag_of(MountMeaning meaning) {
+  switch (meaning) {
+    case MountMeaning::read_only:
+      return &MountFlags::read_only;
+    case MountMeaning::no_suid:
+      return &MountFlags::no_suid;
+    case MountMeaning::no_dev:
+      return &MountFlags::no_dev;
+    case MountMeaning::no_exec:
+      return &MountFlags::no_exec;
+    case MountMeaning::no_atime:
+      return &MountFlags::no_atime;
+    case MountMeaning::no_symfollow:
+      return &MountFlags::no_symfollow;
+    default:
+      return nullptr;
+  }
+}
 
 /// The word of an image's mount, as a type or an option.
 constexpr std::string_view kImage = "sqsh";
 
-/// Superblock options that fsconfig(2) takes as flags.
-constexpr std::array<std::string_view, 3> kSuperblockFlags = {"sync", "dirsync", "lazytime"};
-
-struct PropagationWord {
-  std::string_view word;
-  Propagation propagation;
-  bool recursive;
-};
-constexpr std::array<PropagationWord, 8> kPropagationWords = {{{"private", Propagation::private_mount, false},
-                                                               {"rprivate", Propagation::private_mount, true},
-                                                               {"slave", Propagation::slave, false},
-                                                               {"rslave", Propagation::slave, true},
-                                                               {"shared", Propagation::shared, false},
-                                                               {"rshared", Propagation::shared, true},
-                                                               {"unbindable", Propagation::unbindable, false},
-                                                               {"runbindable", Propagation::unbindable, true}}};
-
-struct FlagWord {
-  std::string_view word;
-  bool MountFlags::*flag;
-  bool value;
-};
-/// mount(8). Those of whole trees ("rro") are the OCI runtime specification's; flags are always of the whole tree here.
-constexpr std::array<FlagWord, 18> kFlagWords = {{{"ro", &MountFlags::read_only, true},
-                                                  {"rw", &MountFlags::read_only, false},
-                                                  {"nosuid", &MountFlags::no_suid, true},
-                                                  {"suid", &MountFlags::no_suid, false},
-                                                  {"nodev", &MountFlags::no_dev, true},
-                                                  {"dev", &MountFlags::no_dev, false},
-                                                  {"noexec", &MountFlags::no_exec, true},
-                                                  {"exec", &MountFlags::no_exec, false},
-                                                  {"noatime", &MountFlags::no_atime, true},
-                                                  {"atime", &MountFlags::no_atime, false},
-                                                  {"nosymfollow", &MountFlags::no_symfollow, true},
-                                                  {"symfollow", &MountFlags::no_symfollow, false},
-                                                  {"rro", &MountFlags::read_only, true},
-                                                  {"rnosuid", &MountFlags::no_suid, true},
-                                                  {"rnodev", &MountFlags::no_dev, true},
-                                                  {"rnoexec", &MountFlags::no_exec, true},
-                                                  {"rnoatime", &MountFlags::no_atime, true},
-                                                  {"rnosymfollow", &MountFlags::no_symfollow, true}}};
+/// nullopt: the word says nothing of propagation.
+std::optional<Propagation> propagation_of(MountMeaning meaning) {
+  switch (meaning) {
+    case MountMeaning::private_mount:
+      return Propagation::private_mount;
+    case MountMeaning::slave:
+      return Propagation::slave;
+    case MountMeaning::shared:
+      return Propagation::shared;
+    case MountMeaning::unbindable:
+      return Propagation::unbindable;
+    default:
+      return std::nullopt;
+  }
+}
 
 template <typename Container>
 bool contains(const Container& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-template <typename Table>
-auto lookup(const Table& table, std::string_view word) {
-  return std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.word == word; });
 }
 
 /// Parameters of a file system are kept; on anything else they cannot mean anything and are reported.
@@ -84,18 +66,16 @@ void keep_unknown(MountStep& step, std::string_view word) {
 }
 
 void apply_word(MountStep& step, std::string_view word) {
-  if (const auto flag = lookup(kFlagWords, word); flag != kFlagWords.end()) {
-    step.flags.*(flag->flag) = flag->value;
-  } else if (const auto change = lookup(kPropagationWords, word); change != kPropagationWords.end()) {
-    step.propagation = change->propagation;
-    step.propagation_recursive = change->recursive;
-  } else if (contains(kSuperblockFlags, word)) {
-    if (step.kind == StepKind::filesystem) step.parameters.emplace_back(word, "");
-  } else if (word == "nodiratime" || word == "noiversion") {
-    // Neither can be set through mount_setattr(2) on every kernel we support, and neither changes what a program can
-    // do.
-  } else if (word != kImage && !contains(kNoEffect, word) && !word.starts_with("x-")) {
-    keep_unknown(step, word);
+  const MountWord* const known = find_mount_word(word);
+  if (known == nullptr) {
+    if (!word.starts_with("x-")) keep_unknown(step, word);
+  } else if (const auto flag = flag_of(known->meaning)) {
+    step.flags.*flag = known->value;
+  } else if (const auto change = propagation_of(known->meaning)) {
+    step.propagation = change;
+    step.propagation_recursive = known->recursive;
+  } else if (known->meaning == MountMeaning::superblock && step.kind == StepKind::filesystem) {
+    step.parameters.emplace_back(word, "");
   }
 }
 
@@ -113,7 +93,8 @@ OnFailure on_failure_of(const std::vector<std::string>& options) {
 
 bool only_propagation(const std::vector<std::string>& options) {
   const auto changes = [](const std::string& word) {
-    return lookup(kPropagationWords, word) != kPropagationWords.end();
+    const MountWord* const known = find_mount_word(word);
+    return known != nullptr && propagation_of(known->meaning);
   };
   const auto neutral = [&](const std::string& word) {
     return changes(word) || word == "silent" || word == "nofail" || word == "loud" || word.starts_with("x-create=");
@@ -147,20 +128,7 @@ Result<StepKind> kind_of(const MountFields& fields, const std::string& origin) {
 }  // namespace
 
 bool is_mount_option(std::string_view word) {
-  if (word.find_first_of(",=") != std::string_view::npos) return true;
-  return contains(kNoEffect, word) || contains(kSuperblockFlags, word) ||
-         lookup(kFlagWords, word) != kFlagWords.end() || lookup(kPropagationWords, word) != kPropagationWords.end() ||
-         word == "nodiratime" || word == "x-move" || word == "x-detach" || word == kImage;
-}
-
-std::vector<std::string_view> mount_words() {
-  std::vector<std::string_view> words = {kImage,          "x-move",       "x-detach",
-                                         "x-create=auto", "x-create=dir", "x-create=file"};
-  // Those that are likely first: of equally near ones the first is meant.
-  for (const FlagWord& entry : kFlagWords) words.push_back(entry.word);
-  for (const PropagationWord& entry : kPropagationWords) words.push_back(entry.word);
-  words.insert(words.end(), kNoEffect.begin(), kNoEffect.end());
-  return words;
+  return word.find_first_of(",=") != std::string_view::npos || find_mount_word(word) != nullptr;
 }
 
 Result<MountStep> make_step(const MountFields& fields, const std::string& origin) {
@@ -188,9 +156,11 @@ Result<MountStep> make_step(const MountFields& fields, const std::string& origin
 
 std::vector<std::string> flag_words(const MountFlags& flags) {
   std::vector<std::string> words;
-  for (const FlagWord& entry : kFlagWords)
-    if (entry.value && (entry.word == "ro" || entry.word.front() == 'n') && flags.*(entry.flag))
-      words.emplace_back(entry.word);
+  for (const MountWord& entry : kMountWords) {
+    const auto flag = flag_of(entry.meaning);
+    if (flag == nullptr || !entry.value || !(flags.*flag)) continue;
+    if (entry.word == "ro" || entry.word.front() == 'n') words.emplace_back(entry.word);
+  }
   return words;
 }
 
@@ -202,8 +172,9 @@ std::vector<std::string> option_words(const MountStep& step) {
   for (std::string& word : flag_words(step.flags)) words.push_back(std::move(word));
   if (step.kind == StepKind::filesystem)
     for (const auto& [key, value] : step.parameters) words.push_back(value.empty() ? key : key + "=" + value);
-  for (const PropagationWord& entry : kPropagationWords)
-    if (step.propagation == entry.propagation && step.propagation_recursive == entry.recursive)
+  for (const MountWord& entry : kMountWords)
+    if (step.propagation && step.propagation == propagation_of(entry.meaning) &&
+        step.propagation_recursive == entry.recursive)
       words.emplace_back(entry.word);
   if (step.create == CreateTarget::file) words.emplace_back("create file");
   if (step.create == CreateTarget::directory) words.emplace_back("create directory");

@@ -74,8 +74,6 @@ Result<MountStep> make_step(const MountFields& fields, const std::string& origin
 /// Whether a word alone is a mount option and not a file system type: "bind", "ro", "x-create=dir", anything with ','
 /// or '='.
 bool is_mount_option(std::string_view word);
-/// All that stand alone, for "did you mean".
-std::vector<std::string_view> mount_words();
 
 /// The words that stand for flags that are added, in a fixed order: "ro", "nosuid", ...
 std::vector<std::string> flag_words(const MountFlags& flags);

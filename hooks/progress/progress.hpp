@@ -25,6 +25,8 @@ class Progress {
   /// Bytes of compressed layers to go in this phase, and how many of them are done; `done` only grows. Also called now
   /// and then while nothing arrives.
   virtual void bytes(uint64_t done, uint64_t total) noexcept = 0;
+  /// What keeps the phase, as it is now: "no answer for 5 s", "trying again in 4 s". Empty: nothing does.
+  virtual void waiting(std::string_view) noexcept {}
   /// A layer begins, goes on or ends; a call of bytes() follows.
   virtual void layer(const LayerProgress&) noexcept {}
   /// Something to know: a warning, or what is being waited for.

@@ -42,9 +42,19 @@ void LogProgress::phase(std::string_view text) noexcept {
   lines_.begin(Clock::now());
 }
 
+void LogProgress::tell_if_due() noexcept {
+  const std::string line = screen_.line(now());
+  if (!line.empty() && lines_.due(Clock::now())) log_.info(line);
+}
+
 void LogProgress::bytes(uint64_t done, uint64_t total) noexcept {
   screen_.bytes(done, total, now());
-  if (total > 0 && lines_.due(Clock::now())) log_.info(screen_.line(now()));
+  tell_if_due();
+}
+
+void LogProgress::waiting(std::string_view why) noexcept {
+  (void)screen_.waiting(why);
+  if (!why.empty()) tell_if_due();
 }
 
 void LogProgress::note(std::string_view text) noexcept {
@@ -76,8 +86,9 @@ void TerminalProgress::draw() noexcept {
 }
 
 void TerminalProgress::end_phase() noexcept {
+  put(erased());
   const std::string summary = screen_.summary(now());
-  put(erased() + summary + (summary.empty() ? "" : "\n"));
+  if (!summary.empty()) log_.info(summary);
 }
 
 void TerminalProgress::phase(std::string_view text) noexcept {
@@ -91,24 +102,29 @@ void TerminalProgress::bytes(uint64_t done, uint64_t total) noexcept {
   if (Clock::now() - last_ >= kRedraw) draw();
 }
 
+void TerminalProgress::waiting(std::string_view why) noexcept {
+  if (screen_.waiting(why)) draw();
+}
+
 void TerminalProgress::layer(const LayerProgress& layer) noexcept {
   screen_.layer(layer);
 }
 
 void TerminalProgress::note(std::string_view text) noexcept {
   const bool was_drawn = frame_.drawn();
-  put(erased() + std::string(text) + "\n");
+  put(erased());
+  log_.info(text);
   if (was_drawn) draw();
 }
 
 void TerminalProgress::finish(std::string_view text) noexcept {
   end_phase();
   screen_.begin("", now());
-  if (!text.empty()) put(std::string(text) + "\n");
+  if (!text.empty()) log_.info(text);
 }
 
 std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
-  if (isatty(fd) == 1) return std::make_unique<TerminalProgress>(fd);
+  if (isatty(fd) == 1) return std::make_unique<TerminalProgress>(fd, log);
   return std::make_unique<LogProgress>(log);
 }
 
@@ -119,11 +135,21 @@ void StepBars::phase(std::string_view text, Clock::time_point now) {
 }
 
 std::string StepBars::line(Clock::time_point now) {
-  return view_.columns == 0 && !view_.silent && lines_.due(now) ? screen_.line(seconds_of(now)) : std::string();
+  if (view_.columns != 0 || view_.silent) return {};
+  std::string text = screen_.line(seconds_of(now));
+  return !text.empty() && lines_.due(now) ? text : std::string();
 }
 
 std::string StepBars::bytes(uint64_t done, uint64_t total, Clock::time_point now) {
   screen_.bytes(done, total, seconds_of(now));
+  return draw(now);
+}
+
+std::string StepBars::waiting(std::string_view why, Clock::time_point now) {
+  return screen_.waiting(why) ? draw(now) : std::string();
+}
+
+std::string StepBars::draw(Clock::time_point now) {
   if (view_.columns == 0 || now < next_) return {};
   next_ = now + kRedrawBars;
   // The phase and the total: what srun's last words leave of them when it ends is little.

@@ -39,11 +39,13 @@ class LogProgress final : public Progress {
   explicit LogProgress(LogSink& log) : log_(log) {}
   void phase(std::string_view text) noexcept override;
   void bytes(uint64_t done, uint64_t total) noexcept override;
+  void waiting(std::string_view why) noexcept override;
   void note(std::string_view text) noexcept override;
   void finish(std::string_view text) noexcept override;
 
  private:
   void end_phase() noexcept;
+  void tell_if_due() noexcept;
   LogSink& log_;
   ProgressScreen screen_;
   EveryHalfMinute lines_;
@@ -51,13 +53,15 @@ class LogProgress final : public Progress {
 
 /// Lines that are drawn over themselves at most ten times a second, in the size the window then has. Between two
 /// drawings the cursor stands at the beginning of the line below them and is never hidden: whoever is interrupted, by
-/// whatever signal, leaves the terminal as it has to be. Of every phase one line remains, and notes stay above.
+/// whatever signal, leaves the terminal as it has to be. Of every phase one line remains, and notes stay above: these
+/// are lines of the log, as all others on that terminal.
 class TerminalProgress final : public Progress {
  public:
-  /// terminal: file descriptor of a terminal, not owned.
-  explicit TerminalProgress(int terminal) : terminal_(terminal) {}
+  /// terminal: file descriptor of a terminal, not owned; the log writes to the same one, at once.
+  TerminalProgress(int terminal, LogSink& log) : terminal_(terminal), log_(log) {}
   void phase(std::string_view text) noexcept override;
   void bytes(uint64_t done, uint64_t total) noexcept override;
+  void waiting(std::string_view why) noexcept override;
   void layer(const LayerProgress& layer) noexcept override;
   void note(std::string_view text) noexcept override;
   void finish(std::string_view text) noexcept override;
@@ -68,6 +72,7 @@ class TerminalProgress final : public Progress {
   void end_phase() noexcept;
   void put(std::string_view text) noexcept;
   int terminal_;
+  LogSink& log_;
   ProgressScreen screen_;
   Frame frame_;
   std::chrono::steady_clock::time_point last_{};
@@ -90,12 +95,16 @@ class StepBars {
   void phase(std::string_view text, Clock::time_point now);
   void layer(const LayerProgress& layer) { screen_.layer(layer); }
   [[nodiscard]] std::string bytes(uint64_t done, uint64_t total, Clock::time_point now);
-  /// After bytes(): for a step without a terminal, a line for its log every half minute; else empty.
+  /// As Progress::waiting().
+  [[nodiscard]] std::string waiting(std::string_view why, Clock::time_point now);
+  /// After bytes() or waiting(): for a step without a terminal, a line for its log every half minute; else empty.
   [[nodiscard]] std::string line(Clock::time_point now);
   /// To be written at the end.
   [[nodiscard]] std::string finish(Clock::time_point now);
 
  private:
+  [[nodiscard]] std::string draw(Clock::time_point now);
+
   ProgressView view_;
   ProgressScreen screen_;
   bool drawn_ = false;

@@ -89,18 +89,26 @@ std::string Frame::draw(const std::vector<std::string>& lines, unsigned columns)
 
 void ProgressScreen::begin(std::string_view phase, double now) {
   phase_ = phase;
-  since_ = now;
+  waiting_.clear();
+  since_ = grew_ = now;
   done_ = total_ = 0;
   active_.clear();
   samples_.clear();
 }
 
 void ProgressScreen::bytes(uint64_t done, uint64_t total, double now) {
+  if (done > done_) grew_ = now;
   done_ = done;
   total_ = total;
   if (!samples_.empty() && now - samples_.back().time < kSampleSeconds) return;
   samples_.push_back({now, done});
   while (samples_.size() > 2 && samples_[1].time <= now - kRateSeconds) samples_.pop_front();
+}
+
+bool ProgressScreen::waiting(std::string_view why) {
+  if (waiting_ == why) return false;
+  waiting_ = why;
+  return true;
 }
 
 void ProgressScreen::layer(const LayerProgress& layer) {
@@ -120,9 +128,16 @@ double ProgressScreen::rate(double now) const {
   return seconds < kLeastSeconds ? 0 : static_cast<double>(done_ - samples_.front().done) / seconds;
 }
 
+std::string ProgressScreen::standstill(double now) const {
+  if (!waiting_.empty()) return "stalled, " + waiting_;
+  const double seconds = now - grew_;
+  return seconds < kRateSeconds ? "0.0 MiB/s  -:--" : formatted("stalled for %.0f s", std::floor(seconds));
+}
+
 std::vector<std::string> ProgressScreen::lines(Window window, double now) const {
   const unsigned columns = window.columns > 1 ? window.columns - 1 : 1;
-  std::vector<std::string> lines{cut_to(phase_, columns)};
+  const bool waits = total_ == 0 && !waiting_.empty();
+  std::vector<std::string> lines{cut_to(waits ? phase_ + ": " + waiting_ : phase_, columns)};
   if (total_ == 0) return lines;
   const unsigned room = window.rows > 4 ? window.rows - 4 : 0;
   for (const auto& [index, layer] : active_) {
@@ -135,18 +150,20 @@ std::vector<std::string> ProgressScreen::lines(Window window, double now) const 
     tail = formatted("  %.1f MiB/s  ", speed / 1048576.0) +
            time_left(static_cast<double>(total_ - std::min(done_, total_)) / speed);
   else if (now - since_ > kLeastSeconds && done_ < total_)
-    tail = "  0.0 MiB/s  -:--";
+    tail = "  " + standstill(now);
   lines.push_back(progress_bar("total", done_, total_, tail, columns));
   return lines;
 }
 
 std::string ProgressScreen::line(double now) const {
-  if (total_ == 0) return {};
+  if (total_ == 0) return waiting_.empty() ? "" : phase_ + ": " + waiting_;
   std::string text = phase_ + ": " + format_size(done_) + " of " + format_size(total_);
   const double speed = rate(now);
   if (speed > 0)
     text += formatted(", %.1f MiB/s, ", speed / 1048576.0) +
             time_left(static_cast<double>(total_ - std::min(done_, total_)) / speed) + " left";
+  else if (done_ < total_ && (!waiting_.empty() || now - grew_ >= kRateSeconds))
+    text += ", " + standstill(now);
   return text;
 }
 

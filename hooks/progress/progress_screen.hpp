@@ -22,12 +22,14 @@ class ProgressScreen {
   void begin(std::string_view phase, double now);
   void bytes(uint64_t done, uint64_t total, double now);
   void layer(const LayerProgress& layer);
+  /// Shown in place of a rate while nothing arrives, and behind a phase without bytes. False: nothing new.
+  bool waiting(std::string_view why);
 
   /// The phase, a bar for each active layer as far as the window is high enough, and one for the total. No line is as
   /// wide as the window, so that none wraps.
   [[nodiscard]] std::vector<std::string> lines(Window window, double now) const;
-  /// For a log, while it lasts: "importing 7 layers: 120.0 MiB of 628.1 MiB, 45.0 MiB/s, 0:12 left". Empty without
-  /// bytes.
+  /// For a log, while it lasts: "importing 7 layers: 120.0 MiB of 628.1 MiB, 45.0 MiB/s, 0:12 left". Without bytes what
+  /// keeps it: "resolving x: no answer for 30 s"; empty if nothing does.
   [[nodiscard]] std::string line(double now) const;
   /// What remains of a phase: "importing 7 layers, 628.1 MiB: 6.0 s, 628.1 MiB". Empty before the first phase.
   [[nodiscard]] std::string summary(double now) const;
@@ -42,9 +44,12 @@ class ProgressScreen {
     uint64_t done;
   };
   [[nodiscard]] double rate(double now) const;
+  /// In place of a rate: "0.0 MiB/s", "stalled for 12 s", "stalled, trying again in 4 s".
+  [[nodiscard]] std::string standstill(double now) const;
 
-  std::string phase_;
+  std::string phase_, waiting_;
   double since_ = 0;
+  double grew_ = 0;  ///< when bytes came last
   uint64_t done_ = 0, total_ = 0;
   std::map<size_t, Layer> active_;
   std::deque<Sample> samples_;  ///< of the last seconds

@@ -38,6 +38,8 @@ using BlobReader = std::function<Result<std::string_view>(size_t blob)>;
 struct BlobStream {
   BlobReader read;             ///< called from one thread, which need not be the one that opened the stream
   std::function<void()> stop;  ///< makes a waiting read() return ErrorKind::cancelled; from any thread
+  /// Why nothing comes just now, for Progress::waiting(); from any thread. None: that is not known.
+  std::function<std::string()> waits_for = nullptr;
 };
 
 }  // namespace situla

@@ -418,6 +418,25 @@ void BlobDownloader::restart_due() {
   }
 }
 
+void BlobDownloader::note_waiting() {
+  std::optional<Clock::time_point> first;
+  for (const auto& transfer : transfers_) {
+    if (!transfer->restart_at) {
+      first.reset();
+      break;
+    }
+    first = first ? std::min(*first, *transfer->restart_at) : *transfer->restart_at;
+  }
+  const std::scoped_lock lock(mutex_);
+  waits_until_ = first;
+}
+
+std::string BlobDownloader::waits_for() const {
+  const std::scoped_lock lock(mutex_);
+  if (!waits_until_) return {};
+  return trying_again_in(std::chrono::ceil<std::chrono::milliseconds>(*waits_until_ - Clock::now()));
+}
+
 void BlobDownloader::run() {
   while (true) {
     {
@@ -428,6 +447,7 @@ void BlobDownloader::run() {
     restart_due();
     while (start_next()) {
     }
+    note_waiting();
     const bool waiting =
         std::any_of(transfers_.begin(), transfers_.end(), [](const auto& t) { return t->restart_at.has_value(); });
     if (auto polled = transport_.poll(std::chrono::milliseconds(waiting ? 50 : 1000)); !polled)

@@ -1,6 +1,7 @@
 // How do layers arrive as fast as the network allows, in order, in bounded memory? Ranges of blobs, several at a time.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -50,6 +51,8 @@ class BlobDownloader {
   Result<std::string_view> read(size_t blob);
   /// Makes a waiting read() return ErrorKind::cancelled. From any thread.
   void stop();
+  /// As Progress::waiting(): "trying again in 4 s" while no connection is left that brings anything. From any thread.
+  [[nodiscard]] std::string waits_for() const;
 
  private:
   class Transfer;
@@ -79,6 +82,7 @@ class BlobDownloader {
   Verdict renew_authorization(Transfer& transfer);
   Verdict try_next_place(Transfer& transfer, Error error);
   void restart_due();
+  void note_waiting();
   void fail_with(Error error);
 
   HttpTransport& transport_;
@@ -86,13 +90,15 @@ class BlobDownloader {
   const std::vector<Blob> blobs_;
   const Options options_;
 
-  std::mutex mutex_;  // guards what follows; the network thread also reads its own fields without it
+  mutable std::mutex mutex_;  // guards what follows; the network thread also reads its own fields without it
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Segment>> window_;  ///< in order; front is being read
   std::vector<std::unique_ptr<char[]>> spare_;
   size_t window_used_ = 0;
   std::optional<Error> error_;
   bool stopping_ = false;
+  /// When the first of them tries again, if all of them wait for that.
+  std::optional<std::chrono::steady_clock::time_point> waits_until_;
 
   // Network thread only.
   std::list<std::unique_ptr<Transfer>> transfers_;

@@ -117,4 +117,9 @@ std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* resp
   return std::min(kLongest, std::chrono::milliseconds(250U << std::min(attempt - 1, 10U)));
 }
 
+std::string trying_again_in(std::chrono::milliseconds delay) {
+  const int64_t seconds = std::max<int64_t>(1, std::chrono::ceil<std::chrono::seconds>(delay).count());
+  return "trying again in " + std::to_string(seconds) + " s";
+}
+
 }  // namespace situla

@@ -87,5 +87,7 @@ bool is_transient_status(long status);
 /// How long to wait before the given attempt (1, 2, ...): Retry-After, seconds or a date, where the response has one,
 /// else 0.25 s doubling; never more than 30 s.
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response);
+/// "trying again in 4 s": whole seconds, at least one.
+std::string trying_again_in(std::chrono::milliseconds delay);
 
 }  // namespace situla

@@ -16,6 +16,7 @@ constexpr size_t kMaxTokenBytes = size_t{1} << 20U;
 constexpr size_t kMaxTagsBytes = size_t{4} << 20U;  // of one page
 constexpr size_t kMostTags = 100000;
 constexpr uint32_t kImpatientSeconds = 5;
+constexpr std::chrono::seconds kUnusualWait{3};
 constexpr uint32_t kLongestAnswer = 120;  // seconds for a manifest, a token or a configuration
 
 std::string login_hint(const std::string& host) {
@@ -87,12 +88,35 @@ Result<void> RegistryClient::choose_scheme() {
 
 Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request, size_t limit) {
   for (unsigned attempt = 1;; ++attempt) {
-    auto response = fetch(transport_, request, limit, options_.cancelled);
+    auto response = fetch_telling(request, limit, attempt);
     const bool transient =
         response ? is_transient_status(response->status) : response.error().kind() == ErrorKind::network;
     if (!transient || options_.impatient || attempt > options_.retries) return response;
-    options_.sleep(retry_delay(attempt, response ? &*response : nullptr));
+    const std::string problem = response ? "answer " + std::to_string(response->status) : "no answer";
+    const auto delay = retry_delay(attempt, response ? &*response : nullptr);
+    tell_waiting(problem + ", " + trying_again_in(delay));
+    options_.sleep(delay);
+    tell_waiting("");
   }
+}
+
+/// Whoever waits long hears of it meanwhile.
+Result<HttpResponse> RegistryClient::fetch_telling(const HttpRequest& request, size_t limit, unsigned attempt) {
+  const auto begun = std::chrono::steady_clock::now();
+  const std::string which = attempt > 1 ? ", attempt " + std::to_string(attempt) : "";
+  auto response = fetch(transport_, request, limit, [&] {
+    const auto waited = std::chrono::steady_clock::now() - begun;
+    if (waited >= kUnusualWait)
+      tell_waiting("no answer for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
+                   " s" + which);
+    return options_.cancelled && options_.cancelled();
+  });
+  tell_waiting("");
+  return response;
+}
+
+void RegistryClient::tell_waiting(const std::string& why) const {
+  if (options_.waiting) options_.waiting(why);
 }
 
 Result<HttpResponse> RegistryClient::get(const std::string& url, std::string_view accept, const std::string& what,

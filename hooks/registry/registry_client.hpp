@@ -33,6 +33,7 @@ class RegistryClient {
     bool impatient = false;                                ///< ImportRequest::impatient
     std::optional<NamedManifest> known;                    ///< ImportRequest::known
     std::function<bool()> cancelled;                       ///< asked while waiting; may be empty
+    std::function<void(const std::string&)> waiting;       ///< as Progress::waiting(); may be empty
     std::function<void(std::chrono::milliseconds)> sleep;  ///< between attempts; tests replace it
   };
 
@@ -65,6 +66,8 @@ class RegistryClient {
  private:
   Result<HttpResponse> get(const std::string& url, std::string_view accept, const std::string& what, size_t limit,
                            const char* limit_key);
+  Result<HttpResponse> fetch_telling(const HttpRequest& request, size_t limit, unsigned attempt);
+  void tell_waiting(const std::string& why) const;
   Result<HttpResponse> get_with_retries(const HttpRequest& request, size_t limit);
   Result<std::pair<std::string, std::string>> get_manifest(const std::string& name,
                                                            const std::optional<Digest>& expected);

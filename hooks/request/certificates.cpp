@@ -30,41 +30,60 @@ Result<void> add(TrustAnchors& anchors, std::string_view pem, const std::string&
   return {};
 }
 
+/// Of canonical ones. The DER of a certificate begins with a SEQUENCE, and so its base64 with this letter. What is none
+/// would be left out later, and the registry's certificate be called unknown.
+bool all_are_certificates(std::string_view pem) {
+  constexpr std::string_view kFirst = "-----BEGIN CERTIFICATE-----\nM", kAny = "-----BEGIN CERTIFICATE-----\n";
+  for (size_t at = pem.find(kAny); at != std::string_view::npos; at = pem.find(kAny, at + 1))
+    if (!pem.substr(at).starts_with(kFirst)) return false;
+  return true;
+}
+
+/// `where` names what holds them.
+Result<std::string> made_canonical(std::string_view text, const std::string& where) {
+  auto pem = canonical_certificates(text);
+  if (pem && all_are_certificates(*pem)) return *std::move(pem);
+  return fail(Error(ErrorKind::corrupt, where + ": one of them is damaged")
+                  .with_code(ErrorCode::registry_certificate)
+                  .with_hint("openssl x509 -in FILE -noout -text shows what it is"));
+}
+
+/// Whoever names a file means it to count, whatever a directory has beside it.
+Result<std::string> read_certificates(const std::string& file) {
+  const std::string where = "read the CA certificates SSL_CERT_FILE=" + printable(file);
+  auto text = read_file(file, kMaxBytes);
+  if (!text) return fail(std::move(text).error().with_context(where).with_code(ErrorCode::registry_certificate));
+  TRY_ASSIGN(const std::string pem, made_canonical(*text, where));
+  if (pem.empty())
+    return fail(Error(ErrorKind::corrupt, where + ": there is none")
+                    .with_code(ErrorCode::registry_certificate)
+                    .with_hint("in PEM form they begin with -----BEGIN CERTIFICATE-----"));
+  return *std::move(text);
+}
+
 }  // namespace
 
 Result<TrustAnchors> read_trust_anchors(const std::string& file, const std::string& directory) {
   TrustAnchors anchors;
+  std::string names = "read the CA certificates";
   if (!file.empty()) {
-    const std::string where = "read the CA certificates SSL_CERT_FILE=" + printable(file);
-    auto text = read_file(file, kMaxBytes);
-    if (!text) return fail(std::move(text).error().with_context(where).with_code(ErrorCode::registry_certificate));
-    TRY(add(anchors, *text, where));
+    names += " SSL_CERT_FILE=" + printable(file);
+    TRY_ASSIGN(const std::string text, read_certificates(file));
+    TRY(add(anchors, text, names));
   }
-  const auto made_canonical = [&]() -> Result<TrustAnchors> {
-    auto pem = canonical_certificates(anchors.pem);
-    const std::string names = (file.empty() ? "" : " SSL_CERT_FILE=" + printable(file)) +
-                              (directory.empty() ? "" : " SSL_CERT_DIR=" + printable(directory));
-    if (!pem)
-      return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": one of them is damaged")
-                      .with_code(ErrorCode::registry_certificate));
-    if (!file.empty() && pem->empty())
-      return fail(Error(ErrorKind::corrupt, "read the CA certificates" + names + ": there is none")
-                      .with_code(ErrorCode::registry_certificate)
-                      .with_hint("in PEM form they begin with -----BEGIN CERTIFICATE-----"));
-    anchors.pem = std::move(*pem);
-    if (anchors.pem.empty()) anchors.with_nodes = false;
-    return anchors;
-  };
-  if (directory.empty()) return made_canonical();
-  anchors.with_nodes = file.empty();
-  auto names = list_directory(directory).value_or(std::vector<std::string>());
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
-    if (!is_hash_name(name)) continue;
-    if (const auto text = read_file(directory + "/" + name, kMaxBytes))
-      TRY(add(anchors, *text, "read the CA certificates SSL_CERT_DIR=" + printable(directory)));
+  if (!directory.empty()) {
+    anchors.with_nodes = file.empty();
+    names += " SSL_CERT_DIR=" + printable(directory);
+    auto entries = list_directory(directory).value_or(std::vector<std::string>());
+    std::sort(entries.begin(), entries.end());
+    for (const std::string& name : entries) {
+      if (!is_hash_name(name)) continue;
+      if (const auto text = read_file(directory + "/" + name, kMaxBytes)) TRY(add(anchors, *text, names));
+    }
   }
-  return made_canonical();
+  TRY_ASSIGN(anchors.pem, made_canonical(anchors.pem, names));
+  if (anchors.pem.empty()) anchors.with_nodes = false;
+  return anchors;
 }
 
 std::optional<std::string> canonical_certificates(std::string_view pem) {

@@ -181,7 +181,7 @@ class Preparation {
       TRY(add_lines(lines, request_.start.configuration + " mounts()"));
     }
     for (const MountOption& option : request_.spec.mounts) {
-      TRY_ASSIGN(MountStep step, step_from_option(option, request_.host, "--container-mounts"));
+      TRY_ASSIGN(MountStep step, step_from_option(option, request_.host));
       mounts_.push_back(std::move(step));
     }
     for (const std::string& argument : request_.start.mounts) {

@@ -220,15 +220,26 @@ Result<LoginSession> run_login_session(const Container& container, const Contain
   return session;
 }
 
+/// Home directories are meant often, and are not there on their own.
+std::string_view workdir_hint(const std::string& path, const ContainerRequest& request) {
+  const std::string home = request.host.get_or("HOME", "");
+  if (!home.empty() && (path == home || path.starts_with(home + "/"))) {
+    if (request.remap_root) return "with --container-remap-root the home directory is /root in the container";
+    if (!request.mount_home) return "--container-mount-home puts the home directory into the container";
+  }
+  return "--container-workdir is a directory inside the container; mount or create it first";
+}
+
 /// --container-workdir, relative to "/". Checked here, so that one message says it and not one per task.
-Result<void> check_workdir(const std::string& wanted) {
+Result<void> check_workdir(const ContainerRequest& request) {
+  const std::string& wanted = request.spec.workdir;
   if (wanted.empty()) return {};
   const std::string path = wanted.starts_with('/') ? wanted : "/" + wanted;
   if (const auto directory = open_file(path, O_PATH | O_DIRECTORY); !directory)
     return fail(Error(directory.error())
                     .with_context("container working directory " + printable(wanted))
                     .with_code(ErrorCode::workdir)
-                    .with_hint("--container-workdir is a directory inside the container; mount or create it first"));
+                    .with_hint(workdir_hint(path, request)));
   return {};
 }
 
@@ -246,7 +257,7 @@ Result<Container> prepare_container(ContainerRequest& request, LogSink& log, std
   container.environment = std::move(session.environment);
   container.workdir = std::move(session.directory);
   container.stage.reset();
-  TRY(check_workdir(request.spec.workdir));
+  TRY(check_workdir(request));
   return container;
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <atomic>
 
+#include "common/base/scope_exit.hpp"
 #include "common/base/text.hpp"
 #include "hooks/registry/blob_downloader.hpp"
 #include "hooks/registry/http.hpp"
@@ -15,8 +17,7 @@ constexpr uint32_t kMostConnections = 8;
 /// Of a place that is not the last one: it is not waited for, because there is another.
 constexpr uint32_t kMirrorConnectSeconds = 5;
 
-RegistryClient::Options client_options(const ImportRequest& request, const RegistryEndpoint& endpoint, bool last,
-                                       std::function<bool()> cancelled) {
+RegistryClient::Options client_options(const ImportRequest& request, const RegistryEndpoint& endpoint, bool last) {
   const ImportSettings& settings = request.settings;
   RegistryClient::Options options;
   options.budget = request.budget;
@@ -24,7 +25,6 @@ RegistryClient::Options client_options(const ImportRequest& request, const Regis
   options.insecure = endpoint.insecure;
   options.stands_in = endpoint.stands_in;
   options.token_servers = settings.token_servers;
-  options.cancelled = std::move(cancelled);
   options.retries = last ? std::clamp(settings.transfer_retries, kLeastRetries, 100U) : 0;
   options.connect_timeout = last ? 0 : kMirrorConnectSeconds;
   options.impatient = request.impatient;
@@ -41,11 +41,15 @@ class RegistrySource final : public ImageSource {
         reference_(std::move(reference)),
         progress_(progress),
         transport_(std::move(transport)) {
-    for (const RegistryEndpoint& endpoint : endpoints)
+    for (const RegistryEndpoint& endpoint : endpoints) {
+      RegistryClient::Options options = client_options(request, endpoint, &endpoint == &endpoints.back());
+      options.cancelled = [&progress] { return progress.cancelled(); };
+      options.waiting = [this](const std::string& why) {
+        if (asking_) progress_.waiting(why);
+      };
       clients_.push_back(
-          std::make_unique<RegistryClient>(*transport_, endpoint.reference, request.credentials,
-                                           client_options(request, endpoint, &endpoint == &endpoints.back(),
-                                                          [&progress] { return progress.cancelled(); })));
+          std::make_unique<RegistryClient>(*transport_, endpoint.reference, request.credentials, std::move(options)));
+    }
   }
 
   Result<ResolvedImage> resolve(const Platform& platform) override {
@@ -66,7 +70,7 @@ class RegistrySource final : public ImageSource {
     for (const auto& client : clients_) registries.push_back(client.get());
     auto downloader = std::make_shared<BlobDownloader>(*transport_, std::move(registries), blobs, options);
     return BlobStream{[downloader](size_t blob) { return downloader->read(blob); },
-                      [downloader] { downloader->stop(); }};
+                      [downloader] { downloader->stop(); }, [downloader] { return downloader->waits_for(); }};
   }
 
   [[nodiscard]] std::string text() const override { return reference_.text(); }
@@ -80,6 +84,8 @@ class RegistrySource final : public ImageSource {
   /// Asks one place after the other; those that do not answer are not asked again. The error names all of them.
   template <typename Question>
   auto ask(const Question& question) -> decltype(question(std::declval<RegistryClient&>())) {
+    asking_ = true;
+    const ScopeExit asked([this] { asking_ = false; });
     std::string before;
     while (true) {
       RegistryClient& client = *clients_.front();
@@ -104,6 +110,8 @@ class RegistrySource final : public ImageSource {
   Progress& progress_;
   std::unique_ptr<HttpTransport> transport_;
   std::vector<std::unique_ptr<RegistryClient>> clients_;  ///< never empty
+  /// In the thread that `progress_` belongs to. The downloader's asks, too, when a token has expired.
+  std::atomic<bool> asking_{false};
 };
 
 }  // namespace

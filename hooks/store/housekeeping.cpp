@@ -194,11 +194,32 @@ Result<void> Housekeeping::prune(const Prune& what) const {
 Result<std::vector<StoredImage>> Housekeeping::find(const std::string& word) const {
   auto images = this->images();
   std::erase_if(images, [&](const StoredImage& image) { return !means(word, image); });
-  if (images.empty())
-    return fail(Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
-                    .with_code(ErrorCode::image_not_found)
-                    .with_hint("'situla images' lists them"));
-  return images;
+  if (!images.empty()) return images;
+  const auto reference = ImageReference::parse(word);
+  const std::string near =
+      reference ? alike(reference->registry + "/" + reference->repository + ":" + reference->tag) : "";
+  return fail(
+      Error(ErrorKind::not_found, "there is no image '" + printable(word) + "' in the store")
+          .with_code(ErrorCode::image_not_found)
+          .with_hint((near.empty() ? "" : "did you mean " + printable(near) + "? ") + "'situla images' lists them"));
+}
+
+Error Housekeeping::stays(const StoredImage& image, const std::string& word) const {
+  const auto used = store_.is_in_use(image.name);
+  const std::string what = "remove " + shown_reference(image) + ": ";
+  if (image.pinned)
+    return Error(ErrorKind::failure, what + "it is pinned")
+        .with_code(ErrorCode::image_in_use)
+        .with_hint((user_ ? "ask the administrator: situla pin --undo " : "situla pin --undo ") + shell_quote(word));
+  if (used)
+    return Error(ErrorKind::failure, what + "it is in use on this node")
+        .with_code(ErrorCode::image_in_use)
+        .with_hint(
+            "try again when the steps and containers that run on it have ended; 'situla images' shows its state");
+  return Error(ErrorKind::failure, what + "its file system cannot tell whether it is in use")
+      .with_code(ErrorCode::image_in_use)
+      .with_hint(user_ ? "ask the administrator: situla rm --force " + shell_quote(word)
+                       : "--force removes it all the same");
 }
 
 Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool force) const {
@@ -216,13 +237,7 @@ Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool fo
         say_removed(image, false);
         continue;
       }
-      const std::string why =
-          image.pinned ? "it is pinned" : "it is in use on this node, or its file system cannot tell";
-      result = fail(Error(ErrorKind::failure, "remove " + shown_reference(image) + ": " + why)
-                        .with_code(ErrorCode::failed)
-                        .with_hint(image.pinned ? "situla pin --undo " + shell_quote(word)
-                                                : "try again when its steps have ended; see 'situla images'; where the "
-                                                  "file system cannot tell, --force removes it all the same"));
+      result = fail(stays(image, word));
     }
   }
   return result;

@@ -58,6 +58,8 @@ class Housekeeping {
   [[nodiscard]] std::vector<StoredImage> images() const { return images(user_ ? granted() : Granted()); }
   [[nodiscard]] Granted granted() const;
   [[nodiscard]] bool may_remove(const StoredImage& image) const;
+  /// Why an image was not removed; word: who meant it.
+  [[nodiscard]] Error stays(const StoredImage& image, const std::string& word) const;
   [[nodiscard]] Result<std::vector<StoredImage>> find(const std::string& word) const;
   [[nodiscard]] Result<const char*> verify(const StoredImage& image) const;
   void say_removed(const StoredImage& image, bool dry_run) const;

@@ -1,5 +1,7 @@
 #include "hooks/store/resolution.hpp"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace situla {
@@ -66,6 +68,12 @@ std::optional<Grant> Resolution::offline() const {
 
 bool Resolution::is_silent() const {
   return is_younger(grants_.silent_since(question_.origin.registry), std::chrono::seconds(kSilence));
+}
+
+std::string Resolution::when_asked() const {
+  const uint64_t ago = now_ - std::min(now_, grants_.silent_since(question_.origin.registry));
+  return " (asked " + std::to_string(ago) + " s ago, and again in " +
+         std::to_string(kSilence - std::min(kSilence, ago)) + " s)";
 }
 
 Digest Resolution::answered(const Digest& named, const Digest& manifest) {

@@ -41,8 +41,10 @@ class Resolution {
   [[nodiscard]] const std::optional<Grant>& last() const { return last_; }
   /// What may be started when the registry does not answer. Grant::time: when it said so.
   [[nodiscard]] std::optional<Grant> offline() const;
-  /// The registry did not answer a moment ago.
+  /// The registry did not answer a moment ago, as other steps of the user have found.
   [[nodiscard]] bool is_silent() const;
+  /// While it is: " (asked 20 s ago, and again in 40 s)".
+  [[nodiscard]] std::string when_asked() const;
 
   /// The registry lets the user have this by the name, or what the job's steps have was asked for. Returns the manifest
   /// for this step: that of the job's first step, which counts as allowed with what is in the same repository.

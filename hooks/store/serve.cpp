@@ -109,7 +109,7 @@ class Serving {
   /// What the registry has said before may be enough.
   bool start_without_asking() {
     if (const auto manifest = resolution_.granted(); manifest && find(*manifest)) return true;
-    return resolution_.is_silent() && start_offline();
+    return resolution_.is_silent() && start_offline(resolution_.when_asked());
   }
 
   /// As far as is known without the registry.
@@ -204,12 +204,14 @@ class Serving {
     return {};
   }
 
-  bool start_offline() {
+  /// asked: as of does_not_answer().
+  bool start_offline(std::string_view asked = "") {
     const auto old = resolution_.offline();
     if (!old || !find(old->manifest)) return false;
     resolution_.started_offline(*old);
     offline_ = true;
-    log_.warning(does_not_answer(origin_.registry, name_, "started", resolution_.now() - old->time, old->manifest));
+    log_.warning(
+        does_not_answer(origin_.registry, name_, "started", resolution_.now() - old->time, old->manifest, asked));
     return true;
   }
 

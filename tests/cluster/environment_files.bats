@@ -158,6 +158,9 @@ lines_of() { grep -v -e '^situla: ' -e '^srun: situla: ' -e '^salloc: ' -e '^Sub
   [[ "$output" == *'did you mean "image"?'* ]]
   [[ "$output" == *"$HOME/bad.toml:2: writable must be true or false"* ]]
   [ "$(situla environment check --json ./bad.toml whole | jq -c 'map(.ok)')" = '[false,true]' ]
+  printf 'image = "x"\nmounts = ["/a:/b:RO"]\n' >flag.toml
+  [ "$(situla environment check --json ./bad.toml ./flag.toml nothing | jq -c 'map([.problems[].code])')" = \
+    '[["environment-file","environment-file"],["mount-syntax"],["environment-file"]]' ]
 }
 
 # refused PATTERN NAME: by each of the three commands, before there is a job.
@@ -192,9 +195,35 @@ refused() {
   refused '.edf/folder.toml is a directory' folder
   refused '.edf/unreadable.toml: Permission denied' unreadable
   refused '.edf/unset.toml:2: variable NOT_SET is not set' unset
+  printf 'image = "x"\nmounts = [\n  "/tmp:/a:RO"]\n' >.edf/flag.toml
+  refused '.edf/flag.toml:3: bind /tmp on /a: unknown flag "RO" [mount-syntax]' flag
+  grep -qF 'did you mean "ro"?' <<<"$output"
   run_and_show situla run --environment=tinny true
   [ "$status" -eq 1 ]
   [[ "$output" == *'no environment "tinny"'* ]]
+}
+
+@test "a source that is missing on the node is told with the line of the file that asks for it" {
+  printf 'image = "registry.test/tiny"\nmounts = ["/usr:/data",\n  "/no/such/source:/more"]\n' >.edf/missing.toml
+  run_and_show srun --environment=missing true
+  [ "$status" -ne 0 ]
+  grep -qF "error: situla: $HOME/.edf/missing.toml:3: mounts: source path does not exist: /no/such/source [mount-source]" <<<"$output"
+  if grep -q -e '--container-mounts' <<<"$output"; then false; fi
+  printf 'image = "registry.test/tiny"\ndevices = ["/dev/nothing"]\n' >.edf/missing.toml
+  run_and_show srun --environment=missing true
+  [ "$status" -ne 0 ]
+  grep -qF "error: situla: $HOME/.edf/missing.toml:2: devices: source path does not exist: /dev/nothing [mount-source]" <<<"$output"
+  run_and_show srun --environment=tiny --container-mounts=/no/such/source:/more true
+  grep -qF 'error: situla: --container-mounts: source path does not exist: /no/such/source' <<<"$output"
+}
+
+@test "a file's home directory: ~ in workdir and mounts" {
+  printf 'image = "registry.test/tiny"\nmounts = ["~/data:~/data"]\nworkdir = "~/data"\n' >.edf/home.toml
+  run_and_show srun --environment=home sh -c 'pwd; cat sample'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"$HOME/data"$'\nof-alice' ]]
+  run_and_show situla run --environment=home sh -c 'pwd; cat sample'
+  [[ "$output" == *"$HOME/data"$'\nof-alice' ]]
 }
 
 @test "without an image the tasks run on the host, and a line says so" {

@@ -56,7 +56,7 @@ metric() { situla images --metrics | sed -n "s/^situla_$1 //p"; }
   wait_until 30 sh -c 'situla images | grep -q "tiny:latest.*in use"'
   run_and_show situla rm registry.test/tiny
   [ "$status" -eq 1 ]
-  [[ $output == *"remove registry.test/tiny:latest: it is in use"* ]]
+  [[ $output == *"remove registry.test/tiny:latest: it is in use on this node [image-in-use]"* ]]
   scancel -u alice
   wait
   situla pin registry.test/tiny
@@ -66,6 +66,7 @@ metric() { situla images --metrics | sed -n "s/^situla_$1 //p"; }
   [[ $output == *"removed registry.test/debian:12 "*" freed, "*" left" ]]
   run_and_show situla rm registry.test/tiny
   [ "$status" -eq 1 ]
+  [[ $output == *"remove registry.test/tiny:latest: it is pinned [image-in-use]"*"hint: situla pin --undo registry.test/tiny"* ]]
   situla pin --undo registry.test/tiny
   wait_until 30 situla rm registry.test/tiny
   [ "$(situla images | wc -l)" -eq 1 ]

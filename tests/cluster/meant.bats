@@ -63,6 +63,16 @@ END
 
 @test "a file that is not there, and one that has almost its name" {
   fails_with $'image: open tiny+latets.sqsh: No such file or directory\nhint: did you mean tiny+latest.sqsh?' --container-image=tiny+latets.sqsh
+  run_and_show enroot create tiny+latets.sqsh
+  [ "$status" -eq 1 ]
+  [ "$output" = $'[ERROR] No such file or directory: tiny+latets.sqsh [image-not-found]\nhint: did you mean tiny+latest.sqsh?' ]
+  enroot create --name meant tiny+latest.sqsh
+  run_and_show enroot start tiny+latets.sqsh true
+  [ "$status" -eq 1 ]
+  grep -qx 'hint: did you mean tiny+latest.sqsh? enroot list shows the containers there are' <<<"$output"
+  run_and_show enroot start maent true
+  [ "$status" -eq 1 ]
+  grep -qx 'hint: did you mean meant? enroot list shows the containers there are' <<<"$output"
   fails_with "hint: image names are lower case; the path of a file begins with / or ./" --container-image=Tiny
   fails_with "hint: if it is a file, write its path with a / or ./ in front" --container-image=my+tiny
   fails_with "hint: it has curly quotation marks" --container-image=“tiny”
@@ -90,6 +100,46 @@ END
   fails_with "hint: flags are joined by '+': /data:/data:ro+noexec" --container-image=./tiny+latest.sqsh --container-mounts=./data:/mnt:ro,noexec
   srun --container-image=./tiny+latest.sqsh --container-mounts='~/'"${work##*/}"/data:/mnt test -d /mnt
   fails_with "hint: it has curly quotation marks" --container-image=./tiny+latest.sqsh --container-mounts=“./data:/mnt”
+}
+
+@test "mounts: a flag that there is not is told by the command that submits, before there is a job" {
+  printf '#!/bin/sh\necho the task ran\n' >job.sh
+  chmod +x job.sh
+  local command
+  for command in srun sbatch salloc; do
+    run_and_show "$command" --container-image=registry.test/nosuchimage --container-mounts=./data:/a:RO ./job.sh
+    [ "$status" -ne 0 ]
+    grep -Fq "$command: error: situla: --container-mounts: bind ./data on /a: unknown flag \"RO\" [mount-syntax]" <<<"$output"
+    grep -Fq "$command: error: situla: hint: did you mean \"ro\"?" <<<"$output"
+    if grep -q 'job [0-9]\|failed to import' <<<"$output"; then false; fi
+  done
+  PYXIS_CONTAINER_MOUNTS=./data:/a:readonly run_and_show srun --container-image=registry.test/nosuchimage true
+  [ "$status" -ne 0 ]
+  grep -Fq -- '--container-mounts (from the environment): bind ./data on /a: unknown flag "readonly"' <<<"$output"
+  # What a variable gives is known on the node.
+  mkdir data
+  MODE=RO fails_with '--container-mounts: bind ./data on /a: unknown flag "RO"' --container-image=./tiny+latest.sqsh --container-mounts='./data:/a:$MODE'
+  MODE=ro run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts='./data:/a:$MODE' touch /a/x
+  [ "$status" -ne 0 ]
+}
+
+@test "a ~ that no shell has seen: directory, mounts and what is saved" {
+  mkdir data
+  local here='~/'"${work##*/}"
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mount-home --container-workdir="$here/data" pwd
+  [ "$status" -eq 0 ]
+  [ "$output" = "$work/data" ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mount-home '--container-workdir=~' pwd
+  [ "$output" = "$HOME" ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts="$here/data" test -d "$work/data"
+  [ "$status" -eq 0 ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-mounts="./data:$here/inside" test -d "$work/inside"
+  [ "$status" -eq 0 ]
+  run_and_show srun --container-image=./tiny+latest.sqsh --container-save="$here/saved.sqsh" true
+  [ "$status" -eq 0 ]
+  [ -s saved.sqsh ]
+  fails_with "container working directory $work/data: "$'\nhint: --container-mount-home puts the home directory into the container' --container-image=./tiny+latest.sqsh --container-workdir="$here/data"
+  fails_with 'hint: with --container-remap-root the home directory is /root in the container' --container-image=./tiny+latest.sqsh --container-remap-root --container-workdir="$here/data"
 }
 
 @test "start --mount takes what srun takes" {

@@ -76,6 +76,10 @@ since() { tail -n "+$((marked + 1))" "$SITULA_LAB/logs/$1.log"; }
   [ "$status" -eq 0 ]
   breaks 'certificate' docker://registry.test/tiny SSL_CERT_FILE="$stranger"
   breaks 'CA certificates' docker://registry.test/tiny SSL_CERT_FILE=/nosuch.pem
+  breaks 'read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none \[registry-certificate\]' docker://registry.test/tiny SSL_CERT_FILE=/etc/passwd SSL_CERT_DIR=/etc/ssl/certs
+  run_and_show as_alice env SSL_CERT_FILE=/etc/passwd srun --container-image=registry.test/tiny:zstd true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none [registry-certificate]"* ]]
 }
 @test "SSL_CERT_DIR" {
   mkdir "$BATS_TEST_TMPDIR/certificates"

@@ -68,6 +68,7 @@ in_one_job() {
   [ "$(grep -c 'does not answer' <<<"$output")" -eq 1 ]
   asked 0 run_as alice  # not again within a minute
   inside
+  grep -E 'fault.test does not answer \(asked [0-9]+ s ago, and again in [0-9]+ s\): .* is started as it was 0 min ago, ' <<<"$output"
   run_as bob
   refused
   [ "$(grep -c 'ERROR\|error:.*503\|failed (503)' <<<"$output")" -ge 1 ]

@@ -255,7 +255,13 @@ remove_running() {
   enroot start --rw "$1" sh -c 'echo up; while sleep 0.1; do :; done' >"up-$1" 2>/dev/null &
   local running=$!
   until grep -q up "up-$1"; do sleep 0.05; done
-  timeout 60 enroot remove -f "$1"
+  # Who is asked, hears of it before he answers.
+  run --separate-stderr enroot remove "$1" <<<n
+  [ "$status" -eq 0 ]
+  grep -Eq "^\[WARN\] $1 is in use: process [0-9]+ \([^)]*\)( of job [0-9]+)? \[container-in-use\]$" <<<"$stderr"
+  [ -e "data/$1" ]
+  timeout 60 enroot remove -f "$1" 2>"removed-$1"
+  [ "$(grep -c '^\[WARN\] .* is in use: ' "removed-$1")" -eq 1 ]
   [ ! -e "data/$1" ]
   # Without its files, sleep among them, it may have ended by itself.
   kill -9 "$running" || true

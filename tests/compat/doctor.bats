@@ -85,10 +85,14 @@ C
   echo "$output"
   [ "$status" -eq 1 ]
   grep -Eq '^  fail +site-configuration .*users cannot read it$' <<<"$output"
+  grep -q 'fix: chmod 644 /etc/situla/situla.toml$' <<<"$output"
   run --separate-stderr setpriv --reuid alice --regid alice --init-groups situla doctor --json
   rm /etc/situla/situla.toml
   [ "$status" -eq 1 ]
   [ "$(status_of site-configuration)" = fail ]
+  # Root's to do, and said so.
+  [ "$(jq -r '[.checks[] | select(.section == "situla" and .fix != "") | .fix | startswith("ask the administrator: ")] | length > 0 and all' <<<"$output")" = true ]
+  [ "$(jq -r '[.checks[] | select(.section == "user") | .fix | startswith("ask the administrator: ")] | any' <<<"$output")" = false ]
 }
 
 @test "a registry, step by step" {

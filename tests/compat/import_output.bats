@@ -196,3 +196,50 @@ assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) != 0, status
 assert os.listdir(".") == [], os.listdir(".")
 PYTHON
 }
+
+@test "on a terminal: what keeps an import is told, and the lines that stay are those of a log" {
+  cd "$work"
+  curl -s "https://fault.test/mood/moody-terminal?is=silent" >/dev/null
+  python3 - <<'PYTHON'
+import os, pty, re, select, signal
+
+def run(image, enough, **variables):
+    """What the terminal gets until it is enough, or the command has ended."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm", **variables)
+        os.execvp("enroot", ["enroot", "import", "-o", "image.sqsh", "docker://" + image])
+    text, more = "", b" "
+    while more and not enough(text):
+        try:
+            more = os.read(terminal, 65536) if select.select([terminal], [], [], 60)[0] else b""
+        except OSError:
+            more = b""
+        text += more.decode(errors="replace")
+    if more:
+        os.kill(pid, signal.SIGINT)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    return text
+
+resolving = run("fault.test/moody-terminal", lambda seen: "no answer for 4 s" in seen)
+assert re.search(r"resolving fault\.test/moody-terminal:latest: no answer for 3 s", resolving), resolving
+stalled = run("fault.test/stall", lambda seen: "stalled for" in seen and "trying again" in seen, ENROOT_STALL_TIMEOUT="8")
+assert re.search(r"MiB  stalled for \d+ s\r?\x1b", stalled), stalled[-2000:]
+assert re.search(r"MiB  stalled, trying again in \d+ s\r?\x1b", stalled), stalled[-2000:]
+
+whole = run("registry.test/debian:12", lambda seen: False)
+lines = []
+for piece in re.split("(\x1b\\[\\d+A\r\x1b\\[J)", whole):
+    erased = re.match("\x1b\\[(\\d+)A", piece)
+    if erased:
+        del lines[-int(erased[1]):]
+    else:
+        lines += piece.replace("\x1b[K", "").split("\r\n")[:-1]
+print(*lines, sep="\n")
+assert len(lines) == 4 and all(line.startswith("[INFO] ") for line in lines), lines
+assert re.match(r"\[INFO\] resolving registry\.test/debian:12: [0-9.]+ s$", lines[0]), lines
+assert lines[3].startswith("[INFO] imported docker://registry.test/debian:12@sha256:"), lines
+PYTHON
+  curl -s "https://fault.test/mood/moody-terminal?is=fine" >/dev/null
+}

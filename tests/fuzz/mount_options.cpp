@@ -16,7 +16,7 @@ void situla::fuzz(std::string_view bytes) {
   MountPlan plan("/work");
   for (const MountOption& option : *options) {
     if (option.kind == MountOption::Kind::script) std::abort();
-    if (auto step = step_from_option(option, environment, "--container-mounts")) (void)plan.add(std::move(*step));
+    if (auto step = step_from_option(option, environment)) (void)plan.add(std::move(*step));
   }
   check_plan(plan);
 }

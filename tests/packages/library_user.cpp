@@ -19,10 +19,11 @@ namespace {
 using namespace situla;
 
 Result<void> show_mounts(const std::string& text) {
-  TRY_ASSIGN(const std::vector<MountOption> options, parse_mount_options(text));
+  TRY_ASSIGN(std::vector<MountOption> options, parse_mount_options(text));
   MountPlan plan("/");
-  for (const MountOption& option : options) {
-    TRY_ASSIGN(MountStep step, step_from_option(option, Environment(), "the command line"));
+  for (MountOption& option : options) {
+    option.origin = "the command line";
+    TRY_ASSIGN(MountStep step, step_from_option(option, Environment()));
     TRY(plan.add(std::move(step)));
   }
   for (const MountStep& step : plan.steps()) std::cout << describe(step) << '\n';

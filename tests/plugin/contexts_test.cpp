@@ -117,13 +117,28 @@ TEST_CASE("every option is taken twice with the same value, because Slurm calls 
 
 TEST_CASE("bad values of options are errors with a message") {
   const std::pair<const char*, const char*> bad[] = {
-      {"container-image", ""},      {"container-image", nullptr},  {"container-mounts", ""},
-      {"container-mounts", "data"}, {"container-mounts", nullptr}, {"container-workdir", ""},
-      {"container-name", "../x"},   {"container-name", ""},        {"container-name", "a:b"},
-      {"container-save", ""},       {"container-env", "1A"},       {"container-env", "A=B"},
-      {"container-env", ""},        {"container-unshare", "moon"}, {"container-unshare", ""},
-      {"container-devices", "gpu"}, {"container-devices", ""},     {"container-resolve", "sometimes"},
-      {"environment", ""},          {"environment", "a\nb"},       {"environment", nullptr},
+      {"container-image", ""},
+      {"container-image", nullptr},
+      {"container-mounts", ""},
+      {"container-mounts", "data"},
+      {"container-mounts", nullptr},
+      {"container-mounts", "/a:/b:RO"},
+      {"container-workdir", ""},
+      {"container-name", "../x"},
+      {"container-name", ""},
+      {"container-name", "a:b"},
+      {"container-save", ""},
+      {"container-env", "1A"},
+      {"container-env", "A=B"},
+      {"container-env", ""},
+      {"container-unshare", "moon"},
+      {"container-unshare", ""},
+      {"container-devices", "gpu"},
+      {"container-devices", ""},
+      {"container-resolve", "sometimes"},
+      {"environment", ""},
+      {"environment", "a\nb"},
+      {"environment", nullptr},
   };
   for (const spank_context_t context : {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE})
     for (const auto& [name, value] : bad) {

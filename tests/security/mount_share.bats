@@ -66,3 +66,18 @@ COUNT
   wait_until 20 eval '[ "$(loops)" -eq 0 ]'
   [ "$(mounted as carol)" = mount=kernel ]
 }
+
+@test "where FUSE is to serve nothing, the share's end is an error with a code of its own" {
+  printf 'mount = "kernel"\nmounts_per_user = 2\nimage_mount_idle = 0\n' >/etc/situla/situla.toml
+  carol_keeps registry.test/tiny:latest 1
+  carol_keeps registry.test/tiny:zstd 2
+  run as carol srun --container-image=registry.test/debian:12 true
+  echo "$output"
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"2 images are mounted for this user already, and 2 may be [mount-limit]"* ]]
+  [[ "$output" == *"hint: they go with the last process that uses them"* ]]
+  [ "$(mounted as dave)" = mount=kernel ]
+  pkill -u carol -x tail
+  wait_until 20 eval '[ "$(loops)" -eq 0 ]'
+  as carol srun --container-image=registry.test/debian:12 true
+}

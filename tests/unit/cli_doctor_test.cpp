@@ -79,6 +79,22 @@ TEST_CASE("a report fails when one check does, and says how to fix it") {
   CHECK(json["checks"][2]["facts"]["price"] == "3");
 }
 
+TEST_CASE("who is not root is not told to do what only root can") {
+  doctor::Report report;
+  report.host = "node1";
+  report.sections = {{"node",
+                      "the node",
+                      {{"loop", State::warn, "missing", "modprobe loop"},
+                       {"namespaces", State::fail, "no", "see the line apparmor"},
+                       {"fine", State::ok, "fine", ""}}},
+                     {"user", "yours", {{"data", State::warn, "open", "chmod o-w /data"}}, true}};
+  doctor::address_to_user(report);
+  CHECK(report.find("loop")->fix == "ask the administrator: modprobe loop");
+  CHECK(report.find("namespaces")->fix == "see the line apparmor");
+  CHECK(report.find("fine")->fix.empty());
+  CHECK(report.find("data")->fix == "chmod o-w /data");
+}
+
 TEST_CASE("the brief report: one line about images, one for each error") {
   doctor::Report report;
   report.tier = "kernel";

@@ -376,7 +376,8 @@ TEST_CASE("remove touches nothing but containers") {
   user.dir.write("data/a/x", "");
   const Outcome missing = user.run({"remove", "--force", "b"});
   CHECK(missing.status == 1);
-  CHECK(missing.err == "[ERROR] No such file or directory: " + (user.dir / "data/b") + " [container-not-found]\n");
+  CHECK(missing.err == "[ERROR] No such file or directory: " + (user.dir / "data/b") +
+                           " [container-not-found]\nhint: situla list shows the containers there are\n");
   for (const char* name : {"../precious", ".", "..", "", "a/..", "/", ".hidden"}) {
     INFO(name);
     const Outcome outcome = user.run({"remove", "-f", name});
@@ -387,6 +388,34 @@ TEST_CASE("remove touches nothing but containers") {
   CHECK(user.run({"remove", "-f", "link"}).status == 1);
   CHECK(user.has("precious/x"));
   CHECK(user.has("data/a/x"));
+}
+
+TEST_CASE("a mistyped container or file: the one that was meant") {
+  const User user;
+  user.dir.write("data/pytorch/x", "");
+  user.dir.write("data/other/x", "");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "pytroch", "true"},
+                                                {"remove", "-f", "pytroch"},
+                                                {"export", "pytroch"},
+                                                {"inject", "--dry-run", "pytroch"}}) {
+    INFO(words[0]);
+    const Outcome outcome = user.run(words);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.err == "[ERROR] No such file or directory: " + (user.dir / "data/pytroch") +
+                             " [container-not-found]\nhint: did you mean pytorch? situla list shows the containers "
+                             "there are\n");
+  }
+  user.dir.write("debian+12.sqsh", "x");
+  const std::string meant = "hint: did you mean " + (user.dir / "debian+12.sqsh") + "?\n";
+  for (const char* typed : {"debain+12.sqsh", "debian+12"}) {
+    const std::string path = user.dir / typed;
+    for (const char* command : {"create", "start", "inspect", "bundle"}) {
+      INFO(command << " " << typed);
+      CHECK(user.run({command, path}).err ==
+            "[ERROR] No such file or directory: " + path + " [image-not-found]\n" + meant);
+    }
+  }
+  CHECK(user.has("data/pytorch/x"));
 }
 
 TEST_CASE("create --extract makes a tree under the file's name, without .sqsh") {

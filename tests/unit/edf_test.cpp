@@ -51,6 +51,14 @@ std::vector<std::string> messages(const std::string& text) {
 
 using Words = std::vector<std::string>;
 
+/// "ENTRY  (ORIGIN)" each, the origin without the directories of its file.
+Words mounts_of(const ResolvedEnvironment& resolved) {
+  Words lines;
+  for (const MountOfFile& mount : resolved.mounts)
+    lines.push_back(mount.entry + "  (" + mount.origin.substr(mount.origin.rfind('/') + 1) + ")");
+  return lines;
+}
+
 }  // namespace
 
 TEST_CASE("every key of an environment file") {
@@ -116,7 +124,8 @@ TEST_CASE("files are put on top of those that they are based on") {
   CHECK(resolved.workdir == "/base");
   CHECK_FALSE(resolved.writable);
   CHECK_FALSE(resolved.entrypoint);
-  CHECK(resolved.mounts == Words{"/a:/a", "/b:/b", "/c:/c"});
+  CHECK(mounts_of(resolved) ==
+        Words{"/a:/a  (base.toml:3: mounts)", "/b:/b  (more.toml:3: mounts)", "/c:/c  (top.toml:2: mounts)"});
   CHECK(resolved.variables == Words{"A=1", "B=2", "C=3"});
   CHECK(edf.combined.workdir->where == files.path("site/base.toml") + ":2");
 
@@ -164,8 +173,10 @@ PATH = "${PATH}:/opt/bin"
   CHECK(resolved.image == files.path("work/x.sqsh"));
   CHECK(resolved.workdir == "/scratch/me/run");
   // A dollar sign that is left is one: the node would expand it.
-  CHECK(resolved.mounts == Words{"/scratch/me:/scratch", "/e:/e:ro+private", files.path("work/data") + ":/data",
-                                 "/price/\\$5:/p", files.path("work/d.sqsh") + ":/d:sqsh", "/dev/fuse:/dev/fuse"});
+  CHECK(mounts_of(resolved) ==
+        Words{"/scratch/me:/scratch  (e.toml:3: mounts)", "/e:/e:ro+private  (e.toml:3: mounts)",
+              files.path("work/data") + ":/data  (e.toml:3: mounts)", "/price/\\$5:/p  (e.toml:3: mounts)",
+              files.path("work/d.sqsh") + ":/d:sqsh  (e.toml:3: mounts)", "/dev/fuse:/dev/fuse  (e.toml:4: devices)"});
   CHECK(resolved.devices == Words{"nvidia.com/gpu=all"});
   CHECK(resolved.variables == Words{"PATH=${PATH}:/opt/bin"});
 
@@ -177,12 +188,26 @@ PATH = "${PATH}:/opt/bin"
            {"image = \"A B\"", ":1: "},
            {"mounts = [\"a:b\"]", ":1: invalid mount 'a:b'"},
            {"mounts = [\"/a,b:/b\"]", ":1: mount '/a,b:/b': a comma in a path"},
+           {"mounts = [\"/a:/b:RO\"]", ":1: bind /a on /b: unknown flag \"RO\" [mount-syntax]"},
            {"devices = [\"gpu\"]", ":1: \"gpu\" is no name of a device"},
            {"[env]\nA = \"${}\"", ":2: ${} is no reference"}}) {
     INFO(text);
     files.write("user/e.toml", text);
     CHECK(files.error("e").starts_with(file + message));
   }
+}
+
+TEST_CASE("a home directory, as in the options of srun") {
+  Files files;
+  files.places.variables.set("HOME", "/home/me");
+  files.write("user/h.toml", "image = \"x\"\nworkdir = \"~/run\"\nmounts = [\"~/data:/data\"]\n");
+  const ResolvedEnvironment resolved = options_of(files.load("h"));
+  CHECK(resolved.workdir == "/home/me/run");
+  ContainerSpec spec;
+  REQUIRE(resolved.apply(spec));
+  REQUIRE(spec.mounts.size() == 1);
+  CHECK(spec.mounts[0].source == "$HOME/data");
+  CHECK(spec.mounts[0].origin == files.path("user/h.toml") + ":3: mounts");
 }
 
 TEST_CASE("which file a name means") {

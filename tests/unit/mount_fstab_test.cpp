@@ -119,7 +119,9 @@ TEST_CASE("--container-mounts on the node") {
   Environment environment;
   environment.set("USER", "me");
   const auto step_of = [&](const std::string& option) {
-    return step_from_option(parse_mount_options(option)->front(), environment, "--container-mounts");
+    const auto parsed = parse_mount_options(option);
+    REQUIRE(parsed);
+    return step_from_option(parsed->front(), environment);
   };
   CHECK(step_of("/scratch/$USER")->source == "/scratch/me");
   CHECK(step_of("/scratch/$USER")->target == "/scratch/me");
@@ -127,19 +129,34 @@ TEST_CASE("--container-mounts on the node") {
   CHECK(step_of("tmpfs:/x")->type == "tmpfs");
   CHECK(step_of("umount:/x")->kind == StepKind::detach);
   const MountOption script{MountOption::Kind::script, "/spool/$USER/script", "/spool/$USER/script", {}};
-  CHECK(describe(*step_from_option(script, environment, "test")) ==
+  CHECK(describe(*step_from_option(script, environment)) ==
         "bind /spool/$USER/script on /spool/$USER/script [ro, nosuid, nodev, private, create file]  (batch script)");
   CHECK(step_of("/a:/b")->create == CreateTarget::automatic);
   CHECK(step_of("/a:/b:ro")->flags.read_only);
   CHECK(step_of("$USER:/b").error().kind() == ErrorKind::usage);
   CHECK(step_of("$USER:/b").error().code() == ErrorCode::mount_syntax);
   CHECK_FALSE(step_of("/a:$UNSET"));
-  CHECK(step_of("/a:/b:RO").error().text() ==
+  // What a variable gives is known here only; the rest is refused when it is parsed.
+  environment.set("MODE", "RO");
+  CHECK(step_of("/a:/b:$MODE").error().text() ==
         "--container-mounts: bind /a on /b: unknown flag \"RO\" [mount-syntax]\nhint: did you mean \"ro\"?");
   CHECK(describe(*step_of("data.sqsh:/b:sqsh")) == "mount image ./data.sqsh on /b [create]  (--container-mounts)");
   CHECK(step_of("/a:/b:sqhs").error().hint() == "did you mean \"sqsh\"?");
   CHECK(step_of("/a:/b:x-mine+nofail")->on_failure == OnFailure::warn);
   CHECK(step_of("tmpfs:/x:size=1G")->parameters == MountParameters{{"size", "1G"}});
+  CHECK(step_of("/a:/b")->origin == "--container-mounts");
+}
+
+TEST_CASE("who asks for a mount is named where its source is missing") {
+  MountOption option = parse_mount_options("/no/such/source:/x")->front();
+  CHECK(check_sources({option}, {}).error().line() ==
+        "--container-mounts: source path does not exist: /no/such/source [mount-source]");
+  option.origin = "/home/me/.edf/torch.toml:4: mounts";
+  CHECK(check_sources({option}, {}).error().line() ==
+        "/home/me/.edf/torch.toml:4: mounts: source path does not exist: /no/such/source [mount-source]");
+  CHECK(step_from_option(option, {})->origin == "/home/me/.edf/torch.toml:4: mounts");
+  option.flags.emplace_back("nofail");
+  CHECK(check_sources({option}, {}));
 }
 
 TEST_CASE("--mount: what --container-mounts takes, and lines of fstab with colons") {

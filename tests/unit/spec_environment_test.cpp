@@ -42,6 +42,18 @@ TEST_CASE("many definitions take no quadratic time") {
   CHECK(Environment::from_block(block).entries().size() == 200000);
 }
 
+TEST_CASE("a leading ~ is the home directory") {
+  Environment environment;
+  CHECK(expand_home("~/x", environment) == "~/x");
+  environment.set("HOME", "/home/me");
+  CHECK(expand_home("~", environment) == "/home/me");
+  CHECK(expand_home("~/", environment) == "/home/me/");
+  CHECK(expand_home("~/x y", environment) == "/home/me/x y");
+  for (const char* path : {"", "/x/~", "./~", "~you", "~you/x", "x~/"}) CHECK(expand_home(path, environment) == path);
+  environment.set("HOME", "");
+  CHECK(expand_home("~", environment) == "~");
+}
+
 TEST_CASE("expansion of variables") {
   Environment environment;
   environment.set("A", "1");

@@ -46,6 +46,29 @@ TEST_CASE("entries of --container-mounts") {
   CHECK(lines("/$(id):/b") == Lines{"/$(id) /b x-create=auto,rbind"});
 }
 
+TEST_CASE("no shell expands a ~ behind an option's =") {
+  CHECK(lines("~/data:/data") == Lines{"$HOME/data /data x-create=auto,rbind"});
+  CHECK(lines("~/data") == Lines{"$HOME/data $HOME/data x-create=auto,rbind"});
+  CHECK(lines("/data:~/data:ro") == Lines{"/data $HOME/data x-create=auto,rbind,ro"});
+  CHECK(lines("~") == Lines{"$HOME $HOME x-create=auto,rbind"});
+  CHECK_FALSE(parse_mount_options("~you/data:/data"));
+}
+
+TEST_CASE("a flag that there is not is refused at once, where it is known to be one") {
+  const auto refused = parse_mount_options("/a:/b,./c:/d:ro+RO");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().text() == "bind ./c on /d: unknown flag \"RO\" [mount-syntax]\nhint: did you mean \"ro\"?");
+  CHECK(parse_mount_options("umount:/sys:lazzy").error().line() ==
+        "unmount /sys: unknown flag \"lazzy\" [mount-syntax]");
+  CHECK(parse_mount_options("/a:/b:size=1G").error().hint() == "flags are those of mount(8): ro, noexec");
+  // Parameters of a file system, words of others, and what is known on the node only.
+  for (const char* value : {"tmpfs:/x:size=1G+huge=always", "/a:/b:x-mine", "/a:/b:$MODE", "/a:/b:${MODE}+nofail",
+                            "/a:/b:sync+nodiratime+rslave"}) {
+    INFO(value);
+    CHECK(parse_mount_options(value));
+  }
+}
+
 TEST_CASE("exact repetitions are dropped, order is kept") {
   CHECK(lines("/a:/b,/c,/a:/b,/a:/b:ro").size() == 3);
   CHECK(lines("/b,/a").front() == "/b /b x-create=auto,rbind");

@@ -172,8 +172,11 @@ TEST_CASE("working directory: the image's, else the root; the option's is the ta
   scene.spec.workdir = "/bin";
   CHECK(scene.run({}).workdir == "/workspace");
   scene.spec.workdir = "/not/there";
-  CHECK_THAT(scene.run({}).error,
-             Catch::Contains("/not/there") && Catch::Contains("No such file or directory [workdir]"));
+  CHECK_THAT(scene.run({}).error, Catch::Contains("/not/there") &&
+                                      Catch::Contains("No such file or directory [workdir]") &&
+                                      Catch::Contains("hint: --container-workdir is a directory inside the container"));
+  scene.spec.workdir = scene.directory / "home/none";
+  CHECK_THAT(scene.run({}).error, Catch::Contains("hint: --container-mount-home puts the home directory"));
   scene.spec.workdir.clear();
   fs::remove(scene.root + "/etc/rc");
   CHECK(scene.run({}).workdir == "/");

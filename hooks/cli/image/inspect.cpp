@@ -231,8 +231,7 @@ Result<int> inspect_file(const Context& context, const InspectOptions& options) 
                                             ": --raw and --arch are about images in registries, not about files")
                     .with_code(ErrorCode::option));
   auto image = open_file(options.image, O_RDONLY | O_NONBLOCK);  // not to wait for a pipe's writer
-  if (!image && image.error().kind() == ErrorKind::not_found)
-    return fail(no_such_file(options.image).with_code(ErrorCode::image_not_found));
+  if (!image && image.error().kind() == ErrorKind::not_found) return fail(no_such_image(options.image));
   if (!image) return fail(std::move(image).error());
   auto file = describe_file(image->get(), options.image);
   if (!file) return fail(std::move(file).error().with_context("inspect " + printable(options.image)));

@@ -47,30 +47,38 @@ Result<int> examine_cluster(const Context& context, const DoctorOptions& options
   request.program = program_for_nodes();
   request.limit = std::chrono::seconds(options.timeout);
   TRY_ASSIGN(auto nodes, doctor::ask_cluster(request, context.invocation.environment));
-  const doctor::ClusterReport report{std::move(nodes)};
+  const doctor::ClusterReport report{std::move(nodes), geteuid() == 0};
   context.streams.out << (options.json ? report.json() : report.text(colours_for(context)));
   return report.failed() ? 1 : 0;
 }
 
-int print(const Context& context, const DoctorOptions& options, const doctor::Report& report) {
+int print(const Context& context, const DoctorOptions& options, doctor::Report& report) {
+  if (geteuid() != 0) address_to_user(report);
   context.streams.out << (options.json    ? report.json()
                           : options.brief ? report.brief()
                                           : report.text(colours_for(context)));
   return report.failed() ? 1 : 0;
 }
 
+/// origin: EnrootConfig::origin(). A variable is the caller's, a file its owner's.
+std::string fix_of_setting(const std::string& origin, const std::string& fix) {
+  const std::string file = origin.substr(0, origin.rfind(':'));
+  const bool of_site = file.starts_with('/') && access(file.c_str(), W_OK) != 0;
+  return of_site ? doctor::administrators_fix(fix) : fix;
+}
+
 /// enroot.conf and the ENROOT_* variables. What cannot be read at all was said before.
 doctor::Section configuration_section(const Context& context) {
   using doctor::State;
   const EnrootConfig& config = context.config;
-  doctor::Section section{"configuration", "enroot.conf and ENROOT_*", {}};
+  doctor::Section section{"configuration", "enroot.conf and ENROOT_*", {}, true};
   if (const auto checked = config.check_flags(context.log); !checked)
     section.lines.push_back({"flags", State::fail, checked.error().message(), checked.error().hint()});
   for (const std::string& key : config.unknown_keys()) {
     const auto near = closest(key, EnrootConfig::known_keys());
     section.lines.push_back({"unknown-key", near ? State::warn : State::info,
                              key + " (" + config.origin(key) + "): nothing of Situla reads it",
-                             near ? "write " + std::string(*near) : ""});
+                             near ? fix_of_setting(config.origin(key), "write " + std::string(*near)) : ""});
   }
   const std::string credentials = config.config_path() + "/.credentials";
   struct stat status {};

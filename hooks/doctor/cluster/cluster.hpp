@@ -54,6 +54,7 @@ std::vector<Check> compare_nodes(const std::vector<NodeAnswer>& nodes);
 
 struct ClusterReport {
   std::vector<NodeAnswer> nodes;
+  bool for_root = true;  ///< else fixes between nodes are to be asked for, as each node says of its own
 
   /// Whether a check fails on a node or between nodes, or a node was asked in vain.
   [[nodiscard]] bool failed() const;

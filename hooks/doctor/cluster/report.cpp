@@ -193,6 +193,13 @@ std::string check_table(const std::vector<Row>& rows, bool agreed, Colours colou
   return "\n" + flush_left("CHECK", name_width) + "  " + flush_left("NODES", node_width) + "  STATUS  FOUND\n" + text;
 }
 
+std::vector<Check> between_nodes(const ClusterReport& report) {
+  std::vector<Check> checks = compare_nodes(report.nodes);
+  for (Check& check : checks)
+    if (!report.for_root) check.fix = administrators_fix(check.fix);
+  return checks;
+}
+
 }  // namespace
 
 bool ClusterReport::failed() const {
@@ -206,7 +213,7 @@ bool ClusterReport::failed() const {
 
 std::string ClusterReport::text(Colours colours) const {
   const std::vector<Row> rows = rows_of(nodes);
-  const std::vector<Check> compared = compare_nodes(nodes);
+  const std::vector<Check> compared = between_nodes(*this);
   std::string text = summary_table(groups_of(nodes, rows), colours);
   if (!compared.empty()) text += "\n" + to_text(Section{kBetween, "between nodes", compared}, colours);
   const bool agreed =
@@ -231,7 +238,7 @@ std::string ClusterReport::json() const {
   Json summary = Json::object({{"nodes", nodes.size()}});
   for (const char* status : {"ok", "warn", "fail", "noAnswer", "notAsked"}) summary.add(status, counts[status]);
   Json checks = Json::list();
-  for (const Check& check : compare_nodes(nodes)) checks.add(to_json(kBetween, check));
+  for (const Check& check : between_nodes(*this)) checks.add(to_json(kBetween, check));
   return to_text(Json::object({{"schema", kSchema},
                                {"summary", std::move(summary)},
                                {"checks", std::move(checks)},

@@ -55,11 +55,12 @@ Result<LoopDevice> attach_within_share(int image_fd, MountShare share) {
   const std::string label = "situla:" + std::to_string(share.uid);
   if (share.most != 0)
     if (const size_t count = LoopDevice::count(label); count >= share.most)
-      return fail(Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
-                                                std::to_string(share.most) + " may be")
-                      .with_code(ErrorCode::site_config)
-                      .with_hint("they go with the last process that uses them, in jobs or outside; mounts_per_user in "
-                                 "situla.toml is the limit"));
+      return fail(
+          Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
+                                        std::to_string(share.most) + " may be")
+              .with_code(ErrorCode::mount_limit)
+              .with_hint("they go with the last process that uses them, in jobs or outside: end some of your jobs "
+                         "on this node, or wait; mounts_per_user in situla.toml is the limit"));
   return LoopDevice::attach(image_fd, label);
 }
 

@@ -1,6 +1,7 @@
 // Do blobs arrive whole, in order and in bounded memory, whatever the registry does?
 #include <atomic>
 #include <random>
+#include <thread>
 
 #include <catch2/catch.hpp>
 
@@ -111,6 +112,19 @@ TEST_CASE_METHOD(Fixture, "a byte before each failure is no progress") {
   FakeTransport fast(byte_by_byte);
   stall_rate = 1;
   CHECK(download(fast));
+}
+
+TEST_CASE_METHOD(Fixture, "while all connections wait to try again, it is told until when") {
+  FakeTransport transport([](const HttpRequest&) { return Answer{503, {{"retry-after", "20"}}, "", false}; });
+  RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), credentials, {});
+  BlobDownloader downloader(transport, {&client}, {{digest_of(blobs[0]), blobs[0].size(), "B"}},
+                            {4, 3, 4096, 16384, 0});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (downloader.waits_for().empty() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK_THAT(downloader.waits_for(), Catch::Matches("trying again in (20|1[0-9]) s"));
+  downloader.stop();
+  CHECK_FALSE(downloader.read(0));
 }
 
 TEST_CASE_METHOD(Fixture, "5xx and 429 are tried again, then reported") {

@@ -56,9 +56,25 @@ TEST_CASE("lines never fill the window, however small it is") {
 TEST_CASE("a stall is told, and the rate is that of the last seconds") {
   ProgressScreen screen = half_way();
   for (unsigned i = 0; i <= 100; ++i) screen.bytes(150 * kMebi, 300 * kMebi, 14 + i * 0.1);
-  CHECK_THAT(screen.lines({80, 24}, 24).back(), Catch::EndsWith("150.0/300.0 MiB  0.0 MiB/s  -:--"));
+  CHECK_THAT(screen.lines({80, 24}, 24).back(), Catch::EndsWith("150.0/300.0 MiB  stalled for 10 s"));
+  CHECK(screen.line(24) == "importing 3 layers, 300.0 MiB: 150.0 MiB of 300.0 MiB, stalled for 10 s");
+  CHECK(screen.waiting("trying again in 4 s"));
+  CHECK_FALSE(screen.waiting("trying again in 4 s"));
+  CHECK_THAT(screen.lines({80, 24}, 24).back(), Catch::EndsWith("150.0/300.0 MiB  stalled, trying again in 4 s"));
+  for (const unsigned columns : {1U, 20U, 40U})
+    CHECK(columns_of(screen.lines({columns, 24}, 24).back()) <= std::max(1U, columns - 1));
+  CHECK(screen.waiting(""));
   for (unsigned i = 0; i <= 60; ++i) screen.bytes(150 * kMebi + i * kMebi / 100, 300 * kMebi, 24 + i * 0.1);
   CHECK_THAT(screen.lines({80, 24}, 30).back(), Catch::Contains("  0.1 MiB/s  "));
+}
+
+TEST_CASE("an import that begins is no stalled one") {
+  ProgressScreen screen;
+  screen.begin("importing", 0);
+  screen.bytes(0, 10 * kMebi, 0);
+  CHECK_THAT(screen.lines({80, 24}, 2).back(), Catch::EndsWith("  0.0 MiB/s  -:--"));
+  CHECK_THAT(screen.lines({80, 24}, 6).back(), Catch::EndsWith("  stalled for 6 s"));
+  CHECK(screen.line(2) == "importing: 0 B of 10.0 MiB");
 }
 
 TEST_CASE("many active layers do not push the total out of the window") {
@@ -76,7 +92,13 @@ TEST_CASE("a phase without bytes is its text, and what remains of it has the tim
   CHECK(screen.summary(1).empty());
   screen.begin("resolving x", 1);
   CHECK(screen.lines({80, 24}, 2) == std::vector<std::string>{"resolving x"});
+  CHECK(screen.line(2).empty());
+  CHECK(screen.waiting("no answer for 5 s"));
+  CHECK(screen.lines({80, 24}, 2) == std::vector<std::string>{"resolving x: no answer for 5 s"});
+  CHECK(screen.line(2) == "resolving x: no answer for 5 s");
   CHECK(screen.summary(2.25) == "resolving x: 1.2 s");
+  screen.begin("importing", 3);
+  CHECK(screen.lines({80, 24}, 3) == std::vector<std::string>{"importing"});
 }
 
 TEST_CASE("bars count right") {
@@ -128,11 +150,14 @@ TEST_CASE("a terminal shows bars while it goes on, keeps one line per phase, and
   const std::string bars = shown_until("total [");
   CHECK_THAT(bars, Catch::StartsWith("\x1b[1A\r\x1b[J") && Catch::Contains("\nlayer 1 of 1 [==") &&
                        Catch::Contains("\ntotal [==") && Catch::EndsWith("\x1b[K\r\n"));
+  progress->note("a note");
+  const std::string redrawn = shown_until("total [");
+  CHECK_THAT(redrawn, Catch::StartsWith("\x1b[3A\r\x1b[Jimporting 1 layer"));
+  progress->waiting("trying again in 4 s");
+  CHECK_THAT(shown_until("total ["), Catch::StartsWith("\x1b[3A\r\x1b[J"));
   progress->finish("done");
-  const std::string end = shown_until("done");
-  CHECK_THAT(end, Catch::StartsWith("\x1b[3A\r\x1b[Jimporting 1 layer: ") && Catch::Contains(" s, 1.0 MiB\r\n") &&
-                      Catch::EndsWith("done\r\n"));
-  CHECK(log.text().empty());
+  // What remains are lines of the log, which has its own way to the terminal.
+  CHECK_THAT(log.text(), Catch::Matches("a note\nimporting 1 layer: [0-9.]+ s, 1.0 MiB\ndone\n"));
 }
 
 TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves nothing") {
@@ -153,6 +178,11 @@ TEST_CASE("a waiting task draws only in long imports, in whole lines, and leaves
   CHECK(second.find('A') > second.rfind("MiB"));
   CHECK(bars.finish(start + milliseconds(1500)) == "\x1b[Jimporting 1 layer: 1.5 s, 4.0 MiB\n");
   CHECK(bars.finish(start + milliseconds(1600)).empty());
+  bars.phase("resolving x", start);
+  CHECK_THAT(bars.waiting("no answer for 5 s", start + milliseconds(5000)),
+             Catch::Contains("\nresolving x: no answer for 5 s\x1b["));
+  CHECK(bars.waiting("no answer for 5 s", start + milliseconds(6000)).empty());
+  CHECK(bars.finish(start + milliseconds(7000)) == "\x1b[Jresolving x: 7.0 s\n");
 
   StepBars many(ProgressView{80, 24, "node1, first of 4: "});
   many.phase("importing 1 layer", start);
@@ -189,6 +219,13 @@ TEST_CASE("a step without a terminal, and a log, have a line every half minute w
   drawn.phase("importing 7 layers", begin);
   (void)drawn.bytes(1, 2, begin + seconds(40));
   CHECK(drawn.line(begin + seconds(40)).empty());
+
+  StepBars resolving;
+  resolving.phase("resolving x", begin);
+  CHECK(resolving.line(begin + seconds(31)).empty());
+  CHECK(resolving.waiting("no answer for 31 s", begin + seconds(31)).empty());
+  CHECK(resolving.line(begin + seconds(31)) == "resolving x: no answer for 31 s");
+  CHECK(resolving.line(begin + seconds(32)).empty());
 
   StepBars other(ProgressView{.silent = true});
   other.phase("importing 7 layers", begin);

@@ -315,6 +315,26 @@ TEST_CASE("a mirror that names somebody's token server gets no token of his logi
   CHECK(own.requests.back().authorization == "Bearer for-" + basic_authorization("joe", "s3cret").substr(6));
 }
 
+TEST_CASE("whoever waits for a busy registry hears until when") {
+  unsigned asked = 0;
+  FakeTransport transport([&](const HttpRequest&) {
+    ++asked;
+    if (asked == 1) return Answer{503, {{"retry-after", "4"}}, "", false};
+    return asked == 2 ? Answer{200, {}, "", true} : Answer{200, {}, kManifest, false};
+  });
+  std::vector<std::string> said;
+  RegistryClient::Options options;
+  options.sleep = [](std::chrono::milliseconds) {};
+  options.waiting = [&](const std::string& why) {
+    if (!why.empty() || said.empty() || !said.back().empty()) said.push_back(why);
+  };
+  const CredentialSet none;
+  RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), none, options);
+  CHECK(client.resolve(Platform::parse("arm64").value()));
+  CHECK(said ==
+        std::vector<std::string>{"", "answer 503, trying again in 4 s", "", "no answer, trying again in 1 s", ""});
+}
+
 TEST_CASE("insecure is one registry, not its token server") {
   FakeTransport transport([](const HttpRequest& request) {
     if (request.url.starts_with("https://tokens.test/")) return Answer{200, {}, R"({"token":"t"})", false};

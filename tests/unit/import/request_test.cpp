@@ -5,6 +5,7 @@
 
 #include "hooks/request/certificates.hpp"
 #include "tests/support/memory_log.hpp"
+#include "tests/support/temp_dir.hpp"
 
 using namespace situla;
 
@@ -100,6 +101,18 @@ TEST_CASE("certificates that cannot be used are errors") {
   const auto code = [](const std::string& file) { return read_trust_anchors(file, "").error().code(); };
   CHECK(code("/nonexistent/ca.pem") == ErrorCode::registry_certificate);
   CHECK(code("/etc/passwd") == ErrorCode::registry_certificate);
+  CHECK(read_trust_anchors("/etc/passwd", "").error().message() ==
+        "read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none");
+  const test::TempDir files;
+  // What a directory has beside it does not make a file good that holds none.
+  files.write("certificates/01234567.0", "-----BEGIN CERTIFICATE-----\nMAAA\n-----END CERTIFICATE-----\n");
+  CHECK(read_trust_anchors("", files / "certificates")->with_nodes);
+  CHECK(read_trust_anchors("/etc/passwd", files / "certificates").error().message() ==
+        "read the CA certificates SSL_CERT_FILE=/etc/passwd: there is none");
+  const std::string text =
+      files.write("text.pem", "-----BEGIN CERTIFICATE-----\nbm8gY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n");
+  CHECK(read_trust_anchors(text, "").error().message() ==
+        "read the CA certificates SSL_CERT_FILE=" + text + ": one of them is damaged");
 }
 
 TEST_CASE("certificates are the same text for everybody who trusts the same ones") {

@@ -206,6 +206,8 @@ TEST_CASE("values are checked where the user types them") {
   CHECK_FALSE(options.set(option("container-image"), "oci:"));
   CHECK_FALSE(options.set(option("container-image"), "http://x"));
   CHECK_FALSE(options.set(option("container-mounts"), "relative:/x"));
+  CHECK(options.set(option("container-mounts"), "/a:/b:RO").error().text() ==
+        "--container-mounts: bind /a on /b: unknown flag \"RO\" [mount-syntax]\nhint: did you mean \"ro\"?");
   CHECK_FALSE(options.set(option("container-env"), "GOOD,2BAD"));
   CHECK_FALSE(options.set(option("container-env"), "GOOD,"));
   CHECK_FALSE(options.set(option("container-env"), "GOOD,,OTHER"));
@@ -344,7 +346,7 @@ ResolvedEnvironment of_file() {
   file.name = "mine";
   file.image = "of_file";
   file.workdir = "/file";
-  file.mounts = {"/a:/a", "/b:/b"};
+  file.mounts = {{"/a:/a", "f.toml:1: mounts"}, {"/b:/b", "f.toml:2: mounts"}, {"/a:/a", "f.toml:3: mounts"}};
   file.devices = {"amd.com/gpu=0"};
   file.variables = {"NAME=x", "GONE="};
   return file;
@@ -378,7 +380,9 @@ TEST_CASE("the command line wins over variables, and these over an environment f
   CHECK(spec.entrypoint == Tristate::no);
   REQUIRE(spec.mounts.size() == 2);
   CHECK(spec.mounts[0].source == "/a");
+  CHECK(spec.mounts[0].origin == "f.toml:1: mounts");
   CHECK(spec.mounts[1].source == "/c");
+  CHECK(spec.mounts[1].origin == "--container-mounts");
   CHECK(spec.devices == std::vector<std::string>{"amd.com/gpu=0", "amd.com/gpu=1"});
 
   ContainerOptions without;
@@ -411,10 +415,13 @@ TEST_CASE("what the node hears of an environment file is checked there") {
   CHECK_FALSE(take_environment_file(other, variables({{kResolvedVariable, text}})));
   REQUIRE(take_environment_file(options, variables({{kResolvedVariable, text}})));
   CHECK(spec_of(options).image == "of_file");
-  for (const auto& spoil : std::vector<void (*)(ResolvedEnvironment&)>{
-           [](auto& file) { file.image = "A B"; }, [](auto& file) { file.mounts = {"x"}; },
-           [](auto& file) { file.devices = {"x"}; }, [](auto& file) { file.variables = {"1=2"}; },
-           [](auto& file) { file.variables = {"NAME"}; }}) {
+  for (const auto& spoil : std::vector<void (*)(ResolvedEnvironment&)>{[](auto& file) { file.image = "A B"; },
+                                                                       [](auto& file) {
+                                                                         file.mounts = {{"x", "f.toml:1: mounts"}};
+                                                                       },
+                                                                       [](auto& file) { file.devices = {"x"}; },
+                                                                       [](auto& file) { file.variables = {"1=2"}; },
+                                                                       [](auto& file) { file.variables = {"NAME"}; }}) {
     ResolvedEnvironment file = of_file();
     spoil(file);
     options.use(file);

@@ -116,15 +116,38 @@ TEST_CASE("an image is named by reference, with or without a tag, or by a digest
   const auto remove = [&](const std::vector<std::string>& words) {
     return house.say([&](const Housekeeping& it) { return it.remove(words); });
   };
-  CHECK_THAT(remove({"registry.test/debian:14"}), Catch::Contains("there is no image 'registry.test/debian:14'"));
-  CHECK_THAT(remove({"aaaaa"}), Catch::Contains("there is no image"));  // too short
+  CHECK_THAT(remove({"registry.test/debian:14"}),
+             Catch::Contains("there is no image 'registry.test/debian:14'") &&
+                 Catch::Contains("hint: did you mean registry.test/debian:1"));  // 12 or 13
+  CHECK_THAT(remove({"aaaaa"}), Catch::Contains("there is no image"));           // too short
   REQUIRE(house.store.pin(one.name(), true));
-  CHECK_THAT(remove({"registry.test/debian"}),
-             Catch::Contains("removed registry.test/debian:13") && Catch::Contains("debian:12: it is pinned"));
+  CHECK_THAT(
+      remove({"registry.test/debian"}),
+      Catch::Contains("removed registry.test/debian:13") &&
+          Catch::Contains("debian:12: it is pinned [image-in-use]\nhint: situla pin --undo registry.test/debian"));
   CHECK((house.store.find(one) && !house.store.find(two) && house.store.find(other)));
   house.say([&](const Housekeeping& it) { return it.pin({"registry.test#debian:12"}, false); });
   CHECK_THAT(remove({"sha256:aaaaaa", "cccccccc"}), !Catch::Contains("error"));
   CHECK(std::filesystem::is_empty(house.directory / "images/sha256"));
+}
+
+TEST_CASE("an image in use, or pinned, stays, and the error says which it is") {
+  House house;
+  const ImageKey used = house.add('a', "used", "1", 1), pinned = house.add('b', "pinned", "1", 1);
+  REQUIRE(house.store.pin(pinned.name(), true));
+  const UniqueFd file(open(house.store.image_path(used).c_str(), O_RDONLY | O_CLOEXEC));
+  const auto remove = [&](const std::string& word, std::optional<uid_t> user) {
+    std::ostringstream out;
+    const auto removed = Housekeeping(house.store, out, kNow, user).remove({word});
+    return removed ? "removed" : removed.error().text();
+  };
+  CHECK_THAT(
+      remove("registry.test/used:1", {}),
+      Catch::StartsWith("remove registry.test/used:1: it is in use on this node [image-in-use]\nhint: try again"));
+  CHECK_THAT(remove("registry.test/pinned:1", 1000),
+             Catch::EndsWith("it is pinned [image-in-use]\nhint: ask the administrator: situla pin --undo "
+                             "registry.test/pinned:1"));
+  CHECK((house.store.find(used) && house.store.find(pinned)));
 }
 
 TEST_CASE("for a name that the registry does not have, the image that is here and was meant") {

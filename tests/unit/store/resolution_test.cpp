@@ -106,6 +106,8 @@ TEST_CASE("without an answer, what was granted within grant_offline is started, 
   CHECK(later.pinned()->manifest == kManifest);
   CHECK(Resolution(store.path(), question(), "9.0", settings(), kNow + 80059).is_silent());
   CHECK_FALSE(Resolution(store.path(), question(), "9.0", settings(), kNow + 80060).is_silent());
+  CHECK(Resolution(store.path(), question(), "9.0", settings(), kNow + 80020).when_asked() ==
+        " (asked 20 s ago, and again in 40 s)");
   CHECK_FALSE(Resolution(store.path(), question(1001), "9.0", settings(), kNow + 80001).is_silent());
   // When it answers again, the job goes on with what it has.
   Resolution again(store.path(), question(), "8.1", settings(), kNow + 80100);
