@@ -40,6 +40,10 @@ constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
      {"nvidia-container-cli", GpuMode::nvidia_container_cli},
      {"off", GpuMode::off}}};
 
+/// Other vendors' GPUs need no tool.
+constexpr std::array<std::pair<std::string_view, GpuMode>, 3> kNodeGpuNames = {
+    {{"native", GpuMode::native}, {"cdi", GpuMode::cdi}, {"off", GpuMode::off}}};
+
 /// What a key sets, wherever it lies in the settings.
 template <typename T>
 T& in(SiteConfig& config, T SiteConfig::*field) {
@@ -195,7 +199,7 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 34> keys() {
+std::array<Key, 36> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
@@ -227,6 +231,8 @@ std::array<Key, 34> keys() {
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
       {"gpu", one_of(&DeviceSettings::gpu, kGpuNames, R"("native", "cdi", "nvidia-container-cli" or "off")")},
+      {"amd_gpu", one_of(&DeviceSettings::amd_gpu, kNodeGpuNames, R"("native", "cdi" or "off")")},
+      {"intel_gpu", one_of(&DeviceSettings::intel_gpu, kNodeGpuNames, R"("native", "cdi" or "off")")},
       {"driver_root", device_path(&DeviceSettings::driver_root)},
       {"device_root", device_path(&DeviceSettings::device_root)},
       {"hide_gpus", boolean(&DeviceSettings::hide_gpus)},

@@ -29,11 +29,11 @@ enum class OwnerWay : uint8_t {
 };
 std::string_view to_string(OwnerWay way);
 
-/// Where the files and devices of NVIDIA GPUs in containers come from.
+/// Where the files and devices of a vendor's GPUs in containers come from.
 enum class GpuMode : uint8_t {
   native,                ///< Situla finds and adds them
   cdi,                   ///< a CDI specification says what they are
-  nvidia_container_cli,  ///< NVIDIA's own tool adds them
+  nvidia_container_cli,  ///< NVIDIA's own tool adds them; for no other vendor
   off
 };
 std::string_view to_string(GpuMode mode);
@@ -56,11 +56,13 @@ std::string_view to_string(JobComment which);
 
 /// Which devices containers get, and from where. Nothing here is privileged: the job user's own process acts on it.
 struct DeviceSettings {
-  GpuMode gpu = GpuMode::native;  ///< gpu = "native|cdi|nvidia-container-cli|off"
-  std::string driver_root = "/";  ///< driver_root; where the driver's libraries and programs are
-  std::string device_root = "/";  ///< device_root; where dev, proc and sys are
-  bool hide_gpus = true;          ///< hide_gpus; /proc/driver/nvidia shows a container only its own
-  bool cuda_compat = true;        ///< cuda_compat; an image's newer CUDA libraries are used where they fit
+  GpuMode gpu = GpuMode::native;        ///< gpu = "native|cdi|nvidia-container-cli|off", NVIDIA's
+  GpuMode amd_gpu = GpuMode::native;    ///< amd_gpu = "native|cdi|off"
+  GpuMode intel_gpu = GpuMode::native;  ///< intel_gpu = "native|cdi|off"
+  std::string driver_root = "/";        ///< driver_root; where the driver's libraries and programs are
+  std::string device_root = "/";        ///< device_root; where dev, proc and sys are
+  bool hide_gpus = true;                ///< hide_gpus; /proc/driver/nvidia and /dev/dri show a container only its own
+  bool cuda_compat = true;              ///< cuda_compat; an image's newer CUDA libraries are used where they fit
   std::vector<std::string> cdi_directories = {"/etc/cdi", "/var/run/cdi"};  ///< cdi_directories; later ones win
   bool cdi_hooks = true;             ///< cdi_hooks; programs that CDI files name are run, as the job user
   std::vector<std::string> devices;  ///< devices; CDI names for containers whose user asks for none

@@ -44,6 +44,8 @@ job_comment = "admin_comment"
 distribute = "sbcast"
 build_timeout = 30
 gpu = "nvidia-container-cli"
+amd_gpu = "cdi"
+intel_gpu = "off"
 driver_root = "/run/nvidia/driver/"
 device_root = "/run/nvidia"
 hide_gpus = false
@@ -76,6 +78,8 @@ devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
   CHECK(config->build_timeout == std::chrono::seconds(30));
   const DeviceSettings& devices = config->device_settings;
   CHECK(devices.gpu == GpuMode::nvidia_container_cli);
+  CHECK(devices.amd_gpu == GpuMode::cdi);
+  CHECK(devices.intel_gpu == GpuMode::off);
   CHECK(devices.driver_root == "/run/nvidia/driver");
   CHECK(devices.device_root == "/run/nvidia");
   CHECK_FALSE(devices.hide_gpus);
@@ -100,6 +104,8 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"local_tier = \"copies\"", "local_tier must be an absolute path"},
            Case{"service_user = \"root\"", "must be the name of a user other than root"},
            Case{"gpu = \"nvidia\"", "gpu must be \"native\", \"cdi\", \"nvidia-container-cli\" or \"off\""},
+           Case{"amd_gpu = \"nvidia-container-cli\"", "amd_gpu must be \"native\", \"cdi\" or \"off\""},
+           Case{"intel_gpu = true", "intel_gpu must be \"native\", \"cdi\" or \"off\""},
            Case{"driver_root = \"run/driver\"", "driver_root must be an absolute path"},
            Case{"hide_gpus = 1", "hide_gpus must be true or false"},
            Case{"devices = \"amd.com/gpu=0\"", "devices must be a list of names like \"vendor.com/class=name\""},
