@@ -63,6 +63,11 @@ Section injection_section(const DeviceSettings& settings, const Environment& env
   };
   ask_by_variable("NVIDIA_VISIBLE_DEVICES", nvidia_hook);
   section.lines.back().found += " (gpu = \"" + std::string(to_string(settings.gpu)) + "\")";
+  host.set("SLURM_JOB_GPUS", "0");  // Slurm says no more of whose GPUs they are
+  ask("GPUs that Slurm gives", {}, drm_hook);
+  section.lines.back().found += " (amd_gpu = \"" + std::string(to_string(settings.amd_gpu)) + "\", intel_gpu = \"" +
+                                std::string(to_string(settings.intel_gpu)) + "\")";
+  host.unset("SLURM_JOB_GPUS");
   ask_by_variable("MELLANOX_VISIBLE_DEVICES", mellanox_hook);
   if (!settings.devices.empty()) ask("devices = " + printable(join(settings.devices, ",")), {}, wanted_devices_hook);
   return section;
