@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include <unistd.h>
+
 #include "common/base/text.hpp"
+#include "common/sys/fd_path.hpp"
 #include "hooks/inject/sysfs/sysfs.hpp"
 
 namespace situla::drm {
@@ -33,7 +36,13 @@ Result<void> without_gpus(const Wanted& wanted, LogSink& log) {
                              (wanted.origin == variable ? ", or start without them: " + variable + "=void" : "")));
 }
 
-/// What Slurm gives may be another vendor's: then the device cgroup forbids these, and there is nothing to say.
+/// Whether it is these GPUs that are meant. What Slurm gives may be another vendor's, and these a processor's.
+bool is_meant(const Wanted& wanted, const std::vector<RenderGpu>& node, const RootDir& devices) {
+  return wanted.request.asker != Asker::slurm ||
+         (!devices.exists("/proc/driver/nvidia/version") &&
+          std::all_of(node.begin(), node.end(), [&](const RenderGpu& gpu) { return gpu.vendor == wanted.vendor; }));
+}
+
 void explain_nothing_usable(const Wanted& wanted, const Choice& all, const Usable& usable, LogSink& log) {
   const std::string which =
       "the node's " + std::to_string(all.size()) + " " + std::string(wanted.vendor->name) + " GPUs";
@@ -60,9 +69,13 @@ class Plan {
     if (all.empty()) return without_gpus(wanted, scene_.log);
     const Usable usable = usable_gpus(all, scene_.access);
     TRY_ASSIGN(const Choice chosen, select_gpus(wanted.request.devices, usable.gpus));
-    if (usable.gpus.empty()) explain_nothing_usable(wanted, all, usable, scene_.log);
+    const bool meant = is_meant(wanted, node, scene_.roots.devices);
+    if (usable.gpus.empty() && meant) explain_nothing_usable(wanted, all, usable, scene_.log);
     if (chosen.empty()) return {};
-    if (wanted.vendor == &gpu::kAmd) add_kfd(wanted);
+    // Who did not ask for anything starts as well without.
+    on_failure_ = wanted.request.asker == Asker::slurm ? OnFailure::warn : OnFailure::fail;
+    if (on_failure_ == OnFailure::fail) cover_failure_ = OnFailure::fail;
+    if (wanted.vendor == &gpu::kAmd) add_kfd(wanted, meant);
     for (const RenderGpu* gpu : chosen) add_gpu(*gpu, wanted.origin);
     for (const RenderGpu* gpu : all)
       if (std::find(chosen.begin(), chosen.end(), gpu) == chosen.end()) exclude(*gpu);
@@ -90,15 +103,16 @@ class Plan {
   }
 
   void add_gpu(const RenderGpu& gpu, const std::string& origin) {
-    add_node(gpu.render, origin, OnFailure::fail);
+    add_node(gpu.render, origin, on_failure_);
     // Who only computes needs no card, and often may not open it.
     if (gpu.card && scene_.access(gpu.card->path) == Access::granted) add_node(*gpu.card, origin, OnFailure::warn);
   }
 
-  void add_kfd(const Wanted& wanted) {
+  void add_kfd(const Wanted& wanted, bool meant) {
     const auto node = kfd(scene_.roots.devices);
     const Access access = node ? scene_.access(node->path) : Access::missing;
-    if (access == Access::granted) return add_node(*node, wanted.origin, OnFailure::fail);
+    if (access == Access::granted) return add_node(*node, wanted.origin, on_failure_);
+    if (!meant) return;
     const bool missing = access == Access::missing;
     scene_.log.warning(
         Error(missing ? ErrorKind::not_found : ErrorKind::denied,
@@ -119,6 +133,7 @@ class Plan {
   void cover(const std::string& origin) {
     add_step(edits_, {.kind = StepKind::cover,
                       .target = kDirectory,
+                      .on_failure = cover_failure_,
                       .flags = {.no_suid = true, .no_dev = true, .no_exec = true},
                       .parameters = {{"mode", "0755"}},
                       .origin = origin});
@@ -130,9 +145,9 @@ class Plan {
     }
   }
 
-  /// As udev made them on the node. Where the container has the host's /dev, they are there.
+  /// As udev made them on the node. Where the container has the host's /dev, they are there, and nothing can be made.
   void add_links(bool covered) {
-    if (shown_.empty()) return;
+    if (shown_.empty() || (!covered && !may_write("/dev"))) return;
     for (const std::string& name : names_in(kLinks)) {
       const std::string link = std::string(kLinks) + "/" + name;
       const auto target = sysfs::read_link(scene_.roots.devices, link);
@@ -142,12 +157,18 @@ class Plan {
     }
   }
 
+  [[nodiscard]] bool may_write(const char* directory) const {
+    const auto fd = scene_.root.resolve(directory);
+    return fd && access(fd_path(fd->get()).c_str(), W_OK) == 0;
+  }
+
   [[nodiscard]] std::vector<std::string> names_in(const char* directory) const {
     return sysfs::names_in(scene_.roots.devices, directory).value_or(std::vector<std::string>());
   }
 
   const Scene& scene_;
   ContainerEdits& edits_;
+  OnFailure on_failure_ = OnFailure::fail, cover_failure_ = OnFailure::warn;
   std::set<std::string> shown_, foreign_;  ///< paths of nodes
 };
 

@@ -33,8 +33,9 @@ struct Scene {
 /// The nodes of the GPUs that are meant, /dev/kfd with AMD's, and the links in /dev/dri/by-path, by which Intel's
 /// runtime finds them. No node that this process may not open. Where the container would have the node of a GPU that is
 /// not its own, and could open it, /dev/dri is covered and gets all but these; it stays as it is where there is none.
-/// Only looks; edits/apply.hpp makes it true. ErrorKind::not_found: the job asks, and the node has none of that vendor.
-/// ErrorKind::usage: a name that means none of the job's.
+/// What cannot be done is a warning where only Slurm asks. Only looks; edits/apply.hpp makes it true.
+/// ErrorKind::not_found: the job asks, and the node has none of that vendor. ErrorKind::usage: a name that means none
+/// of the job's.
 Result<ContainerEdits> edits(const std::vector<Wanted>& wanted, const Scene& scene);
 
 /// Whether the node has a GPU of the vendor, whoever may use it.

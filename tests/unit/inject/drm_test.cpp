@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <map>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "common/base/text.hpp"
@@ -67,6 +70,10 @@ std::string card(int number) {
 }
 std::string render(int number) {
   return node("/dev/dri/renderD" + std::to_string(number), 226, number);
+}
+/// The same where only Slurm asks.
+std::string optional(const std::string& step) {
+  return step.substr(0, step.size() - 1) + " [if possible]\n";
 }
 /// One that stays when others are hidden, whose number nobody looks up.
 std::string kept(const std::string& name) {
@@ -131,7 +138,7 @@ TEST_CASE("a container with a /dev of its own gets nodes and links of the job's 
     CHECK(machine.plan(kAmd, name) == machine.plan(kAmd, "2"));
   }
   CHECK(machine.plan(kAmd, "all") == machine.plan(kAmd, "0-3"));
-  CHECK(machine.plan(kAmd, "ALL", Asker::slurm) == machine.plan(kAmd, "0,1,2,3"));
+  CHECK(machine.plan(kAmd, "ALL", Asker::image) == machine.plan(kAmd, "0,1,2,3"));
   CHECK_THAT(machine.plan(kAmd, "all"), Catch::Contains(render(131)) && !Catch::Contains("card0"));
   CHECK(machine.plan(kAmd, "").empty());
   CHECK(machine.log.messages.empty());
@@ -145,7 +152,7 @@ TEST_CASE("a container with a /dev of its own gets nodes and links of the job's 
 TEST_CASE("the device cgroup has the last word, by the render node or by the card's") {
   Machine amd(kFourAmd);
   for (const char* path : {"/dev/dri/renderD128", "/dev/dri/renderD130"}) amd.answers[path] = Access::forbidden;
-  CHECK(amd.plan(kAmd, "all", Asker::slurm) == kKfdNode + render(129) + card(2) + render(131) + card(4) +
+  CHECK(amd.plan(kAmd, "all", Asker::image) == kKfdNode + render(129) + card(2) + render(131) + card(4) +
                                                    links("pci-0000:26:00.0", 2, 129) +
                                                    links("pci-0000:c5:00.0", 4, 131));
   CHECK_THAT(amd.plan(kAmd, "1"), Catch::Contains(render(131)) && !Catch::Contains("renderD129"));
@@ -156,7 +163,7 @@ TEST_CASE("the device cgroup has the last word, by the render node or by the car
   // Slurm's AutoDetect=oneapi knows GPUs by their cards: the render node can be opened all the same.
   Machine intel(kTwoIntel);
   intel.answers["/dev/dri/card0"] = Access::forbidden;
-  CHECK(intel.plan(kIntel, "all", Asker::slurm) == render(129) + card(1) + links("pci-0000:2a:00.0", 1, 129));
+  CHECK(intel.plan(kIntel, "all", Asker::image) == render(129) + card(1) + links("pci-0000:2a:00.0", 1, 129));
 }
 
 TEST_CASE("who may not open cards computes without") {
@@ -172,15 +179,15 @@ TEST_CASE("in the host's /dev, a node of others that could be opened is hidden, 
   machine.share_dev();
   machine.answers["/dev/dri/card0"] = Access::forbidden;
   machine.answers["/dev/dri/renderD131"] = Access::forbidden;
-  CHECK(machine.plan(kIntel, "all", Asker::slurm) ==
+  CHECK(machine.plan(kIntel, "all", Asker::image) ==
         kCover + render(129) + card(1) + kept("card2") + kept("card3") + kept("card4") + kept("renderD130") +
             by_path("pci-0000:02:00.0-card", "card2") + links("pci-0000:2a:00.0", 1, 129) +
             links("pci-0000:41:00.0", 3, 130) + by_path("pci-0000:42:00.0-card", "card4"));
   // Nothing to hide, nothing to do: /dev has it all.
   machine.answers.clear();
-  CHECK(machine.plan(kIntel, "all", Asker::slurm) == render(128) + card(0) + render(129) + card(1));
+  CHECK(machine.plan(kIntel, "all", Asker::image) == render(128) + card(0) + render(129) + card(1));
   machine.answers = {{"/dev/dri/card0", Access::forbidden}, {"/dev/dri/renderD128", Access::forbidden}};
-  CHECK(machine.plan(kIntel, "all", Asker::slurm) == render(129) + card(1));
+  CHECK(machine.plan(kIntel, "all", Asker::image) == render(129) + card(1));
 }
 
 TEST_CASE("hide_gpus = false leaves /dev/dri alone") {
@@ -229,6 +236,35 @@ TEST_CASE("GPUs that this user may not open are named with what to do, those of 
   CHECK(machine.plan(kAmd, "all", Asker::slurm).empty());
   CHECK_THAT(machine.log.messages.back().text,
              Catch::Contains("their nodes in /dev/dri do not admit this user") && Catch::Contains("render or video"));
+}
+
+TEST_CASE("where only Slurm asks, nothing ends a start, and nothing is said of what may be another vendor's") {
+  Machine machine({"amd,0000:05:00.0", "amd,0000:26:00.0"});
+  machine.share_dev();
+  machine.answers["/dev/dri/renderD128"] = Access::forbidden;
+  CHECK(machine.plan(kAmd, "all", Asker::slurm) == "cover /dev/dri [nosuid, nodev, noexec, if possible]\n" +
+                                                       optional(kKfdNode) + optional(render(129)) + card(1) +
+                                                       links("pci-0000:26:00.0", 1, 129));
+  for (const char* other : {"proc/driver/nvidia/version", ""}) {
+    Machine mixed(other[0] == '\0' ? std::vector<std::string>{"--no-kfd", "amd,0000:05:00.0", "intel,0000:00:02.0"}
+                                   : std::vector<std::string>{"--no-kfd", "amd,0000:05:00.0"});
+    if (other[0] != '\0') mixed.dir.write(std::string("machine/") + other, "NVRM version: 580\n");
+    CHECK(mixed.plan(kAmd, "all", Asker::slurm) == optional(render(128)) + card(0) + links("pci-0000:05:00.0", 0, 128));
+    mixed.answers["/dev/dri/renderD128"] = Access::denied;
+    CHECK(mixed.plan(kAmd, "all", Asker::slurm).empty());
+    CHECK(mixed.log.messages.empty());
+    CHECK(mixed.plan(kAmd, "all").empty());
+    CHECK(mixed.log.count(LogLevel::warning, "do not admit this user") == 1);
+  }
+}
+
+TEST_CASE("links are made only where something can be made") {
+  Machine machine({"amd,0000:05:00.0"});
+  const std::string dev = machine.dir / "root/dev";
+  CHECK_THAT(machine.plan(kAmd, "0"), Catch::Contains("link /dev/dri/by-path/"));
+  REQUIRE(chmod(dev.c_str(), 0555) == 0);
+  if (access(dev.c_str(), W_OK) != 0) CHECK_THAT(machine.plan(kAmd, "0"), !Catch::Contains("link "));
+  REQUIRE(chmod(dev.c_str(), 0755) == 0);
 }
 
 TEST_CASE("without /dev/kfd ROCm finds nothing, and the log says so") {

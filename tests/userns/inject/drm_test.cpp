@@ -23,7 +23,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Result<void> bind(const std::string& source, const std::string& target) {
+Result<void> bind_tree(const std::string& source, const std::string& target) {
   TRY_ASSIGN(const UniqueFd from, open_file(source, O_PATH));
   TRY_ASSIGN(const UniqueFd point, open_file(target, O_PATH));
   return bind_at(point.get(), from.get(), true, {}, target);
@@ -35,7 +35,7 @@ Result<void> make_devices(const std::string& machine) {
   for (const fs::directory_entry& entry : fs::directory_iterator(machine + "/dev/dri"))
     if (!entry.is_directory()) nodes.push_back(entry.path().string());
   for (const std::string& node : nodes)
-    if (fs::exists(node) && !fs::is_character_file(node)) TRY(bind("/dev/null", node));
+    if (fs::exists(node) && !fs::is_character_file(node)) TRY(bind_tree("/dev/null", node));
   return {};
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("in the node's /dev the nodes of the other GPU are gone, a screen's st
   test.run([&](test::ApplyScene& scene) -> Result<void> {
     TRY(make_devices(machine));
     fs::create_directories(scene.in_root("/dev"));
-    TRY(bind(machine + "/dev", scene.in_root("/dev")));
+    TRY(bind_tree(machine + "/dev", scene.in_root("/dev")));
     TRY(apply_plan(scene, machine, gpu::kIntel, "1"));
     EXPECT((names(scene.in_root("/dev/dri")) == Names{"card1", "card2", "renderD129"}));
     EXPECT((names(scene.in_root("/dev/dri/by-path")) ==
@@ -112,7 +112,7 @@ TEST_CASE("all GPUs in the node's /dev: nothing is mounted") {
   test.run([&](test::ApplyScene& scene) -> Result<void> {
     TRY(make_devices(machine));
     fs::create_directories(scene.in_root("/dev"));
-    TRY(bind(machine + "/dev", scene.in_root("/dev")));
+    TRY(bind_tree(machine + "/dev", scene.in_root("/dev")));
     TRY_ASSIGN(const size_t before, test::mount_count());
     TRY(apply_plan(scene, machine, gpu::kIntel, "all"));
     TRY_ASSIGN(const size_t after, test::mount_count());
