@@ -1,6 +1,7 @@
 // What did the administrator decide for this node? /etc/situla/situla.toml, root-owned; unknown keys are errors.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -38,6 +39,18 @@ enum class GpuMode : uint8_t {
 };
 std::string_view to_string(GpuMode mode);
 
+/// What of the node's network fabric containers use, in place of their images' own.
+enum class Fabric : uint8_t {
+  cxi,  ///< libcxi and the devices of HPE's Slingshot
+  ofi,  ///< libfabric
+  ucx,  ///< UCX, with its modules
+  mpi   ///< an MPI library with the binary interface of MPICH
+};
+constexpr std::string_view to_string(Fabric part) {
+  constexpr std::array<std::string_view, 4> kWords = {"cxi", "ofi", "ucx", "mpi"};
+  return kWords.at(static_cast<size_t>(part));
+}
+
 /// How several nodes of a step get an image that their stores do not have.
 enum class Distribute : uint8_t {
   registry,  ///< each store asks the registry
@@ -66,6 +79,7 @@ struct DeviceSettings {
   std::vector<std::string> cdi_directories = {"/etc/cdi", "/var/run/cdi"};  ///< cdi_directories; later ones win
   bool cdi_hooks = true;             ///< cdi_hooks; programs that CDI files name are run, as the job user
   std::vector<std::string> devices;  ///< devices; CDI names for containers whose user asks for none
+  std::vector<Fabric> fabric;        ///< fabric = ["cxi", "ofi", "ucx", "mpi"]; each once, in the order of the values
 };
 
 /// "50%" of a file system, or "500GiB"; neither: no limit.

@@ -4,6 +4,7 @@
 #include "common/base/text.hpp"
 #include "hooks/inject/device_sources.hpp"
 #include "hooks/inject/drm/drm.hpp"
+#include "hooks/inject/fabric/fabric.hpp"
 #include "hooks/inject/gpu/request.hpp"
 #include "hooks/inject/hca/hca.hpp"
 #include "hooks/inject/hooks.hpp"
@@ -146,6 +147,17 @@ Result<ContainerEdits> drm_hook(const HookContext& context) {
   TRY_ASSIGN(ContainerEdits nodes, drm_edits(wanted, context));
   append(edits, std::move(nodes));
   return edits;
+}
+
+Result<ContainerEdits> fabric_hook(const HookContext& context) {
+  const std::vector<Fabric>& parts = context.device_settings.fabric;
+  if (parts.empty()) return ContainerEdits();
+  const Environment& asked = context.host.has("SITULA_FABRIC") ? context.host : context.container;
+  if (asked.get_or("SITULA_FABRIC", "") == "off") return ContainerEdits();
+  // The fabric's libraries are the system's, wherever a driver of GPUs has a directory of its own.
+  TRY_ASSIGN(const HostRoots roots, HostRoots::open("/", context.device_settings.device_root));
+  const std::string library_path = context.container.get_or("LD_LIBRARY_PATH", "");
+  return fabric::edits(parts, {roots, context.root, library_path, context.log});
 }
 
 Result<ContainerEdits> mellanox_hook(const HookContext& context) {

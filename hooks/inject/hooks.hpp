@@ -14,6 +14,7 @@ enum class BuiltInHook {
   cgroups,
   devices,
   drm,
+  fabric,
   home,
   localtime,
   mellanox,
@@ -50,6 +51,9 @@ Result<ContainerEdits> mellanox_hook(const HookContext& context);
 /// In every container, whatever hooks.d holds: the nodes of GPUs whose drivers are the kernel's (AMD, Intel), by what
 /// Slurm gave to the job, or AMD_VISIBLE_DEVICES.
 Result<ContainerEdits> drm_hook(const HookContext& context);
+/// In every container, whatever hooks.d holds: the node's libraries of the network fabric, as the site says, unless
+/// SITULA_FABRIC=off in the job or the image.
+Result<ContainerEdits> fabric_hook(const HookContext& context);
 /// In every container, whatever hooks.d holds: what --container-devices, or the site, asks for.
 Result<ContainerEdits> wanted_devices_hook(const HookContext& context);
 

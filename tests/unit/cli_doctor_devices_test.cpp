@@ -208,8 +208,17 @@ TEST_CASE("how much containers get") {
   CHECK(line(section, "MELLANOX_VISIBLE_DEVICES=all").found == "2 devices, 2 mounts, 2 files and links");
   CHECK(line(section, "devices = situla.dev/hca=mlx5_7").state == State::warn);
   CHECK_THAT(line(section, "devices = situla.dev/hca=mlx5_7").found, Catch::Contains("unknown network adapter"));
+  for (const Check& check : section.lines) CHECK(check.name.find("fabric") == std::string::npos);
   CHECK(line(section, "GPUs that Slurm gives").found == "nothing (amd_gpu = \"native\", intel_gpu = \"native\")");
   settings.devices.clear();
+  // No system has both.
+  settings.fabric = {Fabric::cxi, Fabric::mpi};
+  const Section fabric = doctor::injection_section(settings, {});
+  CHECK_THAT(line(fabric, "fabric = cxi,mpi").found, Catch::Contains("nothing") || Catch::Contains("mount"));
+  CHECK(line(fabric, "fabric").state == State::warn);
+  CHECK_THAT(line(fabric, "fabric").found, Catch::Contains("the node has no lib"));
+  CHECK_THAT(line(fabric, "fabric").fix, Catch::Contains("ld.so.conf.d"));
+  settings.fabric.clear();
   CHECK(all_ok(doctor::injection_section(settings, {})));
   machine.gpus({"amd,0000:05:00.0", "amd,0000:26:00.0", "intel,0000:00:02.0"});
   settings.intel_gpu = GpuMode::off;

@@ -145,6 +145,21 @@ TEST_CASE("names of GPUs on a node that has none are what they were: names of a 
   CHECK_THAT(job.named(), Catch::Contains("error: ") && Catch::Contains("amd.com/gpu=all"));
 }
 
+TEST_CASE("the fabric's libraries come only where the site says so, and not to a job or an image that says off") {
+  Job job({});
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.messages.empty());
+  job.settings.fabric = {Fabric::cxi};
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.count(LogLevel::debug, "the image has no glibc") == 1);
+  job.image.set("SITULA_FABRIC", "off");
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.messages.size() == 1);
+  job.host.set("SITULA_FABRIC", "on");
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.messages.size() == 2);
+}
+
 TEST_CASE("what a site wants for all containers is no job's request") {
   Job job({"amd,0000:05:00.0"});
   job.settings.devices = {"amd.com/gpu=all"};
