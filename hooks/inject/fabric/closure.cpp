@@ -100,10 +100,11 @@ Result<Taken> place(const std::string& soname, Library host, const LibraryIndex&
 
 }  // namespace
 
-Result<void> take_needed(const Library& library, const LibraryIndex& host, const LibraryIndex& image,
-                         Closure& closure) {
+Result<void> take_needed(const Library& library, const LibraryIndex& host, const LibraryIndex& image, Closure& closure,
+                         const std::vector<std::string>& beside) {
   for (const std::string& needed : library.linkage.needed) {
-    if (closure.contains(needed)) continue;  // the host's, which fit each other
+    // The host's fit each other.
+    if (closure.contains(needed) || std::find(beside.begin(), beside.end(), needed) != beside.end()) continue;
     if (const auto own = image.find(needed)) {
       TRY(check_requirements(library, needed, *own));
       continue;

@@ -32,7 +32,9 @@ using Closure = std::map<std::string, Taken>;
 Result<void> take(const std::vector<std::string>& sonames, const LibraryIndex& host, const LibraryIndex& image,
                   Closure& closure);
 
-/// What a library needs, without itself: for one that its parent loads by its path.
-Result<void> take_needed(const Library& library, const LibraryIndex& host, const LibraryIndex& image, Closure& closure);
+/// What a library needs, without itself: for one that its parent loads by its path. `beside`: names of those that its
+/// parent loads in the same way.
+Result<void> take_needed(const Library& library, const LibraryIndex& host, const LibraryIndex& image, Closure& closure,
+                         const std::vector<std::string>& beside = {});
 
 }  // namespace situla::fabric

@@ -17,20 +17,29 @@ namespace {
 struct Row {
   Fabric part;
   std::vector<std::string> libraries;  ///< SONAMEs; without the first there is nothing of it
-  std::string_view modules;            ///< the directory of its modules, beside the first library; empty: none
 };
 
 /// In the order of the enumeration: what comes later needs what comes before.
 const std::array<Row, 4>& table() {
   static const std::array<Row, 4> kTable = {{
-      {Fabric::cxi, {"libcxi.so.1"}, ""},
-      {Fabric::ofi, {"libfabric.so.1"}, "libfabric"},
-      {Fabric::ucx, {"libucp.so.0", "libuct.so.0", "libucs.so.0", "libucm.so.0", "libucs_signal.so.0"}, "ucx"},
+      {Fabric::cxi, {"libcxi.so.1"}},
+      {Fabric::ofi, {"libfabric.so.1"}},
+      {Fabric::ucx, {"libucp.so.0", "libuct.so.0", "libucs.so.0", "libucm.so.0", "libucs_signal.so.0"}},
       // The interface on which MPICH, MVAPICH, Intel MPI and Cray MPICH have agreed.
-      {Fabric::mpi, {"libmpi.so.12", "libmpifort.so.12", "libmpicxx.so.12"}, ""},
+      {Fabric::mpi, {"libmpi.so.12", "libmpifort.so.12", "libmpicxx.so.12"}},
   }};
   return kTable;
 }
+
+/// What a library loads by itself.
+struct Modules {
+  std::string_view soname;
+  std::string_view directory;      ///< beside the library
+  std::string_view configuration;  ///< a directory that says which; empty: none
+};
+constexpr std::array<Modules, 3> kModules = {{{"libfabric.so.1", "libfabric", ""},
+                                              {"libucs.so.0", "ucx", ""},
+                                              {"libibverbs.so.1", "libibverbs", "/etc/libibverbs.d"}}};
 
 constexpr MountFlags kFileFlags{.read_only = true, .no_suid = true, .no_dev = true};
 
@@ -52,11 +61,16 @@ class Plan {
       scene_.log.warning(origin_of(row.part) + ": the image's own libraries are used: " + taken.error().message());
       return;
     }
-    const std::string directory =
-        row.modules.empty() ? ""
-                            : closure.at(row.libraries.front()).library.directory() + "/" + std::string(row.modules);
-    if (!directory.empty() && scene_.roots.driver.exists(directory)) add_modules(row, directory, closure);
     const std::string origin = origin_of(row.part);
+    // What modules need may have modules, too.
+    for (bool more = true; more;) {
+      more = false;
+      for (const Modules& modules : kModules)
+        if (closure.contains(std::string(modules.soname)) && with_modules_.insert(modules.soname).second) {
+          add_modules(modules, origin, closure);
+          more = true;
+        }
+    }
     for (const auto& [soname, taken] : closure) {
       if (!mounted_.insert(soname).second) continue;
       for (const std::string& target : taken.targets) mount(taken.library.path, target, SourceType::regular, origin);
@@ -84,26 +98,34 @@ class Plan {
   }
 
   /// Where the library looks for them: beside itself, and where it was built for.
-  void add_modules(const Row& row, const std::string& directory, Closure& closure) {
+  void add_modules(const Modules& modules, const std::string& origin, Closure& closure) {
+    const Taken& parent = closure.at(std::string(modules.soname));
+    const std::string directory = parent.library.directory() + "/" + std::string(modules.directory);
+    const auto names = sysfs::names_in(scene_.roots.driver, directory).value_or(std::vector<std::string>());
+    if (names.empty()) return;
     std::vector<std::string> targets;
-    for (const std::string& target : closure.at(row.libraries.front()).targets)
-      add_once(targets, target.substr(0, target.rfind('/') + 1) + std::string(row.modules));
+    for (const std::string& target : parent.targets)
+      add_once(targets, target.substr(0, target.rfind('/') + 1) + std::string(modules.directory));
     add_once(targets, directory);
-    for (const std::string& target : targets) mount(directory, target, SourceType::directory, origin_of(row.part));
+    for (const std::string& target : targets) mount(directory, target, SourceType::directory, origin);
+    const std::string configuration(modules.configuration);
+    if (!configuration.empty() && scene_.roots.driver.exists(configuration))
+      mount(configuration, configuration, SourceType::directory, origin);
     std::set<std::string> seen;
-    const auto names = sysfs::names_in(scene_.roots.driver, directory);
-    for (const std::string& name : names ? *names : std::vector<std::string>()) {
+    for (const std::string& name : names) {
       const auto module = open_library(scene_.roots.driver, directory + "/" + name);
       if (!module || !seen.insert(module->path).second) continue;
       Closure with = closure;
-      const auto taken = take_needed(*module, host_, image_, with);
-      if (taken)
-        closure = std::move(with);
-      else
+      const auto taken = take_needed(*module, host_, image_, with, names);
+      if (!taken) {
         // What the node lacks, too, is no use there either.
-        scene_.log.write(
-            taken.error().kind() == ErrorKind::not_found ? LogLevel::debug : LogLevel::warning,
-            origin_of(row.part) + ": " + printable(name) + " will not be loaded: " + taken.error().message());
+        scene_.log.write(taken.error().kind() == ErrorKind::not_found ? LogLevel::debug : LogLevel::warning,
+                         origin + ": " + printable(name) + " will not be loaded: " + taken.error().message());
+        continue;
+      }
+      closure = std::move(with);
+      // A link to a library that lies elsewhere.
+      if (!module->path.starts_with(directory + "/")) mount(module->path, module->path, SourceType::regular, origin);
     }
   }
 
@@ -126,7 +148,8 @@ class Plan {
   ContainerEdits& edits_;
   LibraryIndex host_, image_;
   Closure closure_;
-  std::set<std::string> mounted_;  ///< SONAMEs
+  std::set<std::string> mounted_;            ///< SONAMEs
+  std::set<std::string_view> with_modules_;  ///< of kModules
 };
 
 }  // namespace

@@ -252,6 +252,7 @@ TEST_CASE("UCX comes with its modules, beside the library and where it was built
   machine.make({"node/usr/lib64/libc.so.6", "", {"GLIBC_2.2.5", "GLIBC_2.38"}});
   machine.make({"node/opt/ucx/lib/libcuda.so.1", ""});
   machine.make({"node/opt/ucx/lib/ucx/libuct_ib.so.0.0.0", "libuct_ib.so.0", {}, {"node/opt/ucx/lib/libibverbs.so.1"}});
+  machine.make({"node/opt/ucx/lib/ucx/libuct_rdmacm.so.0", "", {}, {"node/opt/ucx/lib/ucx/libuct_ib.so.0"}});
   machine.make({"node/opt/ucx/lib/ucx/libuct_new.so.0", "", {}, {"node/usr/lib64/libc.so.6:GLIBC_2.38"}});
   machine.make({"node/opt/ucx/lib/ucx/libuct_cuda.so.0", "", {}, {"node/opt/ucx/lib/libcuda.so.1"}});
   fs::remove(machine.dir / "node/opt/ucx/lib/libcuda.so.1");
@@ -272,7 +273,31 @@ TEST_CASE("UCX comes with its modules, beside the library and where it was built
   CHECK_THAT(plan, !Catch::Contains("libcuda") && !Catch::Contains("signal"));
   CHECK(machine.log.count(LogLevel::warning, "libuct_new.so.0 will not be loaded: the node's") == 1);
   CHECK(machine.log.count(LogLevel::warning, "will not be loaded") == 1);
+  CHECK(machine.log.count(LogLevel::debug, "libuct_rdmacm") == 0);  // it finds the module that is loaded
   CHECK(machine.log.count(LogLevel::debug, "libuct_cuda.so.0 will not be loaded: neither image nor node has") == 1);
+}
+
+TEST_CASE("where verbs come from the node, their providers do, too, those that are links as well") {
+  Machine machine;
+  machine.make({"node/usr/lib64/libibverbs.so.1.14", "libibverbs.so.1", {"IBVERBS_1.1"}});
+  machine.make({"node/usr/lib64/libmlx5.so.1.24", "libmlx5.so.1", {}, {"node/usr/lib64/libibverbs.so.1:IBVERBS_1.1"}});
+  machine.make({"node/usr/lib64/libnl.so.3", ""});
+  machine.make({"node/usr/lib64/libibverbs/libefa-rdmav34.so", "", {}, {"node/usr/lib64/libnl.so.3"}});
+  fs::create_symlink("../libmlx5.so.1.24", machine.dir / "node/usr/lib64/libibverbs/libmlx5-rdmav34.so");
+  machine.dir.write("node/etc/libibverbs.d/mlx5.driver", "driver mlx5\n");
+  machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libibverbs.so.1:IBVERBS_1.1"}});
+  const std::string plan = machine.plan({Fabric::ofi});
+  for (const std::string& line :
+       {added("/usr/lib64/libibverbs.so.1.14", "libibverbs.so.1"), added("/usr/lib64/libnl.so.3", "libnl.so.3"),
+        mounted("/usr/lib64/libibverbs", "/usr/lib64/libibverbs"), mounted("/etc/libibverbs.d", "/etc/libibverbs.d"),
+        mounted("/usr/lib64/libibverbs", "/usr/lib/situla-fabric/libibverbs"),
+        mounted("/usr/lib64/libmlx5.so.1.24", "/usr/lib64/libmlx5.so.1.24")}) {
+    INFO(plan);
+    CHECK_THAT(plan, Catch::Contains(line));
+  }
+  // An image's own verbs have their own providers.
+  machine.make({"image/usr/lib64/libibverbs.so.1", "", {"IBVERBS_1.1"}});
+  CHECK(machine.plan({Fabric::ofi}) == added("/usr/lib64/libfabric.so.1", "libfabric.so.1") + cached("libfabric.so.1"));
 }
 
 TEST_CASE("Slingshot's devices come with its library, those that can be opened") {
