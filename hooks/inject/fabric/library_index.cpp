@@ -18,15 +18,17 @@ constexpr size_t kMaxCache = size_t{64} << 20U;
 
 /// Where glibc looks last, on all distributions.
 #if defined(__x86_64__)
-#define SITULA_TRIPLET "x86_64-linux-gnu"
-#elif defined(__aarch64__)
-#define SITULA_TRIPLET "aarch64-linux-gnu"
-#elif defined(__powerpc64__)
-#define SITULA_TRIPLET "powerpc64le-linux-gnu"
-#endif
 constexpr std::array<const char*, 6> kDefaultDirectories = {
-    "/lib/" SITULA_TRIPLET, "/usr/lib/" SITULA_TRIPLET, "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-#undef SITULA_TRIPLET
+    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
+#elif defined(__aarch64__)
+constexpr std::array<const char*, 6> kDefaultDirectories = {
+    "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
+#elif defined(__powerpc64__)
+constexpr std::array<const char*, 6> kDefaultDirectories = {
+    "/lib/powerpc64le-linux-gnu", "/usr/lib/powerpc64le-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
+#else
+#error "which directories have libraries on this architecture?"
+#endif
 
 }  // namespace
 

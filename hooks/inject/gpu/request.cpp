@@ -55,7 +55,7 @@ bool is_of_kind(std::string_view name, const Vendor& vendor) {
 
 Result<Request> parse_request(const Vendor& vendor, const Environment& host, const Environment& container) {
   Request request;
-  for (const auto& [environment, asker] : {std::pair(&host, Asker::job), {&container, Asker::image}}) {
+  for (const auto& [environment, asker] : {std::pair(&host, Asker::job), std::pair(&container, Asker::image)}) {
     const auto value = vendor.variable.empty() ? std::nullopt : environment->get(vendor.variable);
     if (!value) continue;
     const std::string_view devices = trim(*value);
