@@ -40,6 +40,12 @@ constexpr std::array<std::pair<std::string_view, GpuMode>, 4> kGpuNames = {
      {"nvidia-container-cli", GpuMode::nvidia_container_cli},
      {"off", GpuMode::off}}};
 
+/// Other vendors' GPUs need no tool.
+constexpr std::array<std::pair<std::string_view, GpuMode>, 3> kNodeGpuNames = {
+    {{"native", GpuMode::native}, {"cdi", GpuMode::cdi}, {"off", GpuMode::off}}};
+
+constexpr std::array<Fabric, 4> kFabrics = {Fabric::cxi, Fabric::ofi, Fabric::ucx, Fabric::mpi};
+
 /// What a key sets, wherever it lies in the settings.
 template <typename T>
 T& in(SiteConfig& config, T SiteConfig::*field) {
@@ -189,13 +195,32 @@ Setter words(std::vector<std::string> DeviceSettings::*field, bool (*well_formed
   });
 }
 
+/// Each value once, in the order of the table.
+Setter fabric_parts(std::vector<Fabric> DeviceSettings::*field) {
+  return setter(field, R"(a list of "cxi", "ofi", "ucx" and "mpi")",
+                [](const toml::node& value) -> std::optional<std::vector<Fabric>> {
+                  std::vector<Fabric> parts;
+                  if (!value.is_array()) return std::nullopt;
+                  for (const toml::node& entry : *value.as_array()) {
+                    const std::string text = text_of(entry);
+                    const auto* part = std::find_if(kFabrics.begin(), kFabrics.end(),
+                                                    [&](Fabric each) { return to_string(each) == text; });
+                    if (part == kFabrics.end()) return std::nullopt;
+                    parts.push_back(*part);
+                  }
+                  std::sort(parts.begin(), parts.end());
+                  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+                  return parts;
+                });
+}
+
 struct Key {
   std::string_view name;
   Setter set;
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 34> keys() {
+std::array<Key, 37> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
@@ -227,12 +252,15 @@ std::array<Key, 34> keys() {
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
       {"gpu", one_of(&DeviceSettings::gpu, kGpuNames, R"("native", "cdi", "nvidia-container-cli" or "off")")},
+      {"amd_gpu", one_of(&DeviceSettings::amd_gpu, kNodeGpuNames, R"("native", "cdi" or "off")")},
+      {"intel_gpu", one_of(&DeviceSettings::intel_gpu, kNodeGpuNames, R"("native", "cdi" or "off")")},
       {"driver_root", device_path(&DeviceSettings::driver_root)},
       {"device_root", device_path(&DeviceSettings::device_root)},
       {"hide_gpus", boolean(&DeviceSettings::hide_gpus)},
       {"cuda_compat", boolean(&DeviceSettings::cuda_compat)},
       {"cdi_directories", words(&DeviceSettings::cdi_directories, is_absolute, "a list of absolute paths")},
       {"cdi_hooks", boolean(&DeviceSettings::cdi_hooks)},
+      {"fabric", fabric_parts(&DeviceSettings::fabric)},
       {"devices", words(&DeviceSettings::devices, is_device_name, "a list of names like \"vendor.com/class=name\"")},
   }};
 }

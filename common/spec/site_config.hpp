@@ -1,6 +1,7 @@
 // What did the administrator decide for this node? /etc/situla/situla.toml, root-owned; unknown keys are errors.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -29,14 +30,26 @@ enum class OwnerWay : uint8_t {
 };
 std::string_view to_string(OwnerWay way);
 
-/// Where the files and devices of NVIDIA GPUs in containers come from.
+/// Where the files and devices of a vendor's GPUs in containers come from.
 enum class GpuMode : uint8_t {
   native,                ///< Situla finds and adds them
   cdi,                   ///< a CDI specification says what they are
-  nvidia_container_cli,  ///< NVIDIA's own tool adds them
+  nvidia_container_cli,  ///< NVIDIA's own tool adds them; for no other vendor
   off
 };
 std::string_view to_string(GpuMode mode);
+
+/// What of the node's network fabric containers use, in place of their images' own.
+enum class Fabric : uint8_t {
+  cxi,  ///< libcxi and the devices of HPE's Slingshot
+  ofi,  ///< libfabric
+  ucx,  ///< UCX, with its modules
+  mpi   ///< an MPI library with the binary interface of MPICH
+};
+constexpr std::string_view to_string(Fabric part) {
+  constexpr std::array<std::string_view, 4> kWords = {"cxi", "ofi", "ucx", "mpi"};
+  return kWords.at(static_cast<size_t>(part));
+}
 
 /// How several nodes of a step get an image that their stores do not have.
 enum class Distribute : uint8_t {
@@ -56,14 +69,17 @@ std::string_view to_string(JobComment which);
 
 /// Which devices containers get, and from where. Nothing here is privileged: the job user's own process acts on it.
 struct DeviceSettings {
-  GpuMode gpu = GpuMode::native;  ///< gpu = "native|cdi|nvidia-container-cli|off"
-  std::string driver_root = "/";  ///< driver_root; where the driver's libraries and programs are
-  std::string device_root = "/";  ///< device_root; where dev, proc and sys are
-  bool hide_gpus = true;          ///< hide_gpus; /proc/driver/nvidia shows a container only its own
-  bool cuda_compat = true;        ///< cuda_compat; an image's newer CUDA libraries are used where they fit
+  GpuMode gpu = GpuMode::native;        ///< gpu = "native|cdi|nvidia-container-cli|off", NVIDIA's
+  GpuMode amd_gpu = GpuMode::native;    ///< amd_gpu = "native|cdi|off"
+  GpuMode intel_gpu = GpuMode::native;  ///< intel_gpu = "native|cdi|off"
+  std::string driver_root = "/";        ///< driver_root; where the driver's libraries and programs are
+  std::string device_root = "/";        ///< device_root; where dev, proc and sys are
+  bool hide_gpus = true;                ///< hide_gpus; /proc/driver/nvidia and /dev/dri show a container only its own
+  bool cuda_compat = true;              ///< cuda_compat; an image's newer CUDA libraries are used where they fit
   std::vector<std::string> cdi_directories = {"/etc/cdi", "/var/run/cdi"};  ///< cdi_directories; later ones win
   bool cdi_hooks = true;             ///< cdi_hooks; programs that CDI files name are run, as the job user
   std::vector<std::string> devices;  ///< devices; CDI names for containers whose user asks for none
+  std::vector<Fabric> fabric;        ///< fabric = ["cxi", "ofi", "ucx", "mpi"]; each once, in the order of the values
 };
 
 /// "50%" of a file system, or "500GiB"; neither: no limit.

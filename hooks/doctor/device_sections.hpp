@@ -18,6 +18,10 @@ Section gpus(const HostRoots& roots, const std::string& nvml_program);
 /// Driver, modules, libraries, and a line for each GPU. The line "driver" alone where there is none.
 Section gpu_section(const nvidia::Inventory& inventory, const HostRoots& roots);
 
+/// A line for each GPU of AMD and Intel, in the order of the numbers in AMD_VISIBLE_DEVICES for those who may use all,
+/// and one for KFD where AMD's are.
+Section drm_section(const HostRoots& roots);
+
 /// A line for each CDI file with its devices, and one for each that is left out, with the reason.
 Section cdi_section(const std::vector<std::string>& directories);
 

@@ -198,6 +198,7 @@ void examine_devices(Report& report, const Places& places, const Environment& en
     return;
   }
   report.sections.push_back(gpus(*roots, places.libexec + "/situla-nvml"));
+  report.sections.push_back(drm_section(*roots));
   report.sections.push_back(cdi_section(settings.cdi_directories));
   report.sections.push_back(hca_section(*roots));
   report.sections.push_back(injection_section(settings, environment));

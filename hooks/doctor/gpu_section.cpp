@@ -1,15 +1,7 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-
-#include <fcntl.h>
-#include <grp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/text.hpp"
-#include "common/sys/directory.hpp"
-#include "common/sys/fd_path.hpp"
+#include "hooks/doctor/device_access.hpp"
 #include "hooks/doctor/device_sections.hpp"
 #include "hooks/inject/inventory/gather.hpp"
 #include "hooks/inject/inventory/proc_inventory.hpp"
@@ -19,7 +11,6 @@ namespace {
 
 using nvidia::Gpu;
 using nvidia::Inventory;
-using nvidia::Node;
 
 std::string first_line(const RootDir& root, const std::string& path) {
   const Result<std::string> content = root.read_file(path);
@@ -48,31 +39,6 @@ class Remarks final : public LogSink {
   }
   std::vector<std::string> texts;
 };
-
-struct Access {
-  bool mine = false;        ///< this process may read and write
-  std::string reason;       ///< why not
-  std::string only_for;     ///< whom its mode restricts it to: "group video"; empty: nobody
-  bool restricted = false;  ///< by the device cgroup, which is as a job should have it
-};
-
-Access access_of(const RootDir& devices, const Node& node) {
-  const Result<UniqueFd> fd = devices.resolve(node.path);
-  if (!fd) return {false, "it does not exist", "", false};
-  Access result;
-  const std::string name = fd_path(fd->get());
-  result.mine = access(name.c_str(), R_OK | W_OK) == 0;
-  const int errnum = result.mine ? 0 : errno;
-  if (!result.mine) result.reason = strerror(errnum);
-  result.restricted = errnum == EPERM;
-  struct stat status {};
-  if (fstat(fd->get(), &status) != 0 || (status.st_mode & 0006U) == 0006U) return result;
-  const group* entry = getgrgid(status.st_gid);
-  result.only_for = (status.st_mode & 0060U) != 0060U
-                        ? "its owner"
-                        : "group " + (entry == nullptr ? std::to_string(status.st_gid) : std::string(entry->gr_name));
-  return result;
-}
 
 Check driver_line(const Inventory& inventory, const RootDir& devices) {
   if (inventory.driver_version.empty()) {
@@ -113,7 +79,7 @@ Check gpu_line(const Gpu& gpu, size_t index, const RootDir& devices) {
                 {"busId", gpu.bus_id},
                 {"minor", std::to_string(gpu.minor)}};
   line = mig_text(std::move(line), gpu);
-  const Access access = access_of(devices, gpu.node);
+  const NodeAccess access = node_access(devices, gpu.node.path);
   line.facts.emplace_back("accessible", access.mine ? "yes" : "no");
   if (!access.mine) {
     line.found += access.restricted ? "; not of this job (device cgroup)" : "; no access: " + access.reason;

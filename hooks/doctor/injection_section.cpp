@@ -28,6 +28,15 @@ std::string summary(const ContainerEdits& edits) {
   return parts.empty() ? "nothing" : join(parts, ", ");
 }
 
+/// What there is to be said about it.
+class Warnings final : public LogSink {
+ public:
+  void write(LogLevel level, std::string_view message) noexcept override {
+    if (level >= LogLevel::warning) texts.emplace_back(message);
+  }
+  std::vector<std::string> texts;
+};
+
 Check line(const std::string& asked, const Result<ContainerEdits>& edits) {
   if (edits) return {asked, State::ok, summary(*edits), ""};
   return {asked, State::warn, printable(edits.error().message()),
@@ -44,7 +53,7 @@ Section injection_section(const DeviceSettings& settings, const Environment& env
   Environment host;
   host.set("PATH", environment.get_or("PATH", ""));
   const auto ask = [&](const std::string& question, const Environment& image, Hook hook) {
-    NullLog log;
+    Warnings log;
     section.lines.push_back(line(question, hook({.root = *root,
                                                  .host_root = *root,
                                                  .host = host,
@@ -53,6 +62,7 @@ Section injection_section(const DeviceSettings& settings, const Environment& env
                                                  .log = log,
                                                  .device_settings = settings,
                                                  .root_path = "/"})));
+    return std::move(log.texts);
   };
   // Asked by an image, so that a node that has none is no error.
   const auto ask_by_variable = [&](const std::string& variable, Hook hook) {
@@ -63,7 +73,21 @@ Section injection_section(const DeviceSettings& settings, const Environment& env
   };
   ask_by_variable("NVIDIA_VISIBLE_DEVICES", nvidia_hook);
   section.lines.back().found += " (gpu = \"" + std::string(to_string(settings.gpu)) + "\")";
+  host.set("SLURM_JOB_GPUS", "0");  // Slurm says no more of whose GPUs they are
+  ask("GPUs that Slurm gives", {}, drm_hook);
+  section.lines.back().found += " (amd_gpu = \"" + std::string(to_string(settings.amd_gpu)) + "\", intel_gpu = \"" +
+                                std::string(to_string(settings.intel_gpu)) + "\")";
+  host.unset("SLURM_JOB_GPUS");
   ask_by_variable("MELLANOX_VISIBLE_DEVICES", mellanox_hook);
+  if (!settings.fabric.empty()) {
+    std::vector<std::string> words;
+    for (const Fabric part : settings.fabric) words.emplace_back(to_string(part));
+    // In a container that has this system's files all of it fits, unless the node lacks something.
+    for (const std::string& warning : ask("fabric = " + join(words, ","), {}, fabric_hook))
+      section.lines.push_back({"fabric", State::warn, printable(warning),
+                               "install it, tell the dynamic linker of its directory (ld.so.conf.d, ldconfig), or take "
+                               "the word out of fabric in situla.toml"});
+  }
   if (!settings.devices.empty()) ask("devices = " + printable(join(settings.devices, ",")), {}, wanted_devices_hook);
   return section;
 }

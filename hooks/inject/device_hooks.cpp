@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <array>
 
 #include "common/base/text.hpp"
 #include "hooks/inject/device_sources.hpp"
+#include "hooks/inject/drm/drm.hpp"
+#include "hooks/inject/fabric/fabric.hpp"
+#include "hooks/inject/gpu/request.hpp"
 #include "hooks/inject/hca/hca.hpp"
 #include "hooks/inject/hooks.hpp"
 
@@ -20,24 +24,75 @@ bool asks(const HookContext& context, std::string_view variable) {
   return context.host.has(variable) || context.container.has(variable);
 }
 
-constexpr std::string_view kNvidiaKind = "nvidia.com/gpu";
+/// Whether the built-in way has a say about this vendor's GPUs. Who names them with --container-devices, or for all
+/// containers of the site, does not want them twice.
+bool is_considered(const gpu::Vendor& vendor, const HookContext& context) {
+  const std::vector<std::string>& named = wanted_names(context);
+  return context.device_settings.*vendor.mode != GpuMode::off &&
+         std::none_of(named.begin(), named.end(),
+                      [&](const std::string& name) { return gpu::is_of_kind(name, vendor); });
+}
 
-/// Names that the variable holds. An image also has to start where nobody knows of such devices.
-Result<ContainerEdits> nvidia_by_names(const std::vector<std::string>& names, nvidia::Asker asker,
-                                       const HookContext& context) {
-  if (asker == nvidia::Asker::job || any_specified(names, context.device_settings))
+/// Where what a request asks for comes from.
+enum class Source { nothing, specification, native };
+
+Source source_of(const gpu::Vendor& vendor, const gpu::Request& request, const HookContext& context) {
+  if (!request.cdi_names.empty()) return Source::specification;
+  if (request.asker == gpu::Asker::nobody) return Source::nothing;
+  return context.device_settings.*vendor.mode == GpuMode::cdi ? Source::specification : Source::native;
+}
+
+/// With the setting "cdi", what is asked for are devices of a specification, most of all "all".
+std::vector<std::string> specified_names(const gpu::Vendor& vendor, const gpu::Request& request) {
+  if (!request.cdi_names.empty()) return request.cdi_names;
+  std::vector<std::string> names;
+  for (const std::string& device : request.devices)
+    names.push_back(std::string(vendor.kind) + "=" + (to_lower(device) == "all" ? "all" : device));
+  return names;
+}
+
+/// An image also has to start where nobody knows of such devices, and Slurm's GPUs may be another vendor's.
+Result<ContainerEdits> by_specification(const gpu::Vendor& vendor, const gpu::Request& request,
+                                        const HookContext& context) {
+  const std::vector<std::string> names = specified_names(vendor, request);
+  if (names.empty()) return ContainerEdits();
+  if (request.asker == gpu::Asker::job || any_specified(names, context.device_settings))
     return specified_edits(names, context);
-  context.log.info("the image asks for " + join(names, ", ") +
-                   ", and no CDI specification on this node has any of these");
+  if (request.asker == gpu::Asker::image)
+    context.log.info("the image asks for " + join(names, ", ") +
+                     ", and no CDI specification on this node has any of these");
   return ContainerEdits();
 }
 
-/// gpu = "cdi": what the variable names are devices of a specification, most of all "all".
-Result<ContainerEdits> nvidia_by_specification(const nvidia::DriverRequest& request, const HookContext& context) {
-  std::vector<std::string> names;
-  for (const std::string& device : request.devices)
-    names.push_back(std::string(kNvidiaKind) + "=" + (to_lower(device) == "all" ? "all" : device));
-  return names.empty() ? ContainerEdits() : nvidia_by_names(names, request.asker, context);
+constexpr std::array<const gpu::Vendor*, 2> kDrmVendors = {&gpu::kAmd, &gpu::kIntel};
+
+Result<ContainerEdits> drm_edits(const std::vector<drm::Wanted>& wanted, const HookContext& context) {
+  if (wanted.empty()) return ContainerEdits();
+  TRY_ASSIGN(const HostRoots roots, open_roots(context.device_settings));
+  return drm::edits(
+      wanted, {roots, context.root, context.device_settings.hide_gpus, drm::kernel_access(roots.devices), context.log});
+}
+
+/// Takes out of `names` those of GPUs that the node has and that no specification describes: amd.com/gpu=0 works
+/// without.
+std::vector<drm::Wanted> take_native_gpus(std::vector<std::string>& names, const HostRoots& roots,
+                                          const HookContext& context) {
+  std::vector<drm::Wanted> wanted;
+  for (const gpu::Vendor* vendor : kDrmVendors) {
+    const auto mine = std::stable_partition(names.begin(), names.end(),
+                                            [&](const std::string& name) { return !gpu::is_of_kind(name, *vendor); });
+    const std::vector<std::string> named(mine, names.end());
+    if (named.empty() || context.device_settings.*vendor->mode != GpuMode::native ||
+        any_specified(named, context.device_settings) || !drm::has_gpus(roots.devices, *vendor))
+      continue;
+    names.erase(mine, names.end());
+    // What the site wants for all containers is no job's request.
+    drm::Wanted one{
+        vendor, {context.wanted_devices.empty() ? gpu::Asker::image : gpu::Asker::job, {}, {}}, named.front()};
+    for (const std::string& name : named) one.request.devices.push_back(name.substr(vendor->kind.size() + 1));
+    wanted.push_back(std::move(one));
+  }
+  return wanted;
 }
 
 /// Whatever is wrong with what an image says, it starts where there is no driver anyway.
@@ -54,17 +109,55 @@ Result<nvidia::DriverRequest> nvidia_request(const HookContext& context) {
 }  // namespace
 
 Result<ContainerEdits> nvidia_hook(const HookContext& context) {
-  if (context.device_settings.gpu == GpuMode::off) return ContainerEdits();
-  // Who names them with --container-devices, or for all containers of the site, does not want them twice.
-  const std::vector<std::string>& named = wanted_names(context);
-  if (std::any_of(named.begin(), named.end(),
-                  [](const std::string& name) { return name.starts_with(std::string(kNvidiaKind) + "="); }))
-    return ContainerEdits();
+  if (!is_considered(gpu::kNvidia, context)) return ContainerEdits();
   TRY_ASSIGN(const nvidia::DriverRequest request, nvidia_request(context));
-  if (!request.cdi_names.empty()) return nvidia_by_names(request.cdi_names, request.asker, context);
-  if (!request.wanted()) return ContainerEdits();
-  if (context.device_settings.gpu == GpuMode::cdi) return nvidia_by_specification(request, context);
-  return driver_edits(request, context);
+  switch (source_of(gpu::kNvidia, request, context)) {
+    case Source::nothing:
+      return ContainerEdits();
+    case Source::specification:
+      return by_specification(gpu::kNvidia, request, context);
+    case Source::native:
+      return driver_edits(request, context);
+  }
+  return ContainerEdits();
+}
+
+Result<ContainerEdits> drm_hook(const HookContext& context) {
+  ContainerEdits edits;
+  std::vector<drm::Wanted> wanted;
+  for (const gpu::Vendor* vendor : kDrmVendors) {
+    if (!is_considered(*vendor, context)) continue;
+    TRY_ASSIGN(gpu::Request request, gpu::parse_request(*vendor, context.host, context.container));
+    switch (source_of(*vendor, request, context)) {
+      case Source::nothing:
+        break;
+      case Source::specification: {
+        TRY_ASSIGN(ContainerEdits more, by_specification(*vendor, request, context));
+        append(edits, std::move(more));
+        break;
+      }
+      case Source::native: {
+        const bool by_slurm = request.asker == gpu::Asker::slurm;
+        const std::string origin = by_slurm ? "GPUs of the job" : std::string(vendor->variable);
+        wanted.push_back({vendor, std::move(request), origin});
+        break;
+      }
+    }
+  }
+  TRY_ASSIGN(ContainerEdits nodes, drm_edits(wanted, context));
+  append(edits, std::move(nodes));
+  return edits;
+}
+
+Result<ContainerEdits> fabric_hook(const HookContext& context) {
+  const std::vector<Fabric>& parts = context.device_settings.fabric;
+  if (parts.empty()) return ContainerEdits();
+  const Environment& asked = context.host.has("SITULA_FABRIC") ? context.host : context.container;
+  if (asked.get_or("SITULA_FABRIC", "") == "off") return ContainerEdits();
+  // The fabric's libraries are the system's, wherever a driver of GPUs has a directory of its own.
+  TRY_ASSIGN(const HostRoots roots, HostRoots::open("/", context.device_settings.device_root));
+  const std::string library_path = context.container.get_or("LD_LIBRARY_PATH", "");
+  return fabric::edits(parts, {roots, context.root, library_path, context.log});
 }
 
 Result<ContainerEdits> mellanox_hook(const HookContext& context) {
@@ -79,12 +172,15 @@ Result<ContainerEdits> wanted_devices_hook(const HookContext& context) {
   TRY_ASSIGN(const HostRoots roots, open_roots(context.device_settings));
   const auto others = std::stable_partition(names.begin(), names.end(), hca::is_device);
   const std::vector<std::string> adapters(names.begin(), others);
+  names.erase(names.begin(), others);
   ContainerEdits edits;
   if (!adapters.empty()) {
     TRY_ASSIGN(edits, hca::edits_by_name(adapters, roots, context.log));
   }
-  if (others != names.end()) {
-    TRY_ASSIGN(ContainerEdits more, specified_edits(std::vector<std::string>(others, names.end()), context));
+  TRY_ASSIGN(ContainerEdits gpus, drm_edits(take_native_gpus(names, roots, context), context));
+  append(edits, std::move(gpus));
+  if (!names.empty()) {
+    TRY_ASSIGN(ContainerEdits more, specified_edits(names, context));
     append(edits, std::move(more));
   }
   return edits;

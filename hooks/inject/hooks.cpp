@@ -9,9 +9,11 @@ Result<ContainerEdits> run_built_in_hook(BuiltInHook hook, const HookContext& co
     const char* name;
     Result<ContainerEdits> (*run)(const HookContext&);
   };
-  static constexpr std::array<Entry, 14> kHooks = {{{"aptfix", aptfix_hook},
+  static constexpr std::array<Entry, 16> kHooks = {{{"aptfix", aptfix_hook},
                                                     {"cgroups", cgroups_hook},
                                                     {"devices", devices_hook},
+                                                    {"drm", drm_hook},
+                                                    {"fabric", fabric_hook},
                                                     {"home", home_hook},
                                                     {"localtime", localtime_hook},
                                                     {"mellanox", mellanox_hook},

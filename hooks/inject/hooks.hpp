@@ -13,6 +13,8 @@ enum class BuiltInHook {
   aptfix,
   cgroups,
   devices,
+  drm,
+  fabric,
   home,
   localtime,
   mellanox,
@@ -46,6 +48,12 @@ Result<ContainerEdits> shadow_hook(const HookContext& context);
 Result<ContainerEdits> nvidia_hook(const HookContext& context);
 /// 99-mellanox: network adapters, by MELLANOX_VISIBLE_DEVICES.
 Result<ContainerEdits> mellanox_hook(const HookContext& context);
+/// In every container, whatever hooks.d holds: the nodes of GPUs whose drivers are the kernel's (AMD, Intel), by what
+/// Slurm gave to the job, or AMD_VISIBLE_DEVICES.
+Result<ContainerEdits> drm_hook(const HookContext& context);
+/// In every container, whatever hooks.d holds: the node's libraries of the network fabric, as the site says, unless
+/// SITULA_FABRIC=off in the job or the image.
+Result<ContainerEdits> fabric_hook(const HookContext& context);
 /// In every container, whatever hooks.d holds: what --container-devices, or the site, asks for.
 Result<ContainerEdits> wanted_devices_hook(const HookContext& context);
 

@@ -97,7 +97,7 @@ Result<void> check_device(const MountSource& source, const MountStep& step, LogS
                                              " and is " + to_text(found))
                     .with_code(ErrorCode::gpu_driver)
                     .with_hint("the node is left from another driver, or somebody made it by hand; make it again "
-                               "(nvidia-modprobe -c 0 -u)"));
+                               "(nvidia-modprobe -c 0 -u; udevadm trigger for those of udev)"));
   if ((flags_of(source.fd.get()) & ST_NODEV) != 0)
     return fail(Error(ErrorKind::denied, "use " + step.source + ": " + mount_of(source.fd.get()) +
                                              " has the flag nodev, so nobody could open the device")

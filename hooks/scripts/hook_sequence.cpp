@@ -49,7 +49,8 @@ std::vector<NamedStep> standard_steps() {
 /// Those who bring devices, and the one that decides a variable of theirs.
 bool is_about_devices(const HookStep& step) {
   return step.built_in == BuiltInHook::mig_config || step.built_in == BuiltInHook::nvidia ||
-         step.built_in == BuiltInHook::mellanox || step.built_in == BuiltInHook::wanted_devices;
+         step.built_in == BuiltInHook::mellanox || step.built_in == BuiltInHook::drm ||
+         step.built_in == BuiltInHook::fabric || step.built_in == BuiltInHook::wanted_devices;
 }
 
 }  // namespace
@@ -80,6 +81,8 @@ Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse 
   const auto is_pmi = [](const HookStep& step) { return step.built_in == BuiltInHook::slurm_pmi; };
   if (use == HookUse::step && std::none_of(steps.begin(), steps.end(), is_pmi))
     steps.push_back({BuiltInHook::slurm_pmix, ""});
+  steps.push_back({BuiltInHook::drm, ""});
+  steps.push_back({BuiltInHook::fabric, ""});
   steps.push_back({BuiltInHook::wanted_devices, ""});
   if (use == HookUse::devices) std::erase_if(steps, [](const HookStep& step) { return !is_about_devices(step); });
   return steps;

@@ -30,7 +30,8 @@ enum class HookUse {
 /// unchanged, become the built-in hooks; each of those runs once. A site's hooks.d with standard scripts in it is one
 /// that enroot's package made: what is not there, or not executable, was taken away on purpose and does not run.
 /// Without any of them the standard hooks run as if they were there, but for those whose name is a link to /dev/null.
-/// What --container-devices asks for comes last, and PMIx in a step, whatever hooks.d holds.
+/// GPUs of AMD and Intel, the fabric and what --container-devices asks for come last, and PMIx in a step, whatever
+/// hooks.d holds.
 Result<std::vector<HookStep>> hook_sequence(const EnrootConfig& config, HookUse use,
                                             std::span<const KnownScript> known = released_scripts());
 

@@ -10,6 +10,9 @@ void situla::fuzz(std::string_view bytes) {
     if (const auto object = ElfFile::read_object(file->get(), "plugin_version", sizeof(uint32_t));
         object && object->size() != sizeof(uint32_t))
       std::abort();
+  if (const auto linkage = ElfFile::parse_linkage(bytes))
+    for (const std::string& name : linkage->needed)
+      if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") std::abort();
   const auto elf = ElfFile::parse(bytes, ElfNotes::read);
   if (!elf) return;
   // It becomes the name of a link.

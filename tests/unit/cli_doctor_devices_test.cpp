@@ -26,8 +26,10 @@ struct Machine {
   void node(const std::string& path, mode_t mode = 0666) const {
     REQUIRE(chmod(dir.write(path, "").c_str(), mode) == 0);
   }
-  void adapters(const std::vector<std::string>& words) const {
-    std::string command = SITULA_SOURCE_DIR "/tests/gpu/make-hca-root " + shell_quote(dir.path());
+  void adapters(const std::vector<std::string>& words) const { make("make-hca-root", words); }
+  void gpus(const std::vector<std::string>& words) const { make("make-drm-root", words); }
+  void make(const std::string& program, const std::vector<std::string>& words) const {
+    std::string command = SITULA_SOURCE_DIR "/tests/gpu/" + program + " " + shell_quote(dir.path());
     for (const std::string& word : words) command += " " + shell_quote(word);
     REQUIRE(std::system(command.c_str()) == 0);
   }
@@ -206,8 +208,23 @@ TEST_CASE("how much containers get") {
   CHECK(line(section, "MELLANOX_VISIBLE_DEVICES=all").found == "2 devices, 2 mounts, 2 files and links");
   CHECK(line(section, "devices = situla.dev/hca=mlx5_7").state == State::warn);
   CHECK_THAT(line(section, "devices = situla.dev/hca=mlx5_7").found, Catch::Contains("unknown network adapter"));
+  for (const Check& check : section.lines) CHECK(check.name.find("fabric") == std::string::npos);
+  CHECK(line(section, "GPUs that Slurm gives").found == "nothing (amd_gpu = \"native\", intel_gpu = \"native\")");
   settings.devices.clear();
+  // No system has both.
+  settings.fabric = {Fabric::cxi, Fabric::mpi};
+  const Section fabric = doctor::injection_section(settings, {});
+  CHECK_THAT(line(fabric, "fabric = cxi,mpi").found, Catch::Contains("nothing") || Catch::Contains("mount"));
+  CHECK(line(fabric, "fabric").state == State::warn);
+  CHECK_THAT(line(fabric, "fabric").found, Catch::Contains("the node has no lib"));
+  CHECK_THAT(line(fabric, "fabric").fix, Catch::Contains("ld.so.conf.d"));
+  settings.fabric.clear();
   CHECK(all_ok(doctor::injection_section(settings, {})));
+  machine.gpus({"amd,0000:05:00.0", "amd,0000:26:00.0", "intel,0000:00:02.0"});
+  settings.intel_gpu = GpuMode::off;
+  // And links, for whoever may make some in this system's /dev.
+  CHECK_THAT(line(doctor::injection_section(settings, {}), "GPUs that Slurm gives").found,
+             Catch::StartsWith("5 devices") && Catch::EndsWith(" (amd_gpu = \"native\", intel_gpu = \"off\")"));
 }
 
 TEST_CASE("what slurmd logs of GPUs comes from /proc") {
@@ -226,6 +243,28 @@ TEST_CASE("what slurmd logs of GPUs comes from /proc") {
   report.tier = "kernel";
   report.gpus = "gpus=2 driver=550.54.15";
   CHECK(report.brief() == "images by kernel mount; gpus=2 driver=550.54.15\n");
+}
+
+TEST_CASE("GPUs of AMD and Intel: those that only some may use, and no KFD") {
+  const Machine nothing;
+  CHECK(doctor::drm_section(nothing.roots()).lines[0].found == "none on this node");
+  CHECK(doctor::drm_section(nothing.roots()).lines.size() == 1);
+  const Machine machine;
+  machine.gpus({"amd,0000:05:00.0,id=2f1b5c9d7e3a4c10", "intel,0000:00:02.0,no-card,no-node", "amd,0000:26:00.0"});
+  for (const char* node : {"dev/dri/renderD128", "dev/kfd"}) REQUIRE(chmod((machine.dir / node).c_str(), 0666) == 0);
+  REQUIRE(chmod((machine.dir / "dev/dri/renderD130").c_str(), 0660) == 0);
+  const Section section = doctor::drm_section(machine.roots());
+  CHECK(line(section, "amd 0").found == "0000:05:00.0, /dev/dri/renderD128, /dev/dri/card0, GPU-2f1b5c9d7e3a4c10");
+  CHECK(line(section, "amd 0").state == State::ok);
+  CHECK(line(section, "amd 1").state == State::warn);
+  CHECK_THAT(line(section, "amd 1").found, Catch::Contains("; only for group "));
+  CHECK_THAT(line(section, "amd 1").fix, Catch::Contains("put the users into that group"));
+  CHECK_THAT(line(section, "intel 0").found, Catch::Contains("no access: it does not exist"));
+  CHECK_THAT(line(section, "intel 0").fix, Catch::Contains("udev"));
+  CHECK(line(section, "kfd").state == State::ok);
+  const Machine without;
+  without.gpus({"--no-kfd", "amd,0000:05:00.0"});
+  CHECK_THAT(line(doctor::drm_section(without.roots()), "kfd").found, Catch::Contains("ROCm finds no GPU"));
 }
 
 TEST_CASE("network adapters: ports, those nobody can use, and those that need fixing") {

@@ -44,8 +44,8 @@ struct Site {
   /// "shadow" for the built-in hook, a script by its path beneath the directory.
   std::vector<std::string> sequence(HookUse use = HookUse::command) {
     static const std::vector<std::string> kNames = {
-        "aptfix", "cgroups", "devices", "home",      "localtime",  "mellanox",      "mig-config",
-        "nvidia", "shadow",  "sharp",   "slurm-pmi", "slurm-pmix", "slurm-pytorch", "wanted-devices"};
+        "aptfix",     "cgroups", "devices", "drm",   "fabric",    "home",       "localtime",     "mellanox",
+        "mig-config", "nvidia",  "shadow",  "sharp", "slurm-pmi", "slurm-pmix", "slurm-pytorch", "wanted-devices"};
     const auto steps = hook_sequence(config(), use, known);
     REQUIRE(steps);
     std::vector<std::string> words;
@@ -53,9 +53,11 @@ struct Site {
       words.push_back(step.built_in ? kNames.at(static_cast<size_t>(*step.built_in))
                                     : step.script.substr(dir.path().size() + 1));
     // Whatever else there is.
-    REQUIRE(!words.empty());
-    CHECK(words.back() == "wanted-devices");
-    words.pop_back();
+    for (const char* last : {"wanted-devices", "fabric", "drm"}) {
+      REQUIRE(!words.empty());
+      CHECK(words.back() == last);
+      words.pop_back();
+    }
     return words;
   }
 };

@@ -44,12 +44,15 @@ job_comment = "admin_comment"
 distribute = "sbcast"
 build_timeout = 30
 gpu = "nvidia-container-cli"
+amd_gpu = "cdi"
+intel_gpu = "off"
 driver_root = "/run/nvidia/driver/"
 device_root = "/run/nvidia"
 hide_gpus = false
 cuda_compat = false
 cdi_directories = ["/srv/cdi"]
 cdi_hooks = false
+fabric = ["ucx", "cxi", "ucx"]
 devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
 )",
                                         "situla.toml");
@@ -76,12 +79,15 @@ devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
   CHECK(config->build_timeout == std::chrono::seconds(30));
   const DeviceSettings& devices = config->device_settings;
   CHECK(devices.gpu == GpuMode::nvidia_container_cli);
+  CHECK(devices.amd_gpu == GpuMode::cdi);
+  CHECK(devices.intel_gpu == GpuMode::off);
   CHECK(devices.driver_root == "/run/nvidia/driver");
   CHECK(devices.device_root == "/run/nvidia");
   CHECK_FALSE(devices.hide_gpus);
   CHECK_FALSE(devices.cuda_compat);
   CHECK(devices.cdi_directories == std::vector<std::string>{"/srv/cdi"});
   CHECK_FALSE(devices.cdi_hooks);
+  CHECK(devices.fabric == std::vector<Fabric>{Fabric::cxi, Fabric::ucx});
   CHECK(devices.devices == std::vector<std::string>{"amd.com/gpu=all", "situla.dev/hca=mlx5_0"});
 }
 
@@ -100,9 +106,13 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"local_tier = \"copies\"", "local_tier must be an absolute path"},
            Case{"service_user = \"root\"", "must be the name of a user other than root"},
            Case{"gpu = \"nvidia\"", "gpu must be \"native\", \"cdi\", \"nvidia-container-cli\" or \"off\""},
+           Case{"amd_gpu = \"nvidia-container-cli\"", "amd_gpu must be \"native\", \"cdi\" or \"off\""},
+           Case{"intel_gpu = true", "intel_gpu must be \"native\", \"cdi\" or \"off\""},
            Case{"driver_root = \"run/driver\"", "driver_root must be an absolute path"},
            Case{"hide_gpus = 1", "hide_gpus must be true or false"},
            Case{"devices = \"amd.com/gpu=0\"", "devices must be a list of names like \"vendor.com/class=name\""},
+           Case{"fabric = [\"libfabric\"]", "fabric must be a list of \"cxi\", \"ofi\", \"ucx\" and \"mpi\""},
+           Case{"fabric = \"ofi\"", "fabric must be a list of"},
            Case{"devices = [\"gpu\"]", "devices must be a list of names"},
            Case{"cdi_directories = [\"cdi\"]", "cdi_directories must be a list of absolute paths"},
            Case{"service_user = \"\"", "must be the name of a user other than root"},
@@ -148,7 +158,7 @@ TEST_CASE("every key of situla.toml is in the sample") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 36);
+  REQUIRE(top.size() == 39);
   for (const std::string& key : top) {
     INFO(key);
     const std::string table = key == "registry" ? "[[registry]]" : "\n#   [limits]\n";

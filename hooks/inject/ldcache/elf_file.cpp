@@ -19,6 +19,8 @@ constexpr size_t kMaxHeaders = 4096;
 constexpr size_t kMaxDynamic = size_t{64} << 10U;
 constexpr size_t kMaxNotes = size_t{64} << 10U;
 constexpr size_t kMaxNames = size_t{1} << 20U;
+constexpr size_t kMaxVersions = size_t{256} << 10U;  ///< bytes of a table of versions
+constexpr size_t kMaxVersionItems = 16384;
 
 struct Elf32 {
   using Header = Elf32_Ehdr;
@@ -26,6 +28,10 @@ struct Elf32 {
   using Section = Elf32_Shdr;
   using Dynamic = Elf32_Dyn;
   using Symbol = Elf32_Sym;
+  using Need = Elf32_Verneed;
+  using NeedItem = Elf32_Vernaux;
+  using Definition = Elf32_Verdef;
+  using DefinitionItem = Elf32_Verdaux;
 };
 struct Elf64 {
   using Header = Elf64_Ehdr;
@@ -33,6 +39,10 @@ struct Elf64 {
   using Section = Elf64_Shdr;
   using Dynamic = Elf64_Dyn;
   using Symbol = Elf64_Sym;
+  using Need = Elf64_Verneed;
+  using NeedItem = Elf64_Vernaux;
+  using Definition = Elf64_Verdef;
+  using DefinitionItem = Elf64_Verdaux;
 };
 
 /// Up to size bytes at an offset; fewer at the end of the file.
@@ -130,7 +140,100 @@ class Reader {
     return corrupt_library("it has no such object");
   }
 
+  Result<ElfLinkage> read_linkage(std::string_view head) {
+    TRY(open(head));
+    TRY(read_dynamic());
+    ElfLinkage linkage;
+    if (dynamic_.empty()) return linkage;
+    TRY_ASSIGN(const std::string names, table(DT_STRTAB, std::min<uint64_t>(value(DT_STRSZ), kMaxNames)));
+    for (const auto& item : dynamic_)
+      if (const auto name = text_in(names, item.d_un.d_val); item.d_tag == DT_NEEDED && is_file_name(name))
+        linkage.needed.emplace_back(name);
+    TRY(read_requirements(names, linkage));
+    TRY(read_definitions(names, linkage));
+    return linkage;
+  }
+
  private:
+  /// Up to its end, which is not part of it.
+  Result<void> read_dynamic() {
+    const auto segment = std::find_if(programs_.begin(), programs_.end(),
+                                      [](const auto& program) { return program.p_type == PT_DYNAMIC; });
+    if (segment == programs_.end()) return {};
+    const size_t size = std::min<uint64_t>(segment->p_filesz, kMaxDynamic);
+    using Item = typename Elf::Dynamic;
+    TRY_ASSIGN(dynamic_, read_items<Item>(read_at_, segment->p_offset, size / sizeof(Item)));
+    dynamic_.erase(
+        std::find_if(dynamic_.begin(), dynamic_.end(), [](const auto& item) { return item.d_tag == DT_NULL; }),
+        dynamic_.end());
+    return {};
+  }
+
+  /// Of the last item with this tag; 0 without.
+  [[nodiscard]] uint64_t value(int64_t tag) const {
+    const auto item =
+        std::find_if(dynamic_.rbegin(), dynamic_.rend(), [tag](const auto& each) { return each.d_tag == tag; });
+    return item == dynamic_.rend() ? 0 : item->d_un.d_val;
+  }
+
+  /// The bytes at the address that an item holds; fewer at the end of the file, none without the item.
+  Result<std::string> table(int64_t tag, size_t size) const {
+    const uint64_t address = value(tag);
+    if (address == 0) return std::string();
+    const auto offset = offset_of(address);
+    if (!offset) return corrupt_library("a table is outside of it");
+    return read_at_(*offset, size);
+  }
+
+  /// Calls see(entry) for each entry of a chain: `next` says how many bytes further the following one is, 0 ends it.
+  template <typename Entry, typename Next, typename See>
+  Result<void> each_entry(std::string_view bytes, uint64_t at, Next next, const See& see) {
+    for (;;) {
+      if (++version_items_ > kMaxVersionItems) return corrupt_library("it has too many versions");
+      if (at > bytes.size() || bytes.size() - at < sizeof(Entry)) return corrupt_library("its versions are cut off");
+      Entry entry{};
+      std::memcpy(&entry, bytes.data() + at, sizeof entry);
+      TRY(see(entry, at));
+      if (entry.*next == 0) return {};
+      at += entry.*next;
+    }
+  }
+
+  Result<void> read_requirements(std::string_view names, ElfLinkage& linkage) {
+    TRY_ASSIGN(const std::string bytes, table(DT_VERNEED, kMaxVersions));
+    if (bytes.empty()) return {};
+    using Need = typename Elf::Need;
+    using Item = typename Elf::NeedItem;
+    return each_entry<Need>(bytes, 0, &Need::vn_next, [&](const Need& need, uint64_t at) -> Result<void> {
+      const std::string library(text_in(names, need.vn_file));
+      if (need.vn_cnt == 0) return {};
+      return each_entry<Item>(bytes, at + need.vn_aux, &Item::vna_next,
+                              [&](const Item& item, uint64_t) -> Result<void> {
+                                if ((item.vna_flags & VER_FLG_WEAK) == 0)
+                                  linkage.required.push_back({library, std::string(text_in(names, item.vna_name))});
+                                return {};
+                              });
+    });
+  }
+
+  /// Of each definition the first name; those that follow are what it extends.
+  Result<void> read_definitions(std::string_view names, ElfLinkage& linkage) {
+    TRY_ASSIGN(const std::string bytes, table(DT_VERDEF, kMaxVersions));
+    if (bytes.empty()) return {};
+    using Definition = typename Elf::Definition;
+    using Item = typename Elf::DefinitionItem;
+    return each_entry<Definition>(bytes, 0, &Definition::vd_next,
+                                  [&](const Definition& definition, uint64_t at) -> Result<void> {
+                                    Item item{};
+                                    const uint64_t place = at + definition.vd_aux;
+                                    if (place > bytes.size() || bytes.size() - place < sizeof item)
+                                      return corrupt_library("its versions are cut off");
+                                    std::memcpy(&item, bytes.data() + place, sizeof item);
+                                    linkage.defined.emplace_back(text_in(names, item.vda_name));
+                                    return {};
+                                  });
+  }
+
   /// Where an address of the running program is in the file.
   [[nodiscard]] std::optional<uint64_t> offset_of(uint64_t address) const {
     for (const auto& program : programs_) {
@@ -142,15 +245,9 @@ class Reader {
   }
 
   Result<void> read_soname() {
-    const auto dynamic = std::find_if(programs_.begin(), programs_.end(),
-                                      [](const auto& program) { return program.p_type == PT_DYNAMIC; });
-    if (dynamic == programs_.end()) return {};
-    const size_t size = std::min<uint64_t>(dynamic->p_filesz, kMaxDynamic);
-    using Item = typename Elf::Dynamic;
-    TRY_ASSIGN(const auto items, read_items<Item>(read_at_, dynamic->p_offset, size / sizeof(Item)));
+    TRY(read_dynamic());
     std::optional<uint64_t> table, name;
-    for (const auto& item : items) {
-      if (item.d_tag == DT_NULL) break;
+    for (const auto& item : dynamic_) {
       if (item.d_tag == DT_STRTAB) table = offset_of(item.d_un.d_ptr);
       if (item.d_tag == DT_SONAME) name = item.d_un.d_val;
     }
@@ -199,6 +296,8 @@ class Reader {
   const ReadAt& read_at_;
   typename Elf::Header header_{};
   std::vector<typename Elf::Program> programs_;
+  std::vector<typename Elf::Dynamic> dynamic_;
+  size_t version_items_ = 0;
   ElfFile file_;
 };
 
@@ -227,7 +326,18 @@ Result<std::string> from_file(int fd, uint64_t offset, size_t size) {
   return bytes;
 }
 
+ReadAt from_memory(std::string_view bytes) {
+  return [bytes](uint64_t offset, size_t size) -> Result<std::string> {
+    return offset > bytes.size() ? std::string() : std::string(bytes.substr(offset, size));
+  };
+}
+
 }  // namespace
+
+Result<ElfLinkage> ElfFile::read_linkage(int fd) {
+  const ReadAt read_at = [fd](uint64_t offset, size_t size) { return from_file(fd, offset, size); };
+  return with_reader<ElfLinkage>(read_at, [](auto reader, const auto& head) { return reader.read_linkage(head); });
+}
 
 Result<ElfFile> ElfFile::read(int fd, ElfNotes notes) {
   // Headers and the dynamic section's texts are mostly at the beginning: one call reads what would be three or four.
@@ -247,10 +357,12 @@ Result<std::string> ElfFile::read_object(int fd, std::string_view symbol, size_t
 }
 
 Result<ElfFile> ElfFile::parse(std::string_view bytes, ElfNotes notes) {
-  const ReadAt read_at = [bytes](uint64_t offset, size_t size) -> Result<std::string> {
-    return offset > bytes.size() ? std::string() : std::string(bytes.substr(offset, size));
-  };
-  return read_elf(read_at, notes);
+  return read_elf(from_memory(bytes), notes);
+}
+
+Result<ElfLinkage> ElfFile::parse_linkage(std::string_view bytes) {
+  return with_reader<ElfLinkage>(from_memory(bytes),
+                                 [](auto reader, const auto& head) { return reader.read_linkage(head); });
 }
 
 std::optional<uint32_t> ElfFile::ld_flags() const {

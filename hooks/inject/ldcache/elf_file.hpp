@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.hpp"
 
@@ -13,6 +14,17 @@ namespace situla {
 
 /// GNU's ABI note: libnvidia-tls for thread-local storage of the usual kind has 0, 2, 3, 99 (Linux 2.3.99).
 using AbiTag = std::array<uint32_t, 4>;
+
+/// What a library wants of others, and what it offers them: names of libraries and of versions of their symbols.
+struct ElfLinkage {
+  std::vector<std::string> needed;  ///< DT_NEEDED, in their order; those that are no file names are left out
+  struct Requirement {
+    std::string library, version;  ///< "libc.so.6", "GLIBC_2.34"
+    friend bool operator==(const Requirement&, const Requirement&) = default;
+  };
+  std::vector<Requirement> required;  ///< without those that the linker only warns about
+  std::vector<std::string> defined;   ///< the first is the library's own name
+};
 
 enum class ElfNotes { skip, read };
 
@@ -30,6 +42,10 @@ struct ElfFile {
 
   /// The first bytes of an object that the library exports, as they are in the file. ErrorKind::corrupt without one.
   static Result<std::string> read_object(int fd, std::string_view symbol, size_t size);
+
+  /// ErrorKind::corrupt for everything but a shared object, and where its tables are cut off or lead nowhere.
+  static Result<ElfLinkage> read_linkage(int fd);
+  static Result<ElfLinkage> parse_linkage(std::string_view bytes);
 
   /// What a cache of the dynamic linker calls such a library (LdCacheEntry::flags); nullopt for other processors.
   [[nodiscard]] std::optional<uint32_t> ld_flags() const;

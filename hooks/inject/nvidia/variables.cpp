@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "common/base/text.hpp"
-#include "common/spec/device_name.hpp"
 
 namespace situla::nvidia {
 namespace {
 
-constexpr std::string_view kDevices = "NVIDIA_VISIBLE_DEVICES";
+using gpu::list_items;
+
 constexpr std::string_view kCapabilities = "NVIDIA_DRIVER_CAPABILITIES";
 constexpr std::string_view kImexChannels = "NVIDIA_IMEX_CHANNELS";
 constexpr std::string_view kRequire = "NVIDIA_REQUIRE_";
@@ -41,10 +41,6 @@ class Variables {
     if (const auto value = host_.get(name)) return *value;
     return container_.get(name).value_or("");
   }
-  [[nodiscard]] Asker asker(std::string_view name) const {
-    if (host_.has(name)) return Asker::job;
-    return container_.has(name) ? Asker::image : Asker::nobody;
-  }
   [[nodiscard]] std::vector<std::string_view> with_prefix(std::string_view prefix) const {
     std::vector<std::string_view> names;
     for (const Environment* environment : {&host_, &container_})
@@ -59,35 +55,10 @@ class Variables {
   const Environment& container_;
 };
 
-std::vector<std::string_view> words(std::string_view list) {
-  std::vector<std::string_view> words;
-  for (const std::string_view piece : split(list, ','))
-    if (const std::string_view word = trim(piece); !word.empty()) words.push_back(word);
-  return words;
-}
-
-Result<void> parse_devices(std::string_view value, DriverRequest& request) {
-  for (const std::string_view word : words(value)) {
-    // No name of NVIDIA's holds a "=", and every CDI name does.
-    auto& names = word.find('=') == std::string_view::npos ? request.devices : request.cdi_names;
-    if (&names == &request.cdi_names && !is_device_name(std::string(word)))
-      return fail(Error(ErrorKind::usage, std::string(kDevices) + ": " + printable(word) + ": no name of a device")
-                      .with_code(ErrorCode::gpu_request)
-                      .with_hint("CDI names are VENDOR/CLASS=NAME, such as nvidia.com/gpu=0"));
-    if (std::find(names.begin(), names.end(), word) == names.end()) names.emplace_back(word);
-  }
-  if (!request.devices.empty() && !request.cdi_names.empty())
-    return fail(Error(ErrorKind::usage, std::string(kDevices) + ": " + printable(request.devices.front()) + " and " +
-                                            printable(request.cdi_names.front()) + " cannot be asked for together")
-                    .with_code(ErrorCode::gpu_request)
-                    .with_hint("name all GPUs by CDI names, or none"));
-  return {};
-}
-
 Result<CapabilitySet> parse_capabilities(std::string_view value) {
   CapabilitySet set = 0;
   for (const std::string_view piece : split_words(value)) {
-    for (const std::string_view word : words(piece)) {
+    for (const std::string_view word : list_items(piece)) {
       const auto* const known = std::find_if(kCapabilityNames.begin(), kCapabilityNames.end(),
                                              [&](const CapabilityName& entry) { return entry.name == word; });
       if (known == kCapabilityNames.end()) {
@@ -106,7 +77,7 @@ Result<CapabilitySet> parse_capabilities(std::string_view value) {
 
 Result<ImexRequest> parse_imex(std::string_view value) {
   ImexRequest request;
-  for (const std::string_view word : words(value)) {
+  for (const std::string_view word : list_items(value)) {
     const auto number = parse_unsigned(word);
     if (to_lower(word) == "all")
       request.all = true;
@@ -136,11 +107,8 @@ std::vector<NamedRequirement> requirements(const Variables& variables) {
 Result<DriverRequest> parse_request(const Environment& host, const Environment& container) {
   const Variables variables(host, container);
   DriverRequest request;
-  const std::string_view devices = trim(variables.get(kDevices));
-  if (devices.empty() || devices == "void") return request;
-  request.asker = variables.asker(kDevices);
-  if (devices != "none") TRY(parse_devices(devices, request));
-  if (!request.cdi_names.empty()) return request;
+  TRY_ASSIGN(static_cast<gpu::Request&>(request), gpu::parse_request(gpu::kNvidia, host, container));
+  if (request.asker == Asker::nobody || !request.cdi_names.empty()) return request;
   request.driver = true;
   TRY_ASSIGN(request.capabilities, parse_capabilities(variables.get(kCapabilities)));
   request.requirements = requirements(variables);

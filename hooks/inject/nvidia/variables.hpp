@@ -7,12 +7,12 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/environment.hpp"
+#include "hooks/inject/gpu/request.hpp"
 #include "hooks/inject/inventory/inventory.hpp"
 
 namespace situla::nvidia {
 
-/// Who set NVIDIA_VISIBLE_DEVICES. Most CUDA images do, whatever node they run on; a job that does means it.
-enum class Asker : uint8_t { nobody, image, job };
+using gpu::Asker;
 
 /// NVIDIA_REQUIRE_<any>: a condition on driver and GPUs (requirement.hpp).
 struct NamedRequirement {
@@ -26,13 +26,8 @@ struct ImexRequest {
   std::vector<uint32_t> channels;
 };
 
-struct DriverRequest {
-  Asker asker = Asker::nobody;
-  bool driver = false;  ///< the driver's files and control nodes, even without a GPU ("none")
-  /// Names of GPUs as they were written, "all" among them; empty: no GPU.
-  std::vector<std::string> devices;
-  /// Names of the Container Device Interface; then nothing else here counts, the specifications say it all.
-  std::vector<std::string> cdi_names;
+struct DriverRequest : gpu::Request {
+  bool driver = false;             ///< the driver's files and control nodes, even without a GPU ("none")
   CapabilitySet capabilities = 0;  ///< as asked for; what follows from them is plan.cpp's
   std::vector<NamedRequirement> requirements;
   bool mig_config = false, mig_monitor = false;

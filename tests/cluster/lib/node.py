@@ -49,8 +49,9 @@ def own_machine(directory: str, number: str, options: Options) -> None:
     kernel.make_private("/")
     kernel.set_host_name(f"node{number}")
     root.mount_own()
-    if options.nvidia:
-        subprocess.run(["cp", "-a", "/shared/nvidia/dev/.", "/dev/"], check=True)
+    for made, where in ((options.nvidia, "/shared/nvidia"), (options.drm, "/shared/drm")):
+        if made:
+            subprocess.run(["cp", "-a", f"{where}/dev/.", "/dev/"], check=True)
     for path, mode in (("/var/lib/situla", 0o755), ("/var/lib/situla-incoming", 0o755), ("/var/spool/slurmd", 0o755), ("/var/tmp", 0o1777)):
         kernel.tmpfs(path, mode)
     root.find_repository()

@@ -18,6 +18,7 @@ class Options:
     proctrack: str = "linuxproc"
     gpus: int = 0
     nvidia: list[str] = field(default_factory=list)
+    drm: list[str] = field(default_factory=list)
     disk: bool = False
 
     def save(self, directory: str) -> None:

@@ -93,13 +93,16 @@ def write_configuration(directory: str, options: Options) -> None:
 
 
 def write_gpus(options: Options) -> None:
-    files = "/dev/loop"  # Slurm wants to see files, and hands out their numbers
+    files, first = "/dev/loop", 0  # Slurm wants to see files, and hands out their numbers
     if options.nvidia:
         files = "/shared/nvidia/dev/nvidia"
         library = f"{REPOSITORY}/build/release/tests/gpu/libmock_nvml.so"
         subprocess.run([f"{REPOSITORY}/tests/gpu/make-driver-root", "--nvml", library, *options.nvidia, "/shared/nvidia"], check=True)
+    if options.drm:
+        files, first = "/shared/drm/dev/dri/renderD", 128
+        subprocess.run([f"{REPOSITORY}/tests/gpu/make-drm-root", "/shared/drm", *options.drm], check=True)
     if options.gpus:
-        write("/etc/slurm/gres.conf", f"Name=gpu File={files}[0-{options.gpus - 1}]\n")
+        write("/etc/slurm/gres.conf", f"Name=gpu File={files}[{first}-{first + options.gpus - 1}]\n")
 
 
 def start_munge(directory: str) -> None:

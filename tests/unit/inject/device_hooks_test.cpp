@@ -1,0 +1,170 @@
+// Which of the sources of GPUs is asked: the nodes, a specification, none? Settings, variables and names of devices, on
+// machines of tests/gpu/make-drm-root.
+#include <cstdlib>
+#include <filesystem>
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/text.hpp"
+#include "hooks/inject/hooks.hpp"
+#include "tests/support/memory_log.hpp"
+#include "tests/support/plan_text.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace situla;
+
+namespace {
+
+/// A job on a machine with these GPUs, in a container with a /dev of its own.
+struct Job {
+  explicit Job(const std::vector<std::string>& gpus) {
+    std::string command = SITULA_SOURCE_DIR "/tests/gpu/make-drm-root " + shell_quote(dir / "machine");
+    for (const std::string& word : gpus) command += " " + shell_quote(word);
+    REQUIRE(std::system(command.c_str()) == 0);
+    std::filesystem::create_directories(dir / "root/dev");
+    settings.device_root = dir / "machine";
+    settings.cdi_directories = {dir / "cdi"};
+  }
+  /// A specification whose device "all" is one variable.
+  void specify(const std::string& kind) const {
+    dir.write("cdi/" + kind.substr(0, kind.find('/')) + ".json",
+              R"({"cdiVersion": "0.6.0", "kind": ")" + kind +
+                  R"(", "devices": [{"name": "all", "containerEdits": {"env": ["BY=specification"]}}]})");
+    for (const std::string& path : {dir / "cdi", dir / ("cdi/" + kind.substr(0, kind.find('/')) + ".json")})
+      REQUIRE(chmod(path.c_str(), path.ends_with(".json") ? 0644 : 0755) == 0);
+  }
+
+  /// What it proposes, nodes by their names only.
+  std::string run(BuiltInHook hook) {
+    const RootDir root = *RootDir::open(dir / "root"), host_root = *RootDir::open("/");
+    const auto edits = run_built_in_hook(hook, {.root = root,
+                                                .host_root = host_root,
+                                                .host = host,
+                                                .container = image,
+                                                .user = user,
+                                                .log = log,
+                                                .device_settings = settings,
+                                                .wanted_devices = wanted});
+    if (!edits) return "error: " + edits.error().message();
+    std::vector<std::string> words;
+    for (const auto& [name, value] : edits->environment.entries()) words.push_back(name + "=" + value);
+    for (const MountStep& step : edits->mounts) words.push_back(step.target.substr(step.target.rfind('/') + 1));
+    return join(words, " ");
+  }
+  std::string drm() { return run(BuiltInHook::drm); }
+  std::string named() { return run(BuiltInHook::wanted_devices); }
+
+  test::TempDir dir;
+  DeviceSettings settings;
+  Environment host, image;
+  UserEntry user;
+  std::vector<std::string> wanted;
+  test::MemoryLog log;
+};
+
+const std::vector<std::string> kBoth = {"amd,0000:05:00.0", "amd,0000:26:00.0", "intel,0000:00:02.0"};
+const std::string kAmd = "kfd renderD128 card0 renderD129 card1", kIntel = "renderD130 card2";
+
+}  // namespace
+
+TEST_CASE("GPUs come to a job that has some from Slurm, each vendor's as its setting says") {
+  Job job(kBoth);
+  CHECK(job.drm().empty());
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm() == kAmd + " " + kIntel);
+  job.settings.intel_gpu = GpuMode::off;
+  CHECK(job.drm() == kAmd);
+  job.settings.amd_gpu = GpuMode::off;
+  job.host.set("AMD_VISIBLE_DEVICES", "all");
+  CHECK(job.drm().empty());
+  CHECK(job.run(BuiltInHook::nvidia).empty());
+  CHECK(job.log.messages.empty());
+}
+
+TEST_CASE("the job's variable, the image's, and what they say of CDI") {
+  Job job(kBoth);
+  job.image.set("AMD_VISIBLE_DEVICES", "1");
+  CHECK(job.drm() == "kfd renderD129 card1");
+  job.host.set("AMD_VISIBLE_DEVICES", "void");
+  CHECK(job.drm().empty());
+  job.host.set("AMD_VISIBLE_DEVICES", "amd.com/gpu=all");
+  CHECK_THAT(job.drm(), Catch::Contains("error: built-in hook drm: ") && Catch::Contains("amd.com/gpu=all"));
+  job.specify("amd.com/gpu");
+  CHECK(job.drm() == "BY=specification");
+  job.host.set("AMD_VISIBLE_DEVICES", "9");
+  CHECK_THAT(job.drm(), Catch::Contains("device error: 9: unknown device"));
+}
+
+TEST_CASE("with the setting cdi a specification says it, and only a job that asks needs one") {
+  Job job(kBoth);
+  job.settings.amd_gpu = job.settings.intel_gpu = GpuMode::cdi;
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm().empty());
+  CHECK(job.log.messages.empty());
+  job.image.set("AMD_VISIBLE_DEVICES", "all");
+  CHECK(job.drm().empty());
+  CHECK(job.log.count(LogLevel::info, "no CDI specification on this node has any of these") == 1);
+  job.host.set("AMD_VISIBLE_DEVICES", "all");
+  CHECK_THAT(job.drm(), Catch::Contains("error: ") && Catch::Contains("amd.com/gpu=all"));
+  job.specify("amd.com/gpu");
+  CHECK(job.drm() == "BY=specification");
+  job.settings.intel_gpu = GpuMode::native;
+  CHECK(job.drm() == "BY=specification " + kIntel);
+}
+
+TEST_CASE("names of devices work without a specification, where the node has such GPUs") {
+  Job job(kBoth);
+  job.wanted = {"amd.com/gpu=1", "intel.com/gpu=all"};
+  CHECK(job.named() == "kfd renderD129 card1 " + kIntel);
+  // Not twice.
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm().empty());
+  job.wanted = {"intel.com/gpu=0"};
+  CHECK(job.drm() == kAmd);
+  CHECK(job.named() == kIntel);
+  job.wanted = {"amd.com/gpu=2"};
+  CHECK_THAT(job.named(), Catch::Contains("device error: 2: unknown device"));
+  job.wanted = {"amd.com/gpu=all", "vendor.com/card=0"};
+  CHECK_THAT(job.named(), Catch::Contains("vendor.com/card=0") && !Catch::Contains("amd.com"));
+  // A specification says it better.
+  job.specify("amd.com/gpu");
+  job.wanted = {"amd.com/gpu=all", "intel.com/gpu=0"};
+  CHECK(job.named() == "BY=specification " + kIntel);
+  job.settings.intel_gpu = GpuMode::off;
+  CHECK_THAT(job.named(), Catch::Contains("error: ") && Catch::Contains("intel.com/gpu=0"));
+  job.wanted = {"none"};
+  CHECK(job.named().empty());
+  CHECK(job.drm() == kAmd);
+}
+
+TEST_CASE("names of GPUs on a node that has none are what they were: names of a specification that is missing") {
+  Job job({"intel,0000:00:02.0"});
+  job.wanted = {"amd.com/gpu=all"};
+  CHECK_THAT(job.named(), Catch::Contains("error: ") && Catch::Contains("amd.com/gpu=all"));
+}
+
+TEST_CASE("the fabric's libraries come only where the site says so, and not to a job or an image that says off") {
+  Job job({});
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.messages.empty());
+  job.settings.fabric = {Fabric::cxi};
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.count(LogLevel::debug, "the image has no glibc") == 1);
+  job.image.set("SITULA_FABRIC", "off");
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.messages.size() == 1);
+  job.host.set("SITULA_FABRIC", "on");
+  CHECK(job.run(BuiltInHook::fabric).empty());
+  CHECK(job.log.messages.size() == 2);
+}
+
+TEST_CASE("what a site wants for all containers is no job's request") {
+  Job job({"amd,0000:05:00.0"});
+  job.settings.devices = {"amd.com/gpu=all"};
+  CHECK(job.named() == "kfd renderD128 card0");
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm().empty());
+  CHECK(job.log.messages.empty());
+}
