@@ -12,8 +12,22 @@
 namespace situla {
 namespace {
 
+// In base64 not longer than one variable may be (128 KiB).
 constexpr WireForm kForm{
-    .what = "environment", .version = 0x45440002, .most_bytes = size_t{64} << 10U, .nul_in_text = false};
+    .what = "environment", .version = 0x45440002, .most_bytes = size_t{92} << 10U, .nul_in_text = false};
+/// What jobs have in their environment that were submitted before mounts had an origin.
+constexpr WireForm kFirstForm{
+    .what = "environment", .version = 0x45440001, .most_bytes = size_t{64} << 10U, .nul_in_text = false};
+struct FirstForm {
+  ResolvedEnvironment environment;
+  std::vector<std::string> mounts;
+
+  static auto fields(auto& own) {
+    auto& now = own.environment;
+    return std::tie(now.name, now.image, now.workdir, own.mounts, now.devices, now.variables, now.writable,
+                    now.entrypoint, now.warnings);
+  }
+};
 constexpr const char* kNone = "none";
 
 /// Exact repetitions are dropped, as between the entries of one option.
@@ -62,6 +76,11 @@ Result<std::string> ResolvedEnvironment::to_text() const {
 Result<ResolvedEnvironment> ResolvedEnvironment::from_text(std::string_view text) {
   const auto bytes = decode_base64(text);
   if (!bytes) return fail(ErrorKind::corrupt, "environment of a wrong form");
+  if (auto first = from_wire<FirstForm>(*bytes, kFirstForm)) {
+    for (std::string& entry : first->mounts)
+      first->environment.mounts.push_back({std::move(entry), "--environment " + first->environment.name});
+    return std::move(first->environment);
+  }
   return from_wire<ResolvedEnvironment>(*bytes, kForm);
 }
 

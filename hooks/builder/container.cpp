@@ -160,21 +160,27 @@ bool await_broker() {
   }
 }
 
-/// Whether any process besides us and the image server lives in our user namespace: the tasks run on when the broker is
-/// lost.
-bool container_in_use(pid_t server) {
+bool lives_in(pid_t pid, const char* name, const NamespaceId& wanted) {
+  const auto namespace_of_process = open_namespace(pid, name);
+  const auto id = namespace_of_process ? namespace_id(namespace_of_process->get()) : fail(ErrorKind::not_found, "");
+  return id && *id == wanted;
+}
+
+/// Whether any process besides us lives in our user and mount namespace: the tasks run on when the broker is lost. What
+/// serves images has a mount namespace of its own, and lives as long as ours.
+bool container_in_use() {
   const auto own = open_namespace(0, "user");
   if (!own) return false;
-  const auto own_id = namespace_id(own->get());
+  const auto mounts = open_namespace(0, "mnt");
+  if (!mounts) return false;
+  const auto own_id = namespace_id(own->get()), own_mounts = namespace_id(mounts->get());
   const auto names = list_directory("/proc");
-  if (!own_id || !names) return false;
+  if (!own_id || !own_mounts || !names) return false;
   for (const std::string& name : *names) {
     const auto pid = parse_unsigned(name);
-    if (!pid || static_cast<pid_t>(*pid) == getpid() || static_cast<pid_t>(*pid) == server) continue;
-    const auto user = open_namespace(static_cast<pid_t>(*pid), "user");
-    if (!user) continue;
-    const auto id = namespace_id(user->get());
-    if (id && *id == *own_id) return true;
+    if (!pid || static_cast<pid_t>(*pid) == getpid()) continue;
+    if (lives_in(static_cast<pid_t>(*pid), "user", *own_id) && lives_in(static_cast<pid_t>(*pid), "mnt", *own_mounts))
+      return true;
   }
   return false;
 }
@@ -200,7 +206,7 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   const UniqueFd directory = std::move(built.root.directory);
   built.root = StepRoot();
   if (!await_broker() && stays)
-    while (container_in_use(built.container.root.server.pid)) std::this_thread::sleep_for(kLookAgain);
+    while (container_in_use()) std::this_thread::sleep_for(kLookAgain);
   return end(scratch);
 }
 

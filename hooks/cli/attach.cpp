@@ -21,6 +21,9 @@ struct AttachOptions {
 constexpr const char* kShell =
     "for shell in \"${SHELL-}\" /bin/bash /bin/sh; do [ -x \"$shell\" ] && exec \"$shell\"; done; exec sh";
 
+/// Of the steps that this command makes: none to attach to.
+constexpr const char* kOwnName = "situla-attach";
+
 struct JobStep {
   std::string name;   ///< "12.0", "12.batch"
   std::string nodes;  ///< as Slurm writes them
@@ -59,24 +62,37 @@ Result<std::string> number_of_job(const Context& context, const std::string& job
   return std::string(numbers.front());
 }
 
-/// Those that tasks of the user run in, the best one last.
+/// Those that tasks of the user may run in, the best one first.
 Result<std::vector<JobStep>> steps_of(const Context& context, const std::string& job) {
   TRY_ASSIGN(const std::vector<std::string> lines,
-             ask_slurm(context, "squeue", {"--noheader", "--steps", "--jobs=" + job, "--format=%i %N"}));
+             ask_slurm(context, "squeue", {"--noheader", "--steps", "--jobs=" + job, "--format=%i %N %j"}));
   std::vector<JobStep> steps;
   for (const std::string& line : lines) {
     const auto words = split_words(line);
-    if (words.size() != 2) continue;
+    if (words.size() < 2 || (words.size() > 2 && words[2] == kOwnName)) continue;
     const JobStep shown{std::string(words[0]), std::string(words[1])};
     if (step_part(shown) != "extern") steps.push_back({job + "." + std::string(step_part(shown)), shown.nodes});
   }
   std::sort(steps.begin(), steps.end(),
-            [](const JobStep& left, const JobStep& right) { return rank(left) < rank(right); });
+            [](const JobStep& left, const JobStep& right) { return rank(left) > rank(right); });
   return steps;
 }
 
+/// What exec is told: a step, or several of which the first one with a container is meant.
+struct Target {
+  std::string steps;  ///< "12.1,12.0,12.batch"
+  JobStep first;
+};
+
+Target any_of(std::vector<JobStep> steps) {
+  Target target;
+  for (const JobStep& step : steps) target.steps += (target.steps.empty() ? "" : ",") + step.name;
+  target.first = std::move(steps.front());
+  return target;
+}
+
 /// word: JOB or JOB.STEP.
-Result<JobStep> find_step(const Context& context, const std::string& word) {
+Result<Target> find_step(const Context& context, const std::string& word) {
   const auto parts = cut(word, '.');
   const std::string job(parts ? parts->first : std::string_view(word));
   const bool known = !job.empty() && job.find_first_not_of("0123456789_+") == std::string::npos;
@@ -87,10 +103,10 @@ Result<JobStep> find_step(const Context& context, const std::string& word) {
   TRY_ASSIGN(const std::string number, number_of_job(context, job));
   TRY_ASSIGN(std::vector<JobStep> steps, steps_of(context, number));
   if (steps.empty()) return fail(no_job(job));
-  if (!parts) return std::move(steps.back());
+  if (!parts) return any_of(std::move(steps));
   std::string names;
   for (JobStep& step : steps) {
-    if (step_part(step) == parts->second) return std::move(step);
+    if (step_part(step) == parts->second) return any_of({std::move(step)});
     names += (names.empty() ? "" : ", ") + step.name;
   }
   return fail(Error(ErrorKind::not_found, "attach: step " + printable(word) + " does not run")
@@ -111,15 +127,15 @@ Result<std::string> find_node(const Context& context, const JobStep& step, const
 
 Result<int> attach(const Context& context, const AttachOptions& options) {
   TRY(check_words(context, "attach", 1, "JOB is"));
-  TRY_ASSIGN(const JobStep step, find_step(context, context.words.front()));
-  TRY_ASSIGN(const std::string node, find_node(context, step, options.node));
+  TRY_ASSIGN(const Target target, find_step(context, context.words.front()));
+  TRY_ASSIGN(const std::string node, find_node(context, target.first, options.node));
   SpawnOptions srun;
   TRY_ASSIGN(srun.program, slurm_program(context, "srun"));
-  const std::string job = step.name.substr(0, step.name.rfind('.'));
+  const std::string job = target.first.name.substr(0, target.first.name.rfind('.'));
   srun.arguments = {"srun",      "--jobid=" + job, "--overlap",          "--whole",
-                    "--nodes=1", "--ntasks=1",     "--nodelist=" + node, "--job-name=attach"};
+                    "--nodes=1", "--ntasks=1",     "--nodelist=" + node, std::string("--job-name=") + kOwnName};
   if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) srun.arguments.emplace_back("--pty");
-  srun.arguments.insert(srun.arguments.end(), {"situla", "exec", step.name});
+  srun.arguments.insert(srun.arguments.end(), {"situla", "exec", target.steps});
   if (context.words.size() == 1)
     srun.arguments.insert(srun.arguments.end(), {"sh", "-c", kShell});
   else

@@ -45,8 +45,13 @@ Result<pid_t> process_of(const StepName& step) {
                   .with_hint("squeue --steps shows where steps run; list --fancy shows what runs here"));
 }
 
-/// A number, or a step.
+/// A number, or a step, or several steps with commas between them: the first one that has a container (attach).
 Result<pid_t> process_of(const std::string& word) {
+  if (const auto several = cut(word, ','))
+    if (const auto first = parse_step_name(several->first)) {
+      auto found = process_of(*first);
+      return found || found.error().kind() != ErrorKind::not_found ? found : process_of(std::string(several->second));
+    }
   if (const auto step = parse_step_name(word)) return process_of(*step);
   if (const auto step = step_of_scratch(word)) return process_of(*step);
   const auto pid = parse_unsigned(word);

@@ -43,12 +43,21 @@ Result<UserEntry> look_up_user(uid_t uid, gid_t gid, const Environment& environm
   if (known) user.shell = known->shell;
   TRY_ASSIGN(const auto own, group_name(gid));
   user.group = own.value_or("group" + std::to_string(gid));
+  return user;
+}
+
+std::vector<GroupEntry> look_up_groups() {
+  constexpr size_t kMostGroups = 64;
+  std::vector<GroupEntry> groups;
+  size_t asked = 0;
   for (const gid_t other : supplementary_groups()) {
     if (other == getegid()) continue;
-    TRY_ASSIGN(auto name, group_name(other));
-    if (name) user.groups.push_back({std::move(*name), other});
+    if (++asked > kMostGroups) break;
+    // A name is of use, and none is no harm.
+    auto name = group_name(other);
+    if (name && *name) groups.push_back({std::move(**name), other});
   }
-  return user;
+  return groups;
 }
 
 }  // namespace situla

@@ -29,8 +29,11 @@ struct UserEntry {
 };
 
 /// From the host's databases (getpwuid(3), getgrgid(3)); a user that none of them knows gets a name and home made from
-/// the environment (USER, HOME) and the number. Of the groups that this process is in, those with a name.
+/// the environment (USER, HOME) and the number. Without his other groups.
 Result<UserEntry> look_up_user(uid_t uid, gid_t gid, const Environment& environment);
+/// The supplementary groups of this process that have a name in the host's databases (getgrgid(3)), 64 at most: a
+/// directory service is asked for each.
+std::vector<GroupEntry> look_up_groups();
 
 struct HookContext {
   const RootDir& root;           ///< the container's files

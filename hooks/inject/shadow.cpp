@@ -80,8 +80,8 @@ std::string merge_database(const std::vector<std::string>& generated, const std:
   return merged;
 }
 
-/// Behind the image's groups, which keep their names and numbers: what neither can be found by its number nor by its
-/// name there. `groups`, `ls -l` and chgrp(1) know them then.
+/// Behind the image's groups, which keep their names and numbers: what cannot be found there by its number, or not by
+/// its name. `groups`, `ls -l` and chgrp(1) know them then.
 std::string lines_of_other_groups(const UserEntry& user, const std::string& database) {
   std::set<std::string_view> names, numbers;
   for (const std::string_view line : split_nonempty(database, '\n')) {

@@ -191,11 +191,19 @@ Result<void> MountedImages::start_server() {
 
 Result<ImagePart> MountedImages::open(UniqueFd image, const std::string& inside) {
   if (!server_) TRY(start_server());
+  struct stat status {};
+  if (fstat(image.get(), &status) != 0) return fail_errno(errno, "inspect the image");
+  if (device_ && status.st_dev == *device_)
+    return fail(Error(ErrorKind::unsupported, "it lies in an image that is mounted in this container")
+                    .with_code(ErrorCode::mount_source)
+                    .with_hint("a file cannot be served by what has it from a mount of its own; copy it out"));
   TRY(send_packet(server_.get(), "/" + inside, {image.get()}));
+  TRY_ASSIGN(const auto answer, receive_packet(server_.get(), kMaxMessage));
+  if (!answer) return fail(died());
   ImagePart part;
   part.fd = UniqueFd(openat(directory_.get(), std::to_string(++count_).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  struct stat status {};
   if (part.fd && fstat(part.fd.get(), &status) == 0) {
+    device_ = status.st_dev;
     part.is_directory = S_ISDIR(status.st_mode);
     return part;
   }

@@ -2,6 +2,7 @@
 // process of ours: one for a container's root, and one for all images that are mounted in it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <sys/types.h>
@@ -53,6 +54,7 @@ class MountedImages {
   UniqueFd server_;     ///< a socket, on which images are given to it
   UniqueFd directory_;  ///< in which they appear
   uint64_t count_ = 0;
+  std::optional<dev_t> device_;  ///< of their file system, when one is there
 };
 
 }  // namespace situla

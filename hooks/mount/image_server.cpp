@@ -19,6 +19,7 @@ namespace {
 constexpr unsigned kMostThreads = 4;        ///< for one image
 constexpr unsigned kMostThreadsForAll = 8;  ///< for any number of them
 constexpr size_t kMostPath = 4096;
+constexpr size_t kLargeCaches = 8;  ///< of several images the first ones have caches of the usual size
 
 /// What nearly every command needs first. Paths that an image lacks cost nothing.
 constexpr std::array<const char*, 7> kNeededFirst = {
@@ -43,13 +44,14 @@ unsigned threads_for(unsigned most) {
 }
 
 /// Of an image that was given to serve_images().
-Result<std::shared_ptr<ServedImage>> open_served(UniqueFd file, const std::string& inside) {
-  TRY_ASSIGN(ImageAccess access, ImageAccess::open(file.get()));
+Result<std::shared_ptr<ServedImage>> open_served(UniqueFd file, const std::string& inside, ImageCaches caches) {
+  TRY_ASSIGN(ImageAccess access, ImageAccess::open(file.get(), caches));
   InodeRef top = access.root();
   if (inside != "/") {
     TRY_ASSIGN(const StoredInode inode, find_in_image(access, inside));
     top = inode.ref;
   }
+  if (!ServedImages::can_name(top)) return fail(ErrorKind::corrupt, "the image's root lies outside of it");
   return std::make_shared<ServedImage>(std::move(access), top, std::move(file));
 }
 
@@ -91,11 +93,14 @@ Result<void> serve_images(int socket, int device, uid_t uid, gid_t gid) {
     if (!packet || !*packet) break;
     // Before there is a mount, which the first image says that there is, the device has nothing to read.
     if (threads.empty()) TRY(start_threads());
-    const bool is_image = (*packet)->fds.size() == 1;
-    auto image = is_image ? open_served(std::move((*packet)->fds[0]), (*packet)->bytes) : fail(ErrorKind::corrupt, "");
-    images.add(image ? std::move(*image) : nullptr);
+    std::shared_ptr<ServedImage> image;
+    const ImageCaches caches = images.count() < kLargeCaches ? ImageCaches::usual : ImageCaches::small;
+    if ((*packet)->fds.size() == 1)
+      image = open_served(std::move((*packet)->fds[0]), (*packet)->bytes, caches).value_or(nullptr);
+    const bool is_there = image != nullptr;
+    images.add(std::move(image));
+    if (!send_packet(socket, is_there ? "there" : "none")) break;
   }
-  images.finish();
   for (std::thread& thread : threads) thread.join();
   return {};
 }

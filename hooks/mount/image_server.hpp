@@ -14,8 +14,8 @@ namespace situla {
 Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid);
 
 /// Serves, on such a device, a directory with the images whose descriptors come on the socket, one in a packet that
-/// says what of it is shown (a path in it; "/": all). They are called 1, 2 and so on (ServedImages). One that cannot
-/// be served is not there. Returns when the mount is gone.
+/// says what of it is shown (a path in it; "/": all). They are called 1, 2 and so on (ServedImages); when one is
+/// there the socket says "there", and "none" when it cannot be served. Returns when the mount is gone.
 Result<void> serve_images(int socket, int device, uid_t uid, gid_t gid);
 
 }  // namespace situla

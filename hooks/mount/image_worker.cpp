@@ -152,7 +152,7 @@ class Worker {
 
   Result<void> look_up_image() {
     const auto number = parse_unsigned(body_.substr(0, body_.find('\0')));
-    auto image = number && *number > 0 && *number <= kMostImages ? images_.wait_for(*number) : nullptr;
+    auto image = number && *number > 0 && *number <= kMostImages ? images_.find(*number) : nullptr;
     if (!image) return fail_errno(ENOENT, "find the image");
     TRY(use(*number, std::move(image)));
     TRY_ASSIGN(const fuse_entry_out out, entry(image_->top()));
@@ -438,35 +438,24 @@ Result<ImageAccess> ServedImage::take() {
 }
 
 void ServedImage::give_back(ImageAccess access) {
+  constexpr size_t kMostIdle = 2;
   const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(access));
+  if (idle_.size() < kMostIdle) idle_.push_back(std::move(access));
 }
 
 void ServedImages::add(std::shared_ptr<ServedImage> image) {
   const std::lock_guard lock(mutex_);
   images_.push_back(std::move(image));
-  changed_.notify_all();
 }
 
-void ServedImages::finish() {
+size_t ServedImages::count() const {
   const std::lock_guard lock(mutex_);
-  finished_ = true;
-  changed_.notify_all();
-}
-
-std::shared_ptr<ServedImage> ServedImages::find_locked(uint64_t number) const {
-  return number > 0 && number <= images_.size() ? images_[number - 1] : nullptr;
+  return images_.size();
 }
 
 std::shared_ptr<ServedImage> ServedImages::find(uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  return find_locked(number);
-}
-
-std::shared_ptr<ServedImage> ServedImages::wait_for(uint64_t number) const {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return finished_ || number <= images_.size(); });
-  return find_locked(number);
+  return number > 0 && number <= images_.size() ? images_[number - 1] : nullptr;
 }
 
 Result<void> answer_requests(ServedImages& images, int device) {

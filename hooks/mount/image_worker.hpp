@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -49,25 +48,20 @@ class ServedImages {
   [[nodiscard]] const std::shared_ptr<ServedImage>& whole() const { return whole_; }
   /// The next one of the directory. Null: it cannot be had.
   void add(std::shared_ptr<ServedImage> image);
-  /// There will be no more.
-  void finish();
+  [[nodiscard]] size_t count() const;
   /// Null: there is none of that number.
   [[nodiscard]] std::shared_ptr<ServedImage> find(uint64_t number) const;
-  /// The same, and waits for it as long as there may be more.
-  [[nodiscard]] std::shared_ptr<ServedImage> wait_for(uint64_t number) const;
+  /// Whether the kernel can be told of it: beside the image's number there are 48 bits.
+  static constexpr bool can_name(InodeRef ref) { return ref >> 48U == 0; }
 
   std::atomic<bool> no_opendir = false;  ///< what the kernel said at the beginning
 
  private:
-  [[nodiscard]] std::shared_ptr<ServedImage> find_locked(uint64_t number) const;
-
   const uid_t uid_;
   const gid_t gid_;
   const std::shared_ptr<ServedImage> whole_;
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
   std::vector<std::shared_ptr<ServedImage>> images_;
-  bool finished_ = false;
 };
 
 /// One thread of the server. Requests are independent of each other. Answers are complete and never change, so the

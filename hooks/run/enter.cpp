@@ -1,5 +1,6 @@
 #include "hooks/run/enter.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 #include <fcntl.h>
@@ -163,6 +164,8 @@ class Preparation {
   Result<void> run_all_hooks(Changes& changes, HookUse use, ScriptHost& scripts, std::optional<ConfigScript>& script) {
     TRY_ASSIGN(user_, look_up_user(request_.uid, request_.gid, request_.host));
     TRY_ASSIGN(const std::vector<HookStep> sequence, hook_sequence(request_.config, use));
+    const auto is_shadow = [](const HookStep& step) { return step.built_in == BuiltInHook::shadow; };
+    if (std::any_of(sequence.begin(), sequence.end(), is_shadow)) user_.groups = look_up_groups();
     auto ran = run_hooks(sequence, hook_context(), scripts, container_.environment, changes);
     if (!ran) return fail(std::move(ran).error().with_code(ErrorCode::hook));
     mounts_ = std::move(*ran);

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kSubgid = "/etc/subgid";
 constexpr size_t kMostSubgid = size_t{16} << 20U;
 constexpr size_t kMostGroups = 339;  // of the kernel's 340 rows; the user's own has one
-constexpr std::chrono::seconds kMostTime{10};
+constexpr std::chrono::seconds kMostTime{2};
 
 struct Range {
   std::string_view user;
@@ -111,9 +111,9 @@ bool SubordinateGroups::map(LogSink& log) {
     return child_.wait_for(kMostTime);
   }();
   if (ended && *ended && (*ended)->success()) return true;
-  log.detail("only your own group is seen in the container: newgidmap " + (!ended   ? "failed: " + ended.error().text()
-                                                                           : *ended ? (*ended)->text()
-                                                                                    : "does not end"));
+  log.warning("only your own group is seen in the container: newgidmap " + (!ended   ? "failed: " + ended.error().text()
+                                                                            : *ended ? (*ended)->text()
+                                                                                     : "does not end"));
   return false;
 }
 

@@ -211,6 +211,10 @@ Error Housekeeping::stays(const StoredImage& image, const std::string& word) con
     return Error(ErrorKind::failure, what + "it is pinned")
         .with_code(ErrorCode::image_in_use)
         .with_hint((user_ ? "ask the administrator: situla pin --undo " : "situla pin --undo ") + shell_quote(word));
+  if (used && !*used)
+    return Error(ErrorKind::failure, what + "something has just used it")
+        .with_code(ErrorCode::image_in_use)
+        .with_hint("try again");
   if (used)
     return Error(ErrorKind::failure, what + "it is in use on this node")
         .with_code(ErrorCode::image_in_use)

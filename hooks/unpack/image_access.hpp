@@ -68,6 +68,9 @@ struct Extent {
   size_t size = 0;
 };
 
+/// How much of an image is kept decompressed: at most 40 MiB, or 2.5 MiB, for one of very many.
+enum class ImageCaches { usual, small };
+
 /// One thread's access. Every number in the image is checked before it is used; nothing of it decides how much memory
 /// is taken beyond the caches' limits, apart from one listing and one file's list of blocks, which take as much as in
 /// the file.
@@ -75,7 +78,7 @@ class ImageAccess {
  public:
   /// The descriptor is used as long as there are readers; not owned. ErrorKind::corrupt when the file is no squashfs
   /// 4.0, ErrorKind::unsupported when this build lacks its compressor.
-  static Result<ImageAccess> open(int image_fd);
+  static Result<ImageAccess> open(int image_fd, ImageCaches caches = ImageCaches::usual);
   /// For one more thread: they share what has been decompressed.
   [[nodiscard]] Result<ImageAccess> another() const;
   ImageAccess(ImageAccess&&) noexcept;

@@ -88,8 +88,8 @@ ImageAccess::ImageAccess(ImageAccess&&) noexcept = default;
 ImageAccess& ImageAccess::operator=(ImageAccess&&) noexcept = default;
 ImageAccess::~ImageAccess() = default;
 
-Result<ImageAccess> ImageAccess::open(int image_fd) {
-  auto image = std::make_shared<Shared>();
+Result<ImageAccess> ImageAccess::open(int image_fd, ImageCaches caches) {
+  auto image = std::make_shared<Shared>(caches == ImageCaches::usual ? 1 : 16);
   TRY(image->load(image_fd));
   return create(std::move(image));
 }

@@ -41,9 +41,13 @@ struct ImageAccess::Shared {
   ImageInfo info;
   squashfs::Superblock super{};
   squashfs::AttributeTable attributes{};
-  BlockCache<Block> blocks{kCacheBytes};  ///< by metadata_key() and data_key()
-  BlockCache<Blocks> files{kListBytes};
-  BlockCache<Listing> listings{kListBytes};
+  BlockCache<Block> blocks;  ///< by metadata_key() and data_key()
+  BlockCache<Blocks> files;
+  BlockCache<Listing> listings;
+
+  /// share: of the usual caches it has one part in so many.
+  explicit Shared(size_t share)
+      : blocks(kCacheBytes / share), files(kListBytes / share), listings(kListBytes / share) {}
 
   // An image may name one place as both, and what is there then is not the same.
   static uint64_t metadata_key(uint64_t at) { return at << 1U; }

@@ -20,7 +20,8 @@ namespace situla {
 struct SifPartition {
   uint64_t offset = 0, bytes = 0;
 
-  /// The primary system partition, or else the first one with a squashfs file system. nullopt: it is no SIF file.
+  /// The primary system partition, or where there is none the first one with a squashfs file system. nullopt: it is no
+  /// SIF file.
   /// ErrorKind::unsupported where what there is cannot be read, such as an encrypted one.
   static Result<std::optional<SifPartition>> find(int fd, uint64_t file_bytes) {
     std::array<char, kHeaderBytes> header{};
@@ -59,24 +60,24 @@ struct SifPartition {
   }
 
   static Result<std::optional<SifPartition>> choose(const std::vector<char>& table, uint64_t file_bytes) {
-    std::optional<SifPartition> found;
-    bool encrypted = false;
+    const char* chosen = nullptr;
     for (size_t object = 0; object < table.size(); object += kObjectBytes) {
       const char* const bytes = table.data() + object;
       if (bytes[kUsedAt] == 0 || number<uint32_t>(bytes) != kPartition) continue;
-      const auto file_system = number<uint32_t>(bytes + kFileSystemAt);
-      encrypted = encrypted || file_system == kEncrypted;
-      if (file_system != kSquashfs) continue;
-      const SifPartition partition{number<uint64_t>(bytes + kOffsetAt), number<uint64_t>(bytes + kSizeAt)};
-      if (partition.offset > file_bytes || partition.bytes > file_bytes - partition.offset) return fail(damaged());
       const bool primary = number<uint32_t>(bytes + kPartitionAt) == kPrimarySystem;
-      if (primary) return std::optional(partition);
-      if (!found) found = partition;
+      // Something else never stands in for a system that cannot be read.
+      if (primary || (chosen == nullptr && number<uint32_t>(bytes + kFileSystemAt) == kSquashfs)) chosen = bytes;
+      if (primary) break;
     }
-    if (found) return found;
-    return fail(Error(ErrorKind::unsupported, encrypted ? "read SIF header: the file system in it is encrypted"
-                                                        : "read SIF header: no squashfs file system is in it")
-                    .with_code(ErrorCode::image_file));
+    const uint32_t file_system = chosen == nullptr ? 0 : number<uint32_t>(chosen + kFileSystemAt);
+    if (file_system != kSquashfs)
+      return fail(Error(ErrorKind::unsupported, file_system == kEncrypted
+                                                    ? "read SIF header: the file system in it is encrypted"
+                                                    : "read SIF header: no squashfs file system is in it")
+                      .with_code(ErrorCode::image_file));
+    const SifPartition partition{number<uint64_t>(chosen + kOffsetAt), number<uint64_t>(chosen + kSizeAt)};
+    if (partition.offset > file_bytes || partition.bytes > file_bytes - partition.offset) return fail(damaged());
+    return std::optional(partition);
   }
 };
 

@@ -111,6 +111,13 @@ E
   step 708 --container-image=registry.test/tiny
   as_alice situla attach "$job" sleep 709 3>&- &
   wait_until 60 asleep 709
+  # Another one meanwhile, and beside a step without a container: the step that has one is meant.
+  as_alice srun --jobid="$job" --overlap --chdir=/ sleep 711 3>&- &
+  wait_until 60 asleep 711
+  run_and_show as_alice situla attach "$job" cat /tmp/mark
+  [ "$status" -eq 0 ]
+  [[ "$output" == *kept* ]]
+  pkill -u alice -f '^[^ ]*sleep 711$'
   pkill -u alice -f '^[^ ]*sleep 709$'
   wait_until 30 sh -c '! pgrep -u alice -f "^[^ ]*sleep 709\$"'
   asleep 708

@@ -45,6 +45,13 @@ class Filter {
   void unless_equal(uint32_t value, uint32_t what) { compare(BPF_JEQ, value, false, what); }
   void if_any_bit(uint32_t bits, uint32_t what) { compare(BPF_JSET, bits, true, what); }
   void unless_any_bit(uint32_t bits, uint32_t what) { compare(BPF_JSET, bits, false, what); }
+  /// first <= value <= last.
+  void if_between(uint32_t first, uint32_t last, uint32_t what) {
+    if (first == last) return if_equal(first, what);
+    emit(BPF_JMP | BPF_JGE | BPF_K, first, 0, 2);
+    emit(BPF_JMP | BPF_JGT | BPF_K, last, 1, 0);
+    answer(what);
+  }
   /// The body decides for calls of that number, and allows what it says nothing of.
   template <typename Body>
   void on(uint32_t number, const Body& body) {

@@ -1,7 +1,7 @@
 #include "common/sys/process/seccomp.hpp"
 
 #include <cstdint>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include <sys/syscall.h>
@@ -68,29 +68,42 @@ void add_x32(Table& table) {
 
 constexpr uint32_t kPretend = bpf::refuse(0);
 
-/// To whom this process can give a file of its own: itself, and the groups that it is in. No group where it is in one
-/// only, as files are of that one anyway.
+/// To whom this process can give a file of its own: the groups that it is in. None where it is in one only, as files
+/// are of that one anyway.
 struct Owners {
-  uint32_t uid;
-  std::vector<uint32_t> groups;
+  uint32_t uid, gid;                                  ///< its own
+  std::vector<std::pair<uint32_t, uint32_t>> groups;  ///< the others: the first and the last of a row of numbers
 };
 
 Owners own_ids() {
-  std::set<uint32_t> groups;
-  for (const gid_t group : supplementary_groups()) groups.insert(group);
-  groups.insert(getegid());
-  if (groups.size() < 2) groups.clear();
-  return {geteuid(), {groups.begin(), groups.end()}};
+  constexpr size_t kMostRanges = 340;  // as a map of ids has (user_namespaces(7)), and a filter holds
+  Owners owners{geteuid(), getegid(), {}};
+  for (const gid_t group : supplementary_groups()) {
+    if (group == owners.gid) continue;
+    if (!owners.groups.empty() && owners.groups.back().second + 1 == group)
+      owners.groups.back().second = group;
+    else if (owners.groups.size() < kMostRanges)
+      owners.groups.emplace_back(group, group);
+  }
+  return owners;
 }
 
-/// `uid`: index of that argument; the gid follows it.
+/// `uid`: index of that argument; the gid follows it. What names this user as well as his own group is pretended as
+/// ever: "chown -R me:mine" changes nothing of his, and must not fail for what is not his.
 void add_chown(Filter& is, const std::vector<uint32_t>& numbers, size_t uid, const Owners& owners) {
   constexpr auto kAsItIs = static_cast<uint32_t>(-1);
   is.on_any(numbers, [&](Filter& body) {
+    body.load_argument(uid + 1);
+    if (!owners.groups.empty())
+      body.on(owners.gid, [&](Filter& own) {
+        own.load_argument(uid);
+        own.if_equal(kAsItIs, SECCOMP_RET_ALLOW);
+        own.answer(kPretend);
+      });
     body.load_argument(uid);
     body.unless_any_equal({kAsItIs, owners.uid}, kPretend);
     body.load_argument(uid + 1);
-    for (const uint32_t group : owners.groups) body.if_equal(group, SECCOMP_RET_ALLOW);
+    for (const auto& [first, last] : owners.groups) body.if_between(first, last, SECCOMP_RET_ALLOW);
     body.answer(kPretend);
   });
 }
@@ -99,8 +112,8 @@ void add_table(Filter& filter, const Table& table, const Owners& owners) {
   filter.on_architecture(table.arch, [&](Filter& is) {
     is.load_number();
     for (const uint32_t number : table.ignored) is.if_equal(number, kPretend);
-    add_chown(is, table.chown, 1, owners);
-    add_chown(is, table.chown_at, 2, owners);
+    if (!table.chown.empty()) add_chown(is, table.chown, 1, owners);
+    if (!table.chown_at.empty()) add_chown(is, table.chown_at, 2, owners);
     const auto add_setfs = [&is](uint32_t number, uint32_t mask) {
       is.on(number, [mask](Filter& body) {
         body.load_argument(0);

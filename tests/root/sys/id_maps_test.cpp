@@ -208,9 +208,30 @@ TEST_CASE("With the id filter a file is given to one of the user's groups, and a
             // As a package manager and tar(1) do it.
             EXPECT(give(33, kCrew) && give(kSame, 33) && give(33, 33) && give(geteuid(), kSame));
             EXPECT(group_of(own) == getegid());
+            // "chown -R me:mine", over files of others, too.
+            EXPECT(give(kSame, kCrew) && give(geteuid(), getegid()) && group_of(own) == kCrew);
+            EXPECT(chown(project.text.c_str(), geteuid(), getegid()) == 0);
             EXPECT(fails(chown(project.text.c_str(), kSame, kPress), EPERM));  // the truth, as it can be told now
             EXPECT(chown(project.text.c_str(), 33, kPress) == 0 && group_of(project.text) == kCrew);
             EXPECT(setgid(kPress) == 0 && getegid() != kPress);
+            return {};
+          }) == "");
+  }
+}
+
+TEST_CASE("The id filter holds as many groups as there can be") {
+  std::vector<gid_t> apart = {test::kTestGid}, together = {test::kTestGid};
+  for (gid_t group = 70000; apart.size() < 345; group += 2) apart.push_back(group);
+  for (gid_t group = 70000; together.size() < 3000; ++group) together.push_back(group);
+  for (const auto& groups : {apart, together}) {
+    const Project project;
+    CHECK(as_member(groups, true, [&]() -> Result<void> {
+            const std::string own = project.dir / "own";
+            TRY(make(own));
+            TRY(install_id_filter());
+            for (const gid_t group : {gid_t{70000}, gid_t{70010}})
+              EXPECT(chown(own.c_str(), static_cast<uid_t>(-1), group) == 0 && group_of(own) == group);
+            EXPECT(chown(own.c_str(), static_cast<uid_t>(-1), 69999) == 0 && group_of(own) == 70010);
             return {};
           }) == "");
   }

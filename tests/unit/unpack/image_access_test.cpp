@@ -261,12 +261,16 @@ TEST_CASE("A SIF file is read as the squashfs file in it") {
   CHECK(info->offset % 4096 == 0);
 
   SifFile only_data;
-  only_data.add(0x4004, "not squashfs", 2, 2);
+  only_data.add(0x4004, "not squashfs", 2, 1);
   only_data.add(0x4004, data, 1, 3);
   CHECK(text_in(only_data.bytes()) == "data");
 
-  SifFile encrypted, nothing;
+  SifFile encrypted, nothing, other;
+  encrypted.add(0x4004, data, 1, 3);
   encrypted.add(0x4004, primary, 5, 2);
+  other.add(0x4004, data, 1, 3);
+  other.add(0x4004, "ext3", 2, 2);
+  CHECK(text_in(other.bytes()) == "read SIF header: no squashfs file system is in it");
   nothing.add(0x4001, "Bootstrap: docker\n");
   CHECK(text_in(encrypted.bytes()) == "read SIF header: the file system in it is encrypted");
   CHECK(text_in(nothing.bytes()) == "read SIF header: no squashfs file system is in it");
