@@ -1,4 +1,4 @@
-# lab: --user root --nodes 2
+# lab: --name linuxproc --user root --nodes 2
 # lab: --name cgroup --user root --nodes 2 --proctrack cgroup
 # situla attach: a shell in a running job's container, from where jobs are submitted.
 load helpers

@@ -1,4 +1,4 @@
-# lab:
+# lab: --name one-node
 # lab: --name two-nodes --nodes 2
 # Squashfs files as mounts of a container: shards of data, a tree of tools, a file. As alice.
 load helpers

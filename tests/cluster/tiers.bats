@@ -55,3 +55,21 @@ chosen_tier_is_used() {
   as_alice scancel -u alice
   wait
 }
+
+# The process that serves mounted images lives in the container's user namespace, and as long as its mounts do.
+@test "kill -9 of the broker, with an image mounted: the task goes on, and nothing is left when it ends" {
+  mkdir -p /scratch/alice/tree
+  echo mounted >/scratch/alice/tree/text
+  mksquashfs /scratch/alice/tree /scratch/alice/data.sqsh -all-root -quiet -no-progress >/dev/null
+  chown alice /scratch/alice/data.sqsh
+  snapshot
+  as_alice srun --chdir=/ --container-writable --container-mounts=/scratch/alice/data.sqsh:/data:sqsh --container-image=registry.test/tiny sh -c 'cat /data/text; sleep 8; cat /data/text; echo over' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 60 grep -q mounted "$BATS_TEST_TMPDIR/out"
+  pkill -KILL -x situla-broker
+  wait
+  cat "$BATS_TEST_TMPDIR/out"
+  [ "$(grep -c mounted "$BATS_TEST_TMPDIR/out")" -eq 2 ]
+  grep -q over "$BATS_TEST_TMPDIR/out"
+  nothing_left
+  rm -rf /scratch/alice/tree /scratch/alice/data.sqsh
+}
