@@ -14,7 +14,8 @@ namespace situla::fabric {
 namespace {
 
 constexpr const char* kCache = "/etc/ld.so.cache";
-constexpr size_t kMaxCache = size_t{64} << 20U;
+/// An image says where to look, and may say much.
+constexpr size_t kMostPlaces = 64;
 
 /// Where glibc looks last, on all distributions.
 #if defined(__x86_64__)
@@ -29,6 +30,10 @@ constexpr std::array<const char*, 6> kDefaultDirectories = {
 #else
 #error "which directories have libraries on this architecture?"
 #endif
+
+bool is_before(const LdCacheEntry& one, const LdCacheEntry& other) {
+  return one.soname < other.soname;
+}
 
 }  // namespace
 
@@ -51,27 +56,40 @@ LibraryIndex LibraryIndex::load(const RootDir& root, std::vector<std::string> fi
   index.first_ = std::move(first);
   index.directories_ = configured_directories(root);
   index.directories_.insert(index.directories_.end(), kDefaultDirectories.begin(), kDefaultDirectories.end());
-  auto bytes = root.read_file(kCache, kMaxCache);
+  auto bytes = root.read_file(kCache, kMaxLdCache);
   if (!bytes) return index;
   index.bytes_ = std::make_unique<const std::string>(std::move(*bytes));
-  if (auto cache = LdCache::parse(*index.bytes_)) index.cache_ = std::move(*cache);
+  if (auto cache = LdCache::parse(*index.bytes_)) index.entries_ = std::move(cache->entries);
+  std::erase_if(index.entries_, [](const LdCacheEntry& entry) { return entry.flags != native_ld_flags(false); });
+  std::stable_sort(index.entries_.begin(), index.entries_.end(), is_before);
   return index;
 }
 
 std::vector<std::string> LibraryIndex::places(const std::string& soname) const {
   std::vector<std::string> paths;
-  const auto add = [&](const std::string& directory) { add_once(paths, directory + "/" + soname); };
-  std::for_each(first_.begin(), first_.end(), add);
-  for (const LdCacheEntry& entry : cache_.entries)
-    if (entry.soname == soname && entry.flags == native_ld_flags(false)) add_once(paths, std::string(entry.path));
-  std::for_each(directories_.begin(), directories_.end(), add);
+  const auto add_from = [&](const std::vector<std::string>& directories) {
+    for (const std::string& directory : directories)
+      if (paths.size() < kMostPlaces) add_once(paths, directory + "/" + soname);
+  };
+  add_from(first_);
+  const auto [first, last] =
+      std::equal_range(entries_.begin(), entries_.end(), LdCacheEntry{.soname = soname, .path = {}}, is_before);
+  for (auto entry = first; entry != last && paths.size() < kMostPlaces; ++entry)
+    add_once(paths, std::string(entry->path));
+  add_from(directories_);
   return paths;
 }
 
-std::optional<Library> LibraryIndex::find(const std::string& soname) const {
-  for (const std::string& path : places(soname))
-    if (auto library = open_library(*root_, path)) return std::move(*library);
-  return std::nullopt;
+const std::optional<Library>& LibraryIndex::find(const std::string& soname) const {
+  const auto [entry, is_new] = found_.try_emplace(soname);
+  if (!is_new) return entry->second;
+  for (const std::string& path : places(soname)) {
+    auto library = open_library(*root_, path);
+    if (!library) continue;
+    entry->second = std::move(*library);
+    break;
+  }
+  return entry->second;
 }
 
 std::vector<Library> LibraryIndex::find_all(const std::string& soname) const {
@@ -87,9 +105,10 @@ std::vector<Library> LibraryIndex::find_all(const std::string& soname) const {
 
 std::vector<std::string> LibraryIndex::names_like(std::string_view prefix) const {
   std::vector<std::string> names;
-  for (const LdCacheEntry& entry : cache_.entries)
-    if (entry.soname.starts_with(prefix) && entry.flags == native_ld_flags(false))
-      add_once(names, std::string(entry.soname));
+  for (auto entry =
+           std::lower_bound(entries_.begin(), entries_.end(), LdCacheEntry{.soname = prefix, .path = {}}, is_before);
+       entry != entries_.end() && entry->soname.starts_with(prefix) && names.size() < kMostPlaces; ++entry)
+    if (names.empty() || names.back() != entry->soname) names.emplace_back(entry->soname);
   return names;
 }
 
