@@ -36,17 +36,20 @@ struct Job {
       REQUIRE(chmod(path.c_str(), path.ends_with(".json") ? 0644 : 0755) == 0);
   }
 
+  Result<ContainerEdits> edits(BuiltInHook hook) {
+    const RootDir root = *RootDir::open(dir / "root"), host_root = *RootDir::open("/");
+    return run_built_in_hook(hook, {.root = root,
+                                    .host_root = host_root,
+                                    .host = host,
+                                    .container = image,
+                                    .user = user,
+                                    .log = log,
+                                    .device_settings = settings,
+                                    .wanted_devices = wanted});
+  }
   /// What it proposes, nodes by their names only.
   std::string run(BuiltInHook hook) {
-    const RootDir root = *RootDir::open(dir / "root"), host_root = *RootDir::open("/");
-    const auto edits = run_built_in_hook(hook, {.root = root,
-                                                .host_root = host_root,
-                                                .host = host,
-                                                .container = image,
-                                                .user = user,
-                                                .log = log,
-                                                .device_settings = settings,
-                                                .wanted_devices = wanted});
+    const auto edits = this->edits(hook);
     if (!edits) return "error: " + edits.error().message();
     std::vector<std::string> words;
     for (const auto& [name, value] : edits->environment.entries()) words.push_back(name + "=" + value);
@@ -110,6 +113,25 @@ TEST_CASE("where only Slurm asks, what goes wrong is for the log only") {
   CHECK(job.log.messages.size() == 1);
   job.host.set("AMD_VISIBLE_DEVICES", "all");
   CHECK_THAT(job.drm(), Catch::Contains("error: ") && Catch::Contains("nowhere"));
+}
+
+TEST_CASE("where only Slurm asks, what a specification wants is done if possible") {
+  Job job({"amd,0000:05:00.0"});
+  job.settings.amd_gpu = GpuMode::cdi;
+  job.settings.device_root = "/";
+  job.specify("amd.com/gpu");
+  job.dir.write("cdi/amd.com.json", R"({"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": [{"name": "all",
+      "containerEdits": {"deviceNodes": [{"path": "/dev/null"}]}}]})");
+  job.host.set("SLURM_STEP_GPUS", "0");
+  auto edits = job.edits(BuiltInHook::drm);
+  REQUIRE(edits);
+  REQUIRE(edits->mounts.size() == 1);
+  CHECK(edits->mounts.front().on_failure == OnFailure::warn);
+  job.host.set("AMD_VISIBLE_DEVICES", "all");
+  edits = job.edits(BuiltInHook::drm);
+  REQUIRE(edits);
+  REQUIRE(edits->mounts.size() == 1);
+  CHECK(edits->mounts.front().on_failure == OnFailure::fail);
 }
 
 TEST_CASE("GPUs that a job refuses are hidden where the container has the node's /dev") {
