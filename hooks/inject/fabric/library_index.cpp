@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ namespace situla::fabric {
 namespace {
 
 constexpr const char* kCache = "/etc/ld.so.cache";
-/// An image says where to look, and may say much.
+/// An image says where to look, and may say much: so many of LD_LIBRARY_PATH, of the cache and of directories count.
 constexpr size_t kMostPlaces = 64;
 
 /// Where glibc looks last, on all distributions.
@@ -55,6 +56,7 @@ LibraryIndex LibraryIndex::load(const RootDir& root, std::vector<std::string> fi
   index.root_ = &root;
   index.first_ = std::move(first);
   index.directories_ = configured_directories(root);
+  index.directories_.resize(std::min(index.directories_.size(), kMostPlaces - kDefaultDirectories.size()));
   index.directories_.insert(index.directories_.end(), kDefaultDirectories.begin(), kDefaultDirectories.end());
   auto bytes = root.read_file(kCache, kMaxLdCache);
   if (!bytes) return index;
@@ -68,13 +70,13 @@ LibraryIndex LibraryIndex::load(const RootDir& root, std::vector<std::string> fi
 std::vector<std::string> LibraryIndex::places(const std::string& soname) const {
   std::vector<std::string> paths;
   const auto add_from = [&](const std::vector<std::string>& directories) {
-    for (const std::string& directory : directories)
-      if (paths.size() < kMostPlaces) add_once(paths, directory + "/" + soname);
+    for (size_t i = 0; i < std::min(directories.size(), kMostPlaces); ++i)
+      add_once(paths, directories[i] + "/" + soname);
   };
   add_from(first_);
   const auto [first, last] =
       std::equal_range(entries_.begin(), entries_.end(), LdCacheEntry{.soname = soname, .path = {}}, is_before);
-  for (auto entry = first; entry != last && paths.size() < kMostPlaces; ++entry)
+  for (auto entry = first; entry != first + std::min<std::ptrdiff_t>(last - first, kMostPlaces); ++entry)
     add_once(paths, std::string(entry->path));
   add_from(directories_);
   return paths;
