@@ -19,7 +19,9 @@ Check with_access(Check line, const NodeAccess& access, const std::string& missi
   if (!access.mine)
     line.found += access.restricted ? "; not of this job (device cgroup)" : "; no access: " + access.reason;
   if (!access.only_for.empty()) line.found += "; only for " + access.only_for;
-  if (access.only_for.empty() && (access.mine || access.restricted)) return line;
+  // Whoever asks has what is needed; whom it is for besides is worth knowing.
+  if (access.mine && !access.only_for.empty()) line.state = State::info;
+  if (access.mine || (access.restricted && access.only_for.empty())) return line;
   line.state = State::warn;
   line.fix = access.only_for.empty() ? missing_fix : kGroupFix;
   return line;

@@ -2,6 +2,7 @@
 
 #include "common/base/text.hpp"
 #include "hooks/doctor/device_sections.hpp"
+#include "hooks/inject/fabric/fabric.hpp"
 #include "hooks/inject/hooks.hpp"
 
 namespace situla::doctor {
@@ -82,8 +83,11 @@ Section injection_section(const DeviceSettings& settings, const Environment& env
   if (!settings.fabric.empty()) {
     std::vector<std::string> words;
     for (const Fabric part : settings.fabric) words.emplace_back(to_string(part));
-    // In a container that has this system's files all of it fits, unless the node lacks something.
-    for (const std::string& warning : ask("fabric = " + join(words, ","), {}, fabric_hook))
+    // In a container that has this system's files all of it fits, unless something that it needs is missing.
+    std::vector<std::string> warnings = ask("fabric = " + join(words, ","), {}, fabric_hook);
+    for (const std::string& soname : fabric::missing_libraries(settings.fabric, *root))
+      warnings.push_back("the node has no " + soname);
+    for (const std::string& warning : warnings)
       section.lines.push_back({"fabric", State::warn, printable(warning),
                                "install it, tell the dynamic linker of its directory (ld.so.conf.d, ldconfig), or take "
                                "the word out of fabric in situla.toml"});

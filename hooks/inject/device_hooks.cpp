@@ -12,8 +12,9 @@
 namespace situla {
 namespace {
 
-Result<HostRoots> open_roots(const DeviceSettings& settings) {
-  return HostRoots::open(settings.driver_root, settings.device_root);
+/// For what has no driver in user space: a driver_root that is not there is no reason to fail.
+Result<HostRoots> open_devices(const DeviceSettings& settings) {
+  return HostRoots::open("/", settings.device_root);
 }
 
 const std::vector<std::string>& wanted_names(const HookContext& context) {
@@ -66,9 +67,33 @@ Result<ContainerEdits> by_specification(const gpu::Vendor& vendor, const gpu::Re
 
 constexpr std::array<const gpu::Vendor*, 2> kDrmVendors = {&gpu::kAmd, &gpu::kIntel};
 
+/// Where only Slurm asks, whatever goes wrong ends no start.
+Result<ContainerEdits> without_failures(Result<ContainerEdits> edits, const HookContext& context) {
+  if (!edits) {
+    context.log.debug("GPUs of the job: " + edits.error().message());
+    return ContainerEdits();
+  }
+  for (MountStep& step : edits->mounts)
+    if (step.on_failure == OnFailure::fail) step.on_failure = OnFailure::warn;
+  return edits;
+}
+
+bool nobody_but_slurm_asks(const std::vector<drm::Wanted>& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(), [](const drm::Wanted& one) {
+    return one.request.refused || one.request.asker == gpu::Asker::slurm;
+  });
+}
+
+/// Whatever is wrong with what an image says, it starts; then Slurm's word counts.
+Result<gpu::Request> drm_request(const gpu::Vendor& vendor, const HookContext& context) {
+  auto request = gpu::parse_request(vendor, context.host, context.container);
+  if (request || context.host.has(vendor.variable)) return request;
+  context.log.info("what the image says of GPUs is ignored: " + request.error().message());
+  return gpu::parse_request(vendor, context.host, Environment());
+}
+
 Result<ContainerEdits> drm_edits(const std::vector<drm::Wanted>& wanted, const HookContext& context) {
-  if (wanted.empty()) return ContainerEdits();
-  TRY_ASSIGN(const HostRoots roots, open_roots(context.device_settings));
+  TRY_ASSIGN(const HostRoots roots, open_devices(context.device_settings));
   return drm::edits(
       wanted, {roots, context.root, context.device_settings.hide_gpus, drm::kernel_access(roots.devices), context.log});
 }
@@ -99,7 +124,7 @@ std::vector<drm::Wanted> take_native_gpus(std::vector<std::string>& names, const
 Result<nvidia::DriverRequest> nvidia_request(const HookContext& context) {
   auto request = nvidia::parse_request(context.host, context.container);
   if (request || context.host.has("NVIDIA_VISIBLE_DEVICES")) return request;
-  TRY_ASSIGN(const HostRoots roots, open_roots(context.device_settings));
+  TRY_ASSIGN(const HostRoots roots, open_devices(context.device_settings));
   const std::string reason = why_no_gpus(roots);
   if (reason.empty()) return request;
   context.log.info("the image asks for NVIDIA GPUs, and " + reason + "; " + request.error().message());
@@ -127,24 +152,31 @@ Result<ContainerEdits> drm_hook(const HookContext& context) {
   std::vector<drm::Wanted> wanted;
   for (const gpu::Vendor* vendor : kDrmVendors) {
     if (!is_considered(*vendor, context)) continue;
-    TRY_ASSIGN(gpu::Request request, gpu::parse_request(*vendor, context.host, context.container));
-    switch (source_of(*vendor, request, context)) {
+    TRY_ASSIGN(gpu::Request request, drm_request(*vendor, context));
+    const bool by_slurm = request.asker == gpu::Asker::slurm;
+    // To hide what a job refuses is to be done as well.
+    const bool hides = request.refused && context.device_settings.*vendor->mode == GpuMode::native;
+    switch (hides ? Source::native : source_of(*vendor, request, context)) {
       case Source::nothing:
         break;
       case Source::specification: {
-        TRY_ASSIGN(ContainerEdits more, by_specification(*vendor, request, context));
+        auto specified = by_specification(*vendor, request, context);
+        TRY_ASSIGN(ContainerEdits more,
+                   by_slurm ? without_failures(std::move(specified), context) : std::move(specified));
         append(edits, std::move(more));
         break;
       }
       case Source::native: {
-        const bool by_slurm = request.asker == gpu::Asker::slurm;
         const std::string origin = by_slurm ? "GPUs of the job" : std::string(vendor->variable);
         wanted.push_back({vendor, std::move(request), origin});
         break;
       }
     }
   }
-  TRY_ASSIGN(ContainerEdits nodes, drm_edits(wanted, context));
+  if (wanted.empty()) return edits;
+  auto planned = drm_edits(wanted, context);
+  TRY_ASSIGN(ContainerEdits nodes,
+             nobody_but_slurm_asks(wanted) ? without_failures(std::move(planned), context) : std::move(planned));
   append(edits, std::move(nodes));
   return edits;
 }
@@ -155,21 +187,25 @@ Result<ContainerEdits> fabric_hook(const HookContext& context) {
   const Environment& asked = context.host.has("SITULA_FABRIC") ? context.host : context.container;
   if (asked.get_or("SITULA_FABRIC", "") == "off") return ContainerEdits();
   // The fabric's libraries are the system's, wherever a driver of GPUs has a directory of its own.
-  TRY_ASSIGN(const HostRoots roots, HostRoots::open("/", context.device_settings.device_root));
+  const auto roots = open_devices(context.device_settings);
+  if (!roots) {
+    context.log.debug("the node's fabric libraries are not used: " + roots.error().message());
+    return ContainerEdits();
+  }
   const std::string library_path = context.container.get_or("LD_LIBRARY_PATH", "");
-  return fabric::edits(parts, {roots, context.root, library_path, context.log});
+  return fabric::edits(parts, {*roots, context.root, library_path, context.log});
 }
 
 Result<ContainerEdits> mellanox_hook(const HookContext& context) {
   if (!asks(context, "MELLANOX_VISIBLE_DEVICES")) return ContainerEdits();
-  TRY_ASSIGN(const HostRoots roots, open_roots(context.device_settings));
+  TRY_ASSIGN(const HostRoots roots, open_devices(context.device_settings));
   return hca::edits_by_variable({roots, context.host, context.container, context.real_root, context.log});
 }
 
 Result<ContainerEdits> wanted_devices_hook(const HookContext& context) {
   std::vector<std::string> names = wanted_names(context);
   if (names.empty() || names.front() == "none") return ContainerEdits();
-  TRY_ASSIGN(const HostRoots roots, open_roots(context.device_settings));
+  TRY_ASSIGN(const HostRoots roots, open_devices(context.device_settings));
   const auto others = std::stable_partition(names.begin(), names.end(), hca::is_device);
   const std::vector<std::string> adapters(names.begin(), others);
   names.erase(names.begin(), others);
@@ -177,8 +213,10 @@ Result<ContainerEdits> wanted_devices_hook(const HookContext& context) {
   if (!adapters.empty()) {
     TRY_ASSIGN(edits, hca::edits_by_name(adapters, roots, context.log));
   }
-  TRY_ASSIGN(ContainerEdits gpus, drm_edits(take_native_gpus(names, roots, context), context));
-  append(edits, std::move(gpus));
+  if (const auto wanted = take_native_gpus(names, roots, context); !wanted.empty()) {
+    TRY_ASSIGN(ContainerEdits gpus, drm_edits(wanted, context));
+    append(edits, std::move(gpus));
+  }
   if (!names.empty()) {
     TRY_ASSIGN(ContainerEdits more, specified_edits(names, context));
     append(edits, std::move(more));

@@ -40,6 +40,12 @@ nodes='ls /dev/dri | grep -v by-path | tr "\n" " "; test -c /dev/kfd && echo kfd
   [ "$output" = end ]
   AMD_VISIBLE_DEVICES=void step --gres=gpu:2 sh -c 'ls /dev/dri /dev/kfd 2>/dev/null; echo end'
   [ "$output" = end ]
+  # In the node's /dev they are hidden; the screen's node stays, and so does KFD, which finds nothing.
+  unset ENROOT_RESTRICT_DEV
+  for refusal in void none; do
+    AMD_VISIBLE_DEVICES=$refusal step --gres=gpu:2 sh -c "$nodes"
+    [ "$output" = "card3 kfd" ]
+  done
   nothing_left
 }
 
@@ -48,6 +54,11 @@ nodes='ls /dev/dri | grep -v by-path | tr "\n" " "; test -c /dev/kfd && echo kfd
   chmod 660 /shared/drm/dev/dri/card[0-2]
   step --gres=gpu:1 sh -c 'ls /dev/dri | grep -c renderD; grep -c " /dev/dri" /proc/self/mountinfo || true'
   [ "$output" = $'3\n0' ]
+  # There may be no driver behind the numbers; the cgroup is asked before.
+  step --gres=gpu:1 sh -c 'for n in 128 129 130; do (: </dev/dri/renderD$n) 2>&1; done; true'
+  if grep 'renderD128: Operation not permitted' <<<"$output"; then false; fi
+  grep 'renderD129: Operation not permitted' <<<"$output"
+  grep 'renderD130: Operation not permitted' <<<"$output"
   nothing_left
 }
 

@@ -66,16 +66,20 @@ class Plan {
 
   Result<void> add(const Wanted& wanted, const std::vector<RenderGpu>& node) {
     const Choice all = of_vendor(node, *wanted.vendor);
+    if (wanted.request.refused) {
+      for (const RenderGpu* gpu : all) exclude(*gpu);
+      return {};
+    }
     if (all.empty()) return without_gpus(wanted, scene_.log);
+    if (!is_meant(wanted, node, scene_.roots.devices)) return {};
     const Usable usable = usable_gpus(all, scene_.access);
     TRY_ASSIGN(const Choice chosen, select_gpus(wanted.request.devices, usable.gpus));
-    const bool meant = is_meant(wanted, node, scene_.roots.devices);
-    if (usable.gpus.empty() && meant) explain_nothing_usable(wanted, all, usable, scene_.log);
+    if (usable.gpus.empty()) explain_nothing_usable(wanted, all, usable, scene_.log);
     if (chosen.empty()) return {};
     // Who did not ask for anything starts as well without.
     on_failure_ = wanted.request.asker == Asker::slurm ? OnFailure::warn : OnFailure::fail;
     if (on_failure_ == OnFailure::fail) cover_failure_ = OnFailure::fail;
-    if (wanted.vendor == &gpu::kAmd) add_kfd(wanted, meant);
+    if (wanted.vendor == &gpu::kAmd) add_kfd(wanted);
     for (const RenderGpu* gpu : chosen) add_gpu(*gpu, wanted.origin);
     for (const RenderGpu* gpu : all)
       if (std::find(chosen.begin(), chosen.end(), gpu) == chosen.end()) exclude(*gpu);
@@ -108,11 +112,10 @@ class Plan {
     if (gpu.card && scene_.access(gpu.card->path) == Access::granted) add_node(*gpu.card, origin, OnFailure::warn);
   }
 
-  void add_kfd(const Wanted& wanted, bool meant) {
+  void add_kfd(const Wanted& wanted) {
     const auto node = kfd(scene_.roots.devices);
     const Access access = node ? scene_.access(node->path) : Access::missing;
     if (access == Access::granted) return add_node(*node, wanted.origin, on_failure_);
-    if (!meant) return;
     const bool missing = access == Access::missing;
     scene_.log.warning(
         Error(missing ? ErrorKind::not_found : ErrorKind::denied,

@@ -33,9 +33,10 @@ struct Scene {
 /// The nodes of the GPUs that are meant, /dev/kfd with AMD's, and the links in /dev/dri/by-path, by which Intel's
 /// runtime finds them. No node that this process may not open. Where the container would have the node of a GPU that is
 /// not its own, and could open it, /dev/dri is covered and gets all but these; it stays as it is where there is none.
-/// What cannot be done is a warning where only Slurm asks. Only looks; edits/apply.hpp makes it true.
-/// ErrorKind::not_found: the job asks, and the node has none of that vendor. ErrorKind::usage: a name that means none
-/// of the job's.
+/// Of a vendor whose GPUs the job refuses, all are not its own. Where only Slurm asks, what cannot be done is a
+/// warning, and nothing is done at all where the GPUs may be another vendor's: NVIDIA's driver is loaded, or the node
+/// has GPUs of both. Only looks; edits/apply.hpp makes it true. ErrorKind::not_found: the job asks, and the node has
+/// none of that vendor. ErrorKind::usage: a name that means none of the job's.
 Result<ContainerEdits> edits(const std::vector<Wanted>& wanted, const Scene& scene);
 
 /// Whether the node has a GPU of the vendor, whoever may use it.

@@ -17,6 +17,7 @@ namespace {
 struct Row {
   Fabric part;
   std::vector<std::string> libraries;  ///< SONAMEs; without the first there is nothing of it
+  FileNumbers numbers = FileNumbers::compare;
 };
 
 /// In the order of the enumeration: what comes later needs what comes before.
@@ -26,7 +27,7 @@ const std::array<Row, 4>& table() {
       {Fabric::ofi, {"libfabric.so.1"}},
       {Fabric::ucx, {"libucp.so.0", "libuct.so.0", "libucs.so.0", "libucm.so.0", "libucs_signal.so.0"}},
       // The interface on which MPICH, MVAPICH, Intel MPI and Cray MPICH have agreed.
-      {Fabric::mpi, {"libmpi.so.12", "libmpifort.so.12", "libmpicxx.so.12"}},
+      {Fabric::mpi, {"libmpi.so.12", "libmpifort.so.12", "libmpicxx.so.12"}, FileNumbers::ignore},
   }};
   return kTable;
 }
@@ -57,10 +58,8 @@ class Plan {
 
   void add(const Row& row) {
     Closure closure = closure_;
-    if (const auto taken = take(row.libraries, host_, image_, closure); !taken) {
-      scene_.log.warning(origin_of(row.part) + ": the image's own libraries are used: " + taken.error().message());
-      return;
-    }
+    if (const auto taken = take(row.libraries, row.numbers, host_, image_, closure); !taken)
+      return explain(row, taken.error());
     const std::string origin = origin_of(row.part);
     // What modules need may have modules, too.
     for (bool more = true; more;) {
@@ -81,6 +80,22 @@ class Plan {
   }
 
  private:
+  /// Nobody who starts a container can do anything about most of it, and has asked for none of it: a warning is only
+  /// that the image has a library which would not be replaced.
+  void explain(const Row& row, const Error& why) {
+    const auto has = [](const LibraryIndex& index) {
+      return [&index](const std::string& soname) { return index.find(soname).has_value(); };
+    };
+    const bool in_image = std::any_of(row.libraries.begin(), row.libraries.end(), has(image_));
+    const LogLevel level = !has(host_)(row.libraries.front()) ? LogLevel::debug
+                           : in_image                         ? LogLevel::warning
+                                                              : LogLevel::info;
+    scene_.log.write(
+        level, origin_of(row.part) +
+                   (in_image ? ": the image's own libraries are used: " : ": the node's libraries are not used: ") +
+                   why.message());
+  }
+
   static LibraryIndex image_index(const Scene& scene) {
     std::vector<std::string> first;
     for (const std::string_view directory : split(scene.library_path, ':'))
@@ -92,6 +107,7 @@ class Plan {
     add_step(edits_, {.kind = StepKind::host_file,
                       .source = HostRoots::host_path(scene_.roots.driver_path, source),
                       .target = target,
+                      .on_failure = OnFailure::warn,
                       .flags = kFileFlags,
                       .source_type = type,
                       .origin = origin});
@@ -119,7 +135,7 @@ class Plan {
       const auto taken = take_needed(*module, host_, image_, with, names);
       if (!taken) {
         // What the node lacks, too, is no use there either.
-        scene_.log.write(taken.error().kind() == ErrorKind::not_found ? LogLevel::debug : LogLevel::warning,
+        scene_.log.write(taken.error().kind() == ErrorKind::not_found ? LogLevel::debug : LogLevel::detail,
                          origin + ": " + printable(name) + " will not be loaded: " + taken.error().message());
         continue;
       }
@@ -165,6 +181,15 @@ Result<ContainerEdits> edits(const std::vector<Fabric>& parts, const Scene& scen
   for (const Row& row : table())
     if (std::find(parts.begin(), parts.end(), row.part) != parts.end()) plan.add(row);
   return edits;
+}
+
+std::vector<std::string> missing_libraries(const std::vector<Fabric>& parts, const RootDir& node) {
+  std::vector<std::string> missing;
+  const LibraryIndex index = LibraryIndex::load(node);
+  for (const Row& row : table())
+    if (std::find(parts.begin(), parts.end(), row.part) != parts.end() && !index.find(row.libraries.front()))
+      missing.push_back(row.libraries.front());
+  return missing;
 }
 
 }  // namespace situla::fabric

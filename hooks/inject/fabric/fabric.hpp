@@ -23,9 +23,13 @@ struct Scene {
 };
 
 /// Files of the host over those of the image, or beside them, for each part as a whole: where one library does not fit,
-/// a warning says why, and the image's own of that part stay. Modules (UCX, libfabric) come as the directory beside the
-/// library; one whose needs do not fit is a warning. Nodes /dev/cxi* that this process may open come with cxi. An image
-/// without glibc is left alone.
+/// the image's own of that part stay. That is a warning where the image has one of its libraries, a line for the log
+/// where it has none, and for debugging where the node has none. Modules (UCX, libfabric) come as the directory beside
+/// the library; one whose needs do not fit is a line in the node's log. Nodes /dev/cxi* that this process may open come
+/// with cxi. No mount that fails ends a start. An image without glibc is left alone.
 Result<ContainerEdits> edits(const std::vector<Fabric>& parts, const Scene& scene);
+
+/// SONAMEs, one for each of the parts of which the node has nothing.
+std::vector<std::string> missing_libraries(const std::vector<Fabric>& parts, const RootDir& node);
 
 }  // namespace situla::fabric

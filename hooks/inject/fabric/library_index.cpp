@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +15,8 @@ namespace situla::fabric {
 namespace {
 
 constexpr const char* kCache = "/etc/ld.so.cache";
-constexpr size_t kMaxCache = size_t{64} << 20U;
+/// An image says where to look, and may say much: so many of LD_LIBRARY_PATH, of the cache and of directories count.
+constexpr size_t kMostPlaces = 64;
 
 /// Where glibc looks last, on all distributions.
 #if defined(__x86_64__)
@@ -29,6 +31,10 @@ constexpr std::array<const char*, 6> kDefaultDirectories = {
 #else
 #error "which directories have libraries on this architecture?"
 #endif
+
+bool is_before(const LdCacheEntry& one, const LdCacheEntry& other) {
+  return one.soname < other.soname;
+}
 
 }  // namespace
 
@@ -50,28 +56,42 @@ LibraryIndex LibraryIndex::load(const RootDir& root, std::vector<std::string> fi
   index.root_ = &root;
   index.first_ = std::move(first);
   index.directories_ = configured_directories(root);
+  index.directories_.resize(std::min(index.directories_.size(), kMostPlaces - kDefaultDirectories.size()));
   index.directories_.insert(index.directories_.end(), kDefaultDirectories.begin(), kDefaultDirectories.end());
-  auto bytes = root.read_file(kCache, kMaxCache);
+  auto bytes = root.read_file(kCache, kMaxLdCache);
   if (!bytes) return index;
   index.bytes_ = std::make_unique<const std::string>(std::move(*bytes));
-  if (auto cache = LdCache::parse(*index.bytes_)) index.cache_ = std::move(*cache);
+  if (auto cache = LdCache::parse(*index.bytes_)) index.entries_ = std::move(cache->entries);
+  std::erase_if(index.entries_, [](const LdCacheEntry& entry) { return entry.flags != native_ld_flags(false); });
+  std::stable_sort(index.entries_.begin(), index.entries_.end(), is_before);
   return index;
 }
 
 std::vector<std::string> LibraryIndex::places(const std::string& soname) const {
   std::vector<std::string> paths;
-  const auto add = [&](const std::string& directory) { add_once(paths, directory + "/" + soname); };
-  std::for_each(first_.begin(), first_.end(), add);
-  for (const LdCacheEntry& entry : cache_.entries)
-    if (entry.soname == soname && entry.flags == native_ld_flags(false)) add_once(paths, std::string(entry.path));
-  std::for_each(directories_.begin(), directories_.end(), add);
+  const auto add_from = [&](const std::vector<std::string>& directories) {
+    for (size_t i = 0; i < std::min(directories.size(), kMostPlaces); ++i)
+      add_once(paths, directories[i] + "/" + soname);
+  };
+  add_from(first_);
+  const auto [first, last] =
+      std::equal_range(entries_.begin(), entries_.end(), LdCacheEntry{.soname = soname, .path = {}}, is_before);
+  for (auto entry = first; entry != first + std::min<std::ptrdiff_t>(last - first, kMostPlaces); ++entry)
+    add_once(paths, std::string(entry->path));
+  add_from(directories_);
   return paths;
 }
 
-std::optional<Library> LibraryIndex::find(const std::string& soname) const {
-  for (const std::string& path : places(soname))
-    if (auto library = open_library(*root_, path)) return std::move(*library);
-  return std::nullopt;
+const std::optional<Library>& LibraryIndex::find(const std::string& soname) const {
+  const auto [entry, is_new] = found_.try_emplace(soname);
+  if (!is_new) return entry->second;
+  for (const std::string& path : places(soname)) {
+    auto library = open_library(*root_, path);
+    if (!library) continue;
+    entry->second = std::move(*library);
+    break;
+  }
+  return entry->second;
 }
 
 std::vector<Library> LibraryIndex::find_all(const std::string& soname) const {
@@ -87,9 +107,10 @@ std::vector<Library> LibraryIndex::find_all(const std::string& soname) const {
 
 std::vector<std::string> LibraryIndex::names_like(std::string_view prefix) const {
   std::vector<std::string> names;
-  for (const LdCacheEntry& entry : cache_.entries)
-    if (entry.soname.starts_with(prefix) && entry.flags == native_ld_flags(false))
-      add_once(names, std::string(entry.soname));
+  for (auto entry =
+           std::lower_bound(entries_.begin(), entries_.end(), LdCacheEntry{.soname = prefix, .path = {}}, is_before);
+       entry != entries_.end() && entry->soname.starts_with(prefix) && names.size() < kMostPlaces; ++entry)
+    if (names.empty() || names.back() != entry->soname) names.emplace_back(entry->soname);
   return names;
 }
 

@@ -59,7 +59,9 @@ Result<Request> parse_request(const Vendor& vendor, const Environment& host, con
     const auto value = vendor.variable.empty() ? std::nullopt : environment->get(vendor.variable);
     if (!value) continue;
     const std::string_view devices = trim(*value);
-    if (devices.empty() || devices == "void") return request;
+    const bool is_void = devices.empty() || devices == "void";
+    request.refused = asker == Asker::job && (is_void || devices == "none");
+    if (is_void) return request;
     request.asker = asker;
     if (devices != "none") TRY(parse_devices(vendor, devices, request));
     return request;

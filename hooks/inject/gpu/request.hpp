@@ -40,6 +40,8 @@ struct Request {
   std::vector<std::string> devices;
   /// Names of the Container Device Interface; then nothing else here counts, the specifications say it all.
   std::vector<std::string> cdi_names;
+  /// The job says that it wants none: "none", "void" or nothing at all in its variable.
+  bool refused = false;
 };
 
 /// `host`: the job's environment; `container`: what the image and its configuration say. A variable that the host has,

@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include <elf.h>
@@ -20,7 +21,7 @@ constexpr size_t kMaxDynamic = size_t{64} << 10U;
 constexpr size_t kMaxNotes = size_t{64} << 10U;
 constexpr size_t kMaxNames = size_t{1} << 20U;
 constexpr size_t kMaxVersions = size_t{256} << 10U;  ///< bytes of a table of versions
-constexpr size_t kMaxVersionItems = 16384;
+constexpr size_t kMaxVersionItems = 4096;            // the C library has about a hundred
 
 struct Elf32 {
   using Header = Elf32_Ehdr;
@@ -67,6 +68,16 @@ std::string_view text_in(std::string_view bytes, uint64_t offset) {
   const std::string_view rest = bytes.substr(offset);
   const size_t end = rest.find('\0');
   return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
+}
+
+/// The text that a NUL ends, of a library or of a version of symbols. Texts may overlap: many long ones would be far
+/// more than the file has.
+Result<std::string> name_in(std::string_view bytes, uint64_t offset) {
+  const std::string_view rest = offset >= bytes.size() ? std::string_view() : bytes.substr(offset, NAME_MAX + 1);
+  const size_t end = rest.find('\0');
+  if (end != std::string_view::npos) return std::string(rest.substr(0, end));
+  if (rest.size() > NAME_MAX) return corrupt_library("it has a name that is too long");
+  return std::string();
 }
 
 bool is_file_name(std::string_view name) {
@@ -146,9 +157,11 @@ class Reader {
     ElfLinkage linkage;
     if (dynamic_.empty()) return linkage;
     TRY_ASSIGN(const std::string names, table(DT_STRTAB, std::min<uint64_t>(value(DT_STRSZ), kMaxNames)));
-    for (const auto& item : dynamic_)
-      if (const auto name = text_in(names, item.d_un.d_val); item.d_tag == DT_NEEDED && is_file_name(name))
-        linkage.needed.emplace_back(name);
+    for (const auto& item : dynamic_) {
+      if (item.d_tag != DT_NEEDED) continue;
+      TRY_ASSIGN(std::string name, name_in(names, item.d_un.d_val));
+      if (is_file_name(name)) linkage.needed.push_back(std::move(name));
+    }
     TRY(read_requirements(names, linkage));
     TRY(read_definitions(names, linkage));
     return linkage;
@@ -205,12 +218,13 @@ class Reader {
     using Need = typename Elf::Need;
     using Item = typename Elf::NeedItem;
     return each_entry<Need>(bytes, 0, &Need::vn_next, [&](const Need& need, uint64_t at) -> Result<void> {
-      const std::string library(text_in(names, need.vn_file));
+      TRY_ASSIGN(const std::string library, name_in(names, need.vn_file));
       if (need.vn_cnt == 0) return {};
       return each_entry<Item>(bytes, at + need.vn_aux, &Item::vna_next,
                               [&](const Item& item, uint64_t) -> Result<void> {
+                                TRY_ASSIGN(std::string version, name_in(names, item.vna_name));
                                 if ((item.vna_flags & VER_FLG_WEAK) == 0)
-                                  linkage.required.push_back({library, std::string(text_in(names, item.vna_name))});
+                                  linkage.required.push_back({library, std::move(version)});
                                 return {};
                               });
     });
@@ -229,7 +243,8 @@ class Reader {
                                     if (place > bytes.size() || bytes.size() - place < sizeof item)
                                       return corrupt_library("its versions are cut off");
                                     std::memcpy(&item, bytes.data() + place, sizeof item);
-                                    linkage.defined.emplace_back(text_in(names, item.vda_name));
+                                    TRY_ASSIGN(std::string version, name_in(names, item.vda_name));
+                                    linkage.defined.push_back(std::move(version));
                                     return {};
                                   });
   }

@@ -43,7 +43,8 @@ struct ElfFile {
   /// The first bytes of an object that the library exports, as they are in the file. ErrorKind::corrupt without one.
   static Result<std::string> read_object(int fd, std::string_view symbol, size_t size);
 
-  /// ErrorKind::corrupt for everything but a shared object, and where its tables are cut off or lead nowhere.
+  /// ErrorKind::corrupt for everything but a shared object, where its tables are cut off or lead nowhere, and with
+  /// names of more than NAME_MAX bytes.
   static Result<ElfLinkage> read_linkage(int fd);
   static Result<ElfLinkage> parse_linkage(std::string_view bytes);
 

@@ -2,6 +2,7 @@
 // and later ("glibc-ld.so.cache1.1"), alone or behind a block of the format before it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ constexpr uint32_t kLdPpc64Le = 0x0500;
 constexpr uint32_t kLdX32 = 0x0800;
 constexpr uint32_t kLdArmHardFloat = 0x0900;
 constexpr uint32_t kLdAarch64 = 0x0a00;
+
+/// The most that is read of a cache, in bytes: far more than any system's. It may be an image's.
+constexpr size_t kMaxLdCache = size_t{16} << 20U;
 
 /// The flags of libraries for the processor that this program was built for, or for its 32-bit relative.
 uint32_t native_ld_flags(bool is_32bit);

@@ -25,7 +25,6 @@ namespace situla {
 namespace {
 
 constexpr std::string_view kCache = "/etc/ld.so.cache";
-constexpr size_t kMaxCache = size_t{16} << 20U;
 constexpr mode_t kFileMode = 0644;
 
 std::string directory_of(std::string_view path) {
@@ -68,7 +67,7 @@ class ImageCache {
     const auto opened = root.resolve(kCache);
     struct stat status {};
     if (!opened || fstat(opened->get(), &status) != 0) return std::nullopt;
-    auto bytes = root.read_file(kCache, kMaxCache);
+    auto bytes = root.read_file(kCache, kMaxLdCache);
     if (bytes) {
       bytes_ = std::make_unique<const std::string>(std::move(*bytes));
       if (auto parsed = LdCache::parse(*bytes_)) {

@@ -36,17 +36,20 @@ struct Job {
       REQUIRE(chmod(path.c_str(), path.ends_with(".json") ? 0644 : 0755) == 0);
   }
 
+  Result<ContainerEdits> edits(BuiltInHook hook) {
+    const RootDir root = *RootDir::open(dir / "root"), host_root = *RootDir::open("/");
+    return run_built_in_hook(hook, {.root = root,
+                                    .host_root = host_root,
+                                    .host = host,
+                                    .container = image,
+                                    .user = user,
+                                    .log = log,
+                                    .device_settings = settings,
+                                    .wanted_devices = wanted});
+  }
   /// What it proposes, nodes by their names only.
   std::string run(BuiltInHook hook) {
-    const RootDir root = *RootDir::open(dir / "root"), host_root = *RootDir::open("/");
-    const auto edits = run_built_in_hook(hook, {.root = root,
-                                                .host_root = host_root,
-                                                .host = host,
-                                                .container = image,
-                                                .user = user,
-                                                .log = log,
-                                                .device_settings = settings,
-                                                .wanted_devices = wanted});
+    const auto edits = this->edits(hook);
     if (!edits) return "error: " + edits.error().message();
     std::vector<std::string> words;
     for (const auto& [name, value] : edits->environment.entries()) words.push_back(name + "=" + value);
@@ -70,17 +73,97 @@ const std::string kAmd = "kfd renderD128 card0 renderD129 card1", kIntel = "rend
 }  // namespace
 
 TEST_CASE("GPUs come to a job that has some from Slurm, each vendor's as its setting says") {
-  Job job(kBoth);
+  Job job({"amd,0000:05:00.0", "amd,0000:26:00.0"}), intel({"intel,0000:00:02.0"});
   CHECK(job.drm().empty());
-  job.host.set("SLURM_STEP_GPUS", "0");
-  CHECK(job.drm() == kAmd + " " + kIntel);
-  job.settings.intel_gpu = GpuMode::off;
+  for (Job* each : {&job, &intel}) each->host.set("SLURM_STEP_GPUS", "0");
   CHECK(job.drm() == kAmd);
+  CHECK(intel.drm() == "renderD128 card0");
+  intel.settings.intel_gpu = GpuMode::off;
+  CHECK(intel.drm().empty());
+  // Whose they are, Slurm does not say.
+  Job both(kBoth);
+  both.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(both.drm().empty());
+  both.image.set("AMD_VISIBLE_DEVICES", "all");
+  CHECK(both.drm() == kAmd);
+  CHECK(both.log.messages.empty());
   job.settings.amd_gpu = GpuMode::off;
   job.host.set("AMD_VISIBLE_DEVICES", "all");
   CHECK(job.drm().empty());
   CHECK(job.run(BuiltInHook::nvidia).empty());
   CHECK(job.log.messages.empty());
+}
+
+TEST_CASE("a driver_root that is not there is nothing to those who have no driver there") {
+  Job job({"amd,0000:05:00.0"});
+  job.settings.driver_root = job.dir / "nowhere";
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm() == "kfd renderD128 card0");
+  job.wanted = {"amd.com/gpu=0"};
+  CHECK(job.named() == "kfd renderD128 card0");
+  CHECK(job.log.messages.empty());
+}
+
+TEST_CASE("where only Slurm asks, what goes wrong is for the log only") {
+  Job job({"amd,0000:05:00.0"});
+  job.settings.device_root = job.dir / "nowhere";
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm().empty());
+  CHECK(job.log.count(LogLevel::debug, "GPUs of the job: ") == 1);
+  CHECK(job.log.messages.size() == 1);
+  job.host.set("AMD_VISIBLE_DEVICES", "all");
+  CHECK_THAT(job.drm(), Catch::Contains("error: ") && Catch::Contains("nowhere"));
+}
+
+TEST_CASE("where only Slurm asks, what a specification wants is done if possible") {
+  Job job({"amd,0000:05:00.0"});
+  job.settings.amd_gpu = GpuMode::cdi;
+  job.settings.device_root = "/";
+  job.specify("amd.com/gpu");
+  job.dir.write("cdi/amd.com.json", R"({"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": [{"name": "all",
+      "containerEdits": {"deviceNodes": [{"path": "/dev/null"}]}}]})");
+  job.host.set("SLURM_STEP_GPUS", "0");
+  auto edits = job.edits(BuiltInHook::drm);
+  REQUIRE(edits);
+  REQUIRE(edits->mounts.size() == 1);
+  CHECK(edits->mounts.front().on_failure == OnFailure::warn);
+  job.host.set("AMD_VISIBLE_DEVICES", "all");
+  edits = job.edits(BuiltInHook::drm);
+  REQUIRE(edits);
+  REQUIRE(edits->mounts.size() == 1);
+  CHECK(edits->mounts.front().on_failure == OnFailure::fail);
+}
+
+TEST_CASE("GPUs that a job refuses are hidden where the container has the node's /dev") {
+  Job job({"amd,0000:05:00.0", "aspeed,0000:02:00.0"});
+  std::filesystem::create_directories(job.dir / "root/dev/dri");
+  for (const char* name : {"card0", "card1", "renderD128"}) job.dir.write(std::string("root/dev/dri/") + name, "");
+  for (const char* refusal : {"void", "none", ""}) {
+    INFO(refusal);
+    job.host.set("AMD_VISIBLE_DEVICES", refusal);
+    job.settings.amd_gpu = GpuMode::native;
+    CHECK(job.drm() == "dri card1");
+    job.settings.amd_gpu = GpuMode::cdi;
+    CHECK(job.drm().empty());
+  }
+  job.host.unset("AMD_VISIBLE_DEVICES");
+  job.image.set("AMD_VISIBLE_DEVICES", "void");
+  job.settings.amd_gpu = GpuMode::native;
+  CHECK(job.drm().empty());
+  CHECK(job.log.messages.empty());
+}
+
+TEST_CASE("nonsense in an image's variable ends no start, nonsense in a job's does") {
+  Job job({"amd,0000:05:00.0"});
+  const std::string nonsense = "0,amd.com/gpu=1";
+  job.image.set("AMD_VISIBLE_DEVICES", nonsense);
+  CHECK(job.drm().empty());
+  CHECK(job.log.count(LogLevel::info, "what the image says of GPUs is ignored: AMD_VISIBLE_DEVICES: ") == 1);
+  CHECK(job.log.messages.size() == 1);
+  job.host.set("SLURM_STEP_GPUS", "0");
+  CHECK(job.drm() == "kfd renderD128 card0");
+  job.host.set("AMD_VISIBLE_DEVICES", nonsense);
+  CHECK_THAT(job.drm(), Catch::Contains("error: ") && Catch::Contains("cannot be asked for together"));
 }
 
 TEST_CASE("the job's variable, the image's, and what they say of CDI") {
@@ -110,8 +193,6 @@ TEST_CASE("with the setting cdi a specification says it, and only a job that ask
   CHECK_THAT(job.drm(), Catch::Contains("error: ") && Catch::Contains("amd.com/gpu=all"));
   job.specify("amd.com/gpu");
   CHECK(job.drm() == "BY=specification");
-  job.settings.intel_gpu = GpuMode::native;
-  CHECK(job.drm() == "BY=specification " + kIntel);
 }
 
 TEST_CASE("names of devices work without a specification, where the node has such GPUs") {
@@ -122,6 +203,7 @@ TEST_CASE("names of devices work without a specification, where the node has suc
   job.host.set("SLURM_STEP_GPUS", "0");
   CHECK(job.drm().empty());
   job.wanted = {"intel.com/gpu=0"};
+  job.image.set("AMD_VISIBLE_DEVICES", "all");
   CHECK(job.drm() == kAmd);
   CHECK(job.named() == kIntel);
   job.wanted = {"amd.com/gpu=2"};

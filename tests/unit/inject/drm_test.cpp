@@ -210,6 +210,28 @@ TEST_CASE("both vendors at once: each has its own word, and one who does not ask
   CHECK(machine.plan(std::vector<drm::Wanted>()).empty());
 }
 
+TEST_CASE("what a job refuses is hidden in the host's /dev, and missed by nobody") {
+  Machine machine({"amd,0000:05:00.0", "amd,0000:26:00.0", "aspeed,0000:02:00.0"});
+  for (const Asker asker : {Asker::nobody, Asker::job}) {
+    gpu::Request request{asker, {}, {}};
+    request.refused = true;
+    CHECK(machine.plan({{&kAmd, request, "AMD_VISIBLE_DEVICES"}}).empty());
+    CHECK(machine.plan({{&kIntel, request, "AMD_VISIBLE_DEVICES"}}).empty());
+  }
+  machine.share_dev();
+  gpu::Request request;
+  request.refused = true;
+  CHECK(machine.plan({{&kAmd, request, "AMD_VISIBLE_DEVICES"}}) ==
+        "cover /dev/dri [nosuid, nodev, noexec, if possible]\n" + kept("card2") +
+            by_path("pci-0000:02:00.0-card", "card2"));
+  CHECK(machine.plan({{&kAmd, request, "AMD_VISIBLE_DEVICES"}}, false).empty());
+  // What the step may not open anyway needs no cover.
+  for (const char* name : {"card0", "card1", "renderD128", "renderD129"})
+    machine.answers[std::string("/dev/dri/") + name] = Access::forbidden;
+  CHECK(machine.plan({{&kAmd, request, "AMD_VISIBLE_DEVICES"}}).empty());
+  CHECK(machine.log.messages.empty());
+}
+
 TEST_CASE("a node without such GPUs: an error for the job that asks, and for nobody else") {
   Machine machine(kTwoIntel);
   CHECK(machine.plan(kAmd, "all") ==
@@ -238,7 +260,7 @@ TEST_CASE("GPUs that this user may not open are named with what to do, those of 
              Catch::Contains("their nodes in /dev/dri do not admit this user") && Catch::Contains("render or video"));
 }
 
-TEST_CASE("where only Slurm asks, nothing ends a start, and nothing is said of what may be another vendor's") {
+TEST_CASE("where only Slurm asks, nothing ends a start, and nothing is done where the GPUs may be another vendor's") {
   Machine machine({"amd,0000:05:00.0", "amd,0000:26:00.0"});
   machine.share_dev();
   machine.answers["/dev/dri/renderD128"] = Access::forbidden;
@@ -249,7 +271,11 @@ TEST_CASE("where only Slurm asks, nothing ends a start, and nothing is said of w
     Machine mixed(other[0] == '\0' ? std::vector<std::string>{"--no-kfd", "amd,0000:05:00.0", "intel,0000:00:02.0"}
                                    : std::vector<std::string>{"--no-kfd", "amd,0000:05:00.0"});
     if (other[0] != '\0') mixed.dir.write(std::string("machine/") + other, "NVRM version: 580\n");
-    CHECK(mixed.plan(kAmd, "all", Asker::slurm) == optional(render(128)) + card(0) + links("pci-0000:05:00.0", 0, 128));
+    CHECK(mixed.plan(kAmd, "all", Asker::slurm).empty());
+    mixed.share_dev();
+    mixed.answers["/dev/dri/card0"] = Access::forbidden;
+    CHECK(mixed.plan(kAmd, "all", Asker::slurm).empty());
+    mixed.answers.clear();
     mixed.answers["/dev/dri/renderD128"] = Access::denied;
     CHECK(mixed.plan(kAmd, "all", Asker::slurm).empty());
     CHECK(mixed.log.messages.empty());

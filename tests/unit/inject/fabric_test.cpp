@@ -3,6 +3,7 @@
 #include "hooks/inject/fabric/fabric.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 
 #include "common/base/text.hpp"
 #include "common/base/unique_fd.hpp"
+#include "hooks/inject/fabric/library_index.hpp"
 #include "hooks/inject/ldcache/elf_file.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/plan_text.hpp"
@@ -97,7 +99,7 @@ class Machine {
 };
 
 std::string mounted(const std::string& source, const std::string& target) {
-  return "mount " + source + " on " + target + " [ro, nosuid, nodev]\n";
+  return "mount " + source + " on " + target + " [ro, nosuid, nodev, if possible]\n";
 }
 std::string added(const std::string& source, const std::string& soname) {
   return mounted(source, "/usr/lib/situla-fabric/" + soname);
@@ -175,20 +177,23 @@ TEST_CASE("all copies that a program may find are replaced") {
 
 TEST_CASE("libraries that do not fit are refused, with the reason, and the image's own stay") {
   Machine machine;
-  const auto refused = [&](Fabric part, const std::string& reason) {
+  const auto refused = [&](LogLevel level, Fabric part, const std::string& reason) {
     CHECK(machine.plan({part}).empty());
     REQUIRE(machine.log.messages.size() == 1);
-    CHECK(machine.log.messages.front().level == LogLevel::warning);
-    CHECK(machine.log.messages.front().text ==
-          "fabric = \"" + std::string(to_string(part)) + "\": the image's own libraries are used: " + reason);
+    CHECK(machine.log.messages.front().level == level);
+    CHECK(machine.log.messages.front().text == "fabric = \"" + std::string(to_string(part)) +
+                                                   (level == LogLevel::warning
+                                                        ? "\": the image's own libraries are used: "
+                                                        : "\": the node's libraries are not used: ") +
+                                                   reason);
   };
   SECTION("the node has none") {
-    refused(Fabric::ofi, "the node has no libfabric.so.1");
+    refused(LogLevel::debug, Fabric::ofi, "the node has no libfabric.so.1");
   }
   SECTION("the image's C library is older") {
     machine.make({"node/usr/lib64/libc.so.6", "", {"GLIBC_2.2.5", "GLIBC_2.34", "GLIBC_2.38"}});
     machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libc.so.6:GLIBC_2.38"}});
-    refused(Fabric::ofi,
+    refused(LogLevel::info, Fabric::ofi,
             "the node's /usr/lib64/libfabric.so.1 needs GLIBC_2.38, and the image's /usr/lib64/libc.so.6 does not have "
             "it");
   }
@@ -197,40 +202,141 @@ TEST_CASE("libraries that do not fit are refused, with the reason, and the image
     machine.make({"node/usr/lib64/libcxi.so.1", "", {}, {"node/usr/lib64/libc.so.6:GLIBC_2.38"}});
     machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libcxi.so.1"}});
     refused(
-        Fabric::ofi,
+        LogLevel::info, Fabric::ofi,
         "the node's /usr/lib64/libcxi.so.1 needs GLIBC_2.38, and the image's /usr/lib64/libc.so.6 does not have it");
   }
   SECTION("an image's library that it needs is older") {
     machine.make({"node/usr/lib64/libnl.so.3", "", {"NL_1", "NL_2"}});
     machine.make({"image/usr/lib64/libnl.so.3", "", {"NL_1"}});
     machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libnl.so.3:NL_2"}});
-    refused(Fabric::ofi,
+    refused(LogLevel::info, Fabric::ofi,
             "the node's /usr/lib64/libfabric.so.1 needs NL_2, and the image's /usr/lib64/libnl.so.3 does not have it");
   }
   SECTION("the image's is newer, by the versions of its symbols") {
     machine.make({"node/usr/lib64/libfabric.so.1", "", {"FABRIC_1.0"}});
     machine.make({"image/usr/lib64/libfabric.so.1", "", {"FABRIC_1.0", "FABRIC_1.7"}});
-    refused(Fabric::ofi,
+    refused(LogLevel::warning, Fabric::ofi,
             "the image's /usr/lib64/libfabric.so.1 is newer: the node's /usr/lib64/libfabric.so.1 has no FABRIC_1.7");
   }
   SECTION("the image's is newer, by the name of its file") {
-    machine.make({"node/usr/lib64/libmpi.so.12.1.8", "libmpi.so.12"});
-    machine.make({"image/usr/lib64/libmpi.so.12.3.0", "libmpi.so.12"});
-    refused(Fabric::mpi,
-            "the image's /usr/lib64/libmpi.so.12.3.0 is newer than the node's /usr/lib64/libmpi.so.12.1.8");
+    machine.make({"node/usr/lib64/libfabric.so.1.1.8", "libfabric.so.1"});
+    machine.make({"image/usr/lib64/libfabric.so.1.3.0", "libfabric.so.1"});
+    refused(LogLevel::warning, Fabric::ofi,
+            "the image's /usr/lib64/libfabric.so.1.3.0 is newer than the node's /usr/lib64/libfabric.so.1.1.8");
   }
   SECTION("the image has another interface") {
     machine.make({"node/usr/lib64/libmpi.so.12", ""});
     machine.make({"image/usr/lib/libmpi.so.40", ""});
     run_ldconfig(machine.dir / "image");
-    refused(Fabric::mpi, "the image has libmpi.so.40, and the node libmpi.so.12");
+    refused(LogLevel::info, Fabric::mpi, "the image has libmpi.so.40, and the node libmpi.so.12");
   }
   SECTION("nobody has what it needs") {
     machine.make({"node/usr/lib64/libnl.so.3", ""});
     machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libnl.so.3"}});
     fs::remove(machine.dir / "node/usr/lib64/libnl.so.3");
-    refused(Fabric::ofi, "neither image nor node has libnl.so.3, which /usr/lib64/libfabric.so.1 needs");
+    refused(LogLevel::info, Fabric::ofi,
+            "neither image nor node has libnl.so.3, which /usr/lib64/libfabric.so.1 needs");
   }
+  SECTION("the image has one, and its C library is older") {
+    machine.make({"node/usr/lib64/libc.so.6", "", {"GLIBC_2.2.5", "GLIBC_2.38"}});
+    machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libc.so.6:GLIBC_2.38"}});
+    machine.make({"image/usr/lib64/libfabric.so.1", ""});
+    refused(LogLevel::warning, Fabric::ofi,
+            "the node's /usr/lib64/libfabric.so.1 needs GLIBC_2.38, and the image's /usr/lib64/libc.so.6 does not have "
+            "it");
+  }
+  SECTION("it needs what only the node's glibc has inside") {
+    for (const char* side : {"node", "image"})
+      machine.make({std::string(side) + "/usr/lib64/libc.so.6", "", {"GLIBC_2.2.5", "GLIBC_PRIVATE"}});
+    machine.make({"node/usr/lib64/libcxi.so.1", "", {}, {"node/usr/lib64/libc.so.6:GLIBC_PRIVATE"}});
+    machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {"node/usr/lib64/libcxi.so.1"}});
+    refused(LogLevel::info, Fabric::ofi,
+            "the node's /usr/lib64/libcxi.so.1 needs GLIBC_PRIVATE, which only the node's own glibc has");
+  }
+}
+
+TEST_CASE("no part of the node's glibc comes along") {
+  Machine machine;
+  for (const char* name : {"libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2", "libutil.so.1",
+                           "libanl.so.1", "libnss_files.so.2", "libnsl.so.1", "libmvec.so.1", "libthread_db.so.1",
+                           "libBrokenLocale.so.1", "ld-linux-x86-64.so.2", "libc_malloc_debug.so.0"}) {
+    INFO(name);
+    const std::string part = std::string("node/usr/lib64/") + name;
+    machine.make({part, ""});
+    machine.make({"node/usr/lib64/libfabric.so.1", "", {}, {part}});
+    CHECK(machine.plan({Fabric::ofi}).empty());
+    CHECK(machine.log.count(LogLevel::info, std::string("the image has no ") + name + ", which") == 1);
+  }
+}
+
+TEST_CASE("numbers in the names of MPI's files say nothing: each maker counts its own way") {
+  Machine machine;
+  machine.make({"node/usr/lib64/libmpi.so.12.1.8", "libmpi.so.12"});
+  machine.make({"image/usr/lib64/libmpi.so.12.3.0", "libmpi.so.12"});
+  CHECK(machine.plan({Fabric::mpi}) == mounted("/usr/lib64/libmpi.so.12.1.8", "/usr/lib64/libmpi.so.12.3.0"));
+  CHECK(machine.log.messages.empty());
+}
+
+TEST_CASE("an image that says very much is not listened to for long") {
+  Machine machine;
+  machine.make({"node/usr/lib64/libfabric.so.1", "", {"FABRIC_1.0"}});
+  machine.make({"image/opt/last/libfabric.so.1", "", {"FABRIC_1.0"}});
+  std::string path;
+  for (int i = 0; i < 62; ++i) path += "/opt/" + std::to_string(i) + ":";
+  CHECK_THAT(machine.plan({Fabric::ofi}, path + "/opt/62:/opt/last"), Catch::Contains("/opt/last/libfabric.so.1"));
+  CHECK(machine.plan({Fabric::ofi}, path + "/opt/62:/opt/63:/opt/last") ==
+        added("/usr/lib64/libfabric.so.1", "libfabric.so.1") + cached("libfabric.so.1"));
+  // Names of more than a file's length.
+  const std::string version = "FABRIC_" + std::string(NAME_MAX, '1');
+  machine.make({"image/usr/lib64/libfabric.so.1", "", {version}});
+  machine.make({"image/usr/lib64/libuser.so.1", "", {}, {"image/usr/lib64/libfabric.so.1:" + version}});
+  for (const char* name : {"libfabric.so.1", "libuser.so.1"}) {
+    const UniqueFd fd(open((machine.dir / (std::string("image/usr/lib64/") + name)).c_str(), O_RDONLY | O_CLOEXEC));
+    const auto linkage = ElfFile::read_linkage(fd.get());
+    REQUIRE_FALSE(linkage);
+    CHECK(linkage.error().kind() == ErrorKind::corrupt);
+    CHECK_THAT(linkage.error().message(), Catch::Contains("a name that is too long"));
+  }
+}
+
+TEST_CASE("a name is looked up once, and a cache has its order") {
+  const Machine machine;
+  machine.make({"image/opt/one/libnl.so.3", ""});
+  machine.make({"image/opt/two/libnl.so.3", ""});
+  machine.make({"image/opt/two/libnl.so.4", ""});
+  machine.dir.write("image/etc/ld.so.conf", "/opt/two\n/opt/one\n");
+  run_ldconfig(machine.dir / "image");
+  const RootDir root = *RootDir::open(machine.dir / "image");
+  const auto index = fabric::LibraryIndex::load(root);
+  const auto& found = index.find("libnl.so.3");
+  REQUIRE(found);
+  CHECK(found->path == "/opt/two/libnl.so.3");
+  CHECK(index.names_like("libnl.so.") == std::vector<std::string>{"libnl.so.3", "libnl.so.4"});
+  CHECK(index.names_like("libnm").empty());
+  CHECK(index.find_all("libnl.so.3").size() == 2);
+  CHECK_FALSE(index.find("libnl.so.5"));
+  fs::remove_all(machine.dir / "image/opt");
+  CHECK(&index.find("libnl.so.3") == &found);
+  CHECK(found->path == "/opt/two/libnl.so.3");
+  machine.make({"image/usr/lib64/libnl.so.5", ""});
+  CHECK_FALSE(index.find("libnl.so.5"));
+  // A cache of nothing but names.
+  std::vector<std::string> names;
+  for (int i = 0; i < 1000; ++i) names.push_back("libfabric.so." + std::to_string(i));
+  LdCache many;
+  for (const std::string& name : names) many.entries.push_back({name, "/usr/lib64/x", native_ld_flags(false)});
+  machine.dir.write("image/etc/ld.so.cache", many.serialize());
+  CHECK(fabric::LibraryIndex::load(root).names_like("libfabric.so.").size() == 64);
+}
+
+TEST_CASE("the parts of which the node has nothing") {
+  const Machine machine;
+  machine.make({"node/usr/lib64/libfabric.so.1", ""});
+  machine.make({"node/usr/lib64/libmpifort.so.12", ""});
+  const RootDir node = *RootDir::open(machine.dir / "node");
+  CHECK(fabric::missing_libraries({Fabric::ofi, Fabric::ucx, Fabric::mpi}, node) ==
+        std::vector<std::string>{"libucp.so.0", "libmpi.so.12"});
+  CHECK(fabric::missing_libraries({Fabric::ofi}, node).empty());
 }
 
 TEST_CASE("a part that does not fit leaves the others") {
@@ -271,8 +377,8 @@ TEST_CASE("UCX comes with its modules, beside the library and where it was built
     CHECK_THAT(plan, Catch::Contains(line));
   }
   CHECK_THAT(plan, !Catch::Contains("libcuda") && !Catch::Contains("signal"));
-  CHECK(machine.log.count(LogLevel::warning, "libuct_new.so.0 will not be loaded: the node's") == 1);
-  CHECK(machine.log.count(LogLevel::warning, "will not be loaded") == 1);
+  CHECK(machine.log.count(LogLevel::detail, "libuct_new.so.0 will not be loaded: the node's") == 1);
+  CHECK(machine.log.count(LogLevel::detail, "will not be loaded") == 1);
   CHECK(machine.log.count(LogLevel::debug, "libuct_rdmacm") == 0);  // it finds the module that is loaded
   CHECK(machine.log.count(LogLevel::debug, "libuct_cuda.so.0 will not be loaded: neither image nor node has") == 1);
 }

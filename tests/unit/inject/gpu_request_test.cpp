@@ -47,6 +47,18 @@ TEST_CASE("a vendor's variable asks, the job's before the image's, and both befo
   CHECK(request(kAmd, {{"NVIDIA_VISIBLE_DEVICES", "all"}}) == "nobody:");
 }
 
+TEST_CASE("a job may refuse GPUs, an image only asks for none") {
+  for (const char* nothing : {"", " ", "void", "none"}) {
+    INFO(nothing);
+    const Variables variable = {{"AMD_VISIBLE_DEVICES", nothing}};
+    CHECK(gpu::parse_request(kAmd, environment(variable), {})->refused);
+    CHECK_FALSE(gpu::parse_request(kAmd, {}, environment(variable))->refused);
+    CHECK_FALSE(gpu::parse_request(kIntel, environment(variable), {})->refused);
+  }
+  CHECK_FALSE(gpu::parse_request(kAmd, environment({{"AMD_VISIBLE_DEVICES", "0"}}), {})->refused);
+  CHECK_FALSE(gpu::parse_request(kAmd, {}, {})->refused);
+}
+
 TEST_CASE("what Slurm gives is asked for, but of NVIDIA's") {
   for (const char* variable : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}) {
     INFO(variable);

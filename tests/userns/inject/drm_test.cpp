@@ -105,6 +105,28 @@ TEST_CASE("in the node's /dev the nodes of the other GPU are gone, a screen's st
   });
 }
 
+TEST_CASE("GPUs that the job refuses are hidden in the node's /dev, and the screen's node stays") {
+  const test::ApplyTest test;
+  const std::string machine = test.dir / "host/machine";
+  make_machine(machine, "amd,0000:05:00.0 amd,0000:26:00.0 aspeed,0000:02:00.0");
+  test.run([&](test::ApplyScene& scene) -> Result<void> {
+    TRY(make_devices(machine));
+    fs::create_directories(scene.in_root("/dev"));
+    TRY(bind_tree(machine + "/dev", scene.in_root("/dev")));
+    gpu::Request request;
+    request.refused = true;
+    TRY_ASSIGN(const HostRoots roots, HostRoots::open("/", machine));
+    TRY_ASSIGN(const ContainerEdits edits,
+               drm::edits({{&gpu::kAmd, request, "test"}},
+                          {roots, scene.root, true, drm::kernel_access(roots.devices), scene.log}));
+    TRY(scene.apply(edits));
+    EXPECT((names(scene.in_root("/dev/dri")) == Names{"card2"}));
+    EXPECT(can_be_opened(scene.in_root("/dev/dri/card2")));
+    EXPECT((names(scene.in_root("/dev/dri/by-path")) == Names{"pci-0000:02:00.0-card"}));
+    return {};
+  });
+}
+
 TEST_CASE("all GPUs in the node's /dev: nothing is mounted") {
   const test::ApplyTest test;
   const std::string machine = test.dir / "host/machine";
