@@ -19,7 +19,11 @@ teardown() {
   chmod 666 /shared/drm/dev/dri/card*
 }
 
-step() { run_and_show as_alice srun -Q --container-image=registry.test/debian:12 "$@"; }
+# $output is what the step prints; what srun says is shown only.
+step() {
+  run --separate-stderr as_alice srun -Q --container-image=registry.test/debian:12 "$@"
+  printf '%s\n' "status=$status" "$output" "$stderr"
+}
 nodes='ls /dev/dri | grep -v by-path | tr "\n" " "; test -c /dev/kfd && echo kfd'
 
 @test "a /dev of the container's own has the nodes of the step's GPUs, and no others" {

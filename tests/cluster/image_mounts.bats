@@ -28,7 +28,7 @@ teardown_file() { rm -rf "$shards"; }
 serves() { pgrep -u alice situla-image; }
 no_server() { ! serves; }
 
-inside() { run_and_show srun --chdir="$shards" --container-image=registry.test/tiny "$@"; }
+inside() { run_and_show srun -w node1 --chdir="$shards" --container-image=registry.test/tiny "$@"; }
 
 @test "200 shards in one step, for several tasks, and one process for all of them" {
   local option=$(printf '%s.sqsh:/data/%s:sqsh\n' $(seq 1 200 | sed 'p') | paste -sd,)
@@ -80,12 +80,12 @@ inside() { run_and_show srun --chdir="$shards" --container-image=registry.test/t
 }
 
 @test "a step that is killed leaves no server, and a server that is killed fails reads and hangs nobody" {
-  srun --chdir="$shards" --container-image=registry.test/tiny --container-mounts=1.sqsh:/data:sqsh sleep 300 3>&- &
+  srun -w node1 --chdir="$shards" --container-image=registry.test/tiny --container-mounts=1.sqsh:/data:sqsh sleep 300 3>&- &
   wait_until 60 serves
   scancel -s KILL -u alice
   wait
   wait_until 30 no_server
-  srun --chdir="$shards" --container-image=registry.test/tiny --container-mounts=1.sqsh:/data:sqsh sh -c 'sleep 4; timeout 20 cat /data/deep/text; echo "cat ended $?"' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  srun -w node1 --chdir="$shards" --container-image=registry.test/tiny --container-mounts=1.sqsh:/data:sqsh sh -c 'sleep 4; timeout 20 cat /data/deep/text; echo "cat ended $?"' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   wait_until 60 serves
   pkill -KILL -u alice situla-image
   wait
