@@ -72,7 +72,7 @@ nodes='ls /dev/dri | grep -v by-path | tr "\n" " "; test -c /dev/kfd && echo kfd
   [ "$output" = "card1 renderD129 kfd" ]
   AMD_VISIBLE_DEVICES=2 step --gres=gpu:2 true
   [ "$status" -ne 0 ]
-  [[ "$output" == *"device error: 2: unknown device"*"hint: this job may use 0 = 0000:05:00.0 (renderD128), 1 = "* ]]
+  [[ "$stderr" == *"device error: 2: unknown device"*"hint: this job may use 0 = 0000:05:00.0 (renderD128), 1 = "* ]]
   nothing_left
 }
 

@@ -35,11 +35,12 @@ nodes='ls /dev/dri | grep -v by-path | tr "\n" " "'
 }
 
 @test "two steps side by side have one each" {
-  run_and_show as_alice sbatch -Q --wait -o cards.out --gres=gpu:2 --wrap "
+  run_and_show as_alice sbatch -Q --wait -o cards.out -n2 --gres=gpu:2 --wrap "
     srun -Q --exact -n1 --gres=gpu:1 --container-image=registry.test/debian:12 sh -c 'ls /dev/dri | grep renderD; sleep 5' &
     srun -Q --exact -n1 --gres=gpu:1 --container-image=registry.test/debian:12 sh -c 'ls /dev/dri | grep renderD; sleep 5' &
     wait"
   [ "$status" -eq 0 ]
+  cat cards.out
   [ "$(grep -x "renderD[0-9]*" cards.out | sort)" = $'renderD128\nrenderD129' ]
   nothing_left
 }
