@@ -131,6 +131,22 @@ TEST_CASE("images as mounts: whole, a directory or file of one, many of them, al
   CHECK(servers(scene) == 0);
 }
 
+TEST_CASE("images as mounts on a kernel without the new mount calls") {
+  if (const auto available = fuse_available(); !available) SITULA_SKIP(available.error().message());
+  Scene scene;
+  scene.api = MountApi::classic;
+  scene.spec.writable = Tristate::yes;
+  const std::string image = data_image(scene, 1);
+  scene.spec.mounts =
+      mounts(image + ":/data:sqsh," + image + "/number:/number:sqsh+noexec," + image + "/deep:/deep:sqsh");
+  const Outcome outcome = scene.run(
+      {"cat /data/number /number /deep/er/text", "touch /data/x", "grep -c ' /number .*noexec' /proc/mounts"});
+  REQUIRE(outcome.error == "");
+  CHECK(outcome.results.at("cat /data/number /number /deep/er/text") == "1\n1\ntext of 1\n");
+  CHECK_THAT(outcome.results.at("touch /data/x"), Catch::Contains("Read-only"));
+  CHECK(outcome.results.at("grep -c ' /number .*noexec' /proc/mounts") == "1\n");
+}
+
 TEST_CASE("an image that cannot be mounted says which and why, and nofail leaves it out") {
   if (const auto available = fuse_available(); !available) SITULA_SKIP(available.error().message());
   Scene scene;
