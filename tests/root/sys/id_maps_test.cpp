@@ -220,10 +220,11 @@ TEST_CASE("With the id filter a file is given to one of the user's groups, and a
 }
 
 TEST_CASE("The id filter holds as many groups as there can be") {
-  std::vector<gid_t> apart = {test::kTestGid}, together = {test::kTestGid};
+  std::vector<gid_t> apart = {test::kTestGid}, together = {test::kTestGid}, pairs = {test::kTestGid, 70000, 70010};
   for (gid_t group = 70000; apart.size() < 345; group += 2) apart.push_back(group);
   for (gid_t group = 70000; together.size() < 3000; ++group) together.push_back(group);
-  for (const auto& groups : {apart, together}) {
+  for (gid_t group = 10000; pairs.size() < 800; group += 5) pairs.insert(pairs.end(), {group, group + 1});
+  for (const auto& groups : {apart, together, pairs}) {
     const Project project;
     CHECK(as_member(groups, true, [&]() -> Result<void> {
             const std::string own = project.dir / "own";
