@@ -38,7 +38,7 @@ struct ImagePart {
 
 /// Images in a container's mounts. The first starts a server as serve_image() does, which has them all until the last
 /// mount is gone. What is needed of the caller, too, is as there. There they are in one file system, of which the
-/// mounts are parts: a file system for each takes the kernel ten times as long.
+/// mounts are parts: to make and to end a file system for each takes longer (tests/bench/shards).
 class MountedImages {
  public:
   /// place: a directory of the caller's, in which a mount point is made. It should not outlive the mount namespace.
