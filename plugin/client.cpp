@@ -16,6 +16,7 @@
 
 #include "common/base/text.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/protocol/slurm_inside.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/mount_option.hpp"
@@ -36,6 +37,7 @@ struct ReceivedContainer {
   std::string workdir;
   NamespaceFds namespaces;
   std::string environment;
+  std::string slurm_inside;
 };
 
 /// What is the same for all tasks of a node is said by the first of them; the others only fail.
@@ -98,7 +100,7 @@ Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> f
   TRY_ASSIGN(NamespaceFds namespaces, NamespaceFds::take(reply.isolation, fds));
   if (fds.size() != 1) return fail(ErrorKind::corrupt, "the container's broker sent a container without environment");
   TRY_ASSIGN(std::string environment, read_sealed_memory(fds[0].get(), kMaxEnvironmentBytes));
-  return ReceivedContainer{reply.workdir, std::move(namespaces), std::move(environment)};
+  return ReceivedContainer{reply.workdir, std::move(namespaces), std::move(environment), reply.slurm_inside};
 }
 
 struct Reply {
@@ -239,6 +241,23 @@ Result<std::string> enter(const ReceivedContainer& container, const ContainerSpe
   return directory;
 }
 
+/// In front of PATH, whatever else is there: an image's own commands know nothing of this cluster.
+void add_slurm_commands(const ReceivedContainer& container, const Environment& job, JoinedTask& task) {
+  for (const auto& [name, value] : job.entries())
+    if (name.starts_with(kKeptPrefix)) {
+      task.set.set(std::string_view(name).substr(kKeptPrefix.size()), value);
+      task.unset.push_back(name);
+    }
+  if (container.slurm_inside.empty()) {
+    if (job.has(kSlurmInsideVariable)) task.unset.emplace_back(kSlurmInsideVariable);
+    return;
+  }
+  task.set.set(kSlurmInsideVariable, container.slurm_inside);
+  const std::string path = task.set.get_or("PATH", job.get_or("PATH", "/usr/local/bin:/usr/bin:/bin"));
+  const std::string front = std::string(kSlurmInsideDirectory) + ":";
+  if (!path.starts_with(front)) task.set.set("PATH", front + path);
+}
+
 JoinedTask task_environment(const ReceivedContainer& container, const ContainerSpec& spec, const Environment& job) {
   const auto kept = [&](std::string_view name) {
     return std::find(spec.keep_env.begin(), spec.keep_env.end(), name) != spec.keep_env.end();
@@ -256,6 +275,7 @@ JoinedTask task_environment(const ReceivedContainer& container, const ContainerS
     const std::string name = variable.substr(0, variable.find('='));
     if (variable.size() == name.size() + 1 && !kept(name) && !task.set.has(name)) task.unset.push_back(name);
   }
+  add_slurm_commands(container, job, task);
   // COMPAT.md 2 item 3: per task, because the container's environment is shared.
   if (task.set.has("PYTORCH_VERSION") || job.has("PYTORCH_VERSION")) {
     if (const auto rank = job.get("SLURM_PROCID")) task.set.set("RANK", *rank);

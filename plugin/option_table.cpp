@@ -115,6 +115,11 @@ Result<void> set_environment(std::string_view value, ContainerSpec&) {
   return {};
 }
 
+/// What it does is done before there is a specification: ContainerOptions::finish().
+Result<void> nothing(std::string_view, ContainerSpec&) {
+  return {};
+}
+
 template <auto Member, auto Value>
 Result<void> set(std::string_view, ContainerSpec& spec) {
   spec.*Member = Value;
@@ -174,6 +179,12 @@ constexpr std::array kTable = {
                "[situla] devices that CDI specifications on the node describe, for example amd.com/gpu=all; "
                "situla.dev/hca=NAME|all for InfiniBand and other RDMA adapters",
                set_devices, "DEVICES", nullptr, "SLURM_SITULA_CONTAINER_DEVICES"},
+    OptionInfo{"no-container", nullptr,
+               "[situla] run the tasks on the host: also where the job, or the container that srun is used in, has one",
+               nothing},
+    OptionInfo{"no-slurm-inside", nullptr,
+               "[situla] no srun, sbatch, squeue and so on in the container (default: as the site has it)",
+               set<&ContainerSpec::slurm_inside, false>, "NO_SLURM_INSIDE"},
     OptionInfo{
         "environment", "NAME|FILE",
         "[situla] environment file (EDF): image, mounts, variables and more in one TOML file; NAME.toml in EDF_PATH "

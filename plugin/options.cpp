@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "common/base/base64.hpp"
 #include "common/base/text.hpp"
+#include "common/protocol/slurm_inside.hpp"
 #include "common/spec/image_reference.hpp"
 
 namespace situla {
@@ -11,6 +13,7 @@ namespace {
 constexpr const char* kImage = "container-image";
 constexpr const char* kName = "container-name";
 constexpr std::string_view kEnvironment = "environment";
+constexpr const char* kNoContainer = "no-container";
 
 std::string spelled(const OptionInfo& option) {
   return std::string("--") + option.name;
@@ -60,6 +63,7 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
 }
 
 Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
+  if (outer_) return {};
   for (const OptionInfo& option : option_table()) {
     if (option.variable == nullptr) continue;
     const OptionInfo* opposite = opposite_of(option);
@@ -90,14 +94,40 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
   return {};
 }
 
-Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
-  if (!wants_container()) return std::optional<ContainerSpec>();
+Result<void> ContainerOptions::use_outer_container(const Lookup& lookup) {
+  const auto text = lookup(kSameContainerVariable);
+  outer_.reset();
+  for (const char* name : {kImage, kName, kNoContainer})
+    if (!text || values_.contains(find_option(name))) return {};
+  if (environment()) return {};
+  const auto bytes = decode_base64(*text);
+  auto outer = bytes ? ContainerSpec::deserialize(*bytes)
+                     : fail(ErrorKind::corrupt, std::string(kSameContainerVariable) + " is no specification");
+  if (!outer) return fail(std::move(outer).error());
+  // Whoever wrote it: what options are checked for holds here, too.
+  if (!outer->image.empty()) TRY(check_value(*find_option(kImage), outer->image));
+  if (!outer->name.empty()) TRY(check_value(*find_option(kName), outer->name));
+  outer->directory.clear();
+  outer_ = std::move(*outer);
+  // What variables say was said of the container that is there already.
+  defaults_.clear();
+  return {};
+}
+
+Result<ContainerSpec> ContainerOptions::beneath_options() const {
+  if (outer_) return *outer_;
   ContainerSpec spec;
   if (auto applied = file_ ? file_->apply(spec) : Result<void>(); !applied)
     return fail(std::move(applied)
                     .error()
                     .with_context("--environment=" + printable(file_->name))
                     .with_code(ErrorCode::environment_file));
+  return spec;
+}
+
+Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
+  if (!wants_container()) return std::optional<ContainerSpec>();
+  TRY_ASSIGN(ContainerSpec spec, beneath_options());
   auto mounts = std::exchange(spec.mounts, {});
   auto devices = std::exchange(spec.devices, {});
   for (const auto* options : {&defaults_, &values_})
@@ -111,7 +141,8 @@ Result<std::optional<ContainerSpec>> ContainerOptions::finish() const {
 }
 
 bool ContainerOptions::wants_container() const {
-  return given(kImage) || given(kName) || (file_ && !file_->image.empty());
+  if (given(kNoContainer)) return false;
+  return outer_ || given(kImage) || given(kName) || (file_ && !file_->image.empty());
 }
 
 bool ContainerOptions::given(const char* name) const {
@@ -126,6 +157,7 @@ std::optional<std::string> ContainerOptions::environment() const {
 
 std::vector<std::string> ContainerOptions::warnings() const {
   if (wants_container()) return ignored_;
+  if (given(kNoContainer)) return {};
   std::vector<std::string> lines;
   for (const auto& [option, value] : values_)
     lines.push_back("ignoring " + spelled(*option) + (option->name == kEnvironment ? ", which names no image," : "") +

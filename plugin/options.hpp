@@ -31,6 +31,10 @@ class ContainerOptions {
   /// The value of --environment; and what its files say.
   [[nodiscard]] std::optional<std::string> environment() const;
   void use(std::optional<ResolvedEnvironment> resolved) { file_ = std::move(resolved); }
+  /// srun in a container: its tasks run in one like it (kSameContainerVariable), unless they are told otherwise on the
+  /// command line.
+  Result<void> use_outer_container(const Lookup& lookup);
+  [[nodiscard]] bool has_outer_container() const { return outer_.has_value(); }
   /// The container wanted, or nullopt: then warnings() says what was given in vain.
   [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
   /// "ignoring --container-X because neither ...", one line each; with a container, variables that are no yes or no.
@@ -61,6 +65,8 @@ class ContainerOptions {
 
  private:
   [[nodiscard]] bool given(const char* name) const;
+  /// The specification before what was given is put into it.
+  [[nodiscard]] Result<ContainerSpec> beneath_options() const;
   /// An image or a name, from the command line or the environment.
   [[nodiscard]] bool wants_container() const;
 
@@ -70,6 +76,7 @@ class ContainerOptions {
   std::map<const OptionInfo*, std::string> defaults_;
   std::vector<std::string> ignored_;  ///< what apply_environment() could not use
   std::optional<ResolvedEnvironment> file_;
+  std::optional<ContainerSpec> outer_;
 };
 
 }  // namespace situla

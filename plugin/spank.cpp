@@ -15,6 +15,7 @@
 
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
+#include "common/protocol/slurm_inside.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/plugin_arguments.hpp"
@@ -222,6 +223,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   request.named = !spec.name.empty();
   request.job_scope = job_scope;
   request.save = !spec.save.empty();
+  request.slurm_inside = spec.slurm_inside && !spec.prefetch;
   request.prefetch = spec.prefetch;
   if (const PluginConfig& config = g_state->config;
       request.origin == ImageOrigin::registry && !config.importer.empty()) {
@@ -252,6 +254,7 @@ Result<void> start_session(spank_t spank) {
   };
   if (step_id == SLURM_BATCH_SCRIPT) TRY(g_state->options.apply_submitted(lookup));
   g_state->options.apply_sums(lookup);
+  TRY(g_state->options.use_outer_container(lookup));
   TRY(take_environment_file(g_state->options, lookup));
   TRY(g_state->options.apply_environment(lookup));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
@@ -291,6 +294,8 @@ Result<void> tell_prolog(spank_t spank) {
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client(spank_t spank) {
   SlurmLog log;
+  if (spank_context() == S_CTX_LOCAL) TRY(g_state->options.use_outer_container(own_variable));
+  if (!g_state->options.has_outer_container()) unsetenv(kSameContainerVariable);
   TRY(read_environment_file(g_state->options, log));
   TRY(g_state->options.apply_environment(own_variable));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
@@ -337,7 +342,8 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
-  for (const char* name : {kTerminalVariable, kDigestVariable, kPrologVariableInJob}) spank_unsetenv(spank, name);
+  for (const char* name : {kTerminalVariable, kDigestVariable, kPrologVariableInJob, kSameContainerVariable})
+    spank_unsetenv(spank, name);
   for (const std::string& name : task.unset)
     TRY(checked(spank_unsetenv(spank, name.c_str()), "unset variable " + printable(name) + " for the task"));
   for (const auto& [name, value] : task.set.entries())

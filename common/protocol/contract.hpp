@@ -110,6 +110,12 @@ inline std::string incoming_file_name(const char* kind, uint32_t node) {
 /// Where the node's store answers users: packaging/system/situla-store.socket.
 constexpr const char* kStoreSocket = SITULA_RUNTIME_DIR "/store.sock";
 
+/// situla-slurm-proxy, started by the broker as the job user: kBroker, kSpec and kEnvironment as for the builder, and
+namespace slurm_proxy_fd {
+constexpr int kListener = 6;  ///< where commands in the container connect
+constexpr int kInput = 7;     ///< sealed memfd: SlurmProxyInput
+}  // namespace slurm_proxy_fd
+
 /// situla-importer, started by the broker as the import user.
 namespace importer_fd {
 constexpr int kBroker = 3;  ///< SOCK_SEQPACKET to the broker

@@ -52,6 +52,7 @@ struct StepRequest {
       false;          ///< container_scope=job: the epilog removes named containers, for which it needs the environment
   bool save = false;  ///< --container-save
   bool prefetch = false;         ///< --container-prefetch: no container is made
+  bool slurm_inside = true;      ///< its tasks may use Slurm's commands (common/protocol/slurm_inside.hpp)
   bool use_squashfuse = false;   ///< plugstack.conf: use_squashfuse=1, the same as mount = "fuse"
   std::string importer;          ///< plugstack.conf: importer=, for ImageOrigin::user; empty: none
   std::string importer_runtime;  ///< plugstack.conf: runtime_path=; empty: the default
@@ -62,8 +63,8 @@ struct StepRequest {
   static auto fields(auto& step) {
     return std::tie(step.job_id, step.step_id, step.uid, step.gid, step.groups, step.local_tasks, step.all_tasks,
                     step.node, step.nodes, step.slurm_conf, step.origin, step.named, step.job_scope, step.save,
-                    step.prefetch, step.use_squashfuse, step.importer, step.importer_runtime, step.token, step.image,
-                    step.spec);
+                    step.prefetch, step.slurm_inside, step.use_squashfuse, step.importer, step.importer_runtime,
+                    step.token, step.image, step.spec);
   }
 };
 constexpr ImageOrigin last_of(ImageOrigin) {
@@ -95,8 +96,9 @@ struct TaskEnded {};
 struct JoinReply {
   std::string workdir;  ///< of the image; absolute, inside the container
   Isolation isolation;
+  std::string slurm_inside{};  ///< kSlurmInsideVariable of the task; empty: none, and always to another broker
 
-  static auto fields(auto& reply) { return std::tie(reply.workdir, reply.isolation); }
+  static auto fields(auto& reply) { return std::tie(reply.workdir, reply.isolation, reply.slurm_inside); }
 };
 
 /// The answer of a step with --container-prefetch: the node has the image, and the task goes on where it is.

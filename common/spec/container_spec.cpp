@@ -8,7 +8,7 @@ namespace {
 
 // A NUL in a text would make a path mean one thing here and another to the kernel.
 constexpr WireForm kForm{
-    .what = "container specification", .version = 0x5350000b, .most_bytes = size_t{16} << 20U, .nul_in_text = false};
+    .what = "container specification", .version = 0x5350000c, .most_bytes = size_t{16} << 20U, .nul_in_text = false};
 
 }  // namespace
 

@@ -60,15 +60,16 @@ struct ContainerSpec {
   Tristate writable = Tristate::unset;
   Tristate entrypoint = Tristate::unset;  ///< unset: follow plugstack.conf
   bool entrypoint_log = false;
-  bool prefetch = false;  ///< --container-prefetch: the image is fetched, and the tasks run outside of it
+  bool prefetch = false;     ///< --container-prefetch: the image is fetched, and the tasks run outside of it
+  bool slurm_inside = true;  ///< not --no-slurm-inside: srun and its like work in the container
   Isolation unshare;
   ProgressView progress;  ///< of an import
 
   static auto fields(auto& spec) {
     return std::tie(spec.image, spec.pinned, spec.name, spec.directory, spec.name_flag, spec.save, spec.mounts,
                     spec.workdir, spec.keep_env, spec.variables, spec.resolve, spec.devices, spec.mount_home,
-                    spec.remap_root, spec.writable, spec.entrypoint, spec.entrypoint_log, spec.prefetch, spec.unshare,
-                    spec.progress);
+                    spec.remap_root, spec.writable, spec.entrypoint, spec.entrypoint_log, spec.prefetch,
+                    spec.slurm_inside, spec.unshare, spec.progress);
   }
 
   /// The image to be got: its name, and the digest in `pinned`.

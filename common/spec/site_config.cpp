@@ -147,6 +147,10 @@ bool is_absolute(const std::string& path) {
   return path.starts_with('/');
 }
 
+bool is_command_for_containers(const std::string& name) {
+  return is_slurm_command(name);
+}
+
 bool is_absolute_or_empty(const std::string& path) {
   return path.empty() || is_absolute(path);
 }
@@ -182,8 +186,8 @@ std::optional<ResolveRule> resolve_rule_of(const toml::node& value) {
 }
 
 /// `well_formed` says whether a word may stand in the list.
-Setter words(std::vector<std::string> DeviceSettings::*field, bool (*well_formed)(const std::string&),
-             const char* wanted) {
+template <typename Field>
+Setter words(Field field, bool (*well_formed)(const std::string&), const char* wanted) {
   return setter(field, wanted, [=](const toml::node& value) -> std::optional<std::vector<std::string>> {
     std::vector<std::string> words;
     if (!value.is_array()) return std::nullopt;
@@ -220,7 +224,7 @@ struct Key {
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 37> keys() {
+std::array<Key, 38> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
@@ -249,6 +253,8 @@ std::array<Key, 37> keys() {
       {"root_tmpfs", size(&SiteConfig::root_tmpfs_bytes)},
       {"json_log", boolean(&SiteConfig::json_log)},
       {"job_comment", one_of(&SiteConfig::job_comment, kJobCommentNames, R"("off", "comment" or "admin_comment")")},
+      {"slurm_inside", words(&SiteConfig::slurm_inside, is_command_for_containers,
+                             "a list of srun, sbatch, salloc, squeue, scancel, sinfo, scontrol, sacct and sbcast")},
       {"import_timeout", seconds(&SiteConfig::import_timeout, 1)},
       {"build_timeout", seconds(&SiteConfig::build_timeout, 1)},
       {"gpu", one_of(&DeviceSettings::gpu, kGpuNames, R"("native", "cdi", "nvidia-container-cli" or "off")")},

@@ -13,6 +13,7 @@
 #include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
 #include "common/spec/resolve_rule.hpp"
+#include "common/spec/slurm_command.hpp"
 
 namespace situla {
 
@@ -118,10 +119,12 @@ struct SiteConfig {
       600};                       ///< image_mount_idle; an unused node-wide image mount is dropped after it
   uint64_t root_tmpfs_bytes = 0;  ///< root_tmpfs = "64MiB"; upper layer of a read-only container; 0: built-in default
   bool json_log = false;          ///< json_log; a step's line in the node's log is a JSON object
-  JobComment job_comment = JobComment::off;   ///< job_comment = "off|comment|admin_comment"
-  std::chrono::seconds import_timeout{3600};  ///< import_timeout
-  std::chrono::seconds build_timeout{120};    ///< build_timeout; namespaces, hooks and rc of one container
-  std::vector<RegistryRule> registries;       ///< [[registry]]; mirrors, blocked registries; no two with one prefix
+  JobComment job_comment = JobComment::off;  ///< job_comment = "off|comment|admin_comment"
+  std::vector<std::string> slurm_inside{kSlurmCommands.begin(), kSlurmCommands.end()};  ///< slurm_inside; of Slurm's
+                                                                                        ///< commands in containers
+  std::chrono::seconds import_timeout{3600};                                            ///< import_timeout
+  std::chrono::seconds build_timeout{120};  ///< build_timeout; namespaces, hooks and rc of one container
+  std::vector<RegistryRule> registries;     ///< [[registry]]; mirrors, blocked registries; no two with one prefix
 
   DeviceSettings device_settings;
   ImportBudget import_budget;  ///< [limits]

@@ -37,7 +37,9 @@ ContainerRequest ContainerRequest::of_this_user(ContainerSpec spec, Environment 
   config.set("ENROOT_RUNTIME_PATH", config.runtime_path());
   request.uid = geteuid();
   request.gid = getegid();
-  request.devices = load_site_config(log).device_settings;
+  SiteConfig site = load_site_config(log);
+  request.devices = std::move(site.device_settings);
+  request.slurm_inside = spec.slurm_inside && !site.slurm_inside.empty();
   // Relative mount sources are meant from here. PWD is missing with `srun --export=NONE`, and another directory with
   // `srun --chdir`.
   host.set("PWD", current_directory());

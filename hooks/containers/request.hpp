@@ -64,8 +64,9 @@ struct ContainerRequest {
   uid_t uid = 0;        ///< of the user outside; inside it is the same, or 0 with remap_root
   gid_t gid = 0;
   bool remap_root = false, writable = false, mount_home = false;
-  Isolation isolation;     ///< the namespaces beside user, mount and cgroup namespace
-  DeviceSettings devices;  ///< of situla.toml
+  Isolation isolation;        ///< the namespaces beside user, mount and cgroup namespace
+  DeviceSettings devices;     ///< of situla.toml
+  bool slurm_inside = false;  ///< a step has Slurm's commands: neither situla.toml nor the user says otherwise
 
   std::string step;  ///< "pyxis_JOB.STEP": tasks of this Slurm step will join; empty: a command of the user's
   ScratchNotice scratch_notice;  ///< may be empty

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "common/protocol/slurm_inside.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
@@ -52,6 +53,18 @@ MountStep own_sysfs() {
           .propagation = Propagation::slave,
           .propagation_recursive = true,
           .origin = "own network namespace"};
+}
+
+/// Of a step: links to the static program that talks to the step's proxy. A container in which they cannot be (the
+/// user's own /run) is run without them.
+MountStep slurm_commands(const std::string& directory) {
+  return {.source = directory,
+          .target = kSlurmInsideDirectory,
+          .create = CreateTarget::directory,
+          .on_failure = OnFailure::ignore,
+          .flags = {.read_only = true, .no_suid = true, .no_dev = true},
+          .propagation = Propagation::private_mount,
+          .origin = "Slurm inside the container"};
 }
 
 /// Mounts of fstab and options: the user's own word, also where a mount point is made in a directory of the host.
@@ -126,6 +139,8 @@ class Preparation {
     container_.hooks_time =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     TRY(add_later_mounts(script));
+    if (request_.for_step() && request_.slurm_inside)
+      if (const auto directory = find_installed(kSlurmInsideName)) mounts_.push_back(slurm_commands(*directory));
     return changes.make(as_edits(std::move(mounts_)));
   }
 

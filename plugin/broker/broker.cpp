@@ -33,6 +33,7 @@ void Broker::run() {
 Result<void> Broker::start(StepRequest request, UniqueFd environment) {
   TRY_ASSIGN(step_, Step::open(std::move(request), std::move(environment), control_.get()));
   courier_ = Courier::prepare(*step_);
+  slurm_ = SlurmProxy::prepare(*step_);
   // An image may not be needed if the container has a name: the builder will say so.
   if (step_->request.origin != ImageOrigin::registry || step_->request.named) return {};
   TRY(begin_import());
@@ -56,6 +57,7 @@ void Broker::poll_once() {
   clients_.watch_listener(set);
   set.add(control_.get(), [this] { on_control(); });
   set.add(recorder_.pidfd(), [] {});
+  if (slurm_) slurm_->watch(set, *step_, place_, report_.digest);
   const auto event = clients_.next_event();
   const auto next = std::min(event, recorder_.deadline().value_or(event));
   if (const auto waited = set.wait(std::min(next, deadline().value_or(next)), changed_); !waited) {
@@ -185,8 +187,10 @@ void Broker::grant(Client& client) {
   auto& ready = std::get<phase::Ready>(phase_);
   std::vector<int> fds = ready.container.namespaces.numbers();
   fds.push_back(ready.container.environment.get());
-  UniqueFd socket =
-      Clients::answer(client, JoinReply{ready.container.workdir, ready.container.namespaces.isolation}, fds);
+  UniqueFd socket = Clients::answer(
+      client,
+      JoinReply{ready.container.workdir, ready.container.namespaces.isolation, slurm_ ? slurm_->door() : std::string()},
+      fds);
   if (!socket) return;
   if (ready.save) ready.save->tasks.push_back(std::move(socket));
   if (client.pidfd) ready.tasks.push_back(std::move(client.pidfd));
@@ -265,6 +269,7 @@ void Broker::finish(bool orderly) {
   let_nobody_in();
   report_.end();
   recorder_.end(name_);
+  if (slurm_) slurm_->end();
   if (auto* ready = std::get_if<phase::Ready>(&phase_); ready != nullptr && ready->save) {
     ready->save->say_rest();
     if (orderly && !ready->save->begun()) (void)save(-1);

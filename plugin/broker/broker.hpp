@@ -12,6 +12,7 @@
 #include "plugin/broker/phases.hpp"
 #include "plugin/broker/recorder.hpp"
 #include "plugin/broker/report/step_report.hpp"
+#include "plugin/broker/slurm_proxy.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {
@@ -86,6 +87,7 @@ class Broker {
   StepReport report_;
   std::optional<Courier> courier_;  ///< of a step whose nodes share what one of them imports
   Recorder recorder_;
+  std::optional<SlurmProxy> slurm_;           ///< for commands of Slurm in the container
   std::optional<TaskPlace> place_;            ///< of the first task that asked
   std::optional<ImageImport> ending_import_;  ///< has given its image
   bool release_owed_ = false;                 ///< since the cluster's program was asked for the image

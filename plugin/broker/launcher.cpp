@@ -18,9 +18,9 @@
 namespace situla {
 namespace {
 
-constexpr std::array<const char*, 7> kNames = {"situla-builder",   "situla-importer", "situla-saver",
-                                               "situla-inventory", "situla-store",    "situla-courier",
-                                               "situla-recorder"};
+constexpr std::array<const char*, 8> kNames = {"situla-builder",   "situla-importer",   "situla-saver",
+                                               "situla-inventory", "situla-store",      "situla-courier",
+                                               "situla-recorder",  "situla-slurm-proxy"};
 constexpr const char* kPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 

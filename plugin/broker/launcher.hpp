@@ -23,7 +23,7 @@ struct Helper {
 };
 
 /// What the broker starts.
-enum class Program { builder, importer, saver, inventory, store, courier, recorder };
+enum class Program { builder, importer, saver, inventory, store, courier, recorder, slurm_proxy };
 
 /// As whom it runs. Whom it becomes, it stays.
 enum class Rights {
@@ -68,7 +68,7 @@ class Launcher {
 
  private:
   explicit Launcher(NodeCgroups entered) : cgroups(std::move(entered)) {}
-  std::array<Result<UniqueFd>, 7> programs_;
+  std::array<Result<UniqueFd>, 8> programs_;
 };
 
 }  // namespace situla

@@ -119,6 +119,14 @@ enum class RootOperation {
   /// cgroup: what only an administrator may have written is all that it reads.
   record_image,
 
+  /// Where neither situla.toml (slurm_inside) nor the user says otherwise: listens for the Slurm commands that tasks
+  /// use
+  /// in their container, and, when the first of them connects, starts situla-slurm-proxy: as the job user, in the
+  /// step's cgroup, in the asking task's mount namespace (as for stage_root), outside of the container. This side
+  /// accepts no connection and reads nothing of it; the proxy does, which can do nothing that the user could not do
+  /// outside. It ends with this process.
+  run_slurm_commands,
+
   /// Writes what the step's user may read of it into a file below /run/situla/reports/UID: times, numbers, printable
   /// text that is cut, and what he was told. Directories and files are root's, and an access list lets this user read
   /// his files; where the file system has no such lists there are none. Their names are numbers and fixed words. A user
@@ -153,7 +161,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 22> kPhrases = {
+  constexpr std::array<std::string_view, 23> kPhrases = {
       "make Situla's own cgroups",
       "start the importer",
       "fetch the image before the job",
@@ -170,6 +178,7 @@ constexpr std::string_view phrase(RootOperation operation) {
       "write the id maps",
       "join the job's cgroup",
       "record the image with the job",
+      "run Slurm's commands for containers",
       "keep a record for the user",
       "hand out the container's namespaces",
       "keep the job's environment",

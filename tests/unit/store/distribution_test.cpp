@@ -293,7 +293,12 @@ TEST_CASE("who has the image declines what is offered") {
   REQUIRE(first.receive(kNever));
   std::thread waiting([&] { CHECK(second.receive(kNever)); });
   const auto image = sealed_memory("image", "squashfs");
-  std::thread answering([&] { has_it.answer(image->get(), no_voucher); });
+  // It answers for half a second at a time here, in which on a busy machine nobody may have asked yet.
+  std::thread answering([&] {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+         net.declined() == 0 && std::chrono::steady_clock::now() < end;)
+      has_it.answer(image->get(), no_voucher);
+  });
   first.send(image->get(), no_voucher);
   waiting.join();
   answering.join();

@@ -1,0 +1,229 @@
+#include "hooks/slurm/host_command.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/text.hpp"
+#include "common/spec/environment.hpp"
+#include "common/sys/fd_path.hpp"
+#include "common/sys/file.hpp"
+#include "common/sys/socket.hpp"
+#include "hooks/slurm/command_line.hpp"
+
+namespace situla {
+namespace {
+
+using slurm_line::Request;
+
+enum class Meaning {
+  read,       ///< the container's file
+  read_list,  ///< the same, if the value has a '/'; else it is no path
+  written,    ///< a file of the host's, which need not be there
+  place,      ///< a directory of the host's
+};
+struct PathOption {
+  std::string_view command, option;
+  Meaning meaning;
+};
+constexpr std::array kPathOptions = std::to_array<PathOption>({
+    {"srun", "output", Meaning::written},      {"srun", "error", Meaning::written},
+    {"srun", "input", Meaning::read},          {"srun", "bbf", Meaning::read},
+    {"srun", "nodefile", Meaning::read},       {"srun", "nodelist", Meaning::read_list},
+    {"srun", "exclude", Meaning::read_list},   {"srun", "prolog", Meaning::written},
+    {"srun", "epilog", Meaning::written},      {"srun", "chdir", Meaning::place},
+    {"srun", "container", Meaning::place},     {"sbatch", "output", Meaning::written},
+    {"sbatch", "error", Meaning::written},     {"sbatch", "input", Meaning::written},
+    {"sbatch", "bbf", Meaning::read},          {"sbatch", "export-file", Meaning::read},
+    {"sbatch", "nodefile", Meaning::read},     {"sbatch", "nodelist", Meaning::read_list},
+    {"sbatch", "exclude", Meaning::read_list}, {"sbatch", "chdir", Meaning::place},
+    {"sbatch", "container", Meaning::place},   {"salloc", "bbf", Meaning::read},
+    {"salloc", "nodefile", Meaning::read},     {"salloc", "nodelist", Meaning::read_list},
+    {"salloc", "exclude", Meaning::read_list}, {"salloc", "container", Meaning::place},
+});
+
+constexpr size_t kMostScript = size_t{4} << 20U;
+
+Error only_inside(const std::string& what, const std::string& directory) {
+  return Error(ErrorKind::usage,
+               what + ": " + printable(directory) + " is in the container alone, and Slurm writes on the host")
+      .with_code(ErrorCode::option)
+      .with_hint("take a directory that is mounted from the host (--container-mounts)");
+}
+
+/// Words of srun's in the place of a file: which tasks.
+bool is_no_file(const std::string& value) {
+  return value == "none" || value == "all" || parse_unsigned(value).has_value() || value.starts_with("/dev/");
+}
+
+std::string absolute(const std::string& path, const std::string& directory) {
+  return path.starts_with('/') ? path : directory + (directory.ends_with('/') ? "" : "/") + path;
+}
+
+/// What a batch script says of itself that sbatch otherwise takes from the file's name.
+bool names_job(std::string_view script) {
+  for (const std::string_view text : split(script, '\n'))
+    if (text.starts_with("#SBATCH"))
+      for (const std::string_view word : split_words(text))
+        if (word.starts_with("-J") || word.starts_with("--job")) return true;
+  return false;
+}
+
+class Translation {
+ public:
+  Translation(const Request& request, const ContainerFiles& container)
+      : request_(request), container_(container), line_(parse_command_line(request.command, request.arguments)) {
+    for (const std::string& variable : request.environment)
+      if (const auto parts = cut(variable, '=')) environment_.set(parts->first, parts->second);
+  }
+
+  Result<HostCommand> make() {
+    TRY_ASSIGN(const auto here, container_.host_path("."));
+    made_.directory = here.value_or("");
+    if (request_.command == "srun")
+      TRY(srun());
+    else if (request_.command == "sbatch")
+      TRY(sbatch());
+    else if (request_.command == "salloc")
+      TRY(salloc());
+    else if (request_.command == "sbcast")
+      TRY(sbcast());
+    TRY(translate_options());
+    made_.arguments = line_.words();
+    return std::move(made_);
+  }
+
+ private:
+  Result<void> srun() {
+    if (line_.has("bcast"))
+      return fail(Error(ErrorKind::usage, "--bcast is not for containers: each node has the program in its image")
+                      .with_code(ErrorCode::option)
+                      .with_hint("sbcast sends a file of the container to the nodes"));
+    const auto is_given = [&](std::string_view option) { return line_.has(option); };
+    constexpr std::array<std::string_view, 4> kOthers = {"container-image", "container-name", "environment",
+                                                         "no-container"};
+    made_.same_container = std::none_of(kOthers.begin(), kOthers.end(), is_given);
+    made_.workdir = request_.directory;
+    if (made_.same_container) TRY(take_chdir(made_.workdir));
+    if (line_.has("multi-prog") && !line_.rest.empty()) {
+      TRY_ASSIGN(line_.rest[0], read(line_.rest[0], line_.rest[0]));
+    }
+    return {};
+  }
+
+  Result<void> sbatch() {
+    if (made_.directory.empty() && !line_.has("chdir"))
+      return fail(only_inside("the working directory of the job", request_.directory)
+                      .with_code(ErrorCode::option)
+                      .with_hint("go to a directory that is mounted from the host, or name one with --chdir"));
+    if (line_.rest.empty() || line_.has("wrap")) return {};
+    const std::string name = line_.rest[0];
+    TRY_ASSIGN(line_.rest[0], read(find_script(name), name));
+    const auto script = read_sealed_memory(made_.files.back().get(), kMostScript);
+    const bool named = line_.has("job-name") || environment_.has("SBATCH_JOB_NAME") || (script && names_job(*script));
+    if (!named) line_.options.insert(line_.options.begin(), {"job-name", "", true, {"--job-name=" + base_name(name)}});
+    return {};
+  }
+
+  /// Its program is the container's. Slurm looks nowhere but on its own command line for it.
+  Result<void> salloc() {
+    slurm_line::Inside inside;
+    inside.directory = request_.directory;
+    TRY(take_chdir(inside.directory));
+    if (!line_.has("no-shell")) {
+      inside.command = std::exchange(line_.rest, {});
+      made_.inside = std::move(inside);
+    }
+    return {};
+  }
+
+  Result<void> sbcast() {
+    if (line_.rest.size() != 2) return {};
+    TRY_ASSIGN(line_.rest[0], read(line_.rest[0], line_.rest[0]));
+    TRY_ASSIGN(line_.rest[1], written(line_.rest[1], "the destination"));
+    return {};
+  }
+
+  /// --chdir means a directory of the container; on the host the same one, if it is there, else the step's.
+  Result<void> take_chdir(std::string& inside) {
+    const auto value = line_.value("chdir");
+    if (!value) return {};
+    inside = absolute(*value, request_.directory);
+    TRY_ASSIGN(const auto outside, container_.host_path(*value));
+    made_.directory = outside.value_or("");
+    std::erase_if(line_.options, [](const CommandWord& word) { return word.option == "chdir"; });
+    return {};
+  }
+
+  Result<void> translate_options() {
+    for (CommandWord& word : line_.options) {
+      const auto* row = std::find_if(kPathOptions.begin(), kPathOptions.end(), [&](const PathOption& each) {
+        return each.command == request_.command && each.option == word.option;
+      });
+      if (row == kPathOptions.end() || !word.has_value) continue;
+      const std::string what = "--" + word.option + "=" + printable(word.value);
+      TRY_ASSIGN(const std::optional<std::string> value, translate(word.value, row->meaning, what));
+      if (value) word.words = {"--" + word.option + "=" + *value};
+    }
+    return {};
+  }
+
+  /// nullopt: as it is.
+  Result<std::optional<std::string>> translate(const std::string& value, Meaning meaning, const std::string& what) {
+    if (is_no_file(value)) return std::optional<std::string>();
+    if (meaning == Meaning::read_list && value.find('/') == std::string::npos) return std::optional<std::string>();
+    if (meaning == Meaning::place) {
+      TRY_ASSIGN(const auto outside, container_.host_path(value));
+      return outside ? Result<std::optional<std::string>>(outside) : fail(only_inside(what, value));
+    }
+    // With a pattern for each task it is opened on the nodes.
+    if (meaning == Meaning::written || value.find('%') != std::string::npos) {
+      TRY_ASSIGN(std::string path, written(value, what));
+      return std::optional(std::move(path));
+    }
+    TRY_ASSIGN(std::string path, read(value, what));
+    return std::optional(std::move(path));
+  }
+
+  Result<std::string> read(const std::string& path, const std::string& what) {
+    auto file = container_.open(path);
+    if (!file) return fail(std::move(file).error().with_context(printable(what)));
+    made_.files.push_back(std::move(*file));
+    return fd_path(kFirstFile + static_cast<int>(made_.files.size()) - 1);
+  }
+
+  /// Slurm's patterns ("%j") may stand in names of directories, too: only what is in front of them is looked up.
+  Result<std::string> written(const std::string& value, const std::string& what) {
+    const size_t pattern = std::min(value.find('%'), value.size());
+    const size_t slash = value.rfind('/', pattern == value.size() ? value.npos : pattern);
+    const std::string directory = slash == value.npos ? "." : slash == 0 ? "/" : value.substr(0, slash);
+    const std::string name = slash == value.npos ? value : value.substr(slash + 1);
+    TRY_ASSIGN(const auto outside, container_.host_path(directory));
+    if (!outside) return fail(only_inside(what, directory == "." ? request_.directory : directory));
+    return absolute(name, *outside);
+  }
+
+  /// As sbatch looks for it: here, then in PATH.
+  [[nodiscard]] std::string find_script(const std::string& name) const {
+    if (name.find('/') != std::string::npos || container_.open(name)) return name;
+    const std::string directories = environment_.get_or("PATH", "");
+    for (const std::string_view directory : split_nonempty(directories, ':'))
+      if (const std::string path = std::string(directory) + "/" + name; container_.open(path)) return path;
+    return name;
+  }
+
+  static std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+  const Request& request_;
+  const ContainerFiles& container_;
+  CommandLine line_;
+  Environment environment_;
+  HostCommand made_;
+};
+
+}  // namespace
+
+Result<HostCommand> host_command(const Request& request, const ContainerFiles& container) {
+  return Translation(request, container).make();
+}
+
+}  // namespace situla

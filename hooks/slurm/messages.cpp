@@ -1,0 +1,40 @@
+#include "hooks/slurm/messages.hpp"
+
+#include "common/base/wire.hpp"
+
+namespace situla::slurm_line {
+namespace {
+
+constexpr uint32_t kVersion = 0x534c0001;
+constexpr WireForm kMessageForm{"message of a Slurm command", kVersion, kMaxMessageBytes};
+// A NUL in a word would make it mean one thing here and another to execve(2).
+constexpr WireForm kRequestForm{
+    .what = "request of a Slurm command", .version = kVersion, .most_bytes = kMaxRequestBytes, .nul_in_text = false};
+
+}  // namespace
+
+std::string encode_request(const Request& request) {
+  return to_wire(request, kRequestForm);
+}
+
+Result<Request> decode_request(std::string_view bytes) {
+  return from_wire<Request>(bytes, kRequestForm);
+}
+
+std::string encode_inside(const Inside& inside) {
+  return to_wire(inside, kRequestForm);
+}
+
+Result<Inside> decode_inside(std::string_view bytes) {
+  return from_wire<Inside>(bytes, kRequestForm);
+}
+
+std::string encode(const Message& message) {
+  return to_wire(message, kMessageForm);
+}
+
+Result<Message> decode(std::string_view bytes) {
+  return from_wire<Message>(bytes, kMessageForm);
+}
+
+}  // namespace situla::slurm_line

@@ -1,0 +1,196 @@
+# lab: --name linuxproc --user root --nodes 2
+# lab: --name cgroup --user root --nodes 2 --proctrack cgroup
+# srun, sbatch, salloc and the like in images that have nothing of Slurm: busybox, one without a shell, Debian. /shared is the host's
+# on both nodes, and /home/alice as well.
+load helpers
+
+tiny=--container-image=registry.test/tiny
+
+setup_file() {
+  # One program, and a directory to begin in: neither a shell nor a library.
+  mkdir -p /shared/root/{etc,proc,sys,dev,tmp,var,run,bin}
+  cp /bin/busybox /shared/root/bin/hostname
+  mksquashfs /shared/root /shared/bare.sqsh -quiet -no-progress -all-root >/dev/null
+  chmod 644 /shared/bare.sqsh
+  as_alice srun -Q -N2 --ntasks-per-node=1 "$tiny" true
+  as_alice srun -Q -N2 --ntasks-per-node=1 --container-image=registry.test/debian:12 true
+}
+
+setup() { cd /home/alice; }
+
+teardown() {
+  as_alice scancel -u alice -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+  wait_until 60 sh -c '[ -z "$(squeue -h -u alice)" ]'
+}
+
+# In a job of both nodes: one task in a container, on node1.
+inside() { run_and_show as_alice timeout 100 salloc -Q -N2 srun -N1 -n1 -w node1 --chdir=/home/alice "$@"; }
+
+# No line of what was printed on standard output is another.
+prints() {
+  [ "$status" -eq 0 ]
+  [ "$(grep -v '^situla: ' <<<"$output" | sort)" = "$1" ]
+}
+
+@test "srun on two nodes in busybox, in an image without a shell, and in Debian" {
+  inside "$tiny" srun -N2 -n2 hostname
+  prints $'node1\nnode2'
+  inside --container-image=/shared/bare.sqsh srun -N2 -n2 /bin/hostname
+  prints $'node1\nnode2'
+  inside --container-image=registry.test/debian:12 sh -c 'srun -N2 -n2 hostname'
+  prints $'node1\nnode2'
+}
+
+@test "srun's tasks are in the same container: image, mounts, directory and variables; or in another, or on the host" {
+  mkdir -p /shared/data && echo of the host >/shared/data/file
+  inside "$tiny" --container-mounts=/shared/data:/data sh -c '
+    cd /data && export MINE="a b" LD_LIBRARY_PATH=/nowhere PATH="/opt/mine:$PATH"
+    srun -N2 -n2 sh -c "echo \$(pwd) \$(cat file) \$(cat /etc/arch) \$MINE \$LD_LIBRARY_PATH \$PATH"'
+  prints "/data of the host amd64 a b /nowhere /var/run/situla/slurm:/opt/mine:/var/run/situla/slurm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+/data of the host amd64 a b /nowhere /var/run/situla/slurm:/opt/mine:/var/run/situla/slurm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+  inside "$tiny" srun --container-mounts=/shared/data:/more sh -c 'cat /more/file /etc/arch'
+  prints $'amd64\nof the host'
+  inside "$tiny" srun --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo $ID'
+  prints debian
+  inside "$tiny" srun --no-container sh -c 'ls -d /shared/data; env | grep -c -e SITULA_S -e SITULA_KEPT'
+  [[ "$output" == *"/shared/data"$'\n'0* ]]
+  inside "$tiny" --container-remap-root srun -N2 -n2 sh -c 'id -u'
+  prints $'0\n0'
+}
+
+@test "a container with a name: joined on its node, made on the other" {
+  inside "$tiny" --container-name=inner --container-writable sh -c 'echo kept >/srv/mark; srun -N2 -n2 sh -c "cat /srv/mark 2>/dev/null || echo new"'
+  prints $'kept\nnew'
+  as_alice enroot remove -f pyxis_inner
+}
+
+@test "an option of the job's srun is not said twice, and a batch script in a container has srun, too" {
+  printf '#!/bin/sh\nsrun -N2 -n2 sh -c "cat /etc/arch; hostname"\n' >/home/alice/script
+  as_alice sbatch -Q -W -N2 -o /home/alice/out "$tiny" /home/alice/script
+  run cat /home/alice/out
+  [ "$(grep -v '^situla: ' <<<"$output" | sort)" = $'amd64\namd64\nnode1\nnode2' ]
+}
+
+@test "pipes, exit codes, signals, standard input of nobody" {
+  inside "$tiny" sh -c 'printf "b\na\n" | srun sort | tr a-z A-Z; srun sh -c "exit 7"; echo "code $?"; srun sh -c "kill -9 \$\$" 2>/dev/null; echo "code $?"; srun true; echo "code $?"'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *$'A\nB\ncode 7\ncode 137\ncode 0' ]]
+  inside "$tiny" sh -c 'srun nosuchprogram; echo "code $?"'
+  [[ "$output" == *"code 2" ]]
+}
+
+@test "Ctrl-C, and a window of its size" {
+  cat >/shared/person <<'PERSON'
+set timeout 60
+spawn -noecho salloc -Q -N2 srun --pty -N1 -n1 -w node1 --container-image=registry.test/tiny sh
+stty rows 33 columns 77 < $spawn_out(slave,name)
+send "PS1='now> '\r"
+expect "now> "
+send "srun -N2 -n2 sh -c 'echo begun; sleep 300'\r"
+expect "begun\r*begun\r"
+send "\003"
+expect "one more within 1 sec to abort"
+send "\003"
+expect "now> "
+send "echo code \$?\r"
+expect -re {code (\d+)\r}
+puts "the code was $expect_out(1,string)"
+send "srun --pty sh -c 'stty size; read x; echo got \$x'\r"
+expect "33 77"
+send "hello\r"
+expect "got hello"
+expect "now> "
+send "exit\r"
+expect eof
+PERSON
+  run_and_show as_alice timeout 100 expect /shared/person
+  [[ "$output" == *"33 77"*"got hello"* ]]
+  [[ "$output" =~ "the code was "[1-9] ]]
+  wait_until 20 sh -c '! pgrep -f "^sleep 300$"'
+}
+
+@test "squeue, sinfo, scontrol and scancel are the host's" {
+  inside "$tiny" sh -c 'squeue -h -o "%i %N" -j $SLURM_JOB_ID; sinfo -h -o "%n" | sort; scontrol show hostnames node[5-6]; squeue --version'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *" node[1-2]"* ]]
+  [[ "$output" == *$'node1\nnode2\nnode5\nnode6\n'"$(squeue --version)" ]]
+  inside "$tiny" sh -c 'scancel $SLURM_JOB_ID; sleep 30; echo still here'
+  [ "$status" -ne 0 ]
+  [[ "$output" != *"still here"* ]]
+}
+
+@test "sbatch: the script is the container's, where it writes is the host's" {
+  inside "$tiny" --container-mounts=/home/alice:/work sh -c '
+    printf "#!/bin/sh\necho \$SLURM_JOB_NAME in \$(pwd) \$HOME \$1, \$(ls -d /shared)\n" >/tmp/made.sh
+    cd /work && sbatch -Q -W --output=/work/inner.%j /tmp/made.sh word && cd / && sbatch -W /tmp/made.sh; echo "code $?"; sbatch -W --chdir=/nowhere /tmp/made.sh; echo "code $?"; sbatch /tmp/none.sh; echo "code $?"'
+  [ "$status" -eq 0 ]
+  [ "$(cat /home/alice/inner.*)" = "made.sh in /home/alice /home/alice word, /shared" ]
+  rm /home/alice/inner.*
+  [[ "$output" == *"sbatch: error: situla: the working directory of the job: / is in the container alone, and Slurm writes on the host"* ]]
+  [[ "$output" == *"sbatch: error: hint: go to a directory that is mounted from the host"* ]]
+  [[ "$output" == *"sbatch: error: situla: open /nowhere: No such file or directory"* ]]
+  [[ "$output" == *"/tmp/none.sh: No such file or directory"* ]]
+  [ "$(grep -c '^code 1$' <<<"$output")" -eq 3 ]
+}
+
+@test "salloc: its command runs in the container, with the allocation's variables" {
+  run_and_show as_alice timeout 100 srun -n1 -w node1 --overcommit "$tiny" sh -c '
+    salloc -Q -N1 -n1 --overcommit -w node2 sh -c "cat /etc/arch; echo \$SLURM_JOB_NODELIST; srun hostname; exit 5"; echo "code $?"
+    salloc -Q --no-such-option true; echo "code $?"'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *$'amd64\nnode2\nnode2\ncode 5'* ]]
+  [[ "$output" == *"code 255"* ]]
+}
+
+@test "sbcast, --multi-prog and --input take files of the container; --output goes to the host" {
+  inside "$tiny" --container-mounts=/home/alice:/work sh -c '
+    echo sent >/tmp/file && sbcast -f /tmp/file /work/sent && cat /work/sent
+    printf "0 echo zero\n1 echo one\n" >/tmp/conf && srun -n2 --multi-prog /tmp/conf
+    srun -n1 --input=/tmp/file cat
+    srun -n1 --output=/work/written echo into a file && cat /work/written
+    srun -n1 --output=/tmp/x true; echo "code $?"'
+  [ "$status" -eq 0 ]
+  [ "$(grep -v -e '^situla: ' -e '^srun: ' <<<"$output" | sort)" = $'code 1\ninto a file\none\nsent\nsent\nzero' ]
+  [[ "$output" == *"srun: error: situla: --output=/tmp/x: /tmp is in the container alone"* ]]
+  [ "$(cat /home/alice/written)" = "into a file" ]
+  rm -f /home/alice/{sent,written}
+}
+
+@test "not where the job or the site does not want it, and not what the site leaves out" {
+  inside "$tiny" --no-slurm-inside sh -c 'command -v srun || echo none; echo ${SITULA_SLURM_INSIDE-none}'
+  prints $'none\nnone'
+  printf 'slurm_inside = ["squeue"]\n' >/etc/situla/situla.toml
+  inside "$tiny" sh -c 'squeue -h -o %i -j $SLURM_JOB_ID | wc -l; srun true; echo "code $?"'
+  [[ "$output" == *"srun: error: situla: containers are not offered it on this cluster"* ]]
+  [[ "$output" == *$'1\ncode 1'* ]]
+  printf 'slurm_inside = []\n' >/etc/situla/situla.toml
+  inside "$tiny" sh -c 'command -v srun || echo none; echo ${SITULA_SLURM_INSIDE-none}'
+  rm /etc/situla/situla.toml
+  prints $'none\nnone'
+  inside "$tiny" env -u SITULA_SLURM_INSIDE sh -c 'srun true; echo "code $?"'
+  [[ "$output" == *"srun: error: situla: this process does not know of a step"* ]]
+  [[ "$output" == *"code 1"* ]]
+}
+
+@test "what is typed ends with its client, and with the step" {
+  inside "$tiny" sh -c 'srun -n1 sleep 811 & sleep 3; kill -9 $!; sleep 5; squeue -h -s -j $SLURM_JOB_ID -o %i | grep -v -e extern -e batch | wc -l'
+  prints 1
+  inside "$tiny" sh -c 'srun -n1 sleep 812 & sleep 3; exit 0'
+  [ "$status" -eq 0 ]
+  wait_until 20 sh -c '! pgrep -f "^sleep 81[12]$"'
+  if pgrep -f situla-slurm-proxy; then false; fi
+}
+
+@test "options that take a value are those of the commands here" {
+  local command
+  for command in srun sbatch salloc; do
+    as_alice "$command" --help | sed -nE 's/^ +(-[A-Za-z],? +)?--([a-z0-9-]+)=[^ ]+.*/\2/p' | sort -u >"$BATS_TEST_TMPDIR/takes"
+    # Its value is optional, whatever --help says.
+    grep -v -x bcast "$BATS_TEST_TMPDIR/takes" >"$BATS_TEST_TMPDIR/wanted"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/wanted")" -gt 40 ]
+    while read -r option; do
+      grep -q "\"$option\"" "$lab_tests/../../hooks/slurm/command_line.cpp" || { echo "$command --$option"; false; }
+    done <"$BATS_TEST_TMPDIR/wanted"
+  done
+}
