@@ -5,6 +5,7 @@
 #include "common/base/base64.hpp"
 #include "common/base/text.hpp"
 #include "common/protocol/slurm_inside.hpp"
+#include "common/spec/digest.hpp"
 #include "common/spec/image_reference.hpp"
 
 namespace situla {
@@ -108,6 +109,7 @@ Result<void> ContainerOptions::use_outer_container(const Lookup& lookup) {
   if (!outer->image.empty()) TRY(check_value(*find_option(kImage), outer->image));
   if (!outer->name.empty()) TRY(check_value(*find_option(kName), outer->name));
   outer->directory.clear();
+  if (!Digest::parse(outer->pinned)) outer->pinned.clear();
   outer_ = std::move(*outer);
   // What variables say was said of the container that is there already.
   defaults_.clear();

@@ -323,7 +323,8 @@ Result<void> pin_on_client(spank_t spank) {
   // Slurm tells of the step's nodes; another step of the job may run on others.
   const char* const of_job = getenv("SLURM_JOB_NUM_NODES");
   const auto job_nodes = parse_unsigned(of_job == nullptr ? "" : of_job);
-  const bool pins = std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 && g_state->config.importer.empty();
+  const bool pins = std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 && g_state->config.importer.empty() &&
+                    g_state->spec->pinned.empty();
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
   if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);

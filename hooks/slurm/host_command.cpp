@@ -43,11 +43,12 @@ constexpr std::array kPathOptions = std::to_array<PathOption>({
 
 constexpr size_t kMostScript = size_t{4} << 20U;
 
-Error only_inside(const std::string& what, const std::string& directory) {
+Error only_inside(const std::string& what, const std::string& directory,
+                  std::string hint = "take a directory that is mounted from the host (--container-mounts)") {
   return Error(ErrorKind::usage,
                what + ": " + printable(directory) + " is in the container alone, and Slurm writes on the host")
       .with_code(ErrorCode::option)
-      .with_hint("take a directory that is mounted from the host (--container-mounts)");
+      .with_hint(std::move(hint));
 }
 
 /// Words of srun's in the place of a file: which tasks.
@@ -112,9 +113,8 @@ class Translation {
 
   Result<void> sbatch() {
     if (made_.directory.empty() && !line_.has("chdir"))
-      return fail(only_inside("the working directory of the job", request_.directory)
-                      .with_code(ErrorCode::option)
-                      .with_hint("go to a directory that is mounted from the host, or name one with --chdir"));
+      return fail(only_inside("the working directory of the job", request_.directory,
+                              "go to a directory that is mounted from the host, or name one with --chdir"));
     if (line_.rest.empty() || line_.has("wrap")) return {};
     const std::string name = line_.rest[0];
     TRY_ASSIGN(line_.rest[0], read(find_script(name), name));

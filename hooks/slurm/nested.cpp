@@ -37,12 +37,9 @@ void make_absolute(std::string& path, const std::string& directory) {
 ContainerSpec same_container(const OuterContainer& outer, const std::string& workdir, const Environment& environment) {
   ContainerSpec spec = outer.spec;
   if (image_kind(spec.image) == ImageKind::path) make_absolute(spec.image, outer.directory);
-  if (const auto reference = ImageReference::parse(spec.image);
-      reference && image_kind(spec.image) == ImageKind::registry && !reference->digest) {
-    if (!outer.digest.empty()) spec.pinned = outer.digest;
-    spec.image = spec.exact_image();
-  }
-  spec.pinned.clear();
+  const auto reference = ImageReference::parse(spec.image);
+  const bool may_move = reference && image_kind(spec.image) == ImageKind::registry && !reference->digest;
+  if (may_move && spec.pinned.empty()) spec.pinned = outer.digest;
   spec.save.clear();
   spec.directory.clear();
   spec.name_flag = NameFlag::automatic;

@@ -194,3 +194,19 @@ SCRIPT
   rm /home/alice/run.sh /home/alice/run.out
   nothing_left
 }
+
+# The image's mpirun finds srun (hooks/slurm), which starts its daemons in containers like its own. As outside: in the batch script Slurm's
+# variables are about the job, in a step about that.
+@test "mpirun of Open MPI and of MPICH in one container start their ranks on the nodes of the job" {
+  printf '#!/bin/sh\nmpirun -np 4 --map-by ppr:2:node hello\n' >script
+  as_alice timeout 180 sbatch -Q -W -N2 --ntasks-per-node=2 -o /home/alice/out "$image" script
+  run cat out
+  ranks 4 2 60801 2
+  printf '#!/bin/sh\nmpiexec.hydra -np 4 -ppn 2 sh -c "echo \\$PMI_RANK on \\$(hostname)"\n' >script
+  as_alice timeout 180 sbatch -Q -W -N2 --ntasks-per-node=2 -o /home/alice/out "$image" script
+  run cat out
+  echo "$output"
+  [ "$(grep -E '^[0-3] on' <<<"$output" | sort)" = $'0 on node1\n1 on node1\n2 on node2\n3 on node2' ]
+  rm out script
+  nothing_left
+}

@@ -235,6 +235,7 @@ while time.time() < end:
   name=$(stored_name)
   content=$(on node3 sh -c 'cat /var/lib/situla/images/sha256/*.sqsh' | sha256sum | cut -d' ' -f1)
   setup
+  hold_node3  # before the image is on its way
   waiting_step 6  # seconds
   cat >/shared/tamper.py <<'PYTHON'
 import os, random, sys, time
@@ -255,7 +256,6 @@ while file is not None and time.time() < end:
 PYTHON
   as_alice_on node2 python3 /shared/tamper.py >"$BATS_TEST_TMPDIR/tamper" 2>&1 3>&- &
   wait_until 20 grep -q ready "$BATS_TEST_TMPDIR/tamper"
-  hold_node3
   wait_until 40 grep -q 'has it' "$BATS_TEST_TMPDIR/tamper"
   let_go
   status=0

@@ -6,8 +6,8 @@ setup() {
   cd /home/alice
   as_alice srun -J door -n1 --container-image=registry.test/tiny sh -c 'srun sleep 821 & sleep 822' >/dev/null 2>&1 3>&- &
   job=$(running_job door)
-  wait_until 60 sh -c 'pgrep -f "^sleep 821$"'
-  task=$(pgrep -f '^sleep 822$')
+  wait_until 60 sh -c 'pgrep -f "^[^ ]*sleep 821$"'
+  task=$(pgrep -f '^[^ ]*sleep 822$')
   door=$(tr '\0' '\n' <"/proc/$task/environ" | sed -n 's/^SITULA_SLURM_INSIDE=//p')
   client=$(echo /usr/*/situla/slurm/srun /usr/local/*/situla/slurm/srun | tr ' ' '\n' | xargs -n1 readlink -e | head -n 1)
 }
@@ -97,7 +97,7 @@ PYTHON
 @test "it ends with the step, and so does what it ran" {
   as_alice scancel "$job"
   wait
-  wait_until 30 sh -c '! pgrep -f "situla-slurm-proxy|^sleep 82[12]$"'
+  wait_until 30 sh -c '! pgrep -f "^situla-slurm-proxy|^[^ ]*sleep 82[12]$"'
   run_and_show as_alice env SITULA_SLURM_INSIDE="$door" "$client" hostname
   [ "$status" -eq 1 ]
   [[ "$output" == *"the step of this container does not answer"* ]]

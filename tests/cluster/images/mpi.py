@@ -1,6 +1,7 @@
 """mpi: debian:12 and one layer with Open MPI (which speaks PMIx), MPICH and libpmi2 (which speak PMI2), and small programs for each.
 
-/usr/local/bin: hello (Open MPI), hello-mpich, pmi2; their sources are in mpi/. mpirun is Open MPI's. Tag latest.
+/usr/local/bin: hello (Open MPI), hello-mpich, pmi2; their sources are in mpi/. mpirun is Open MPI's, mpiexec.hydra MPICH's (Debian's needs
+libslurm). Tag latest.
 """
 
 import glob
@@ -14,7 +15,7 @@ from layers import OCI
 
 LIB = "usr/lib/x86_64-linux-gnu"
 PACKAGES = ["openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2", "libevent-core-2.1-7", "libevent-pthreads-2.1-7", "libhwloc15",
-            "libmunge2", "libmpich12", "libucx0", "libnuma1", "libpmi2-0"]
+            "libmunge2", "libmpich12", "libucx0", "libnuma1", "libpmi2-0", "mpich", "libslurm38"]
 HEADERS = ["libopenmpi-dev", "libmpich-dev"]  # compiled against, not in the image
 CONFIG = {"Env": [tiny.PATH], "Cmd": ["bash"], "Labels": {"org.opencontainers.image.title": "mpi"}}
 

@@ -27,13 +27,20 @@ OuterContainer outer(const std::string& image) {
 }  // namespace
 
 TEST_CASE("the same image, whatever its tag means by then") {
-  CHECK(same_container(outer("ubuntu:24.04"), "/", {}).image == "ubuntu:24.04@" + kDigest);
-  CHECK(same_container(outer("me@reg.test#a/b"), "/", {}).image == "me@reg.test#a/b:latest@" + kDigest);
-  CHECK(same_container(outer("a@" + kDigest), "/", {}).image == "a@" + kDigest);
-  CHECK(same_container(outer("./x.sqsh"), "/", {}).image == "/home/me/./x.sqsh");
-  CHECK(same_container(outer("/x.sqsh"), "/", {}).image == "/x.sqsh");
-  CHECK(same_container(outer("dockerd://x"), "/", {}).image == "dockerd://x");
-  CHECK(same_container(outer(""), "/", {}).image.empty());
+  const auto image = [](const OuterContainer& from) {
+    const ContainerSpec spec = same_container(from, "/", {});
+    return spec.image + " " + spec.pinned;
+  };
+  CHECK(image(outer("ubuntu:24.04")) == "ubuntu:24.04 " + kDigest);
+  CHECK(image(outer("me@reg.test#a/b")) == "me@reg.test#a/b " + kDigest);
+  CHECK(image(outer("a@" + kDigest)) == "a@" + kDigest + " ");
+  OuterContainer pinned = outer("a");
+  pinned.spec.pinned = "sha256:" + std::string(64, 'b');
+  CHECK(image(pinned) == "a " + pinned.spec.pinned);
+  CHECK(image(outer("./x.sqsh")) == "/home/me/./x.sqsh ");
+  CHECK(image(outer("/x.sqsh")) == "/x.sqsh ");
+  CHECK(image(outer("dockerd://x")) == "dockerd://x ");
+  CHECK(image(outer("")) == " ");
 }
 
 TEST_CASE("mounts and options go with it, what belongs to the step alone does not") {
