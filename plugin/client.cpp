@@ -241,13 +241,31 @@ Result<std::string> enter(const ReceivedContainer& container, const ContainerSpe
   return directory;
 }
 
+/// Of an srun that was typed in a container like this: its tasks have the variables that it had, and no others.
+void take_inner_variables(const Environment& job, JoinedTask& task) {
+  Environment inner;
+  for (const auto& [name, value] : job.entries()) {
+    if (!name.starts_with(kKeptPrefix)) continue;
+    task.unset.push_back(name);
+    if (name.size() > kKeptPrefix.size()) inner.set(std::string_view(name).substr(kKeptPrefix.size()), value);
+  }
+  const auto is_left_out = [&](const std::string& name) { return !is_of_task(name) && !inner.has(name); };
+  // With --export=NAME,... they are not all: the others are the image's.
+  if (job.has(kKeptPrefix)) {
+    const Environment of_image = task.set;
+    for (const auto& [name, value] : of_image.entries())
+      if (is_left_out(name)) {
+        task.set.unset(name);
+        task.unset.push_back(name);
+      }
+    for (const auto& [name, value] : job.entries())
+      if (is_left_out(name)) task.unset.push_back(name);
+  }
+  task.set.merge(inner);
+}
+
 /// In front of PATH, whatever else is there: an image's own commands know nothing of this cluster.
 void add_slurm_commands(const ReceivedContainer& container, const Environment& job, JoinedTask& task) {
-  for (const auto& [name, value] : job.entries())
-    if (name.starts_with(kKeptPrefix)) {
-      task.set.set(std::string_view(name).substr(kKeptPrefix.size()), value);
-      task.unset.push_back(name);
-    }
   if (container.slurm_inside.empty()) {
     if (job.has(kSlurmInsideVariable)) task.unset.emplace_back(kSlurmInsideVariable);
     return;
@@ -275,6 +293,7 @@ JoinedTask task_environment(const ReceivedContainer& container, const ContainerS
     const std::string name = variable.substr(0, variable.find('='));
     if (variable.size() == name.size() + 1 && !kept(name) && !task.set.has(name)) task.unset.push_back(name);
   }
+  take_inner_variables(job, task);
   add_slurm_commands(container, job, task);
   // COMPAT.md 2 item 3: per task, because the container's environment is shared.
   if (task.set.has("PYTORCH_VERSION") || job.has("PYTORCH_VERSION")) {

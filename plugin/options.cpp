@@ -64,7 +64,6 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
 }
 
 Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
-  if (outer_) return {};
   for (const OptionInfo& option : option_table()) {
     if (option.variable == nullptr) continue;
     const OptionInfo* opposite = opposite_of(option);
@@ -95,6 +94,11 @@ Result<void> ContainerOptions::apply_environment(const Lookup& lookup) {
   return {};
 }
 
+Result<void> ContainerOptions::check_for_allocation() const {
+  if (!given(kNoContainer)) return {};
+  return fail(wrong("--no-container is for srun"));
+}
+
 Result<void> ContainerOptions::use_outer_container(const Lookup& lookup) {
   const auto text = lookup(kSameContainerVariable);
   outer_.reset();
@@ -111,8 +115,6 @@ Result<void> ContainerOptions::use_outer_container(const Lookup& lookup) {
   outer->directory.clear();
   if (!Digest::parse(outer->pinned)) outer->pinned.clear();
   outer_ = std::move(*outer);
-  // What variables say was said of the container that is there already.
-  defaults_.clear();
   return {};
 }
 

@@ -31,6 +31,8 @@ class ContainerOptions {
   /// The value of --environment; and what its files say.
   [[nodiscard]] std::optional<std::string> environment() const;
   void use(std::optional<ResolvedEnvironment> resolved) { file_ = std::move(resolved); }
+  /// In sbatch and salloc: ErrorKind::usage for what is said of a step alone.
+  [[nodiscard]] Result<void> check_for_allocation() const;
   /// srun in a container: its tasks run in one like it (kSameContainerVariable), unless they are told otherwise on the
   /// command line.
   Result<void> use_outer_container(const Lookup& lookup);

@@ -294,6 +294,7 @@ Result<void> tell_prolog(spank_t spank) {
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client(spank_t spank) {
   SlurmLog log;
+  if (spank_context() == S_CTX_ALLOCATOR) TRY(g_state->options.check_for_allocation());
   if (spank_context() == S_CTX_LOCAL) TRY(g_state->options.use_outer_container(own_variable));
   if (!g_state->options.has_outer_container()) unsetenv(kSameContainerVariable);
   TRY(read_environment_file(g_state->options, log));

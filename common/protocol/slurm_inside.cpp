@@ -1,6 +1,7 @@
 #include "common/protocol/slurm_inside.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "common/base/base64.hpp"
 #include "common/base/text.hpp"
@@ -11,7 +12,33 @@ namespace {
 
 constexpr WireForm kInput{"input of the Slurm proxy", 0x53500001, size_t{1} << 20U};
 
+constexpr std::array<std::string_view, 5> kSlurmPrefixes = {"SLURM", "SRUN_", "SBATCH_", "SALLOC_", "PMI_"};
+constexpr std::array<std::string_view, 5> kDevices = {
+    "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"};
+constexpr std::array<std::string_view, 3> kSitulaPrefixes = {"SITULA_", "PYXIS_", "ENROOT_"};
+constexpr std::array<std::string_view, 6> kOfShell = {"HOSTNAME", "PWD", "OLDPWD",
+                                                      "SHLVL",    "_",   "NVIDIA_VISIBLE_DEVICES"};
+
+template <size_t N>
+bool begins_with_one_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view each) { return name.starts_with(each); });
+}
+template <size_t N>
+bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 }  // namespace
+
+bool is_of_slurm(std::string_view variable) {
+  // PMIX_MCA_* are what users set.
+  return begins_with_one_of(variable, kSlurmPrefixes) || is_one_of(variable, kDevices) ||
+         (variable.starts_with("PMIX_") && !variable.starts_with("PMIX_MCA_"));
+}
+
+bool is_of_task(std::string_view variable) {
+  return is_of_slurm(variable) || begins_with_one_of(variable, kSitulaPrefixes) || is_one_of(variable, kOfShell);
+}
 
 // "@00b3f:base64": unix(7) writes an abstract address with an @ in the place of its NUL.
 std::string SlurmDoor::text() const {

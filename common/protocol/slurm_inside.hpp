@@ -23,8 +23,14 @@ constexpr const char* kSlurmInsideVariable = "SITULA_SLURM_INSIDE";
 /// Of an srun that is used in a container: its specification (ContainerSpec::serialize(), base64), for tasks that are
 /// not told otherwise. The name begins with SLURM_, so that --export=NONE leaves it.
 constexpr const char* kSameContainerVariable = "SLURM_SITULA_SAME_CONTAINER";
-/// In front of the names of variables that tasks shall have but that a program of the host must not (LD_PRELOAD).
+/// In front of the names of the variables that such an srun has inside, for its tasks: not for itself (LD_PRELOAD), and
+/// not for who makes the container (HOME). Without a name: these are all, and tasks have no others.
 constexpr std::string_view kKeptPrefix = "SITULA_KEPT_";
+
+/// What Slurm says to each command and task anew.
+bool is_of_slurm(std::string_view variable);
+/// The same, and what Situla and the shell do: of the task, whoever started its step.
+bool is_of_task(std::string_view variable);
 
 /// Where a step's proxy listens, and what it has to say first: the address is in /proc/net/unix for everybody, and
 /// anybody may take it when the step has ended.
@@ -44,9 +50,11 @@ struct SlurmProxyInput {
   std::string slurm_conf;             ///< as StepRequest::slurm_conf
   std::string directory;              ///< of the job, where relative paths of its options begin
   std::string digest;                 ///< of the image in a registry, "sha256:..."; empty: not known, or none
+  bool batch = false;                 ///< the step is a batch script, which holds nothing of the job's
 
   static auto fields(auto& input) {
-    return std::tie(input.token, input.programs, input.commands, input.slurm_conf, input.directory, input.digest);
+    return std::tie(input.token, input.programs, input.commands, input.slurm_conf, input.directory, input.digest,
+                    input.batch);
   }
 };
 std::string encode_slurm_proxy_input(const SlurmProxyInput& input);

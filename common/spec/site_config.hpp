@@ -1,6 +1,7 @@
 // What did the administrator decide for this node? /etc/situla/situla.toml, root-owned; unknown keys are errors.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -13,7 +14,6 @@
 #include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
 #include "common/spec/resolve_rule.hpp"
-#include "common/spec/slurm_command.hpp"
 
 namespace situla {
 
@@ -67,6 +67,14 @@ enum class JobComment : uint8_t {
   admin_comment  ///< its AdminComment, which only root and Slurm's operators may write
 };
 std::string_view to_string(JobComment which);
+
+/// Slurm's commands that can be used inside of containers (hooks/slurm). A fixed list: what is not in it is never run
+/// for a container.
+constexpr std::array<std::string_view, 9> kSlurmCommands = {"srun",  "sbatch",   "salloc", "squeue", "scancel",
+                                                            "sinfo", "scontrol", "sacct",  "sbcast"};
+constexpr bool is_slurm_command(std::string_view name) {
+  return std::find(kSlurmCommands.begin(), kSlurmCommands.end(), name) != kSlurmCommands.end();
+}
 
 /// Which devices containers get, and from where. Nothing here is privileged: the job user's own process acts on it.
 struct DeviceSettings {

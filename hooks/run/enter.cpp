@@ -139,9 +139,8 @@ class Preparation {
     container_.hooks_time =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     TRY(add_later_mounts(script));
-    if (request_.for_step() && request_.slurm_inside)
-      if (const auto directory = find_installed(kSlurmInsideName)) mounts_.push_back(slurm_commands(*directory));
-    return changes.make(as_edits(std::move(mounts_)));
+    TRY(changes.make(as_edits(std::move(mounts_))));
+    return add_slurm(changes);
   }
 
   /// What is there before the first hook: /proc, /sys, /dev and what else has pass -1.
@@ -207,6 +206,17 @@ class Preparation {
       mounts_.push_back(std::move(step));
     }
     return {};
+  }
+
+  /// Nobody's word but the site's: no mount point is made for it in a directory of the host. From a network namespace
+  /// of the container's the step is not to be reached.
+  Result<void> add_slurm(Changes& changes) const {
+    const bool wanted = request_.for_step() && request_.slurm_inside && !request_.isolation.net;
+    const auto directory = wanted ? find_installed(kSlurmInsideName) : fail(ErrorKind::not_found, "");
+    if (!directory) return {};
+    ContainerEdits edits;
+    edits.mounts.push_back(slurm_commands(*directory));
+    return changes.make(std::move(edits));
   }
 
   Result<void> add_lines(std::string_view lines, const std::string& origin) {

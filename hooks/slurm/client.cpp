@@ -186,7 +186,10 @@ class Client {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) return on_child();
     // From the terminal; what runs inside hears it itself.
-    if (inside_ && (number == SIGINT || number == SIGQUIT || number == SIGTSTP || number == SIGWINCH)) return {};
+    if (inside_ && (number == SIGINT || number == SIGQUIT || number == SIGWINCH)) return {};
+    // It has stopped as well; the shell wakes both.
+    if (inside_ && number == SIGTSTP) (void)raise(SIGSTOP);
+    if (inside_ && number == SIGTSTP) return {};
     if (number != SIGTSTP) return say(line::Signal{info.ssi_signo});
     TRY(say(line::Signal{SIGSTOP}));
     (void)raise(SIGSTOP);

@@ -10,19 +10,20 @@ namespace {
 /// Long names that take a value which may be a word of its own; getopt(3) calls that required_argument. Those whose
 /// value is optional have it behind an '='. Of all releases, for srun, sbatch and salloc alike where not said
 /// otherwise.
-constexpr std::array<std::string_view, 113> kWithValue = {
+constexpr std::array<std::string_view, 114> kWithValue = {
     "accel-bind", "account", "acctg-freq", "array", "batch", "bb", "bbf", "bcast-exclude", "begin", "chdir",
     "cluster-constraint", "clusters", "comment", "constraint", "container", "container-id", "core-spec",
     "cores-per-socket", "cpu-bind", "cpu-freq", "cpus-per-gpu", "cpus-per-task", "deadline", "delay-boot", "dependency",
     "distribution", "epilog", "error", "exclude", "export", "export-file", "extra", "extra-node-info", "gid",
     "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags",
-    "het-group", "hint", "input", "job-name", "jobid", "launcher-opts", "licenses", "mail-type", "mail-user",
-    "max-threads", "mcs-label", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "mpi", "msg-timeout",
-    "network", "nodefile", "nodelist", "nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node",
-    "ntasks-per-socket", "ntasks-per-tres", "open-mode", "output", "partition", "power", "prefer", "priority",
-    "profile", "prolog", "qos", "relative", "reservation", "segment", "signal", "slurmd-debug", "sockets-per-node",
-    "switches", "task-epilog", "task-prolog", "tasks-per-node", "thread-spec", "threads", "threads-per-core", "time",
-    "time-min", "tmp", "tres-bind", "tres-per-task", "treewidth", "uid", "wait-all-nodes", "wckey", "workdir", "wrap",
+    "het-group", "hint", "input", "job-name", "jobid", "kill-on-invalid-dep", "launcher-opts", "licenses", "mail-type",
+    "mail-user", "max-threads", "mcs-label", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "mpi",
+    "msg-timeout", "network", "nodefile", "nodelist", "nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu",
+    "ntasks-per-node", "ntasks-per-socket", "ntasks-per-tres", "open-mode", "output", "partition", "power", "prefer",
+    "priority", "profile", "prolog", "qos", "relative", "reservation", "segment", "signal", "slurmd-debug",
+    "sockets-per-node", "switches", "task-epilog", "task-prolog", "tasks-per-node", "thread-spec", "threads",
+    "threads-per-core", "time", "time-min", "tmp", "tres-bind", "tres-per-task", "treewidth", "uid", "wait-all-nodes",
+    "wckey", "workdir", "wrap",
     // Situla's own.
     "container-devices", "container-env", "container-image", "container-mounts", "container-name", "container-resolve",
     "container-save", "container-unshare", "container-workdir", "environment"};
@@ -47,7 +48,7 @@ constexpr std::array kShort = std::to_array<ShortName>(
 constexpr std::array kShortSbcast =
     std::to_array<ShortName>({{'F', "fanout"}, {'j', "jobid"}, {'s', "size"}, {'t', "timeout"}});
 /// Their value, if they have one, is the rest of the word.
-constexpr std::string_view kOptionalShort = "IK";
+constexpr std::string_view kOptionalShort = "IKk";
 constexpr std::string_view kOptionalShortSbcast = "C";
 
 std::span<const std::string_view> names_of(std::string_view command) {
@@ -58,6 +59,10 @@ std::span<const std::string_view> names_of(std::string_view command) {
 std::span<const ShortName> letters_of(std::string_view command) {
   if (command == "sbcast") return kShortSbcast;
   return kShort;
+}
+
+std::string_view optional_letters_of(std::string_view command) {
+  return command == "sbcast" ? kOptionalShortSbcast : kOptionalShort;
 }
 
 /// The full name of what may be shortened, as far as it takes a value.
@@ -84,14 +89,20 @@ class Reader {
         ++next_;
         break;
       }
-      if (word.size() < 2 || word[0] != '-') break;
+      const bool is_option = word.size() > 1 && word[0] == '-';
+      // sbcast alone reads options behind other words, too.
+      if (!is_option && command_ != "sbcast") break;
       ++next_;
+      if (!is_option) {
+        line_.rest.push_back(word);
+        continue;
+      }
       if (word.starts_with("--"))
         read_long(word);
       else
         read_short(word);
     }
-    line_.rest.assign(words_.begin() + static_cast<std::ptrdiff_t>(next_), words_.end());
+    line_.rest.insert(line_.rest.end(), words_.begin() + static_cast<std::ptrdiff_t>(next_), words_.end());
     return std::move(line_);
   }
 
@@ -112,33 +123,23 @@ class Reader {
 
   /// "-lN2": letters without a value, and at most one with.
   void read_short(const std::string& word) {
+    const auto letters = letters_of(command_);
+    CommandWord option;
+    option.words = {word};
     for (size_t at = 1; at < word.size(); ++at) {
-      const char letter = word[at];
-      const auto letters = letters_of(command_);
       const auto row =
-          std::find_if(letters.begin(), letters.end(), [&](const ShortName& each) { return each.letter == letter; });
-      CommandWord option;
-      const bool optional =
-          (command_ == "sbcast" ? kOptionalShortSbcast : kOptionalShort).find(letter) != std::string_view::npos &&
-          !(letter == 'K' && command_ == "srun");
-      if (row == letters.end() || !takes_value(command_, row->name)) {
-        option.words = {"-" + (optional ? word.substr(at) : std::string(1, letter))};
-        line_.options.push_back(std::move(option));
-        if (optional) return;
-        continue;
-      }
-      option.option = row->name;
-      if (at + 1 < word.size()) {
+          std::find_if(letters.begin(), letters.end(), [&](const ShortName& each) { return each.letter == word[at]; });
+      if (row != letters.end() && takes_value(command_, row->name)) {
+        option.option = row->name;
+        option.letters = word.substr(1, at - 1);
         option.value = word.substr(at + 1);
-        option.has_value = true;
-        option.words = {"-" + word.substr(at)};
-      } else {
-        option.words = {std::string("-") + letter};
-        take_next(option);
+        option.has_value = !option.value.empty();
+        if (!option.has_value) take_next(option);
+        break;
       }
-      line_.options.push_back(std::move(option));
-      return;
+      if (optional_letters_of(command_).find(word[at]) != std::string_view::npos) break;
     }
+    line_.options.push_back(std::move(option));
   }
 
   void take_next(CommandWord& option) {
@@ -155,6 +156,12 @@ class Reader {
 };
 
 }  // namespace
+
+void CommandWord::set_value(const std::string& new_value) {
+  words = {"--" + option + "=" + new_value};
+  if (!letters.empty()) words.insert(words.begin(), "-" + letters);
+  value = new_value;
+}
 
 bool CommandLine::has(std::string_view option) const {
   return std::any_of(options.begin(), options.end(), [&](const CommandWord& word) { return word.option == option; });

@@ -14,6 +14,10 @@ struct CommandWord {
   std::string value;   ///< of an option that has one
   bool has_value = false;
   std::vector<std::string> words;  ///< as typed, one or two; what is run in the end
+  std::string letters{};           ///< "lu" of "-luo FILE": options without a value in the same word
+
+  /// Another value in the place of what was typed.
+  void set_value(const std::string& new_value);
 };
 
 struct CommandLine {

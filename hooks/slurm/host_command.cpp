@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "common/base/text.hpp"
 #include "common/spec/environment.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
-#include "common/sys/socket.hpp"
 #include "hooks/slurm/command_line.hpp"
+#include "hooks/slurm/nested.hpp"
 
 namespace situla {
 namespace {
@@ -41,7 +44,7 @@ constexpr std::array kPathOptions = std::to_array<PathOption>({
     {"salloc", "exclude", Meaning::read_list}, {"salloc", "container", Meaning::place},
 });
 
-constexpr size_t kMostScript = size_t{4} << 20U;
+constexpr size_t kMostScript = size_t{256} << 10U;
 
 Error only_inside(const std::string& what, const std::string& directory,
                   std::string hint = "take a directory that is mounted from the host (--container-mounts)") {
@@ -53,26 +56,41 @@ Error only_inside(const std::string& what, const std::string& directory,
 
 /// Words of srun's in the place of a file: which tasks.
 bool is_no_file(const std::string& value) {
-  return value == "none" || value == "all" || parse_unsigned(value).has_value() || value.starts_with("/dev/");
+  const std::string word = to_lower(value);
+  return word == "none" || word == "all" || word.starts_with('-') || parse_unsigned(word).has_value() ||
+         word.starts_with("/dev/");
 }
 
 std::string absolute(const std::string& path, const std::string& directory) {
   return path.starts_with('/') ? path : directory + (directory.ends_with('/') ? "" : "/") + path;
 }
 
-/// What a batch script says of itself that sbatch otherwise takes from the file's name.
-bool names_job(std::string_view script) {
+/// Whether a line #SBATCH of a script has an option, short or long.
+bool says(std::string_view script, std::string_view letter, std::string_view name) {
   for (const std::string_view text : split(script, '\n'))
     if (text.starts_with("#SBATCH"))
       for (const std::string_view word : split_words(text))
-        if (word.starts_with("-J") || word.starts_with("--job")) return true;
+        if (word.starts_with(letter) || word.starts_with(name)) return true;
   return false;
+}
+
+/// The beginning of a script, where its options are; empty for what is no regular file.
+std::string beginning_of(const UniqueFd& file) {
+  std::string text(kMostScript, '\0');
+  struct stat status {};
+  const ssize_t size =
+      fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) ? pread(file.get(), text.data(), text.size(), 0) : 0;
+  text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  return text;
 }
 
 class Translation {
  public:
-  Translation(const Request& request, const ContainerFiles& container)
-      : request_(request), container_(container), line_(parse_command_line(request.command, request.arguments)) {
+  Translation(const Request& request, const ContainerFiles& container, bool batch)
+      : request_(request),
+        container_(container),
+        batch_(batch),
+        line_(parse_command_line(request.command, request.arguments)) {
     for (const std::string& variable : request.environment)
       if (const auto parts = cut(variable, '=')) environment_.set(parts->first, parts->second);
   }
@@ -80,6 +98,11 @@ class Translation {
   Result<HostCommand> make() {
     TRY_ASSIGN(const auto here, container_.host_path("."));
     made_.directory = here.value_or("");
+    const auto& words = request_.arguments;
+    if (request_.command != "sbcast" && takes_options() && std::find(words.begin(), words.end(), ":") != words.end())
+      return fail(Error(ErrorKind::unsupported, "the parts of a heterogeneous job cannot be named in a container")
+                      .with_code(ErrorCode::option)
+                      .with_hint("a batch script on the host can"));
     if (request_.command == "srun")
       TRY(srun());
     else if (request_.command == "sbatch")
@@ -94,6 +117,20 @@ class Translation {
   }
 
  private:
+  [[nodiscard]] bool takes_options() const {
+    constexpr std::array<std::string_view, 4> kThese = {"srun", "sbatch", "salloc", "sbcast"};
+    return std::find(kThese.begin(), kThese.end(), request_.command) != kThese.end();
+  }
+
+  /// --help, --version
+  [[nodiscard]] bool asks_about_command() const {
+    const auto asks = [](const CommandWord& word) {
+      constexpr std::array<std::string_view, 5> kThese = {"--help", "--usage", "--version", "-h", "-V"};
+      return std::find(kThese.begin(), kThese.end(), word.words[0]) != kThese.end();
+    };
+    return std::any_of(line_.options.begin(), line_.options.end(), asks);
+  }
+
   Result<void> srun() {
     if (line_.has("bcast"))
       return fail(Error(ErrorKind::usage, "--bcast is not for containers: each node has the program in its image")
@@ -104,7 +141,14 @@ class Translation {
                                                          "no-container"};
     made_.same_container = std::none_of(kOthers.begin(), kOthers.end(), is_given);
     made_.workdir = request_.directory;
-    if (made_.same_container) TRY(take_chdir(made_.workdir));
+    if (made_.same_container) {
+      TRY(take_chdir(made_.workdir));
+      for (CommandWord& word : line_.options)
+        if (word.option == "export" && word.has_value) word.set_value(kept_export(word.value));
+    }
+    constexpr std::array<std::string_view, 3> kSharing = {"overlap", "exact", "exclusive"};
+    if (!batch_ && std::none_of(kSharing.begin(), kSharing.end(), is_given))
+      line_.options.insert(line_.options.begin(), {"overlap", "", false, {"--overlap"}});
     if (line_.has("multi-prog") && !line_.rest.empty()) {
       TRY_ASSIGN(line_.rest[0], read(line_.rest[0], line_.rest[0]));
     }
@@ -112,15 +156,18 @@ class Translation {
   }
 
   Result<void> sbatch() {
-    if (made_.directory.empty() && !line_.has("chdir"))
+    std::string script;
+    if (!line_.rest.empty() && !line_.has("wrap")) {
+      const std::string name = line_.rest[0];
+      TRY_ASSIGN(line_.rest[0], read(find_script(name), name));
+      script = beginning_of(made_.files.back());
+      const bool named = line_.has("job-name") || environment_.has("SBATCH_JOB_NAME") || says(script, "-J", "--job");
+      if (!named)
+        line_.options.insert(line_.options.begin(), {"job-name", "", true, {"--job-name=" + base_name(name)}});
+    }
+    if (made_.directory.empty() && !line_.has("chdir") && !says(script, "-D", "--chdir") && !asks_about_command())
       return fail(only_inside("the working directory of the job", request_.directory,
                               "go to a directory that is mounted from the host, or name one with --chdir"));
-    if (line_.rest.empty() || line_.has("wrap")) return {};
-    const std::string name = line_.rest[0];
-    TRY_ASSIGN(line_.rest[0], read(find_script(name), name));
-    const auto script = read_sealed_memory(made_.files.back().get(), kMostScript);
-    const bool named = line_.has("job-name") || environment_.has("SBATCH_JOB_NAME") || (script && names_job(*script));
-    if (!named) line_.options.insert(line_.options.begin(), {"job-name", "", true, {"--job-name=" + base_name(name)}});
     return {};
   }
 
@@ -162,7 +209,7 @@ class Translation {
       if (row == kPathOptions.end() || !word.has_value) continue;
       const std::string what = "--" + word.option + "=" + printable(word.value);
       TRY_ASSIGN(const std::optional<std::string> value, translate(word.value, row->meaning, what));
-      if (value) word.words = {"--" + word.option + "=" + *value};
+      if (value) word.set_value(*value);
     }
     return {};
   }
@@ -170,6 +217,9 @@ class Translation {
   /// nullopt: as it is.
   Result<std::optional<std::string>> translate(const std::string& value, Meaning meaning, const std::string& what) {
     if (is_no_file(value)) return std::optional<std::string>();
+    // A batch job's own directory is where they begin.
+    if (request_.command == "sbatch" && meaning == Meaning::written && line_.has("chdir") && !value.starts_with('/'))
+      return std::optional<std::string>();
     if (meaning == Meaning::read_list && value.find('/') == std::string::npos) return std::optional<std::string>();
     if (meaning == Meaning::place) {
       TRY_ASSIGN(const auto outside, container_.host_path(value));
@@ -215,6 +265,7 @@ class Translation {
 
   const Request& request_;
   const ContainerFiles& container_;
+  bool batch_;
   CommandLine line_;
   Environment environment_;
   HostCommand made_;
@@ -222,8 +273,8 @@ class Translation {
 
 }  // namespace
 
-Result<HostCommand> host_command(const Request& request, const ContainerFiles& container) {
-  return Translation(request, container).make();
+Result<HostCommand> host_command(const Request& request, const ContainerFiles& container, bool batch) {
+  return Translation(request, container, batch).make();
 }
 
 }  // namespace situla

@@ -42,6 +42,8 @@ struct HostCommand {
   std::optional<slurm_line::Inside> inside;
 };
 
-Result<HostCommand> host_command(const slurm_line::Request& request, const ContainerFiles& container);
+/// batch: it was typed in a batch script, which holds nothing of the job's; any other step holds what its srun asked
+/// for.
+Result<HostCommand> host_command(const slurm_line::Request& request, const ContainerFiles& container, bool batch);
 
 }  // namespace situla

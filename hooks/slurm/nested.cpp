@@ -9,17 +9,30 @@
 namespace situla {
 namespace {
 
-/// What belongs to the step that was, or to Slurm, and comes anew for each task.
-constexpr std::array<std::string_view, 8> kOfStep = {"SLURM",   "SRUN_",  "SBATCH_", "SALLOC_",
-                                                     "SITULA_", "PYXIS_", "ENROOT_", "PMI"};
-/// How options of sbatch and salloc reach steps: said of the job, not of what is run in the container.
+/// How options of sbatch and salloc reach the steps of their job.
 constexpr std::array<std::string_view, 3> kRelayed = {"_SLURM_SPANK_OPTION_", "SLURM_SPANK_", "SLURM_SITULA_"};
+/// Defaults of options: said of the container that is there, unless they were set in it.
+constexpr std::array<std::string_view, 2> kDefaults = {"SITULA_CONTAINER_", "PYXIS_CONTAINER_"};
 /// ld.so(8), "Secure-execution mode".
 constexpr std::array<std::string_view, 8> kOfLinker = {"LD_",          "GCONV_PATH", "GETCONF_DIR",    "LOCPATH",
                                                        "MALLOC_TRACE", "NLSPATH",    "GLIBC_TUNABLES", "TZDIR"};
-/// Where something is, outside.
-constexpr std::array<std::string_view, 8> kPlaces = {"PATH",    "HOME",   "SHELL",           "USER",
-                                                     "LOGNAME", "TMPDIR", "XDG_RUNTIME_DIR", "PWD"};
+/// Where something is, outside, and what shells there read.
+constexpr std::array<std::string_view, 16> kPlaces = {"PATH",
+                                                      "HOME",
+                                                      "SHELL",
+                                                      "USER",
+                                                      "LOGNAME",
+                                                      "TMPDIR",
+                                                      "XDG_RUNTIME_DIR",
+                                                      "PWD",
+                                                      "XDG_CONFIG_HOME",
+                                                      "XDG_DATA_HOME",
+                                                      "XDG_CACHE_HOME",
+                                                      "PYTHONHOME",
+                                                      "BASH_ENV",
+                                                      "ENV",
+                                                      "EDF_PATH",
+                                                      "ENROOT_CONFIG_PATH"};
 
 template <size_t N>
 bool begins_with_one_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
@@ -27,14 +40,49 @@ bool begins_with_one_of(std::string_view name, const std::array<std::string_view
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-/// Beneath the job's directory; `~` and `$NAME` mean the same on every node.
+/// Beneath the job's directory; `~` and `$NAME` are what they are outside, where they are looked at again.
 void make_absolute(std::string& path, const std::string& directory) {
   if (!path.empty() && path[0] != '/' && path[0] != '~' && path[0] != '$') path = directory + "/" + path;
 }
 
+/// What was said to the step that is there, and not to what is begun in it. An allocation made in it has its own.
+bool is_of_outer_step(std::string_view name, std::string_view value, const Environment& outside, bool own_job) {
+  if (name == kSlurmInsideVariable || name == kSameContainerVariable || name.starts_with(kKeptPrefix)) return true;
+  if (own_job && begins_with_one_of(name, kRelayed)) return true;
+  return begins_with_one_of(name, kDefaults) && outside.get(name) == value;
+}
+
+Environment for_same_container(const Environment& inside, const Environment& outside, bool own_job) {
+  Environment environment;
+  for (const auto& [name, value] : outside.entries())
+    if (!is_of_slurm(name) && !begins_with_one_of(name, kDefaults)) environment.set(name, value);
+  environment.set(kKeptPrefix, "1");
+  for (const auto& [name, value] : inside.entries()) {
+    if (is_of_outer_step(name, value, outside, own_job)) continue;
+    if (is_of_slurm(name) || begins_with_one_of(name, kDefaults))
+      environment.set(name, value);
+    else if (!is_of_task(name))
+      environment.set(std::string(kKeptPrefix) + name, value);
+  }
+  return environment;
+}
+
+Environment for_host(const Environment& inside, const Environment& outside, bool own_job) {
+  Environment environment;
+  for (const auto& [name, value] : inside.entries())
+    if (!is_of_outer_step(name, value, outside, own_job) && !begins_with_one_of(name, kOfLinker))
+      environment.set(name, value);
+  for (const std::string_view name : kPlaces)
+    if (const auto value = outside.get(name))
+      environment.set(name, *value);
+    else
+      environment.unset(name);
+  return environment;
+}
+
 }  // namespace
 
-ContainerSpec same_container(const OuterContainer& outer, const std::string& workdir, const Environment& environment) {
+ContainerSpec same_container(const OuterContainer& outer, const std::string& workdir) {
   ContainerSpec spec = outer.spec;
   if (image_kind(spec.image) == ImageKind::path) make_absolute(spec.image, outer.directory);
   const auto reference = ImageReference::parse(spec.image);
@@ -48,38 +96,40 @@ ContainerSpec same_container(const OuterContainer& outer, const std::string& wor
   for (MountOption& mount : spec.mounts)
     if (mount.kind == MountOption::Kind::bind) make_absolute(mount.source, outer.directory);
   spec.workdir = workdir;
-  spec.keep_env.clear();
-  for (const auto& [name, value] : environment.entries())
-    if (is_variable_name(name) && name != "_" && !begins_with_one_of(name, kOfStep)) spec.keep_env.push_back(name);
   return spec;
 }
 
-Environment host_environment(std::string_view command, const Environment& inside, const Environment& outside,
+Environment host_environment(bool same, const Environment& inside, const Environment& outside,
                              const std::string& slurm_conf) {
-  const bool on_host = command == "sbatch" || command == "salloc";
-  Environment environment;
-  for (const auto& [name, value] : inside.entries()) {
-    if (begins_with_one_of(name, kRelayed) || name == kSlurmInsideVariable || name.starts_with(kKeptPrefix)) continue;
-    if (begins_with_one_of(name, kOfLinker)) {
-      if (command == "srun") environment.set(std::string(kKeptPrefix) + name, value);
-      continue;
-    }
-    environment.set(name, value);
-  }
-  for (const std::string_view name : kPlaces)
-    if (const auto value = outside.get(name); on_host && value)
-      environment.set(name, *value);
-    else if (on_host)
-      environment.unset(name);
+  const bool own_job = inside.get_or("SLURM_JOB_ID", "") == outside.get_or("SLURM_JOB_ID", "");
+  Environment environment = same ? for_same_container(inside, outside, own_job) : for_host(inside, outside, own_job);
   environment.unset("SLURM_CONF");
   if (const auto value = outside.get("SLURM_CONF"))
     environment.set("SLURM_CONF", *value);
   else if (!slurm_conf.empty())
     environment.set("SLURM_CONF", slurm_conf);
-  // The step that the command is typed in holds what the job has.
-  if (command == "srun" && !environment.has("SLURM_OVERLAP") && !environment.has("SLURM_EXACT"))
-    environment.set("SLURM_OVERLAP", "1");
   return environment;
+}
+
+std::string kept_export(std::string_view value) {
+  std::string kept;
+  char quote = 0;
+  bool begins = true;
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (begins) {
+      const size_t end = std::min(value.find_first_of(",=", i), value.size());
+      const std::string_view word = value.substr(i, end - i);
+      if (word != "ALL" && word != "NONE" && word != "NIL" && !is_of_task(word)) kept += kKeptPrefix;
+    }
+    const char letter = value[i];
+    begins = letter == ',' && quote == 0;
+    if (quote != 0 && letter == quote)
+      quote = 0;
+    else if (quote == 0 && (letter == '\'' || letter == '"'))
+      quote = letter;
+    kept += letter;
+  }
+  return kept;
 }
 
 }  // namespace situla

@@ -17,14 +17,20 @@ struct OuterContainer {
   std::string digest;     ///< of its image; empty: not known
 };
 
-/// The specification for tasks in `workdir`: the same image (by its digest), mounts, name and options. What tasks have
-/// in `environment` they keep. Nothing is saved again.
-ContainerSpec same_container(const OuterContainer& outer, const std::string& workdir, const Environment& environment);
+/// The specification for tasks in `workdir`: the same image (by its digest), mounts, name and options. Nothing is saved
+/// again.
+ContainerSpec same_container(const OuterContainer& outer, const std::string& workdir);
 
-/// Of the command. `inside`: of who typed it; `outside`: the step's, before there was a container. From outside come
-/// SLURM_CONF and, for a job that begins on the host (sbatch, salloc), what names places there (PATH, HOME, ...).
-/// What the dynamic linker obeys is of no use to a program of the host: tasks get it by kKeptPrefix.
-Environment host_environment(std::string_view command, const Environment& inside, const Environment& outside,
+/// Of a command of the host. `inside`: of who typed it; `outside`: the step's, before there was a container.
+/// same: of an srun in the same container. It has what was outside, for the container is made anew, and what Slurm's
+/// variables are inside; the others of inside are for the tasks alone (kKeptPrefix).
+/// Else: what is inside, but what names places (PATH, HOME), and what shells obey, is from outside, and nothing
+/// is there that the dynamic linker obeys.
+/// SLURM_CONF is always from outside.
+Environment host_environment(bool same, const Environment& inside, const Environment& outside,
                              const std::string& slurm_conf);
+
+/// The value of srun's --export for the same container: names mean the variables inside.
+std::string kept_export(std::string_view value);
 
 }  // namespace situla

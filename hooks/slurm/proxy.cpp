@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -26,6 +27,7 @@ constexpr size_t kMaxSpecBytes = size_t{16} << 20U;
 constexpr size_t kMaxInputBytes = size_t{1} << 20U;
 constexpr size_t kMostSessions = 256;  ///< at a time; the next waits in the listener's queue
 constexpr std::chrono::milliseconds kSessionsEnd{2800};
+constexpr std::chrono::milliseconds kBreath{50};
 
 Result<StepOutside> read_step() {
   StepOutside step;
@@ -58,7 +60,7 @@ class Proxy {
       if (poll(entries.data(), entries.size(), sessions_.empty() ? -1 : kLookAgain) < 0 && errno != EINTR)
         return fail_errno(errno, "wait for commands");
       if (entries[0].revents != 0) return {};
-      if (entries[1].revents != 0) TRY(accept());
+      if (entries[1].revents != 0) accept();
     }
   }
 
@@ -74,17 +76,16 @@ class Proxy {
   }
 
  private:
-  Result<void> accept() {
+  /// Where no process can be made (a limit of the step's), this command goes without; those that run go on.
+  void accept() {
     auto client = accept_from(slurm_proxy_fd::kListener);
-    if (!client) return {};
+    if (!client) return std::this_thread::sleep_for(kBreath);
     const auto peer = peer_credentials(client->get());
     // The address is no secret. Outside of every container the kernel says who it is.
-    if (!peer || peer->uid != geteuid()) return {};
-    TRY_ASSIGN(Child session, fork_child());
-    if (session) {
-      sessions_.push_back(std::move(session));
-      return {};
-    }
+    if (!peer || peer->uid != geteuid()) return;
+    auto session = fork_child();
+    if (!session) return std::this_thread::sleep_for(kBreath);
+    if (*session) return sessions_.push_back(std::move(*session));
     if (die_with_parent()) {
       for (Child& other : sessions_) (void)other.release();
       (void)close(slurm_proxy_fd::kListener);

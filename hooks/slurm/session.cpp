@@ -15,7 +15,7 @@
 
 #include "common/base/base64.hpp"
 #include "common/base/text.hpp"
-#include "common/spec/slurm_command.hpp"
+#include "common/spec/site_config.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
@@ -65,44 +65,35 @@ Result<Asked> read_request(int socket) {
   return asked;
 }
 
-/// Has the client open something.
-Result<UniqueFd> ask_for(int socket, const std::string& path, bool directory) {
-  TRY(send_packet(socket, line::encode(line::Open{path, directory})));
-  while (true) {
-    TRY_ASSIGN(auto next, next_message(socket));
-    auto& [message, fds] = next;
-    if (std::holds_alternative<line::Signal>(message)) continue;
-    const auto* opened = std::get_if<line::Opened>(&message);
-    if (opened == nullptr) return fail(ErrorKind::corrupt, "a command in the container sent a message out of turn");
-    if (opened->errnum != 0) return fail_errno(static_cast<int>(opened->errnum), "open " + printable(path));
-    if (fds.size() == 1) return std::move(fds[0]);
-    return fail(ErrorKind::corrupt, "a command in the container sent no file");
-  }
-}
-
-ContainerFiles files_of(int socket, const Asked& asked) {
-  ContainerFiles files;
-  files.open = [socket](const std::string& path) { return ask_for(socket, path, false); };
-  files.host_path = [socket, &asked](const std::string& path) -> Result<std::optional<std::string>> {
-    TRY_ASSIGN(const UniqueFd directory, ask_for(socket, path, true));
-    return host_path(directory.get(), asked.mounts);
-  };
-  return files;
-}
-
 /// srun hands its own limits on to the tasks (PropagateResourceLimits): those of who typed it, as far as this process
-/// may have them.
-void take_limits(const line::Request& request) {
-  for (size_t which = 0; which < std::min<size_t>(request.limits.size(), RLIM_NLIMITS); ++which) {
-    const auto resource = static_cast<__rlimit_resource_t>(which);
-    rlimit limit{};
-    if (getrlimit(resource, &limit) != 0) continue;
-    limit.rlim_cur = std::min<rlim_t>(request.limits[which], limit.rlim_max);
-    (void)setrlimit(resource, &limit);
+/// may have them, for as long as the command is started.
+class TakenLimits {
+ public:
+  explicit TakenLimits(const line::Request& request) {
+    for (size_t which = 0; which < std::min(request.limits.size(), before_.size()); ++which) {
+      const auto resource = static_cast<__rlimit_resource_t>(which);
+      if (getrlimit(resource, &before_.at(which)) != 0) continue;
+      rlimit limit = before_.at(which);
+      // To start it takes some.
+      const rlim_t least = resource == RLIMIT_NOFILE ? kLeastFiles : 0;
+      limit.rlim_cur = std::min(std::max<rlim_t>(request.limits[which], least), limit.rlim_max);
+      taken_.at(which) = setrlimit(resource, &limit) == 0;
+    }
+    (void)umask(request.umask & kMode);
   }
-  constexpr uint32_t kMode = 0777;
-  (void)umask(request.umask & kMode);
-}
+  TakenLimits(const TakenLimits&) = delete;
+  TakenLimits& operator=(const TakenLimits&) = delete;
+  ~TakenLimits() {
+    for (size_t which = 0; which < before_.size(); ++which)
+      if (taken_.at(which)) (void)setrlimit(static_cast<__rlimit_resource_t>(which), &before_.at(which));
+  }
+
+ private:
+  static constexpr uint32_t kMode = 0777;
+  static constexpr rlim_t kLeastFiles = 64;
+  std::array<rlimit, RLIM_NLIMITS> before_{};
+  std::array<bool, RLIM_NLIMITS> taken_{};
+};
 
 bool is_offered(const StepOutside& step, const std::string& command) {
   const auto& commands = step.input.commands;
@@ -129,23 +120,53 @@ class Session {
       return fail(Error(ErrorKind::denied, "containers are not offered it on this cluster")
                       .with_code(ErrorCode::slurm)
                       .with_hint("administrators: slurm_inside in situla.toml"));
-    TRY_ASSIGN(HostCommand command, host_command(asked_.request, files_of(client_, asked_)));
+    TRY_ASSIGN(HostCommand command, host_command(asked_.request, files(), step_.input.batch));
     TRY(start(command));
     return wait();
   }
 
  private:
+  ContainerFiles files() {
+    ContainerFiles files;
+    files.open = [this](const std::string& path) { return ask_for(path, false); };
+    files.host_path = [this](const std::string& path) -> Result<std::optional<std::string>> {
+      TRY_ASSIGN(const UniqueFd directory, ask_for(path, true));
+      return host_path(directory.get(), asked_.mounts);
+    };
+    return files;
+  }
+
+  /// Has the client open something. Who is told to end meanwhile begins nothing.
+  [[nodiscard]] Result<UniqueFd> ask_for(const std::string& path, bool directory) const {
+    TRY(send_packet(client_, line::encode(line::Open{path, directory})));
+    while (true) {
+      TRY_ASSIGN(auto next, next_message(client_));
+      auto& [message, fds] = next;
+      if (const auto* signal = std::get_if<line::Signal>(&message)) {
+        const auto number = static_cast<int>(signal->number);
+        if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
+          return fail(ErrorKind::cancelled, "");
+        continue;
+      }
+      const auto* opened = std::get_if<line::Opened>(&message);
+      if (opened == nullptr) return fail(ErrorKind::corrupt, "a command in the container sent a message out of turn");
+      if (opened->errnum != 0) return fail_errno(static_cast<int>(opened->errnum), "open " + printable(path));
+      if (fds.size() == 1) return std::move(fds[0]);
+      return fail(ErrorKind::corrupt, "a command in the container sent no file");
+    }
+  }
+
   Result<void> start(HostCommand& command) {
-    take_limits(asked_.request);
     Environment inside;
     for (const std::string& variable : asked_.request.environment)
       if (const auto parts = cut(variable, '=')) inside.set(parts->first, parts->second);
-    Environment environment = host_environment(name(), inside, step_.environment, step_.input.slurm_conf);
+    Environment environment =
+        host_environment(command.same_container, inside, step_.environment, step_.input.slurm_conf);
     if (command.same_container)
       environment.set(
           kSameContainerVariable,
-          encode_base64(same_container({step_.spec, step_.input.directory, step_.input.digest}, command.workdir, inside)
-                            .serialize()));
+          encode_base64(
+              same_container({step_.spec, step_.input.directory, step_.input.digest}, command.workdir).serialize()));
     SpawnOptions options;
     options.program = step_.input.programs + "/" + name();
     options.arguments = {name()};
@@ -159,7 +180,10 @@ class Session {
       options.fds.emplace_back(command.files[i].get(), kFirstFile + static_cast<int>(i));
     UniqueFd theirs, request;
     if (command.inside) TRY(add_helper(options, *command.inside, theirs, request));
-    auto child = spawn(options);
+    auto child = [&] {
+      const TakenLimits limits(asked_.request);
+      return spawn(options);
+    }();
     if (!child) return fail(std::move(child).error().with_code(ErrorCode::slurm));
     child_ = std::move(*child);
     return {};
@@ -228,7 +252,9 @@ class Session {
     (void)send_packet(client_, (*packet)->bytes, fds);
   }
 
+  /// salloc waits for what it runs, whatever it is sent.
   Result<ExitStatus> give_up() {
+    helper_.reset();
     (void)child_.signal(SIGCONT);
     (void)child_.signal(SIGTERM);
     TRY_ASSIGN(const auto status, child_.wait_for(kGrace));
@@ -287,7 +313,8 @@ int run_inside(int socket, int request) {
     TRY_ASSIGN(line::Inside inside, line::decode_inside(bytes));
     const auto of_salloc = Environment::from_envp(environ);
     for (const auto& [name, value] : of_salloc.entries())
-      if (name.starts_with("SLURM_")) inside.environment.push_back(name + "=" + value);
+      if (name.starts_with("SLURM_") || name.starts_with("_SLURM_SPANK_OPTION_"))
+        inside.environment.push_back(name + "=" + value);
     TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-inside", line::encode_inside(inside)));
     TRY(send_packet(socket, line::encode(line::RunInside{}), {memory.get()}));
     while (true) {

@@ -187,10 +187,11 @@ void Broker::grant(Client& client) {
   auto& ready = std::get<phase::Ready>(phase_);
   std::vector<int> fds = ready.container.namespaces.numbers();
   fds.push_back(ready.container.environment.get());
-  UniqueFd socket = Clients::answer(
-      client,
-      JoinReply{ready.container.workdir, ready.container.namespaces.isolation, slurm_ ? slurm_->door() : std::string()},
-      fds);
+  UniqueFd socket =
+      Clients::answer(client,
+                      JoinReply{ready.container.workdir, ready.container.namespaces.isolation,
+                                slurm_ ? slurm_->door(ready.container.namespaces.isolation) : std::string()},
+                      fds);
   if (!socket) return;
   if (ready.save) ready.save->tasks.push_back(std::move(socket));
   if (client.pidfd) ready.tasks.push_back(std::move(client.pidfd));

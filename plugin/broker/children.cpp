@@ -14,7 +14,7 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/users.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {

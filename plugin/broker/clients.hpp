@@ -8,8 +8,8 @@
 
 #include "common/base/unique_fd.hpp"
 #include "common/protocol/messages.hpp"
-#include "plugin/broker/heard.hpp"
-#include "plugin/broker/poll_set.hpp"
+#include "plugin/broker/events/heard.hpp"
+#include "plugin/broker/events/poll_set.hpp"
 
 namespace situla {
 

@@ -20,7 +20,7 @@
 #include "common/sys/socket.hpp"
 #include "common/sys/users.hpp"
 #include "plugin/broker/children.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {

@@ -16,7 +16,7 @@
 #include "common/sys/process/secrecy.hpp"
 #include "common/sys/socket.hpp"
 #include "common/sys/users.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {

@@ -11,10 +11,10 @@
 #include "common/protocol/contract.hpp"
 #include "plugin/broker/clients.hpp"
 #include "plugin/broker/courier.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
+#include "plugin/broker/events/poll_set.hpp"
 #include "plugin/broker/image_import.hpp"
 #include "plugin/broker/operation.hpp"
-#include "plugin/broker/poll_set.hpp"
 #include "plugin/broker/report/step_report.hpp"
 #include "plugin/broker/step.hpp"
 

@@ -3,7 +3,7 @@
 #include <syslog.h>
 
 #include "common/spec/job_record.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {

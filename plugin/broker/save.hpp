@@ -6,7 +6,7 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {

@@ -7,7 +7,7 @@
 
 #include "common/protocol/contract.hpp"
 #include "plugin/broker/children.hpp"
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -40,9 +40,13 @@ std::optional<SlurmProxy> SlurmProxy::prepare(const Step& step) {
 Result<void> SlurmProxy::start(const Step& step, const TaskPlace& place, const std::string& digest) {
   TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
   const std::string srun = step.slurm_program("srun");
-  const SlurmProxyInput input{
-      door_.token, srun.substr(0, srun.rfind('/')), step.config.slurm_inside, step.request.slurm_conf, place.directory,
-      digest};
+  const SlurmProxyInput input{door_.token,
+                              srun.substr(0, srun.rfind('/')),
+                              step.config.slurm_inside,
+                              step.request.slurm_conf,
+                              place.directory,
+                              digest,
+                              step.request.step_id == kBatchStep};
   TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-slurm-proxy", encode_slurm_proxy_input(input)));
   Launch what = in_task_place(step, place, Program::slurm_proxy, {}, std::move(cgroup));
   what.directory = "/";
@@ -64,11 +68,10 @@ void SlurmProxy::watch(PollSet& set, const Step& step, const std::optional<TaskP
     });
   if (helper_ && helper_->socket)
     set.add(helper_->socket.get(), [this, &step] {
+      // Once, whatever its user has it say.
       const auto message = hear(helper_->socket.get());
-      if (message && *message) {
-        if (const auto* failure = std::get_if<Failure>(&**message)) log_failure(step, error_of(*failure));
-        return;
-      }
+      if (const auto* failure = message && *message ? std::get_if<Failure>(&**message) : nullptr)
+        log_failure(step, error_of(*failure));
       // It was killed, or failed: a second one might as well.
       helper_->socket.reset();
       listener_.reset();

@@ -7,8 +7,8 @@
 #include "common/base/result.hpp"
 #include "common/protocol/slurm_inside.hpp"
 #include "common/sys/socket.hpp"
+#include "plugin/broker/events/poll_set.hpp"
 #include "plugin/broker/launcher.hpp"
-#include "plugin/broker/poll_set.hpp"
 #include "plugin/broker/step.hpp"
 
 namespace situla {
@@ -18,8 +18,10 @@ class SlurmProxy {
  public:
   /// Where the commands of this step are to connect; nullopt: the site or the user wants none.
   static std::optional<SlurmProxy> prepare(const Step& step);
-  /// For tasks: kSlurmInsideVariable.
-  [[nodiscard]] std::string door() const { return door_.text(); }
+  /// For tasks: kSlurmInsideVariable. Empty: the address is not to be seen from a network namespace of the container's.
+  [[nodiscard]] std::string door(const Isolation& container) const {
+    return container.net ? std::string() : door_.text();
+  }
 
   /// `place`: of a task; none, and nobody can have connected. `digest` of the step's image; may be empty.
   void watch(PollSet& set, const Step& step, const std::optional<TaskPlace>& place, const std::string& digest);

@@ -48,18 +48,40 @@ prints() {
 @test "srun's tasks are in the same container: image, mounts, directory and variables; or in another, or on the host" {
   mkdir -p /shared/data && echo of the host >/shared/data/file
   inside "$tiny" --container-mounts=/shared/data:/data sh -c '
-    cd /data && export MINE="a b" LD_LIBRARY_PATH=/nowhere PATH="/opt/mine:$PATH"
-    srun -N2 -n2 sh -c "echo \$(pwd) \$(cat file) \$(cat /etc/arch) \$MINE \$LD_LIBRARY_PATH \$PATH"'
-  prints "/data of the host amd64 a b /nowhere /var/run/situla/slurm:/opt/mine:/var/run/situla/slurm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-/data of the host amd64 a b /nowhere /var/run/situla/slurm:/opt/mine:/var/run/situla/slurm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    cd /data && export MINE="a b" LD_LIBRARY_PATH=/nowhere PATH="/opt/mine:$PATH" EMPTY= HOME=/srv && unset GREETING
+    srun -N2 -n2 sh -c "echo \$(pwd) \$(cat file) \$(cat /etc/arch) \$MINE \$LD_LIBRARY_PATH \$HOME \${GREETING-none} \${EMPTY-unset} \$PATH; env | grep SITULA_KEPT"'
+  prints "/data of the host amd64 a b /nowhere /srv none /var/run/situla/slurm:/opt/mine:/var/run/situla/slurm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+/data of the host amd64 a b /nowhere /srv none /var/run/situla/slurm:/opt/mine:/var/run/situla/slurm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
   inside "$tiny" srun --container-mounts=/shared/data:/more sh -c 'cat /more/file /etc/arch'
   prints $'amd64\nof the host'
   inside "$tiny" srun --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo $ID'
   prints debian
-  inside "$tiny" srun --no-container sh -c 'ls -d /shared/data; env | grep -c -e SITULA_S -e SITULA_KEPT'
-  [[ "$output" == *"/shared/data"$'\n'0* ]]
+  inside "$tiny" sh -c 'export LD_LIBRARY_PATH=/nowhere; srun --no-container sh -c "ls -d /shared/data; echo \$HOME; env | grep -c -e SITULA_S -e SITULA_KEPT -e LD_LIBRARY"'
+  [ "$output" = $'/shared/data\n/home/alice\n0' ]
+  inside "$tiny" sh -c 'export LD_LIBRARY_PATH=/nowhere MINE=1; srun --container-image=registry.test/debian:12 sh -c "echo \$MINE \${LD_LIBRARY_PATH-none}"; srun --export=ALL,MINE=2 sh -c "echo \$MINE \$LD_LIBRARY_PATH"; srun --export=MINE sh -c "echo \$MINE \${LD_LIBRARY_PATH-none} \$GREETING"'
+  [ "$output" = $'1 none\n2 /nowhere\n1 none hello' ]
   inside "$tiny" --container-remap-root srun -N2 -n2 sh -c 'id -u'
   prints $'0\n0'
+}
+
+@test "root inside with a home directory, relative mounts and ~ are what they were" {
+  mkdir -p /home/alice/mine && echo found >/home/alice/mine/file
+  inside "$tiny" --container-remap-root --container-mount-home --container-mounts='./mine:/a,~/mine:/b' sh -c 'cd /; srun -N2 -n2 sh -c "echo \$(id -u) \$HOME \$(cat /root/mine/file /a/file /b/file)"'
+  prints $'0 /root found found found\n0 /root found found found'
+}
+
+@test "steps of a batch script share nothing with each other, those of a step with it" {
+  printf '#!/bin/sh\nsrun -n1 -N1 sleep 831 & srun -n1 -N1 sleep 832 &\nsleep 4; scontrol show step | grep -c "StepId=.*\\.[0-9]"; scontrol -d show step | grep -o "Overlap[^ ]*" ; kill %%1 %%2; wait; srun -n1 true; echo "code $?"\n' >/home/alice/script
+  as_alice sbatch -Q -W -N1 -n1 -o /home/alice/out "$tiny" /home/alice/script
+  cat /home/alice/out
+  # The second one waits for the first.
+  grep -qx 1 /home/alice/out
+  grep -qx 'code 0' /home/alice/out
+}
+
+@test "a network of its own: no commands, and no word of them" {
+  inside "$tiny" --container-unshare=net sh -c 'command -v srun || echo none; echo ${SITULA_SLURM_INSIDE-none}; ls /var/run'
+  prints $'none\nnone'
 }
 
 @test "a container with a name, whose files are in a home directory that both nodes have" {
@@ -126,11 +148,13 @@ PERSON
 
 @test "sbatch: the script is the container's, where it writes is the host's" {
   inside "$tiny" --container-mounts=/home/alice:/work sh -c '
-    printf "#!/bin/sh\necho \$SLURM_JOB_NAME in \$(pwd) \$HOME \$1, \$(ls -d /shared)\n" >/tmp/made.sh
+    printf "#!/bin/sh\n#SBATCH --comment=x\necho \$SLURM_JOB_NAME in \$(pwd) \$HOME \$1, \$(ls -d /shared)\n" >/tmp/made.sh
     cd /work && sbatch -Q -W --output=/work/inner.%j /tmp/made.sh word && cd / && sbatch -W /tmp/made.sh; echo "code $?"; sbatch -W --chdir=/nowhere /tmp/made.sh; echo "code $?"; sbatch --chdir=/work /tmp/none.sh; echo "code $?"'
   [ "$status" -eq 0 ]
   [ "$(cat /home/alice/inner.*)" = "made.sh in /home/alice /home/alice word, /shared" ]
   rm /home/alice/inner.*
+  inside "$tiny" --container-mounts=/home/alice:/work --container-workdir=/work sh -c 'printf "#!/bin/sh\n#SBATCH --job-name=named\necho \$SLURM_JOB_NAME\n" >/tmp/x.sh; sbatch -Q -W -o out /tmp/x.sh; cat out; cd /; sbatch --version | cut -d" " -f1'
+  prints $'named\nslurm-wlm'
   [[ "$stderr" == *"sbatch: error: situla: the working directory of the job: / is in the container alone, and Slurm writes on the host"* ]]
   [[ "$stderr" == *"sbatch: error: hint: go to a directory that is mounted from the host"* ]]
   [[ "$stderr" == *"sbatch: error: situla: open /nowhere: No such file or directory"* ]]
@@ -141,10 +165,14 @@ PERSON
 @test "salloc: its command runs in the container, with the allocation's variables" {
   run_and_show as_alice timeout 100 srun -n1 -w node1 --overcommit "$tiny" sh -c '
     salloc -Q -N1 -n1 --overcommit -w node2 sh -c "cat /etc/arch; echo \$SLURM_JOB_NODELIST; srun hostname; exit 5"; echo "code $?"
-    salloc -Q --no-such-option true; echo "code $?"'
+    salloc -Q --no-such-option true; echo "code $?"
+    salloc -Q -N1 -n1 --overcommit --container-image=registry.test/debian:12 sh -c "srun sh -c \". /etc/os-release; echo \\\$ID\""; echo "code $?"'
   [ "$status" -eq 0 ]
   [[ "$output" == *$'amd64\nnode2\nnode2\ncode 5'* ]]
-  [[ "$output" == *"code 255"* ]]
+  [[ "$output" == *"code 255"*$'debian\ncode 0'* ]]
+  run_and_show as_alice sbatch --no-container --wrap true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"--no-container is for srun"* ]]
 }
 
 @test "sbcast, --multi-prog and --input take files of the container; --output goes to the host" {

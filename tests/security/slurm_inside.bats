@@ -9,7 +9,8 @@ setup() {
   wait_until 60 sh -c 'pgrep -f "^[^ ]*sleep 821$"'
   task=$(pgrep -f '^[^ ]*sleep 822$')
   door=$(tr '\0' '\n' <"/proc/$task/environ" | sed -n 's/^SITULA_SLURM_INSIDE=//p')
-  client=$(echo /usr/*/situla/slurm/srun /usr/local/*/situla/slurm/srun | tr ' ' '\n' | xargs -n1 readlink -e | head -n 1)
+  client=/shared/client
+  install -m 755 "/proc/$task/root/run/situla/slurm/situla-slurm-client" "$client"
 }
 
 teardown() {
@@ -56,6 +57,7 @@ import socket
 server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 server.bind("\0f00ba")
 server.listen()
+server.settimeout(20)
 peer, _ = server.accept()
 # As long as what the real one says, which is not known.
 peer.send(bytes(21))
@@ -88,7 +90,7 @@ PYTHON
     [[ "$output" == *"containers are not offered it"* ]]
     [[ "$output" != *uid=* ]]
   done
-  run_and_show as_alice env SITULA_SLURM_INSIDE="$door" LD_DEBUG=libs SLURM_CONF=/nonexistent PATH=/nonexistent bash -c "exec -a squeue $client -h -o %j"
+  run_and_show as_alice env SITULA_SLURM_INSIDE="$door" bash -c "export LD_DEBUG=libs SLURM_CONF=/nonexistent PATH=/nonexistent; exec -a squeue $client -h -o %j"
   [ "$status" -eq 0 ]
   [[ "$output" == *door* ]]
   [[ "$output" != *"find library"* ]]

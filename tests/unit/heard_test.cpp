@@ -1,5 +1,5 @@
 // What may a helper's words do to a log or a terminal? Nothing.
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 
 #include <csignal>
 

@@ -60,6 +60,8 @@ TEST_CASE("every option of COMPAT.md 1 is in the table once") {
                                                 {"container-devices", true},
                                                 {"container-resolve", true},
                                                 {"container-prefetch", false},
+                                                {"no-container", false},
+                                                {"no-slurm-inside", false},
                                                 {"environment", true}};
   std::map<std::string, bool> found;
   for (const OptionInfo& row : option_table()) found[row.name] = row.argument != nullptr;

@@ -29,11 +29,13 @@ TEST_CASE("where options end and the program begins") {
   CHECK(read("srun", {"-N2", "-n", "4", "hostname", "-f"}) == Words{"nodes=2", "ntasks=4", "|", "hostname", "-f"});
   CHECK(read("srun", {"--nodes", "2", "--ntasks=4", "--", "-x"}) == Words{"nodes=2", "ntasks=4", "", "|", "-x"});
   CHECK(read("srun", {"--pty", "bash"}) == Words{"pty", "|", "bash"});
-  CHECK(read("srun", {"-lN2", "-", "x"}) == Words{"", "nodes=2", "|", "-", "x"});
+  CHECK(read("srun", {"-lN2", "-", "x"}) == Words{"nodes=2", "|", "-", "x"});
   CHECK(read("srun", {"--exclusive", "a"}) == Words{"exclusive", "|", "a"});
   CHECK(read("srun", {"-I", "a"}) == Words{"", "|", "a"});
   CHECK(read("srun", {"-I5", "a"}) == Words{"", "|", "a"});
-  CHECK(read("srun", {"-KN2", "a"}) == Words{"", "nodes=2", "|", "a"});
+  CHECK(read("srun", {"-K1", "a"}) == Words{"", "|", "a"});
+  CHECK(read("sbatch", {"-kN2", "a"}) == Words{"", "|", "a"});
+  CHECK(read("srun", {"-lun", "2", "a"}) == Words{"ntasks=2", "|", "a"});
   CHECK(read("srun", {"-W", "5", "a"}) == Words{"wait=5", "|", "a"});
   CHECK(read("srun", {"--bcast", "a"}) == Words{"bcast", "|", "a"});
   CHECK(read("srun", {"--wait", "5", "a"}) == Words{"wait=5", "|", "a"});
@@ -44,6 +46,7 @@ TEST_CASE("where options end and the program begins") {
   CHECK(read("sbatch", {"-W", "job.sh", "-n"}) == Words{"", "|", "job.sh", "-n"});
   CHECK(read("sbatch", {"--wrap", "a b"}) == Words{"wrap=a b", "|"});
   CHECK(read("sbcast", {"-C", "-F", "4", "a", "b"}) == Words{"", "fanout=4", "|", "a", "b"});
+  CHECK(read("sbcast", {"a", "-s4", "b", "--force"}) == Words{"size=4", "force", "|", "a", "b"});
   CHECK(read("sbcast", {"-s", "4", "a", "b"}) == Words{"size=4", "|", "a", "b"});
 }
 
@@ -58,7 +61,7 @@ TEST_CASE("names that are shortened") {
 TEST_CASE("what is run is what was typed") {
   const Words typed = {"-lN2", "--out", "x", "-I5", "--", "a", "-b"};
   const Words run = parse_command_line("srun", typed).words();
-  CHECK(run == Words{"-l", "-N2", "--out", "x", "-I5", "--", "a", "-b"});
+  CHECK(run == typed);
 }
 
 TEST_CASE("Situla's own options take a value where the plugin says so") {

@@ -29,13 +29,16 @@ struct Container {
                                                                    {"/", std::nullopt}};
   std::string directory = "/work";
   Words environment = {};
+  bool batch = true;
 
   [[nodiscard]] Result<HostCommand> run(const std::string& command, const Words& arguments) const {
     ContainerFiles container;
     container.open = [this](const std::string& path) -> Result<UniqueFd> {
       const auto found = files.find(path);
       if (found == files.end()) return fail_errno(ENOENT, "open " + path);
-      return sealed_memory("file", found->second);
+      TRY_ASSIGN(UniqueFd file, memory_file("file"));
+      TRY(write_memory(file.get(), found->second));
+      return file;
     };
     container.host_path = [this](const std::string& path) -> Result<std::optional<std::string>> {
       const auto found = directories.find(path);
@@ -47,7 +50,7 @@ struct Container {
     request.arguments = arguments;
     request.directory = directory;
     request.environment = environment;
-    return host_command(request, container);
+    return host_command(request, container, batch);
   }
 
   /// What is wrong, or the first word.
@@ -81,6 +84,8 @@ TEST_CASE("where srun writes is on the host") {
         Words{"--output=x: /work is in the container alone, and Slurm writes on the host"});
   CHECK(inside.words("srun", {"-o", "/nowhere/x", "a"}) == Words{"open /nowhere: No such file or directory"});
   CHECK(on_data().words("srun", {"-o", "x", "a"}) == Words{"--output=/lustre/data/x", "a"});
+  CHECK(on_data().words("srun", {"-luo", "x", "a"}) == Words{"-lu", "--output=/lustre/data/x", "a"});
+  CHECK(inside.words("srun", {"-o", "-", "-e", "NONE", "a"}) == Words{"-o", "-", "-e", "NONE", "a"});
   CHECK(on_data().words("srun", {"a", "-o", "x"}) == Words{"a", "-o", "x"});
 }
 
@@ -142,6 +147,37 @@ TEST_CASE("a batch job begins on the host, with the script of the container") {
         Words{"the working directory of the job: /work is in the container alone, and Slurm writes on the host"});
   CHECK(Container().words("sbatch", {"-D", "/data", "job.sh"}) ==
         Words{"--job-name=job.sh", "--chdir=/lustre/data", kFile});
+}
+
+TEST_CASE("what a batch job says of its directory itself counts; who asks about sbatch needs none") {
+  Container inside;
+  CHECK(inside.words("sbatch", {"--version"}) == Words{"--version"});
+  CHECK(inside.words("sbatch", {"-h"}) == Words{"-h"});
+  inside.files["job.sh"] = "#!/bin/sh\n#SBATCH --chdir=/data\n";
+  CHECK(inside.words("sbatch", {"-J", "n", "job.sh"}) == Words{"-J", "n", kFile});
+  CHECK(inside.words("sbatch", {"-D", "/data", "-o", "x/%j", "-e", "/data/y", "--wrap=a"}) ==
+        Words{"--chdir=/lustre/data", "-o", "x/%j", "--error=/lustre/data/y", "--wrap=a"});
+}
+
+TEST_CASE(
+    "a step shares with the one that it is typed in, unless something else is said; in a batch script none does") {
+  Container inside;
+  CHECK(inside.words("srun", {"a"}) == Words{"a"});
+  inside.batch = false;
+  CHECK(inside.words("srun", {"a"}) == Words{"--overlap", "a"});
+  for (const char* other : {"--overlap", "--exact", "--exclusive"})
+    CHECK(inside.words("srun", {other, "a"}) == Words{other, "a"});
+}
+
+TEST_CASE("variables of --export are those inside; parts of heterogeneous jobs are refused") {
+  const Container inside;
+  CHECK(inside.words("srun", {"--export=ALL,A=1,B,SLURM_X=2", "a"}) ==
+        Words{"--export=ALL,SITULA_KEPT_A=1,SITULA_KEPT_B,SLURM_X=2", "a"});
+  CHECK(inside.words("srun", {"--export", "A='x,y',B=1", "a"}) ==
+        Words{"--export=SITULA_KEPT_A='x,y',SITULA_KEPT_B=1", "a"});
+  CHECK(inside.words("srun", {"--no-container", "--export=A", "a"}) == Words{"--no-container", "--export=A", "a"});
+  CHECK(inside.first_word("srun", {"a", ":", "b"}).starts_with("the parts of a heterogeneous job"));
+  CHECK(inside.words("squeue", {":"}) == Words{":"});
 }
 
 TEST_CASE("salloc's command stays inside") {

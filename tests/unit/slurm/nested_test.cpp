@@ -28,7 +28,7 @@ OuterContainer outer(const std::string& image) {
 
 TEST_CASE("the same image, whatever its tag means by then") {
   const auto image = [](const OuterContainer& from) {
-    const ContainerSpec spec = same_container(from, "/", {});
+    const ContainerSpec spec = same_container(from, "/");
     return spec.image + " " + spec.pinned;
   };
   CHECK(image(outer("ubuntu:24.04")) == "ubuntu:24.04 " + kDigest);
@@ -59,16 +59,15 @@ TEST_CASE("mounts and options go with it, what belongs to the step alone does no
     mount.source = source;
     made.spec.mounts.push_back(mount);
   }
-  const ContainerSpec spec = same_container(
-      made, "/w",
-      environment({{"PATH", "/bin"}, {"SLURM_NTASKS", "1"}, {"BASH_FUNC_x%%", "()"}, {"MINE", "1"}, {"_", "x"}}));
+  made.spec.keep_env = {"MINE"};
+  const ContainerSpec spec = same_container(made, "/w");
   CHECK(spec.name == "n");
   CHECK(spec.name_flag == NameFlag::automatic);
   CHECK(spec.directory.empty());
   CHECK(spec.save.empty());
   CHECK(spec.remap_root == Tristate::yes);
   CHECK(spec.workdir == "/w");
-  CHECK(spec.keep_env == std::vector<std::string>{"PATH", "MINE"});
+  CHECK(spec.keep_env == std::vector<std::string>{"MINE"});
   REQUIRE(spec.mounts.size() == 3);
   CHECK(spec.mounts[0].source == "/home/me/data");
   CHECK(spec.mounts[1].source == "$X/data");
@@ -80,30 +79,65 @@ TEST_CASE("a command of the host has nothing of the container that would change 
                                           {"HOME", "/root"},
                                           {"LD_PRELOAD", "/evil.so"},
                                           {"GCONV_PATH", "/evil"},
+                                          {"BASH_ENV", "/etc/image.rc"},
                                           {"SLURM_CONF", "/evil"},
                                           {"SITULA_SLURM_INSIDE", "@x"},
+                                          {"SITULA_CONTAINER_IMAGE", "of the step"},
+                                          {"PYXIS_CONTAINER_MOUNTS", "/set/inside"},
                                           {"MINE", "1"},
                                           {"_SLURM_SPANK_OPTION_situla_container_image", "x"},
                                           {"SLURM_JOB_ID", "7"}});
-  const Environment outside = environment({{"PATH", "/h"}, {"HOME", "/home/me"}, {"SLURM_CONF", "/etc/slurm.conf"}});
-  const Environment squeue = host_environment("squeue", inside, outside, "");
-  for (const char* gone : {"LD_PRELOAD", "GCONV_PATH", "SITULA_SLURM_INSIDE",
-                           "_SLURM_SPANK_OPTION_situla_container_image", "SITULA_KEPT_LD_PRELOAD", "SLURM_OVERLAP"})
-    CHECK(!squeue.has(gone));
-  CHECK(squeue.get("SLURM_CONF") == "/etc/slurm.conf");
-  CHECK(squeue.get("SLURM_JOB_ID") == "7");
-  CHECK(squeue.get("MINE") == "1");
-  const Environment srun = host_environment("srun", inside, outside, "");
-  CHECK(srun.get("SITULA_KEPT_LD_PRELOAD") == "/evil.so");
-  CHECK(!srun.has("LD_PRELOAD"));
-  CHECK(srun.get("PATH") == "/c");
-  CHECK(srun.get("SLURM_OVERLAP") == "1");
-  const Environment sbatch = host_environment("sbatch", inside, outside, "");
-  CHECK(sbatch.get("PATH") == "/h");
-  CHECK(sbatch.get("HOME") == "/home/me");
-  CHECK(!sbatch.has("SITULA_KEPT_LD_PRELOAD"));
-  CHECK(host_environment("squeue", inside, {}, "/x.conf").get("SLURM_CONF") == "/x.conf");
-  CHECK(!host_environment("squeue", inside, {}, "").has("SLURM_CONF"));
+  const Environment outside = environment({{"PATH", "/h"},
+                                           {"HOME", "/home/me"},
+                                           {"SITULA_CONTAINER_IMAGE", "of the step"},
+                                           {"SLURM_CONF", "/etc/slurm.conf"},
+                                           {"SLURM_JOB_ID", "7"}});
+  const Environment host = host_environment(false, inside, outside, "");
+  for (const char* gone : {"LD_PRELOAD", "GCONV_PATH", "BASH_ENV", "SITULA_SLURM_INSIDE", "SITULA_CONTAINER_IMAGE",
+                           "_SLURM_SPANK_OPTION_situla_container_image", "SITULA_KEPT_LD_PRELOAD", "SITULA_KEPT_"})
+    CHECK(!host.has(gone));
+  CHECK(host.get("SLURM_CONF") == "/etc/slurm.conf");
+  CHECK(host.get("SLURM_JOB_ID") == "7");
+  CHECK(host.get("MINE") == "1");
+  CHECK(host.get("PATH") == "/h");
+  CHECK(host.get("HOME") == "/home/me");
+  CHECK(host.get("PYXIS_CONTAINER_MOUNTS") == "/set/inside");
+  CHECK(host_environment(false, inside, {}, "/x.conf").get("SLURM_CONF") == "/x.conf");
+  CHECK(!host_environment(false, inside, {}, "").has("SLURM_CONF"));
+  // Of an allocation that was made inside: what salloc said of its steps holds.
+  Environment other = inside;
+  other.set("SLURM_JOB_ID", "8");
+  CHECK(host_environment(false, other, outside, "").has("_SLURM_SPANK_OPTION_situla_container_image"));
+}
+
+TEST_CASE("who makes the same container again has what was outside; its tasks have what is inside") {
+  const Environment inside = environment({{"PATH", "/c"},
+                                          {"HOME", "/root"},
+                                          {"LD_PRELOAD", "/x.so"},
+                                          {"EMPTY", ""},
+                                          {"SLURM_NTASKS", "2"},
+                                          {"CUDA_VISIBLE_DEVICES", "0"},
+                                          {"HOSTNAME", "node1"},
+                                          {"PMIX_RANK", "0"},
+                                          {"PMIX_MCA_gds", "hash"},
+                                          {"ENROOT_X", "1"}});
+  const Environment outside =
+      environment({{"PATH", "/h"}, {"HOME", "/home/me"}, {"ENROOT_DATA_PATH", "/d"}, {"SLURM_NTASKS", "1"}});
+  const Environment made = host_environment(true, inside, outside, "");
+  CHECK(made.get("PATH") == "/h");
+  CHECK(made.get("HOME") == "/home/me");
+  CHECK(made.get("ENROOT_DATA_PATH") == "/d");
+  CHECK(made.get("SLURM_NTASKS") == "2");
+  CHECK(made.get("CUDA_VISIBLE_DEVICES") == "0");
+  CHECK(made.has("SITULA_KEPT_"));
+  CHECK(made.get("SITULA_KEPT_PATH") == "/c");
+  CHECK(made.get("SITULA_KEPT_HOME") == "/root");
+  CHECK(made.get("SITULA_KEPT_LD_PRELOAD") == "/x.so");
+  CHECK(made.get("SITULA_KEPT_EMPTY") == "");
+  CHECK(made.get("SITULA_KEPT_PMIX_MCA_gds") == "hash");
+  for (const char* gone : {"LD_PRELOAD", "SITULA_KEPT_HOSTNAME", "SITULA_KEPT_CUDA_VISIBLE_DEVICES",
+                           "SITULA_KEPT_PMIX_RANK", "SITULA_KEPT_ENROOT_X"})
+    CHECK(!made.has(gone));
 }
 
 TEST_CASE("where a step listens, as a variable") {

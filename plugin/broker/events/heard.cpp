@@ -1,4 +1,4 @@
-#include "plugin/broker/heard.hpp"
+#include "plugin/broker/events/heard.hpp"
 
 #include "common/base/text.hpp"
 #include "common/sys/socket.hpp"
