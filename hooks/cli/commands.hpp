@@ -37,6 +37,10 @@ std::pair<CLI::App&, Options&> add_command(CLI::App& app, Actions& actions, cons
 /// and COMMAND are required", where there are fewer than needed.
 Result<void> check_words(const Context& context, const std::string& command, size_t needed, const std::string& missing);
 
+/// A process of the container that a word means for exec: a process's number, a step, or several steps with commas
+/// between them, of which the first one with a container counts.
+Result<pid_t> process_to_join(const std::string& word);
+
 /// An image that import takes, and where it is for.
 struct ImageArguments {
   std::string architecture, image;

@@ -45,12 +45,24 @@ Result<pid_t> process_of(const StepName& step) {
                   .with_hint("squeue --steps shows where steps run; list --fancy shows what runs here"));
 }
 
-/// A number, or a step, or several steps with commas between them: the first one that has a container (attach).
-Result<pid_t> process_of(const std::string& word) {
+Result<int> exec(const Context& context, const ExecRequest& options) {
+  TRY(check_words(context, "exec", 2, "PID and COMMAND are"));
+  ExecRequest request = options;
+  TRY_ASSIGN(request.pid, process_to_join(context.words.front()));
+  request.host = context.invocation.environment;
+  request.command.assign(context.words.begin() + 1, context.words.end());
+  context.streams.out.flush();
+  return exec_in_container(request);
+}
+
+}  // namespace
+
+Result<pid_t> process_to_join(const std::string& word) {
   if (const auto several = cut(word, ','))
     if (const auto first = parse_step_name(several->first)) {
       auto found = process_of(*first);
-      return found || found.error().kind() != ErrorKind::not_found ? found : process_of(std::string(several->second));
+      return found || found.error().kind() != ErrorKind::not_found ? found
+                                                                   : process_to_join(std::string(several->second));
     }
   if (const auto step = parse_step_name(word)) return process_of(*step);
   if (const auto step = step_of_scratch(word)) return process_of(*step);
@@ -60,18 +72,6 @@ Result<pid_t> process_of(const std::string& word) {
                   .with_code(ErrorCode::option)
                   .with_hint("a process is meant by its number, as list --fancy shows it, or by its step: JOB.STEP"));
 }
-
-Result<int> exec(const Context& context, const ExecRequest& options) {
-  TRY(check_words(context, "exec", 2, "PID and COMMAND are"));
-  ExecRequest request = options;
-  TRY_ASSIGN(request.pid, process_of(context.words.front()));
-  request.host = context.invocation.environment;
-  request.command.assign(context.words.begin() + 1, context.words.end());
-  context.streams.out.flush();
-  return exec_in_container(request);
-}
-
-}  // namespace
 
 void add_exec(CLI::App& app, Actions& actions) {
   const auto [command, request] = add_command(

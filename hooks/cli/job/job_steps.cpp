@@ -1,8 +1,7 @@
-// attach: a command, or a shell, in the container of a step that runs, from wherever jobs are submitted. A step of the
-// job beside it, which runs `exec` on the node.
+#include "hooks/cli/job/job_steps.hpp"
+
 #include <algorithm>
 #include <optional>
-#include <ostream>
 
 #include <unistd.h>
 
@@ -12,14 +11,6 @@
 
 namespace situla::cli {
 namespace {
-
-struct AttachOptions {
-  std::string node;
-};
-
-/// What the user has, as far as the image has it.
-constexpr const char* kShell =
-    "for shell in \"${SHELL-}\" /bin/bash /bin/sh; do [ -x \"$shell\" ] && exec \"$shell\"; done; exec sh";
 
 /// Of the steps that this command makes: none to attach to.
 constexpr const char* kOwnName = "situla-attach";
@@ -40,22 +31,22 @@ int64_t rank(const JobStep& step) {
   return part == "batch" ? -1 : part == "interactive" ? -2 : -3;
 }
 
-Error no_job(const std::string& job) {
-  return Error(ErrorKind::not_found, "attach: job " + printable(job) + " runs no step")
+Error no_job(const std::string& command, const std::string& job) {
+  return Error(ErrorKind::not_found, command + ": job " + printable(job) + " runs no step")
       .with_code(ErrorCode::container_not_found)
       .with_hint("squeue --me --steps shows what runs");
 }
 
 /// "12_3" is a task of an array, whose steps have another number.
-Result<std::string> number_of_job(const Context& context, const std::string& job) {
+Result<std::string> number_of_job(const Context& context, const std::string& command, const std::string& job) {
   TRY_ASSIGN(const ProgramRun run,
              run_slurm(context, "squeue", {"--noheader", "--jobs=" + job, "--states=running", "--Format=JobID:32"}));
   std::vector<std::string_view> numbers;
   for (const std::string_view line : split_nonempty(run.output, '\n')) numbers.push_back(trim(line));
   // Slurm has said what is wrong with the number.
-  if (!run.success() || numbers.empty()) return fail(no_job(job));
+  if (!run.success() || numbers.empty()) return fail(no_job(command, job));
   if (numbers.size() > 1)
-    return fail(Error(ErrorKind::usage, "attach: " + printable(job) + " is an array of " +
+    return fail(Error(ErrorKind::usage, command + ": " + printable(job) + " is an array of " +
                                             std::to_string(numbers.size()) + " jobs that run")
                     .with_code(ErrorCode::option)
                     .with_hint("say which one, as squeue shows it: " + printable(job) + "_1"));
@@ -92,7 +83,7 @@ Target any_of(std::vector<JobStep> steps) {
 }
 
 /// word: JOB or JOB.STEP.
-Result<Target> find_step(const Context& context, const std::string& word) {
+Result<Target> find_step(const Context& context, const std::string& command, const std::string& word) {
   const auto parts = cut(word, '.');
   const std::string job(parts ? parts->first : std::string_view(word));
   const bool known = !job.empty() && job.find_first_not_of("0123456789_+") == std::string::npos;
@@ -100,61 +91,60 @@ Result<Target> find_step(const Context& context, const std::string& word) {
     return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word))
                     .with_code(ErrorCode::option)
                     .with_hint("a job is meant by its number, a step by JOB.STEP, as squeue --steps shows them"));
-  TRY_ASSIGN(const std::string number, number_of_job(context, job));
+  TRY_ASSIGN(const std::string number, number_of_job(context, command, job));
   TRY_ASSIGN(std::vector<JobStep> steps, steps_of(context, number));
-  if (steps.empty()) return fail(no_job(job));
+  if (steps.empty()) return fail(no_job(command, job));
   if (!parts) return any_of(std::move(steps));
   std::string names;
   for (JobStep& step : steps) {
     if (step_part(step) == parts->second) return any_of({std::move(step)});
     names += (names.empty() ? "" : ", ") + step.name;
   }
-  return fail(Error(ErrorKind::not_found, "attach: step " + printable(word) + " does not run")
+  return fail(Error(ErrorKind::not_found, command + ": step " + printable(word) + " does not run")
                   .with_code(ErrorCode::container_not_found)
                   .with_hint("of this job there run: " + names));
 }
 
 /// The first node of the step, or the wanted one.
-Result<std::string> find_node(const Context& context, const JobStep& step, const std::string& wanted) {
+Result<std::string> find_node(const Context& context, const std::string& command, const JobStep& step,
+                              const std::string& wanted) {
   TRY_ASSIGN(const std::vector<std::string> nodes, ask_slurm(context, "scontrol", {"show", "hostnames", step.nodes}));
-  if (nodes.empty()) return fail(no_job(step.name));
+  if (nodes.empty()) return fail(no_job(command, step.name));
   if (wanted.empty()) return nodes.front();
   if (std::find(nodes.begin(), nodes.end(), wanted) != nodes.end()) return wanted;
-  return fail(Error(ErrorKind::usage, "attach: " + step.name + " does not run on " + printable(wanted))
+  return fail(Error(ErrorKind::usage, command + ": " + step.name + " does not run on " + printable(wanted))
                   .with_code(ErrorCode::option)
                   .with_hint("it runs on " + step.nodes));
 }
 
-Result<int> attach(const Context& context, const AttachOptions& options) {
-  TRY(check_words(context, "attach", 1, "JOB is"));
-  TRY_ASSIGN(const Target target, find_step(context, context.words.front()));
-  TRY_ASSIGN(const std::string node, find_node(context, target.first, options.node));
+}  // namespace
+
+Result<JobPlace> find_job(const Context& context, const std::string& command, const std::string& word,
+                          const std::string& node) {
+  TRY_ASSIGN(const Target target, find_step(context, command, word));
+  TRY_ASSIGN(std::string found, find_node(context, command, target.first, node));
+  const std::string& step = target.first.name;
+  return JobPlace{step.substr(0, step.rfind('.')), target.steps, std::move(found)};
+}
+
+Result<SpawnOptions> step_beside(const Context& context, const JobPlace& place, const std::vector<std::string>& options,
+                                 const std::vector<std::string>& words) {
   SpawnOptions srun;
   TRY_ASSIGN(srun.program, slurm_program(context, "srun"));
-  const std::string job = target.first.name.substr(0, target.first.name.rfind('.'));
-  srun.arguments = {"srun",      "--jobid=" + job, "--overlap",          "--whole",
-                    "--nodes=1", "--ntasks=1",     "--nodelist=" + node, std::string("--job-name=") + kOwnName};
-  if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) srun.arguments.emplace_back("--pty");
-  srun.arguments.insert(srun.arguments.end(), {"situla", "exec", target.steps});
-  if (context.words.size() == 1)
-    srun.arguments.insert(srun.arguments.end(), {"sh", "-c", kShell});
-  else
-    srun.arguments.insert(srun.arguments.end(), context.words.begin() + 1, context.words.end());
+  srun.arguments = {"srun",
+                    "--jobid=" + place.job,
+                    "--overlap",
+                    "--whole",
+                    "--nodes=1",
+                    "--ntasks=1",
+                    "--nodelist=" + place.node,
+                    std::string("--job-name=") + kOwnName};
+  srun.arguments.insert(srun.arguments.end(), options.begin(), options.end());
+  srun.arguments.insert(srun.arguments.end(), words.begin(), words.end());
   srun.environment = for_another_job(context.invocation.environment).strings();
   srun.fds = {{STDIN_FILENO, STDIN_FILENO}, {STDOUT_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
   srun.die_with_parent = false;
-  context.streams.out.flush();
-  return fail(execute(srun));
-}
-
-}  // namespace
-
-void add_attach(CLI::App& app, Actions& actions) {
-  const auto [command, options] =
-      add_command(app, actions, "attach",
-                  "A shell in the container of a running job: attach [OPTIONS] JOB[.STEP] [COMMAND [ARG...]]", attach);
-  command.prefix_command();  // what follows the job belongs to the container
-  command.add_option("-w,--node", options.node, "Node of the step (default: its first)")->type_name("NODE");
+  return srun;
 }
 
 }  // namespace situla::cli
