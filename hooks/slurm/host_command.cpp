@@ -47,11 +47,11 @@ constexpr std::array kPathOptions = std::to_array<PathOption>({
 constexpr size_t kMostScript = size_t{256} << 10U;
 
 Error only_inside(const std::string& what, const std::string& directory,
-                  std::string hint = "take a directory that is mounted from the host (--container-mounts)") {
+                  const char* hint = "take a directory that is mounted from the host (--container-mounts)") {
   return Error(ErrorKind::usage,
                what + ": " + printable(directory) + " is in the container alone, and Slurm writes on the host")
       .with_code(ErrorCode::option)
-      .with_hint(std::move(hint));
+      .with_hint(hint);
 }
 
 /// Words of srun's in the place of a file: which tasks.
@@ -257,7 +257,7 @@ class Translation {
     if (name.find('/') != std::string::npos || container_.open(name)) return name;
     const std::string directories = environment_.get_or("PATH", "");
     for (const std::string_view directory : split_nonempty(directories, ':'))
-      if (const std::string path = std::string(directory) + "/" + name; container_.open(path)) return path;
+      if (std::string path = std::string(directory) + "/" + name; container_.open(path)) return path;
     return name;
   }
 

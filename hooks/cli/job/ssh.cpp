@@ -90,7 +90,7 @@ Result<int> print_config(const Context& context) {
 
 /// What sessions have left running, such as an editor's server, is of this step, which ends with this process: it stays
 /// for as long as there is any.
-Result<int> stay_for_all(SpawnOptions program) {
+Result<int> stay_for_all(const SpawnOptions& program) {
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "look after what is left running");
   TRY_ASSIGN(Child sshd, spawn(program));
   const auto status = sshd.wait();
@@ -127,7 +127,7 @@ Result<int> serve(const Context& context, const std::string& steps) {
     sshd.arguments.insert(sshd.arguments.end(), {"-o", option});
   sshd.environment = context.invocation.environment.strings();
   sshd.fds = {{STDIN_FILENO, STDIN_FILENO}, {STDOUT_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
-  return stay_for_all(std::move(sshd));
+  return stay_for_all(sshd);
 }
 
 /// sshd's session: what the client asked for, in the container.
