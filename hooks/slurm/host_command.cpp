@@ -86,10 +86,10 @@ std::string beginning_of(const UniqueFd& file) {
 
 class Translation {
  public:
-  Translation(const Request& request, const ContainerFiles& container, bool batch)
+  Translation(const Request& request, const ContainerFiles& container, const TypedIn& where)
       : request_(request),
         container_(container),
-        batch_(batch),
+        where_(where),
         line_(parse_command_line(request.command, request.arguments)) {
     for (const std::string& variable : request.environment)
       if (const auto parts = cut(variable, '=')) environment_.set(parts->first, parts->second);
@@ -139,7 +139,7 @@ class Translation {
     const auto is_given = [&](std::string_view option) { return line_.has(option); };
     constexpr std::array<std::string_view, 4> kOthers = {"container-image", "container-name", "environment",
                                                          "no-container"};
-    made_.same_container = std::none_of(kOthers.begin(), kOthers.end(), is_given);
+    made_.same_container = !where_.dropped && std::none_of(kOthers.begin(), kOthers.end(), is_given);
     made_.workdir = request_.directory;
     if (made_.same_container) {
       TRY(take_chdir(made_.workdir));
@@ -147,7 +147,7 @@ class Translation {
         if (word.option == "export" && word.has_value) word.set_value(kept_export(word.value));
     }
     constexpr std::array<std::string_view, 3> kSharing = {"overlap", "exact", "exclusive"};
-    if (!batch_ && std::none_of(kSharing.begin(), kSharing.end(), is_given))
+    if (!where_.batch && std::none_of(kSharing.begin(), kSharing.end(), is_given))
       line_.options.insert(line_.options.begin(), {"overlap", "", false, {"--overlap"}});
     if (line_.has("multi-prog") && !line_.rest.empty()) {
       TRY_ASSIGN(line_.rest[0], read(line_.rest[0], line_.rest[0]));
@@ -265,7 +265,7 @@ class Translation {
 
   const Request& request_;
   const ContainerFiles& container_;
-  bool batch_;
+  TypedIn where_;
   CommandLine line_;
   Environment environment_;
   HostCommand made_;
@@ -273,8 +273,8 @@ class Translation {
 
 }  // namespace
 
-Result<HostCommand> host_command(const Request& request, const ContainerFiles& container, bool batch) {
-  return Translation(request, container, batch).make();
+Result<HostCommand> host_command(const Request& request, const ContainerFiles& container, const TypedIn& where) {
+  return Translation(request, container, where).make();
 }
 
 }  // namespace situla

@@ -42,8 +42,11 @@ struct HostCommand {
   std::optional<slurm_line::Inside> inside;
 };
 
-/// batch: it was typed in a batch script, which holds nothing of the job's; any other step holds what its srun asked
-/// for.
-Result<HostCommand> host_command(const slurm_line::Request& request, const ContainerFiles& container, bool batch);
+struct TypedIn {
+  bool batch = false;  ///< a batch script, which holds nothing of the job's; other steps hold what their srun asked for
+  bool dropped = false;  ///< its script has dropped the image that sbatch was given: srun runs as it would outside
+};
+Result<HostCommand> host_command(const slurm_line::Request& request, const ContainerFiles& container,
+                                 const TypedIn& where);
 
 }  // namespace situla

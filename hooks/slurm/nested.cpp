@@ -111,6 +111,13 @@ Environment host_environment(bool same, const Environment& inside, const Environ
   return environment;
 }
 
+bool has_dropped_image(const Environment& inside, const Environment& outside) {
+  constexpr std::array<std::string_view, 2> kVariables = {"SLURM_SPANK__SLURM_SPANK_OPTION_situla_container_image",
+                                                          "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image"};
+  return std::any_of(kVariables.begin(), kVariables.end(),
+                     [&](std::string_view name) { return outside.has(name) && !inside.has(name); });
+}
+
 std::string kept_export(std::string_view value) {
   std::string kept;
   char quote = 0;

@@ -30,6 +30,10 @@ ContainerSpec same_container(const OuterContainer& outer, const std::string& wor
 Environment host_environment(bool same, const Environment& inside, const Environment& outside,
                              const std::string& slurm_conf);
 
+/// Whether a batch script has unset the variable by which sbatch's --container-image holds for the sruns inside, or
+/// that of pyxis, as scripts do to get rid of it (plugin/README.md).
+bool has_dropped_image(const Environment& inside, const Environment& outside);
+
 /// The value of srun's --export for the same container: names mean the variables inside.
 std::string kept_export(std::string_view value);
 

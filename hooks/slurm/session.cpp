@@ -120,8 +120,10 @@ class Session {
       return fail(Error(ErrorKind::denied, "containers are not offered it on this cluster")
                       .with_code(ErrorCode::slurm)
                       .with_hint("administrators: slurm_inside in situla.toml"));
-    TRY_ASSIGN(HostCommand command, host_command(asked_.request, files(), step_.input.batch));
-    TRY(start(command));
+    const Environment inside = variables();
+    const TypedIn typed_in{step_.input.batch, has_dropped_image(inside, step_.environment)};
+    TRY_ASSIGN(HostCommand command, host_command(asked_.request, files(), typed_in));
+    TRY(start(command, inside));
     return wait();
   }
 
@@ -156,10 +158,14 @@ class Session {
     }
   }
 
-  Result<void> start(HostCommand& command) {
+  [[nodiscard]] Environment variables() const {
     Environment inside;
     for (const std::string& variable : asked_.request.environment)
       if (const auto parts = cut(variable, '=')) inside.set(parts->first, parts->second);
+    return inside;
+  }
+
+  Result<void> start(HostCommand& command, const Environment& inside) {
     Environment environment =
         host_environment(command.same_container, inside, step_.environment, step_.input.slurm_conf);
     if (command.same_container)

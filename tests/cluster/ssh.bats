@@ -32,12 +32,22 @@ job() {
 as_alice_quietly() { as_alice timeout 60 "$@"; }
 
 @test "what belongs into ssh_config, and keys of the user's alone" {
-  grep -qx 'Host situla-\*' .ssh/config
+  grep -qx "Host situla-\\* \"!\\*'\\*\"" .ssh/config
+  diff .config/situla/ssh/config .ssh/config
   [ "$(stat -c %a%U .config/situla/ssh .config/situla/ssh/user_key .config/situla/ssh/host_key | sort -u | tr '\n' ' ')" = "600alice 700alice " ]
   local before
   before=$(sha256sum .config/situla/ssh/*_key)
   as_alice situla ssh --config | diff - .ssh/config
   [ "$(sha256sum .config/situla/ssh/*_key)" = "$before" ]
+  # A public key is made of the private one, whatever else was there.
+  rm .config/situla/ssh/user_key.pub
+  for _ in 1 2 3; do as_alice situla ssh --config >/dev/null 3>&- & done
+  wait
+  [ "$(cut -d' ' -f1,2 .config/situla/ssh/user_key.pub)" = "$(ssh-keygen -y -f .config/situla/ssh/user_key | cut -d' ' -f1,2)" ]
+  # A name from elsewhere is a word for the shell that runs the command.
+  run_and_show as_alice_quietly ssh 'situla-$(touch /tmp/hostile)' true
+  run_and_show as_alice_quietly ssh "situla-';touch /tmp/hostile;'" true
+  [ ! -e /tmp/hostile ]
 }
 
 @test "a command, its exit code, its standard input; a shell on a terminal; nothing listens meanwhile" {
@@ -47,11 +57,11 @@ as_alice_quietly() { as_alice timeout 60 "$@"; }
   [[ "$output" == *$'amd64\n'"$job in "* ]]
   as_alice_quietly sh -c "printf 'one\ntwo' | ssh situla-$job.0 'cat; sleep 3'" >"$BATS_TEST_TMPDIR/cat" 2>/dev/null 3>&- &
   local client=$!
-  wait_until 20 pgrep -u alice -f '^sshd: alice|^[^ ]*sshd .*-i'
+  wait_until 20 pgrep -u alice -f '^sshd|^[^ ]*/sshd'
   # srun does, as for every step.
   ss -Hltnp >"$BATS_TEST_TMPDIR/listening"
   grep -q '"srun"' "$BATS_TEST_TMPDIR/listening"
-  if grep -E '"(sshd|situla|situla-full)"' "$BATS_TEST_TMPDIR/listening"; then false; fi
+  if grep -E '"(sshd[^"]*|situla|situla-full)"' "$BATS_TEST_TMPDIR/listening"; then false; fi
   wait "$client"
   [ "$(cat "$BATS_TEST_TMPDIR/cat")" = $'one\ntwo' ]
   run_and_show as_alice_quietly expect -c "
@@ -120,6 +130,17 @@ PERL
   [ "${lines[0]}" = "of $job: hello" ]
 }
 
+@test "who waits for ssh's output does not wait for what it left running, which runs on" {
+  job 907 --container-image=registry.test/tiny
+  run timeout 20 runuser -u alice -- env HOME=/home/alice bash -c "out=\$(ssh situla-$job 'sleep 908 >/dev/null 2>&1 </dev/null & echo left' 2>&1); echo \"got \$out\""
+  echo "$output"
+  [ "$output" = "got left" ]
+  asleep 908
+  as_alice pkill -f '^[^ ]*sleep 908$'
+  wait_until 20 sh -c '! pgrep -u alice -f "situla ssh|^srun.*situla-attach"'
+  [ -z "$(sacct 2>/dev/null -n -j "$job" -s failed)" ]
+}
+
 @test "another user's key does not open it, and it ends with the job" {
   job 905 --container-image=registry.test/tiny
   rm -rf /shared/key* && ssh-keygen -q -t ed25519 -N '' -f /shared/key && chown alice: /shared/key
@@ -128,11 +149,12 @@ PERL
   [[ "$output" == *"Permission denied (publickey)"* ]]
   run_and_show as bob timeout 60 situla ssh "$job"
   [ "$status" -ne 0 ]
+  [[ "$output" == *"Access/permission denied"* || "$output" == *"runs no step"* ]]
   as_alice_quietly ssh "situla-$job" 'sleep 906' >/dev/null 2>&1 3>&- &
   wait_until 20 asleep 906
   as_alice scancel "$job"
   wait
-  wait_until 20 sh -c '! pgrep -u alice -f "^[^ ]*sleep 90[56]$|sshd"'
+  wait_until 20 sh -c '! pgrep -u alice -f "^[^ ]*sleep 90[56]$|sshd|^srun"'
   run_and_show as_alice_quietly ssh "situla-$job" true
   [ "$status" -eq 255 ]
   [[ "$output" == *"ssh: job $job runs no step"* ]]

@@ -47,6 +47,11 @@ Result<std::vector<std::string>> libraries_of(const std::string& program) {
   for (const std::string_view line : split_nonempty(run.output, '\n'))
     for (const std::string_view word : split_words(line))
       if (word.starts_with('/')) paths.emplace_back(word);
+  // It looks the user up; older releases of glibc load a library for that.
+  for (const std::string& path : std::vector<std::string>(paths))
+    if (path.ends_with("/libc.so.6"))
+      if (std::string more = path.substr(0, path.rfind('/')) + "/libnss_files.so.2"; access(more.c_str(), R_OK) == 0)
+        paths.push_back(std::move(more));
   if (!run.success() || paths.empty())
     return fail(ErrorKind::failure, program + ": cannot tell what it is linked with");
   return paths;

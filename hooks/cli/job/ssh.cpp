@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -41,30 +42,36 @@ std::string directory_of(const Context& context) {
   return (base.starts_with('/') ? base : host.get_or("HOME", "") + "/.config") + "/situla/ssh";
 }
 
-/// Whole or not at all: several connections may begin at once.
-Result<void> make_key(const PrivateDirectory& directory, const std::string& name) {
-  if (faccessat(directory.fd(), name.c_str(), F_OK, 0) == 0) return {};
-  const std::string temporary = random_name("." + name + ".");
+Result<std::string> run_keygen(std::vector<std::string> words) {
   SpawnOptions options;
   options.program = find_program("ssh-keygen", "/usr/local/bin:/usr/bin:/bin");
   if (options.program.empty())
     return fail(Error(ErrorKind::not_found, "there is no ssh-keygen here")
                     .with_code(ErrorCode::installation)
                     .with_hint("it comes with OpenSSH's client"));
-  options.arguments = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "situla", "-f", directory.path(temporary)};
+  options.arguments = std::move(words);
+  options.arguments.insert(options.arguments.begin(), "ssh-keygen");
   constexpr std::chrono::seconds kLimit{30};
-  TRY_ASSIGN(const ProgramRun run, run_program(std::move(options), {.time = kLimit, .error_bytes = 1024}));
+  TRY_ASSIGN(ProgramRun run, run_program(std::move(options), {.time = kLimit, .error_bytes = 1024}));
   if (!run.success()) return fail(ErrorKind::failure, "ssh-keygen: " + excerpt(trim(run.errors)));
-  // Who comes second takes what the first has made.
-  const auto move = [&](const std::string& ending) -> Result<void> {
-    if (linkat(directory.fd(), (temporary + ending).c_str(), directory.fd(), (name + ending).c_str(), 0) != 0 &&
-        errno != EEXIST)
-      return fail_errno(errno, "make " + directory.path(name + ending));
-    (void)unlinkat(directory.fd(), (temporary + ending).c_str(), 0);
-    return {};
-  };
-  TRY(move(".pub"));
-  return move("");
+  return std::move(run.output);
+}
+
+/// Whole or not at all: several connections may begin at once. Of two the first one's key stays, and the public one is
+/// always made of that.
+Result<void> make_key(const PrivateDirectory& directory, const std::string& name) {
+  if (faccessat(directory.fd(), name.c_str(), F_OK, 0) != 0) {
+    const std::string temporary = random_name("." + name + ".");
+    TRY(run_keygen({"-q", "-t", "ed25519", "-N", "", "-C", "situla", "-f", directory.path(temporary)}));
+    const bool linked = linkat(directory.fd(), temporary.c_str(), directory.fd(), name.c_str(), 0) == 0;
+    const int errnum = errno;
+    (void)unlinkat(directory.fd(), temporary.c_str(), 0);
+    (void)unlinkat(directory.fd(), (temporary + ".pub").c_str(), 0);
+    if (!linked && errnum != EEXIST) return fail_errno(errnum, "make " + directory.path(name));
+  }
+  if (faccessat(directory.fd(), (name + ".pub").c_str(), F_OK, 0) == 0) return {};
+  TRY_ASSIGN(const std::string of_it, run_keygen({"-y", "-f", directory.path(name)}));
+  return write_file_atomically(directory.path(name + ".pub"), of_it, 0600);
 }
 
 /// The keys of the user's: whom sshd is for the client, and who the client is for sshd. They have to be the same where
@@ -77,14 +84,30 @@ Result<PrivateDirectory> keys_of(const Context& context) {
   return directory;
 }
 
+/// The name comes from who calls ssh, and goes through a shell: within quotes, and without such a quote. %h, since
+/// OpenSSH before 8.1 knows no %n there.
+std::string config_text(const PrivateDirectory& keys) {
+  const std::string prefix(kHostPrefix);
+  return "# ssh situla-JOB: a shell in the container of that job; scp, sftp and editors likewise.\n"
+         "Host " +
+         prefix +
+         "* \"!*'*\"\n"
+         "  ProxyCommand situla ssh '%h'\n"
+         "  HostKeyAlias situla\n"
+         "  UserKnownHostsFile " +
+         keys.path("known_hosts") +
+         "\n"
+         "  IdentityFile " +
+         keys.path("user_key") +
+         "\n"
+         "  IdentitiesOnly yes\n";
+}
+
 Result<int> print_config(const Context& context) {
   TRY_ASSIGN(const PrivateDirectory keys, keys_of(context));
-  context.streams.out << "# ssh situla-JOB: a shell in the container of that job; scp, sftp and editors likewise.\n"
-                      << "Host " << kHostPrefix << "*\n"
-                      << "  ProxyCommand situla ssh %n\n"
-                      << "  HostKeyAlias situla\n"
-                      << "  UserKnownHostsFile " << keys.path("known_hosts") << "\n"
-                      << "  IdentityFile " << keys.path("user_key") << "\n";
+  const std::string text = config_text(keys);
+  TRY(write_file_atomically(keys.path("config"), text, 0600));
+  context.streams.out << text;
   return 0;
 }
 
@@ -93,11 +116,12 @@ Result<int> print_config(const Context& context) {
 Result<int> stay_for_all(const SpawnOptions& program) {
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "look after what is left running");
   TRY_ASSIGN(Child sshd, spawn(program));
-  const auto status = sshd.wait();
+  // A client that leaves is an error for sshd; for the step it is the usual end.
+  TRY(sshd.wait());
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) (void)close(stream);
   while (wait(nullptr) >= 0 || errno == EINTR) {
   }
-  return status.map([](const ExitStatus& ended) { return ended.success() ? 0 : 1; });
+  return 0;
 }
 
 /// On the node, in the step beside the job's.
@@ -109,23 +133,28 @@ Result<int> serve(const Context& context, const std::string& steps) {
     return fail(Error(ErrorKind::not_found, "this node has no sshd")
                     .with_code(ErrorCode::installation)
                     .with_hint("install OpenSSH's server; it need not run"));
-  for (const std::string& path : {keys.path(), steps})
+  const Environment& host = context.invocation.environment;
+  const std::string home = host.get_or("HOME", "/");
+  for (const std::string& path : {keys.path(), steps, home, std::string(program_path())})
     if (path.find_first_of(" \"'\\%\t\n") != std::string::npos)
       return fail(ErrorKind::unsupported, "sshd cannot be given the path " + printable(path));
-  const std::string home = context.invocation.environment.get_or("HOME", "/");
   // Nothing of the node's own configuration, which is root's daemon's. No port is listened on for who connects.
-  sshd.arguments = {sshd.program, "-i", "-e", "-q", "-f", "/dev/null"};
+  sshd.arguments = {sshd.program, "-i", "-e", "-f", "/dev/null"};
   for (const std::string& option :
        {"HostKey=" + keys.path("host_key"),
         "AuthorizedKeysFile=" + keys.path("user_key.pub") + " " + home + "/.ssh/authorized_keys",
         std::string("AuthenticationMethods=publickey"), std::string("UsePAM=no"), std::string("PidFile=none"),
-        std::string("StrictModes=yes"), std::string("PermitUserRC=no"), std::string("AllowTcpForwarding=local"),
+        std::string("LogLevel=ERROR"),
+        // Who gets here has come by a step of the user's own.
+        std::string("StrictModes=no"), std::string("PermitUserRC=no"), std::string("AllowTcpForwarding=local"),
         std::string("AllowStreamLocalForwarding=local"), std::string("AllowAgentForwarding=no"),
         std::string("X11Forwarding=no"), std::string("PrintMotd=no"), std::string("PrintLastLog=no"),
         std::string("Subsystem=sftp ") + kSftp,
         "ForceCommand=" + std::string(program_path()) + " ssh --inside " + steps})
     sshd.arguments.insert(sshd.arguments.end(), {"-o", option});
-  sshd.environment = context.invocation.environment.strings();
+  // What modules and tools put there (LD_LIBRARY_PATH) is not for sshd.
+  for (const char* name : {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG"})
+    if (const auto value = host.get(name)) sshd.environment.push_back(std::string(name) + "=" + std::string(*value));
   sshd.fds = {{STDIN_FILENO, STDIN_FILENO}, {STDOUT_FILENO, STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
   return stay_for_all(sshd);
 }
@@ -147,6 +176,27 @@ Result<int> run_inside(const Context& context, const std::string& steps) {
   return exec_in_container(request);
 }
 
+/// What a child says on its standard error, until it has ended. Its exit code.
+Result<int> pass_on_until_end(Child& child, int said) {
+  std::array<char, 4096> buffer{};
+  const auto pass_on = [&](int milliseconds) {
+    pollfd entry{said, POLLIN, 0};
+    if (poll(&entry, 1, milliseconds) <= 0) return false;
+    const ssize_t size = read(said, buffer.data(), buffer.size());
+    if (size > 0) (void)write_all(STDERR_FILENO, std::string_view(buffer.data(), static_cast<size_t>(size)));
+    return size > 0;
+  };
+  constexpr int kLookAgain = 100;  // ms
+  while (true) {
+    (void)pass_on(kLookAgain);
+    TRY_ASSIGN(const auto status, child.wait_for(std::chrono::milliseconds(0)));
+    if (!status) continue;
+    while (pass_on(0)) {
+    }
+    return status->signal == 0 ? status->code : 1;
+  }
+}
+
 Result<int> ssh(const Context& context, const SshOptions& options) {
   if (!options.inside.empty()) return run_inside(context, options.inside);
   if (!options.serve.empty()) return serve(context, options.serve);
@@ -162,10 +212,17 @@ Result<int> ssh(const Context& context, const SshOptions& options) {
   // ssh ends its ProxyCommand by a signal when the connection ends. srun would end the step by it, and what still runs
   // there: for it, the end of its input is the end.
   srun.new_session = true;
+  // It may outlive ssh, whose caller waits for who has ssh's standard error: what srun says goes through here. It holds
+  // the other end of that pipe itself, so that nothing ends it when nobody reads there any more.
+  TRY_ASSIGN(auto said, make_pipe());
+  constexpr int kOtherEnd = 3;
+  srun.fds.back() = {said.second.get(), STDERR_FILENO};
+  srun.fds.emplace_back(said.first.get(), kOtherEnd);
   context.streams.out.flush();
   TRY_ASSIGN(Child child, spawn(srun));
-  TRY_ASSIGN(const ExitStatus status, child.wait());
-  return status.signal == 0 ? status.code : 1;
+  said.second.reset();
+  TRY_ASSIGN(const int code, pass_on_until_end(child, said.first.get()));
+  return code;
 }
 
 }  // namespace

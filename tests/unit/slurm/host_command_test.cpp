@@ -29,7 +29,7 @@ struct Container {
                                                                    {"/", std::nullopt}};
   std::string directory = "/work";
   Words environment = {};
-  bool batch = true;
+  bool batch = true, dropped = false;
 
   [[nodiscard]] Result<HostCommand> run(const std::string& command, const Words& arguments) const {
     ContainerFiles container;
@@ -50,7 +50,7 @@ struct Container {
     request.arguments = arguments;
     request.directory = directory;
     request.environment = environment;
-    return host_command(request, container, batch);
+    return host_command(request, container, {batch, dropped});
   }
 
   /// What is wrong, or the first word.
@@ -111,6 +111,9 @@ TEST_CASE("srun runs in the same container unless it is told otherwise") {
   for (const char* other : {"--container-image=x", "--container-name=x", "--environment=x", "--no-container"})
     CHECK(!inside.run("srun", {other, "a"})->same_container);
   CHECK(!inside.run("sbatch", {"-D", "/data", "job.sh"})->same_container);
+  Container dropped;
+  dropped.dropped = true;
+  CHECK(!dropped.run("srun", {"a"})->same_container);
   CHECK(inside.first_word("srun", {"--bcast", "a"}).starts_with("--bcast is not for containers"));
 }
 

@@ -140,6 +140,19 @@ TEST_CASE("who makes the same container again has what was outside; its tasks ha
     CHECK(!made.has(gone));
 }
 
+TEST_CASE("a script gets rid of sbatch's image by either of its variables") {
+  const std::string prefix = "SLURM_SPANK__SLURM_SPANK_OPTION_", image = "_container_image";
+  Environment outside;
+  for (const char* plugin : {"situla", "pyxis"}) outside.set(prefix + plugin + image, "x");
+  CHECK(!has_dropped_image(outside, outside));
+  CHECK(!has_dropped_image({}, {}));
+  for (const char* plugin : {"situla", "pyxis"}) {
+    Environment inside = outside;
+    inside.unset(prefix + plugin + image);
+    CHECK(has_dropped_image(inside, outside));
+  }
+}
+
 TEST_CASE("where a step listens, as a variable") {
   SlurmDoor door;
   door.address = std::string(
