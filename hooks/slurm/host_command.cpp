@@ -96,8 +96,10 @@ class Translation {
   }
 
   Result<HostCommand> make() {
-    TRY_ASSIGN(const auto here, container_.host_path("."));
-    made_.directory = here.value_or("");
+    // One that has been removed is nowhere, and no matter for most.
+    const auto here = container_.host_path(".");
+    if (!here && here.error().kind() == ErrorKind::cancelled) return fail(here.error());
+    made_.directory = here ? here->value_or("") : "";
     const auto& words = request_.arguments;
     if (request_.command != "sbcast" && takes_options() && std::find(words.begin(), words.end(), ":") != words.end())
       return fail(Error(ErrorKind::unsupported, "the parts of a heterogeneous job cannot be named in a container")
@@ -165,7 +167,8 @@ class Translation {
       if (!named)
         line_.options.insert(line_.options.begin(), {"job-name", "", true, {"--job-name=" + base_name(name)}});
     }
-    if (made_.directory.empty() && !line_.has("chdir") && !says(script, "-D", "--chdir") && !asks_about_command())
+    begins_elsewhere_ = line_.has("chdir") || says(script, "-D", "--chdir");
+    if (made_.directory.empty() && !begins_elsewhere_ && !asks_about_command())
       return fail(only_inside("the working directory of the job", request_.directory,
                               "go to a directory that is mounted from the host, or name one with --chdir"));
     return {};
@@ -218,7 +221,7 @@ class Translation {
   Result<std::optional<std::string>> translate(const std::string& value, Meaning meaning, const std::string& what) {
     if (is_no_file(value)) return std::optional<std::string>();
     // A batch job's own directory is where they begin.
-    if (request_.command == "sbatch" && meaning == Meaning::written && line_.has("chdir") && !value.starts_with('/'))
+    if (begins_elsewhere_ && meaning == Meaning::written && !value.starts_with('/'))
       return std::optional<std::string>();
     if (meaning == Meaning::read_list && value.find('/') == std::string::npos) return std::optional<std::string>();
     if (meaning == Meaning::place) {
@@ -236,7 +239,9 @@ class Translation {
 
   Result<std::string> read(const std::string& path, const std::string& what) {
     auto file = container_.open(path);
-    if (!file) return fail(std::move(file).error().with_context(printable(what)));
+    // The error of a path says its name already.
+    if (!file && what != path) return fail(std::move(file).error().with_context(printable(what)));
+    if (!file) return fail(std::move(file).error());
     made_.files.push_back(std::move(*file));
     return fd_path(kFirstFile + static_cast<int>(made_.files.size()) - 1);
   }
@@ -268,6 +273,7 @@ class Translation {
   TypedIn where_;
   CommandLine line_;
   Environment environment_;
+  bool begins_elsewhere_ = false;  ///< a batch job that has a directory of its own
   HostCommand made_;
 };
 

@@ -140,7 +140,7 @@ TEST_CASE("a batch job begins on the host, with the script of the container") {
   CHECK(inside.words("sbatch", {"-J", "n", "job.sh"}) == Words{"-J", "n", kFile});
   CHECK(inside.words("sbatch", {"--wrap", "a"}) == Words{"--wrap", "a"});
   CHECK(inside.words("sbatch", {"-n2"}) == Words{"-n2"});
-  CHECK(inside.words("sbatch", {"none.sh"}) == Words{"none.sh: open none.sh: No such file or directory"});
+  CHECK(inside.words("sbatch", {"none.sh"}) == Words{"open none.sh: No such file or directory"});
   inside.files["job.sh"] = "#!/bin/sh\n#SBATCH -N1 -J mine\n";
   CHECK(inside.words("sbatch", {"job.sh"}) == Words{kFile});
   inside.environment = {"PATH=/bin:/opt", "SBATCH_JOB_NAME=x"};
@@ -157,7 +157,9 @@ TEST_CASE("what a batch job says of its directory itself counts; who asks about 
   CHECK(inside.words("sbatch", {"--version"}) == Words{"--version"});
   CHECK(inside.words("sbatch", {"-h"}) == Words{"-h"});
   inside.files["job.sh"] = "#!/bin/sh\n#SBATCH --chdir=/data\n";
-  CHECK(inside.words("sbatch", {"-J", "n", "job.sh"}) == Words{"-J", "n", kFile});
+  CHECK(inside.words("sbatch", {"-J", "n", "-o", "log", "job.sh"}) == Words{"-J", "n", "-o", "log", kFile});
+  inside.directories.erase(".");
+  CHECK(inside.words("squeue", {}).empty());
   CHECK(inside.words("sbatch", {"-D", "/data", "-o", "x/%j", "-e", "/data/y", "--wrap=a"}) ==
         Words{"--chdir=/lustre/data", "-o", "x/%j", "--error=/lustre/data/y", "--wrap=a"});
 }
