@@ -99,13 +99,13 @@ class Client {
  public:
   Client(UniqueFd socket, UniqueFd signals) : socket_(std::move(socket)), signals_(std::move(signals)) {}
 
-  Result<void> ask(const line::Request& request) {
+  Result<void> ask(const line::Request& request, const StepToken& token) {
     TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-slurm", line::encode_request(request)));
     TRY_ASSIGN(const UniqueFd input, in_background() ? open_file("/dev/null", O_RDONLY) : standard_stream(0));
     TRY_ASSIGN(const UniqueFd output, standard_stream(1));
     TRY_ASSIGN(const UniqueFd errors, standard_stream(2));
     TRY_ASSIGN(const UniqueFd mounts, open_file("/proc/self/mountinfo", O_RDONLY));
-    return send_packet(socket_.get(), line::encode(line::Asked{}),
+    return send_packet(socket_.get(), line::encode(line::Asked{line::second_half(token)}),
                        {memory.get(), input.get(), output.get(), errors.get(), mounts.get()});
   }
 
@@ -216,7 +216,7 @@ Result<UniqueFd> connect(const SlurmDoor& door) {
   const auto packet = receive_packet(socket->get(), line::kMaxMessageBytes);
   const auto message = packet && *packet ? line::decode((*packet)->bytes) : fail(no_proxy());
   const auto* hello = message ? std::get_if<line::Hello>(&*message) : nullptr;
-  if (hello == nullptr || hello->token != door.token) return fail(no_proxy());
+  if (hello == nullptr || hello->token != line::first_half(door.token)) return fail(no_proxy());
   return std::move(*socket);
 }
 
@@ -246,7 +246,7 @@ Result<Status> run(const std::string& command, const std::vector<std::string>& w
   const TerminalState terminal;
   TRY_ASSIGN(UniqueFd signals, take_signals());
   Client client(std::move(socket), std::move(signals));
-  TRY(client.ask(request_of(command, words)));
+  TRY(client.ask(request_of(command, words), door->token));
   auto status = client.run();
   if (!status || status->signal != 0) terminal.restore();
   return status;

@@ -1,5 +1,7 @@
 #include "hooks/slurm/messages.hpp"
 
+#include <algorithm>
+
 #include "common/base/wire.hpp"
 
 namespace situla::slurm_line {
@@ -12,6 +14,18 @@ constexpr WireForm kRequestForm{
     .what = "request of a Slurm command", .version = kVersion, .most_bytes = kMaxRequestBytes, .nul_in_text = false};
 
 }  // namespace
+
+HalfToken first_half(const StepToken& token) {
+  HalfToken half{};
+  std::copy_n(token.begin(), half.size(), half.begin());
+  return half;
+}
+
+HalfToken second_half(const StepToken& token) {
+  HalfToken half{};
+  std::copy_n(token.begin() + half.size(), half.size(), half.begin());
+  return half;
+}
 
 std::string encode_request(const Request& request) {
   return to_wire(request, kRequestForm);

@@ -47,9 +47,15 @@ Result<Inside> decode_inside(std::string_view bytes);
 
 // proxy -> client
 
-/// First of all: whoever listens knows the step's token (SlurmDoor).
+/// Of the step's token (SlurmDoor): what the proxy shows, and what the client shows then. Neither says all that it
+/// knows to whom has only found the address.
+using HalfToken = std::array<uint8_t, std::tuple_size_v<StepToken> / 2>;
+HalfToken first_half(const StepToken& token);
+HalfToken second_half(const StepToken& token);
+
+/// First of all: whoever listens knows the step.
 struct Hello {
-  StepToken token{};
+  HalfToken token{};
 
   static auto fields(auto& hello) { return std::tie(hello.token); }
 };
@@ -67,7 +73,11 @@ struct RunInside {};
 // client -> proxy
 
 /// fds: the Request; standard input, output and error; its /proc/self/mountinfo, open for reading.
-struct Asked {};
+struct Asked {
+  HalfToken token{};
+
+  static auto fields(auto& asked) { return std::tie(asked.token); }
+};
 /// fds: the file, unless there is an error.
 struct Opened {
   uint32_t errnum = 0;

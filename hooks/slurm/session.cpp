@@ -49,11 +49,12 @@ Result<std::pair<line::Message, std::vector<UniqueFd>>> next_message(int socket)
   return std::pair(std::move(message), std::move(packet->fds));
 }
 
-Result<Asked> read_request(int socket) {
+Result<Asked> read_request(int socket, const StepToken& token) {
   TRY_ASSIGN(auto next, next_message(socket));
   auto& [message, fds] = next;
   constexpr size_t kDescriptors = 5;
-  if (!std::holds_alternative<line::Asked>(message) || fds.size() != kDescriptors)
+  const auto* shown = std::get_if<line::Asked>(&message);
+  if (shown == nullptr || shown->token != line::second_half(token) || fds.size() != kDescriptors)
     return fail(ErrorKind::corrupt, "a command in the container asked for nothing");
   Asked asked;
   TRY_ASSIGN(const std::string bytes, read_sealed_memory(fds[0].get(), line::kMaxRequestBytes));
@@ -298,8 +299,8 @@ void say_error(int errors, const std::string& command, const Error& error) {
 
 void serve_command(const StepOutside& step, const UniqueFd& client) {
   auto signals = take_signals({SIGCHLD, SIGTERM});
-  if (!signals || !send_packet(client.get(), line::encode(line::Hello{step.input.token}))) return;
-  auto asked = read_request(client.get());
+  if (!signals || !send_packet(client.get(), line::encode(line::Hello{line::first_half(step.input.token)}))) return;
+  auto asked = read_request(client.get(), step.input.token);
   if (!asked) return;
   Session session(step, client, std::move(*asked), std::move(*signals));
   const auto status = session.run();

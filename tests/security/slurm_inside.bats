@@ -71,6 +71,16 @@ PYTHON
   wait_until 20 grep -qx 'heard 0 bytes' "$BATS_TEST_TMPDIR/heard"
 }
 
+@test "who has found the address, and not the whole of the token, runs nothing" {
+  local half
+  half=$(python3 -c 'import base64, sys; token = base64.b64decode(sys.argv[1] + "=="); print(base64.b64encode(token[:8] + bytes(8)).decode())' "${door#*:}")
+  run_and_show as_alice env SITULA_SLURM_INSIDE="${door%%:*}:$half" "$client" hostname
+  [ "$status" -eq 1 ]
+  [[ "$output" == *"does not answer"* ]]
+  run_and_show as_alice env SITULA_SLURM_INSIDE="$door" bash -c "exec -a squeue $client -h -o %j"
+  [ "$status" -eq 0 ]
+}
+
 @test "it is the user, without a capability, in the job's cgroup; nothing of it is the container's" {
   local proxy each
   for proxy in $(pgrep -f situla-slurm-proxy); do
