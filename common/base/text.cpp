@@ -73,6 +73,11 @@ std::optional<std::pair<std::string_view, std::string_view>> cut(std::string_vie
   return std::pair{text.substr(0, at), text.substr(at + 1)};
 }
 
+bool starts_with_one_of(std::string_view text, std::span<const std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return text.starts_with(prefix); });
+}
+
 std::string_view trim(std::string_view text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);

@@ -21,6 +21,7 @@ std::vector<std::string_view> split_words(std::string_view text);
 /// Cuts at the first separator: {before, after}; nullopt if there is none.
 std::optional<std::pair<std::string_view, std::string_view>> cut(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
+bool starts_with_one_of(std::string_view text, std::span<const std::string_view> prefixes);
 std::string to_lower(std::string_view text);
 std::string join(const std::vector<std::string>& pieces, std::string_view separator);
 /// At the end, unless it is there already.

@@ -20,10 +20,6 @@ constexpr std::array<std::string_view, 6> kOfShell = {"HOSTNAME", "PWD", "OLDPWD
                                                       "SHLVL",    "_",   "NVIDIA_VISIBLE_DEVICES"};
 
 template <size_t N>
-bool begins_with_one_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view each) { return name.starts_with(each); });
-}
-template <size_t N>
 bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -32,12 +28,12 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, N>& nam
 
 bool is_of_slurm(std::string_view variable) {
   // PMIX_MCA_* are what users set.
-  return begins_with_one_of(variable, kSlurmPrefixes) || is_one_of(variable, kDevices) ||
+  return starts_with_one_of(variable, kSlurmPrefixes) || is_one_of(variable, kDevices) ||
          (variable.starts_with("PMIX_") && !variable.starts_with("PMIX_MCA_"));
 }
 
 bool is_of_task(std::string_view variable) {
-  return is_of_slurm(variable) || begins_with_one_of(variable, kSitulaPrefixes) || is_one_of(variable, kOfShell);
+  return is_of_slurm(variable) || starts_with_one_of(variable, kSitulaPrefixes) || is_one_of(variable, kOfShell);
 }
 
 // "@00b3f:base64": unix(7) writes an abstract address with an @ in the place of its NUL.

@@ -109,6 +109,13 @@ std::string Environment::block() const {
   return bytes;
 }
 
+Environment Environment::from_strings(const std::vector<std::string>& entries) {
+  Environment environment;
+  for (const std::string& entry : entries)
+    if (const auto parts = cut(entry, '=')) environment.set(parts->first, parts->second);
+  return environment;
+}
+
 std::vector<std::string> Environment::strings() const {
   std::vector<std::string> list;
   list.reserve(entries_.size());

@@ -20,6 +20,8 @@ class Environment {
   Environment() = default;
   /// From a NULL-terminated envp as execve(2) takes it; entries without '=' are skipped.
   static Environment from_envp(const char* const* envp);
+  /// From what strings() gives.
+  static Environment from_strings(const std::vector<std::string>& entries);
   /// From NUL-separated NAME=VALUE bytes, the form of /proc/PID/environ.
   static Environment from_block(std::string_view block);
 

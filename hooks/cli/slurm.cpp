@@ -16,8 +16,7 @@ Environment without_containers(Environment environment) {
                                                 "_SLURM_SPANK_OPTION_situla_", "_SLURM_SPANK_OPTION_pyxis_"};
   const Environment all = environment;
   for (const auto& [name, value] : all.entries())
-    for (const std::string_view prefix : kOfContainers)
-      if (name.starts_with(prefix)) environment.unset(name);
+    if (starts_with_one_of(name, kOfContainers)) environment.unset(name);
   return environment;
 }
 

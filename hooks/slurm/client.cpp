@@ -19,7 +19,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "common/base/text.hpp"
 #include "common/protocol/slurm_inside.hpp"
 #include "common/spec/environment.hpp"
 #include "common/sys/file.hpp"
@@ -39,22 +38,15 @@ constexpr std::chrono::seconds kPatience{10};  ///< for the proxy's first word
 /// What srun and its like would hear themselves. Others end or stop this program, whose end the proxy notices.
 constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
 
-/// ExitStatus of what the host ran, or of what salloc ran inside.
-using Status = ExitStatus;
-
 Error no_proxy() {
   return Error(ErrorKind::failure, "the step of this container does not answer")
       .with_code(ErrorCode::slurm)
       .with_hint("it has ended, or its proxy was killed: Slurm's commands end with the step that began the container");
 }
 
-std::string text_of_number(int number) {
-  return std::to_string(number);
-}
-
 /// A copy of one of the three; of one that is closed, /dev/null.
 Result<UniqueFd> standard_stream(int number) {
-  if (auto copy = duplicate_fd(number, "standard stream " + text_of_number(number))) return copy;
+  if (auto copy = duplicate_fd(number, "standard stream " + std::to_string(number))) return copy;
   return open_file("/dev/null", O_RDWR);
 }
 
@@ -110,7 +102,7 @@ class Client {
   }
 
   /// Until the host's command has ended.
-  Result<Status> run() {
+  Result<ExitStatus> run() {
     while (true) {
       std::array<pollfd, 2> wait = {{{socket_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
       if (poll(wait.data(), wait.size(), -1) < 0) {
@@ -123,7 +115,7 @@ class Client {
       if (!packet) return fail(no_proxy());
       TRY_ASSIGN(const line::Message message, line::decode(packet->bytes));
       if (const auto* ended = std::get_if<line::Ended>(&message))
-        return Status{static_cast<int>(ended->code), static_cast<int>(ended->signal)};
+        return ExitStatus{static_cast<int>(ended->code), static_cast<int>(ended->signal)};
       TRY(on_message(message, packet->fds));
     }
   }
@@ -154,8 +146,7 @@ class Client {
     TRY_ASSIGN(const std::string bytes, read_sealed_memory(memory.get(), line::kMaxRequestBytes));
     TRY_ASSIGN(const line::Inside wanted, line::decode_inside(bytes));
     auto environment = Environment::from_envp(environ);
-    for (const std::string& variable : wanted.environment)
-      if (const auto parts = cut(variable, '=')) environment.set(parts->first, parts->second);
+    environment.merge(Environment::from_strings(wanted.environment));
     std::vector<std::string> command = wanted.command;
     if (command.empty()) {
       const std::string shell = environment.get_or("SHELL", "/bin/sh");
@@ -187,13 +178,11 @@ class Client {
     if (number == SIGCHLD) return on_child();
     // From the terminal; what runs inside hears it itself.
     if (inside_ && (number == SIGINT || number == SIGQUIT || number == SIGWINCH)) return {};
-    // It has stopped as well; the shell wakes both.
-    if (inside_ && number == SIGTSTP) (void)raise(SIGSTOP);
-    if (inside_ && number == SIGTSTP) return {};
+    // What runs inside has stopped as well; the shell wakes both.
     if (number != SIGTSTP) return say(line::Signal{info.ssi_signo});
-    TRY(say(line::Signal{SIGSTOP}));
+    if (!inside_) TRY(say(line::Signal{SIGSTOP}));
     (void)raise(SIGSTOP);
-    return say(line::Signal{SIGCONT});
+    return inside_ ? Result<void>() : say(line::Signal{SIGCONT});
   }
 
   Result<void> on_child() {
@@ -234,7 +223,7 @@ Result<UniqueFd> take_signals() {
   return fd;
 }
 
-Result<Status> run(const std::string& command, const std::vector<std::string>& words) {
+Result<ExitStatus> run(const std::string& command, const std::vector<std::string>& words) {
   const char* text = getenv(kSlurmInsideVariable);
   const auto door = SlurmDoor::parse(text == nullptr ? "" : text);
   if (!door)
@@ -253,7 +242,7 @@ Result<Status> run(const std::string& command, const std::vector<std::string>& w
 }
 
 /// As the command did.
-int end_as(const Status& status) {
+int end_as(const ExitStatus& status) {
   if (status.signal == 0) return status.code;
   (void)signal(status.signal, SIG_DFL);
   sigset_t all{};

@@ -90,10 +90,8 @@ class Translation {
       : request_(request),
         container_(container),
         where_(where),
-        line_(parse_command_line(request.command, request.arguments)) {
-    for (const std::string& variable : request.environment)
-      if (const auto parts = cut(variable, '=')) environment_.set(parts->first, parts->second);
-  }
+        line_(parse_command_line(request.command, request.arguments)),
+        environment_(Environment::from_strings(request.environment)) {}
 
   Result<HostCommand> make() {
     // One that has been removed is nowhere, and no matter for most.

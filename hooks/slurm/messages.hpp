@@ -35,6 +35,7 @@ struct Request {
 std::string encode_request(const Request& request);
 Result<Request> decode_request(std::string_view bytes);
 
+/// What salloc was to run.
 struct Inside {
   std::vector<std::string> command;      ///< empty: a shell
   std::string directory;                 ///< as in the container; empty: where the client is
@@ -47,8 +48,8 @@ Result<Inside> decode_inside(std::string_view bytes);
 
 // proxy -> client
 
-/// Of the step's token (SlurmDoor): what the proxy shows, and what the client shows then. Neither says all that it
-/// knows to whom has only found the address.
+/// Of the step's token (SlurmDoor): what the proxy shows, and what the client shows then. Who has only
+/// found the address hears one half, and runs nothing.
 using HalfToken = std::array<uint8_t, std::tuple_size_v<StepToken> / 2>;
 HalfToken first_half(const StepToken& token);
 HalfToken second_half(const StepToken& token);

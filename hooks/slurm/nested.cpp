@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/text.hpp"
 #include "common/protocol/slurm_inside.hpp"
 #include "common/spec/image_reference.hpp"
 
@@ -34,12 +35,6 @@ constexpr std::array<std::string_view, 16> kPlaces = {"PATH",
                                                       "EDF_PATH",
                                                       "ENROOT_CONFIG_PATH"};
 
-template <size_t N>
-bool begins_with_one_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
 /// Beneath the job's directory; `~` and `$NAME` are what they are outside, where they are looked at again.
 void make_absolute(std::string& path, const std::string& directory) {
   if (!path.empty() && path[0] != '/' && path[0] != '~' && path[0] != '$') path = directory + "/" + path;
@@ -48,18 +43,18 @@ void make_absolute(std::string& path, const std::string& directory) {
 /// What was said to the step that is there, and not to what is begun in it. An allocation made in it has its own.
 bool is_of_outer_step(std::string_view name, std::string_view value, const Environment& outside, bool own_job) {
   if (name == kSlurmInsideVariable || name == kSameContainerVariable || name.starts_with(kKeptPrefix)) return true;
-  if (own_job && begins_with_one_of(name, kRelayed)) return true;
-  return begins_with_one_of(name, kDefaults) && outside.get(name) == value;
+  if (own_job && starts_with_one_of(name, kRelayed)) return true;
+  return starts_with_one_of(name, kDefaults) && outside.get(name) == value;
 }
 
 Environment for_same_container(const Environment& inside, const Environment& outside, bool own_job) {
   Environment environment;
   for (const auto& [name, value] : outside.entries())
-    if (!is_of_slurm(name) && !begins_with_one_of(name, kDefaults)) environment.set(name, value);
+    if (!is_of_slurm(name) && !starts_with_one_of(name, kDefaults)) environment.set(name, value);
   environment.set(kKeptPrefix, "1");
   for (const auto& [name, value] : inside.entries()) {
     if (is_of_outer_step(name, value, outside, own_job)) continue;
-    if (is_of_slurm(name) || begins_with_one_of(name, kDefaults))
+    if (is_of_slurm(name) || starts_with_one_of(name, kDefaults))
       environment.set(name, value);
     else if (!is_of_task(name))
       environment.set(std::string(kKeptPrefix) + name, value);
@@ -70,7 +65,7 @@ Environment for_same_container(const Environment& inside, const Environment& out
 Environment for_host(const Environment& inside, const Environment& outside, bool own_job) {
   Environment environment;
   for (const auto& [name, value] : inside.entries())
-    if (!is_of_outer_step(name, value, outside, own_job) && !begins_with_one_of(name, kOfLinker))
+    if (!is_of_outer_step(name, value, outside, own_job) && !starts_with_one_of(name, kOfLinker))
       environment.set(name, value);
   for (const std::string_view name : kPlaces)
     if (const auto value = outside.get(name))

@@ -121,7 +121,7 @@ class Session {
       return fail(Error(ErrorKind::denied, "containers are not offered it on this cluster")
                       .with_code(ErrorCode::slurm)
                       .with_hint("administrators: slurm_inside in situla.toml"));
-    const Environment inside = variables();
+    const Environment inside = Environment::from_strings(asked_.request.environment);
     const TypedIn typed_in{step_.input.batch, has_dropped_image(inside, step_.environment)};
     TRY_ASSIGN(HostCommand command, host_command(asked_.request, files(), typed_in));
     TRY(start(command, inside));
@@ -157,13 +157,6 @@ class Session {
       if (fds.size() == 1) return std::move(fds[0]);
       return fail(ErrorKind::corrupt, "a command in the container sent no file");
     }
-  }
-
-  [[nodiscard]] Environment variables() const {
-    Environment inside;
-    for (const std::string& variable : asked_.request.environment)
-      if (const auto parts = cut(variable, '=')) inside.set(parts->first, parts->second);
-    return inside;
   }
 
   Result<void> start(HostCommand& command, const Environment& inside) {

@@ -120,8 +120,7 @@ enum class RootOperation {
   record_image,
 
   /// Where neither situla.toml (slurm_inside) nor the user says otherwise: listens for the Slurm commands that tasks
-  /// use
-  /// in their container, and, when the first of them connects, starts situla-slurm-proxy: as the job user, in the
+  /// use in their container, and, when the first of them connects, starts situla-slurm-proxy: as the job user, in the
   /// step's cgroup, in the asking task's mount namespace (as for stage_root), outside of the container. This side
   /// accepts no connection and reads nothing of it; the proxy does, which can do nothing that the user could not do
   /// outside. It ends with this process.

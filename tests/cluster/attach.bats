@@ -10,8 +10,6 @@ teardown() {
   wait 2>/dev/null || true
 }
 
-asleep() { pgrep -u alice -f "^[^ ]*sleep $1\$"; }
-
 # step SECONDS OPTION...: a job whose only step sleeps in a container; its number is in $job.
 step() {
   local seconds=$1

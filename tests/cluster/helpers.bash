@@ -25,6 +25,9 @@ as() {
   runuser -u "$user" -- env HOME="/home/$user" USER="$user" LOGNAME="$user" "$@"
 }
 
+# asleep SECONDS: alice's process that sleeps so long, as an image has sleep or as busybox is called.
+asleep() { pgrep -u alice -f "^[^ ]*sleep $1\$"; }
+
 # running_job NAME: the number of the only job of that name that runs. Those of the test before may still be completing.
 running_job() {
   local number

@@ -25,7 +25,6 @@ load helpers
 }
 
 # asleep SECONDS: the program of a task, as Slurm found it.
-asleep() { pgrep -u alice -f "^[^ ]*sleep $1\$"; }
 ended() { [ -z "$(asleep "$1")" ]; }
 
 # step_daemon JOB: the slurmstepd of its first step.

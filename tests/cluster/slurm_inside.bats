@@ -71,7 +71,7 @@ prints() {
 }
 
 @test "steps of a batch script share nothing with each other, those of a step with it" {
-  printf '#!/bin/sh\nsrun -n1 -N1 sleep 831 & srun -n1 -N1 sleep 832 &\nsleep 4; scontrol show step | grep -c "StepId=.*\\.[0-9]"; scontrol -d show step | grep -o "Overlap[^ ]*" ; kill %%1 %%2; wait; srun -n1 true; echo "code $?"\n' >/home/alice/script
+  printf '#!/bin/sh\nsrun -n1 -N1 sleep 831 & srun -n1 -N1 sleep 832 &\nsleep 4; scontrol show step | grep -c "StepId=.*\\.[0-9]"; kill %%1 %%2; wait; srun -n1 true; echo "code $?"\n' >/home/alice/script
   as_alice sbatch -Q -W -N1 -n1 -o /home/alice/out "$tiny" /home/alice/script
   cat /home/alice/out
   # The second one waits for the first.
@@ -206,13 +206,25 @@ PERSON
   [[ "$output" == *"code 1"* ]]
 }
 
+# until_steps COUNT, in the container: the job runs so many, beside batch script and extern step.
+until_steps='until_steps() { until [ "$(squeue -h -s -j $SLURM_JOB_ID -o %i | grep -c "[.][0-9]")" -eq $1 ]; do sleep 0.2; done; }'
+
 @test "what is typed ends with its client, and with the step" {
-  inside "$tiny" sh -c 'srun -n1 sleep 811 & sleep 3; kill -9 $!; sleep 5; squeue -h -s -j $SLURM_JOB_ID -o %i | grep -v -e extern -e batch | wc -l'
-  prints 1
-  inside "$tiny" sh -c 'srun -n1 sleep 812 & sleep 3; exit 0'
+  inside "$tiny" sh -c "$until_steps"'; srun -n1 sleep 811 & client=$!; until_steps 2; echo begun; kill -9 $client; until_steps 1; echo ended'
   [ "$status" -eq 0 ]
-  wait_until 20 sh -c '! pgrep -f "^[^ ]*sleep 81[12]$"'
-  if pgrep -f situla-slurm-proxy; then false; fi
+  [ "$output" = $'begun\nended' ]
+  inside "$tiny" sh -c "$until_steps"'; srun -n1 sleep 812 & until_steps 2; echo begun; exit 0'
+  [ "$status" -eq 0 ]
+  [ "$output" = begun ]
+  wait_until 20 sh -c '! pgrep -f "^[^ ]*sleep 81[12]$|^situla-slurm-proxy"'
+}
+
+@test "every command of the list is there" {
+  inside "$tiny" sh -c 'ls /var/run/situla/slurm; for each in srun sbatch salloc squeue scancel sinfo scontrol sacct sbcast; do $each --version; done'
+  [ "$status" -eq 0 ]
+  [ "$(grep -cx "$(squeue --version)" <<<"$output")" -eq 9 ]
+  # What situla.toml has by default.
+  [ "$(grep -v -e situla-slurm-client -e slurm-wlm <<<"$output")" = "$(sed -n 's/^#slurm_inside = \[\(.*\)\]$/\1/p' "$lab_tests/../../conf/situla.toml" | tr -d ' "' | tr ',' '\n' | sort)" ]
 }
 
 @test "options that take a value are those of the commands here" {

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <optional>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,8 +22,7 @@ constexpr std::array<const char*, 4> kServers = {"/usr/lib/openssh/sftp-server",
                                                  "/usr/lib/ssh/sftp-server", "/usr/libexec/sftp-server"};
 
 struct HostFile {
-  std::string name;
-  UniqueFd file;
+  std::string name, content;
 };
 
 Result<std::string> find_server() {
@@ -69,19 +67,9 @@ bool is_loader(const std::string& name) {
 Result<void> copy_into(const std::string& directory, const std::vector<HostFile>& files) {
   if (mkdir(directory.c_str(), kProgramMode) != 0 && errno != EEXIST)
     return fail_errno(errno, "make directory " + directory);
-  for (const HostFile& file : files) {
-    const std::string path = directory + "/" + file.name;
-    if (access(path.c_str(), F_OK) == 0) continue;
-    struct stat status {};
-    if (fstat(file.file.get(), &status) != 0) return fail_errno(errno, "look at " + file.name);
-    const std::string temporary = random_name(path + ".");
-    TRY_ASSIGN(const UniqueFd copy, open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, kProgramMode));
-    auto done = copy_range(file.file.get(), 0, copy.get(), 0, static_cast<uint64_t>(status.st_size));
-    if (done && rename(temporary.c_str(), path.c_str()) != 0) done = fail_errno(errno, "rename " + temporary);
-    if (done) continue;
-    (void)unlink(temporary.c_str());
-    return done;
-  }
+  for (const HostFile& file : files)
+    if (const std::string path = directory + "/" + file.name; access(path.c_str(), F_OK) != 0)
+      TRY(write_file_atomically(path, file.content, kProgramMode, Sync::no));
   return {};
 }
 
@@ -94,9 +82,9 @@ Result<std::vector<std::string>> bring_sftp_server(pid_t pid) {
   std::vector<HostFile> files;
   std::string loader;
   for (const std::string& path : paths) {
-    TRY_ASSIGN(UniqueFd file, open_file(path, O_RDONLY));
+    TRY_ASSIGN(std::string content, read_file(path));
     if (is_loader(file_name(path))) loader = file_name(path);
-    files.push_back({file_name(path), std::move(file)});
+    files.push_back({file_name(path), std::move(content)});
   }
   if (loader.empty()) return fail(ErrorKind::failure, server + ": it has no dynamic linker");
   TRY_ASSIGN(const AttachTarget target, AttachTarget::open(pid));

@@ -79,8 +79,6 @@ Result<void> make_key(const PrivateDirectory& directory, const std::string& name
 Result<PrivateDirectory> keys_of(const Context& context) {
   TRY_ASSIGN(PrivateDirectory directory, PrivateDirectory::open_or_make(directory_of(context), ""));
   for (const char* name : kKeys) TRY(make_key(directory, name));
-  TRY_ASSIGN(const std::string host_key, read_file(directory.held("host_key.pub"), 4096));
-  TRY(write_file_atomically(directory.path("known_hosts"), "situla " + host_key, 0600));
   return directory;
 }
 
@@ -105,6 +103,8 @@ std::string config_text(const PrivateDirectory& keys) {
 
 Result<int> print_config(const Context& context) {
   TRY_ASSIGN(const PrivateDirectory keys, keys_of(context));
+  TRY_ASSIGN(const std::string host_key, read_file(keys.held("host_key.pub"), 4096));
+  TRY(write_file_atomically(keys.path("known_hosts"), "situla " + host_key, 0600));
   const std::string text = config_text(keys);
   TRY(write_file_atomically(keys.path("config"), text, 0600));
   context.streams.out << text;
@@ -137,7 +137,10 @@ Result<int> serve(const Context& context, const std::string& steps) {
   const std::string home = host.get_or("HOME", "/");
   for (const std::string& path : {keys.path(), steps, home, std::string(program_path())})
     if (path.find_first_of(" \"'\\%\t\n") != std::string::npos)
-      return fail(ErrorKind::unsupported, "sshd cannot be given the path " + printable(path));
+      return fail(
+          Error(ErrorKind::unsupported, "sshd cannot be given the path " + printable(path))
+              .with_code(ErrorCode::option)
+              .with_hint("blanks, quotes, \\ and % mean something in its options: set XDG_CONFIG_HOME elsewhere"));
   // Nothing of the node's own configuration, which is root's daemon's. No port is listened on for who connects.
   sshd.arguments = {sshd.program, "-i", "-e", "-f", "/dev/null"};
   for (const std::string& option :
@@ -179,21 +182,19 @@ Result<int> run_inside(const Context& context, const std::string& steps) {
 /// What a child says on its standard error, until it has ended. Its exit code.
 Result<int> pass_on_until_end(Child& child, int said) {
   std::array<char, 4096> buffer{};
-  const auto pass_on = [&](int milliseconds) {
-    pollfd entry{said, POLLIN, 0};
-    if (poll(&entry, 1, milliseconds) <= 0) return false;
-    const ssize_t size = read(said, buffer.data(), buffer.size());
-    if (size > 0) (void)write_all(STDERR_FILENO, std::string_view(buffer.data(), static_cast<size_t>(size)));
-    return size > 0;
-  };
-  constexpr int kLookAgain = 100;  // ms
+  // Without pidfds (before Linux 5.3) it is looked at now and then.
+  const int patience = child.pidfd() >= 0 ? -1 : 500;
   while (true) {
-    (void)pass_on(kLookAgain);
-    TRY_ASSIGN(const auto status, child.wait_for(std::chrono::milliseconds(0)));
-    if (!status) continue;
-    while (pass_on(0)) {
+    std::array<pollfd, 2> entries = {{{said, POLLIN, 0}, {child.pidfd(), POLLIN, 0}}};
+    if (poll(entries.data(), entries.size(), patience) < 0 && errno != EINTR) return fail_errno(errno, "wait for srun");
+    // All that it has said comes before its end.
+    if ((entries[0].revents & POLLIN) != 0) {
+      const ssize_t size = read(said, buffer.data(), buffer.size());
+      if (size > 0) (void)write_all(STDERR_FILENO, std::string_view(buffer.data(), static_cast<size_t>(size)));
+      continue;
     }
-    return status->signal == 0 ? status->code : 1;
+    TRY_ASSIGN(const auto status, child.wait_for(std::chrono::milliseconds(0)));
+    if (status) return status->signal == 0 ? status->code : 1;
   }
 }
 
@@ -221,8 +222,7 @@ Result<int> ssh(const Context& context, const SshOptions& options) {
   context.streams.out.flush();
   TRY_ASSIGN(Child child, spawn(srun));
   said.second.reset();
-  TRY_ASSIGN(const int code, pass_on_until_end(child, said.first.get()));
-  return code;
+  return pass_on_until_end(child, said.first.get());
 }
 
 }  // namespace
