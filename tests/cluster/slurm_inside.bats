@@ -141,9 +141,10 @@ PERSON
   [ "$status" -eq 0 ]
   [[ "$output" == *" node[1-2]"* ]]
   [[ "$output" == *$'node1\nnode2\nnode5\nnode6\n'"$(squeue --version)" ]]
-  inside "$tiny" sh -c 'scancel $SLURM_JOB_ID; sleep 30; echo still here'
-  [ "$status" -ne 0 ]
-  [[ "$output" != *"still here"* ]]
+  # One process: of several, linuxproc ends the children first, and loses what a shell begins meanwhile. Without salloc: that of 22.05
+  # is busy for ever now and then when its job is cancelled.
+  run_and_show as_alice timeout 100 srun -Q -N1 -n1 "$tiny" sh -c 'scancel $SLURM_JOB_ID; exec sleep 300'
+  [ "$status" -eq 143 ]
 }
 
 @test "sbatch: the script is the container's, where it writes is the host's" {
