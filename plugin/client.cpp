@@ -137,7 +137,8 @@ class CleanScreen {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-Result<Reply> await_reply(int socket, LogSink& log) {
+/// monitor: nullptr where srun listens for nothing.
+Result<Reply> await_reply(int socket, MonitorLine* monitor, LogSink& log) {
   CleanScreen screen;
   while (true) {
     if (const auto waited = wait_for_packet(socket, kSilence); !waited) {
@@ -151,8 +152,13 @@ Result<Reply> await_reply(int socket, LogSink& log) {
     if (!packet) return fail(lost_broker());
     TRY_ASSIGN(Message message, decode(packet->bytes));
     if (const auto* note = std::get_if<Note>(&message)) {
-      log.write(note->level, note->text);
+      if (!note->of_progress || monitor == nullptr || !monitor->is_heard()) log.write(note->level, note->text);
+    } else if (const auto* waits = std::get_if<ImportWaits>(&message)) {
+      if (monitor != nullptr) monitor->tell(*waits);
+    } else if (const auto* progress = std::get_if<ImportProgress>(&message)) {
+      if (monitor != nullptr) monitor->tell(*progress);
     } else if (const auto* drawing = std::get_if<Draw>(&message)) {
+      if (monitor != nullptr && monitor->is_heard()) continue;
       screen.draws();
       (void)write_all(STDERR_FILENO, drawing->bytes);
     } else if (std::holds_alternative<Alive>(message)) {
@@ -306,7 +312,7 @@ JoinedTask task_environment(const ReceivedContainer& container, const ContainerS
 }  // namespace
 
 Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
-                                  LogSink& log) {
+                                  MonitorLine* monitor, LogSink& log) {
   // proctrack/linuxproc spares every process called slurmstepd: under that name a waiting task could not be cancelled.
   const ProcessName name("situla-join");
   TRY_ASSIGN(const UniqueFd socket, or_lost(connect_to(session.address())));
@@ -316,7 +322,8 @@ Result<JoinedTask> join_container(const StepSession& session, const ContainerSpe
   if (peer.uid != 0) return fail(ErrorKind::denied, "the container's broker was replaced by a process of another user");
   TRY(check_mount_sources(spec, job));
   TRY(ask(socket.get(), session, spec, job));
-  TRY_ASSIGN(Reply reply, await_reply(socket.get(), log));
+  TRY_ASSIGN(Reply reply, await_reply(socket.get(), monitor, log));
+  if (monitor != nullptr) monitor->end_import();
   if (const auto* fetched = std::get_if<Prefetched>(&reply.message)) {
     JoinedTask outside;
     outside.set.set(kPrefetchedVariable, fetched->digest + (fetched->stored ? " store" : " registry"));

@@ -10,6 +10,7 @@
 #include "common/base/result.hpp"
 #include "common/spec/container_spec.hpp"
 #include "common/spec/environment.hpp"
+#include "plugin/step_monitor.hpp"
 #include "plugin/step_session.hpp"
 
 namespace situla {
@@ -24,6 +25,6 @@ struct JoinedTask {
 /// joins the container's namespaces, changes into the working directory and installs the id filter.
 /// ErrorKind::cancelled with an empty message: another task of this node has reported the error already.
 Result<JoinedTask> join_container(const StepSession& session, const ContainerSpec& spec, const Environment& job,
-                                  LogSink& log);
+                                  MonitorLine* monitor, LogSink& log);
 
 }  // namespace situla

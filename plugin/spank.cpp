@@ -1,4 +1,5 @@
-// Where does Slurm enter? The entry points of spank_situla.so; the only file that includes slurm_version.hpp.
+// Where does Slurm enter? The entry points of spank_situla.so; the only file that includes
+// slurm_version.hpp, so it has all that asks Slurm for something.
 //
 // Context by context: srun, sbatch and salloc register and check the options; slurmstepd (root) starts the broker in
 // init_post_opt; each task (job user) joins its container in task_init; the last task_exit ends the container. In
@@ -26,6 +27,7 @@
 #include "plugin/pin.hpp"
 #include "plugin/prolog.hpp"
 #include "plugin/slurm_version.hpp"
+#include "plugin/step_monitor.hpp"
 #include "plugin/step_session.hpp"
 #include "plugin/terminal.hpp"
 
@@ -38,6 +40,10 @@ SITULA_EXPORT const unsigned int plugin_version;
 SITULA_EXPORT const unsigned int spank_plugin_version;
 SPANK_PLUGIN(situla, 1)
 
+extern "C" char** environ;
+/// Slurm's own (src/common/read_config.h), in srun: no part of its API, so it may be missing.
+extern "C" uint16_t* slurm_get_srun_port_range() __attribute__((weak));
+
 namespace situla {
 namespace {
 
@@ -49,6 +55,7 @@ struct PluginState {
   ContainerOptions options;
   std::optional<ContainerSpec> spec;
   std::optional<StepSession> session;
+  std::optional<StepMonitor> monitor;
   std::optional<Error> start_error;  ///< why there is no session; reported by the tasks, where srun's user sees it
   bool sound = true;  ///< false: a callback before the tasks failed, and what the user asked for may have been lost
   uint32_t tasks_left = 0;
@@ -58,6 +65,7 @@ constinit PluginState* g_state = nullptr;
 constexpr std::chrono::milliseconds kFinishLimit{10000};
 constexpr std::chrono::milliseconds kEpilogLimit{120000};
 constexpr std::chrono::milliseconds kPinLimit{5000};
+constexpr std::chrono::milliseconds kMonitorLimit{2000};
 
 /// Messages for the user: slurm_spank_log() reaches srun's stderr, from slurmstepd as well; slurm_info() slurmd's log.
 class SlurmLog final : public LogSink {
@@ -186,6 +194,11 @@ Result<void> add_batch_script(spank_t spank, ContainerSpec& spec) {
   return {};
 }
 
+/// The parts of a heterogeneous step have an image each, and nodes of their own.
+bool has_parts(const Environment& job) {
+  return job.has("SLURM_HET_SIZE") || job.has("SLURM_PACK_SIZE");
+}
+
 ImageOrigin image_origin(std::string_view image) {
   const ImageKind kind = image_kind(image);
   if (image.empty()) return ImageOrigin::none;
@@ -208,7 +221,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   TRY_ASSIGN(request.node, item<uint32_t>(spank, S_JOB_NODEID, "the node's number"));
   TRY_ASSIGN(request.nodes, item<uint32_t>(spank, S_JOB_NNODES, "the number of nodes"));
   // The parts of a heterogeneous step have one number, one terminal, and may have an image each.
-  const bool parts = environment.get("SLURM_HET_SIZE") || environment.get("SLURM_PACK_SIZE");
+  const bool parts = has_parts(environment);
   use_terminal(environment, request.node, request.nodes, spec);
   if (parts) spec.progress.columns = 0;
   if (parts) request.nodes = 1;
@@ -233,6 +246,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   }
   request.use_squashfuse = g_state->config.use_squashfuse;
   request.image = printable(spec.image);
+  environment.unset(kMonitorVariable);
   // A cluster's own program decides itself what a tag means.
   if (request.importer.empty())
     use_pinned_image(environment, spec);
@@ -312,8 +326,24 @@ Result<void> check_on_client(spank_t spank) {
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
 }
 
+/// Without it every node speaks for itself.
+void start_monitor(uint32_t nodes) {
+  if (g_state->monitor) return;
+  unsetenv(kMonitorVariable);
+  if (nodes < 2 || has_parts(Environment::from_envp(environ))) return;
+  std::optional<PortRange> ports;
+  // SrunPortRange of slurm.conf: two numbers, or none.
+  const uint16_t* const range = slurm_get_srun_port_range != nullptr ? slurm_get_srun_port_range() : nullptr;
+  if (range != nullptr && range[0] != 0) ports = PortRange{range[0], range[1]};
+  auto monitor = StepMonitor::start(nodes, g_state->spec->image, ports);
+  if (monitor)
+    g_state->monitor = std::move(*monitor);
+  else
+    SlurmLog().debug("every node tells for itself what goes on there: " + monitor.error().message());
+}
+
 /// In srun, when the nodes are known and before the environment goes to them.
-Result<void> pin_on_client(spank_t spank) {
+Result<void> prepare_nodes(spank_t spank) {
   if (!g_state->spec) return {};
   uint32_t nodes = 0;
   const spank_err_t status = spank_get_item(spank, S_JOB_NNODES, &nodes);
@@ -329,6 +359,7 @@ Result<void> pin_on_client(spank_t spank) {
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
   if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);
+  start_monitor(nodes);
   return {};
 }
 
@@ -344,7 +375,8 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
-  for (const char* name : {kTerminalVariable, kDigestVariable, kPrologVariableInJob, kSameContainerVariable})
+  for (const char* name :
+       {kTerminalVariable, kDigestVariable, kMonitorVariable, kPrologVariableInJob, kSameContainerVariable})
     spank_unsetenv(spank, name);
   for (const std::string& name : task.unset)
     TRY(checked(spank_unsetenv(spank, name.c_str()), "unset variable " + printable(name) + " for the task"));
@@ -355,8 +387,7 @@ Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
 }
 
 /// In a task; an empty message: another task of this node says it.
-Result<void> start_task(spank_t spank) {
-  TRY_ASSIGN(const Environment environment, job_environment(spank));
+Result<void> enter_container(spank_t spank, const Environment& environment, MonitorLine* monitor) {
   const bool first = environment.get_or("SLURM_LOCALID", "0") == "0";
   if (g_state != nullptr && g_state->start_error)
     return first ? fail(*g_state->start_error) : fail(ErrorKind::cancelled, "");
@@ -368,9 +399,20 @@ Result<void> start_task(spank_t spank) {
   }
   if (!g_state->session) return {};
   SlurmLog log;
-  TRY_ASSIGN(const JoinedTask task, join_container(*g_state->session, *g_state->spec, environment, log));
+  TRY_ASSIGN(const JoinedTask task, join_container(*g_state->session, *g_state->spec, environment, monitor, log));
   TRY(warn_of_shared_save(spank, log));
   return apply_to_task(spank, task);
+}
+
+/// The same; srun may say it for all nodes.
+Result<void> start_task(spank_t spank) {
+  TRY_ASSIGN(const Environment environment, job_environment(spank));
+  std::optional<MonitorLine> monitor;
+  if (!has_parts(environment)) monitor = MonitorLine::of(environment);
+  Result<void> entered = enter_container(spank, environment, monitor ? &*monitor : nullptr);
+  if (!entered && !entered.error().message().empty() && monitor && monitor->tell_failure(entered.error()))
+    return fail(ErrorKind::cancelled, "");
+  return entered;
 }
 
 std::string or_dash(const std::string& text) {
@@ -475,7 +517,7 @@ SITULA_EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) {
 SITULA_EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) {
   return guarded([&]() -> Result<void> {
     if (g_state == nullptr || !g_state->sound) return {};
-    return situla::pin_on_client(spank);
+    return situla::prepare_nodes(spank);
   });
 }
 
@@ -501,7 +543,7 @@ SITULA_EXPORT int slurm_spank_task_init(spank_t spank, int, char**) {
     said = !joined && joined.error().message().empty();
     return joined;
   });
-  // Another task of the node has said why. slurmstepd would say twice that the plugin failed, and do the same.
+  // Another task of the node has said why, or srun. slurmstepd would say twice that the plugin failed, and do the same.
   if (said) _exit(1);
   return status;
 }
@@ -518,6 +560,7 @@ SITULA_EXPORT int slurm_spank_exit(spank_t, int, char**) {
     situla::end_session();
     return {};
   });
+  if (g_state != nullptr && g_state->monitor) g_state->monitor->finish(situla::kMonitorLimit);
   delete std::exchange(g_state, nullptr);
   return status;
 }

@@ -8,11 +8,17 @@ namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490011;
+constexpr uint32_t kVersion = 0x53490012;
 constexpr WireForm kMessage{"message", kVersion, kMaxMessageBytes, kMaxTextBytes};
 constexpr WireForm kStepRequest{"step request", kVersion, size_t{16} << 20U};
 
 }  // namespace
+
+bool is_same(const StepToken& one, const StepToken& other) {
+  unsigned difference = 0;
+  for (size_t i = 0; i < one.size(); ++i) difference |= static_cast<unsigned>(one.at(i) ^ other.at(i));
+  return difference == 0;
+}
 
 std::string encode(const Message& message) {
   return to_wire(message, kMessage);

@@ -24,6 +24,8 @@ constexpr size_t kMaxMessageBytes = 32768;
 /// A longer text is cut, so that a message of four always fits.
 constexpr size_t kMaxTextBytes = 8000;
 using StepToken = std::array<uint8_t, 16>;
+/// In the same time, wherever they differ.
+bool is_same(const StepToken& one, const StepToken& other);
 
 // plugin (slurmstepd) -> broker, once, in a sealed memfd
 
@@ -128,8 +130,10 @@ struct NamespaceFds {
 struct Note {
   LogLevel level = LogLevel::info;
   std::string text;
+  bool of_progress =
+      false;  ///< how far the node is; not for a step whose srun hears it of all nodes (step_monitor.hpp)
 
-  static auto fields(auto& note) { return std::tie(note.level, note.text); }
+  static auto fields(auto& note) { return std::tie(note.level, note.text, note.of_progress); }
 };
 /// Bytes for the user's terminal, escape sequences included: bars of an import. Only for steps whose srun named a
 /// terminal; lost when no task waits.

@@ -11,12 +11,15 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <net/if.h>
+
+#include "common/base/codec.hpp"
 
 namespace situla {
 namespace {
@@ -59,7 +62,7 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-Result<TcpListener> listen_of(int family) {
+Result<TcpListener> listen_of(int family, uint16_t port) {
   TcpListener listener;
   listener.fd.reset(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.fd) return fail_errno(errno, "create TCP socket");
@@ -69,6 +72,7 @@ Result<TcpListener> listen_of(int family) {
   Address address;
   address.name.ss_family = static_cast<sa_family_t>(family);
   address.size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  (family == AF_INET6 ? address.six().sin6_port : address.four().sin_port) = htons(port);
   if (bind(listener.fd.get(), address.any(), address.size) != 0 || listen(listener.fd.get(), kBacklog) != 0 ||
       getsockname(listener.fd.get(), address.any(), &address.size) != 0)
     return fail_errno(errno, "listen on a TCP port");
@@ -87,9 +91,20 @@ void add(std::vector<std::string>& addresses, const sockaddr* name) {
 
 }  // namespace
 
-Result<TcpListener> listen_tcp() {
-  auto both = listen_of(AF_INET6);
-  return both ? std::move(both) : listen_of(AF_INET);
+Result<TcpListener> listen_tcp(std::optional<PortRange> ports) {
+  const auto listen_on = [](uint16_t port) {
+    auto both = listen_of(AF_INET6, port);
+    return both || both.error().errnum() == EADDRINUSE ? std::move(both) : listen_of(AF_INET, port);
+  };
+  if (!ports) return listen_on(0);
+  if (ports->first == 0 || ports->last < ports->first) return fail(ErrorKind::usage, "no range of ports");
+  // Not all processes of a node begin at the same one.
+  const uint32_t count = uint32_t{ports->last} - ports->first + 1;
+  const uint32_t begin = static_cast<uint32_t>(getpid()) % count;
+  auto listener = fail_errno(EADDRINUSE, "listen on a TCP port");
+  for (uint32_t i = 0; i < count; ++i)
+    if (auto one = listen_on(static_cast<uint16_t>(ports->first + (begin + i) % count)); one) return one;
+  return listener;
 }
 
 namespace {
@@ -209,6 +224,49 @@ Result<std::optional<size_t>> receive_some(int socket, char* to, size_t most) {
   if (got >= 0) return static_cast<size_t>(got);
   if (errno == EAGAIN || errno == EINTR) return std::nullopt;
   return fail_errno(errno, "receive");
+}
+
+short TcpFrames::events() const {
+  return static_cast<short>(out_.empty() ? POLLIN : POLLIN | POLLOUT);
+}
+
+void TcpFrames::say(std::string_view frame) {
+  Encoder length;
+  length.u32(static_cast<uint32_t>(frame.size()));
+  out_ += length.take();
+  out_ += frame;
+}
+
+Result<void> TcpFrames::flush() {
+  if (out_.empty()) return {};
+  TRY_ASSIGN(const size_t sent, send_some(fd(), out_));
+  out_.erase(0, sent);
+  return {};
+}
+
+/// Whether so many bytes are there.
+Result<bool> TcpFrames::fill(size_t bytes) {
+  while (in_.size() < bytes) {
+    std::array<char, 4096> piece{};
+    TRY_ASSIGN(const auto got, receive_some(fd(), piece.data(), std::min(piece.size(), bytes - in_.size())));
+    if (!got) return false;
+    if (*got == 0) return fail_errno(EPIPE, "the other node has closed the connection");
+    in_.append(piece.data(), *got);
+  }
+  return true;
+}
+
+Result<std::optional<std::string>> TcpFrames::hear() {
+  constexpr size_t kLengthBytes = 4;
+  TRY_ASSIGN(const bool has_length, fill(kLengthBytes));
+  if (!has_length) return std::nullopt;
+  const uint32_t length = Decoder(in_).u32();
+  if (length > most_) return fail(ErrorKind::corrupt, "what another node sends is too long");
+  TRY_ASSIGN(const bool has_all, fill(kLengthBytes + length));
+  if (!has_all) return std::nullopt;
+  std::string frame = in_.substr(kLengthBytes);
+  in_.clear();
+  return frame;
 }
 
 void allow_many_descriptors() {

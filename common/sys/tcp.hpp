@@ -14,13 +14,16 @@
 
 namespace situla {
 
-/// On all addresses of this node, IPv6 too where there is any; the kernel chooses the port. accept_from() takes who
-/// comes.
+/// On all addresses of this node, IPv6 too where there is any; the kernel chooses the port, or it is one of `ports`
+/// that nobody has. accept_from() takes who comes.
 struct TcpListener {
   UniqueFd fd;
   uint32_t port = 0;
 };
-Result<TcpListener> listen_tcp();
+struct PortRange {
+  uint16_t first = 0, last = 0;  ///< both are of it
+};
+Result<TcpListener> listen_tcp(std::optional<PortRange> ports = std::nullopt);
 /// By which other nodes may reach this one, as text, at most 8: those of its host name first (as Slurm finds it), then
 /// those of its other interfaces. Loopback only where there is nothing else.
 std::vector<std::string> own_addresses();
@@ -43,6 +46,29 @@ Result<size_t> send_some(int socket, std::string_view bytes);
 Result<uint64_t> send_some_of(int socket, int file, uint64_t offset, uint64_t most);
 /// How many bytes came; 0: the other end has closed. nullopt: none now.
 Result<std::optional<size_t>> receive_some(int socket, char* to, size_t most);
+
+/// Frames of bytes on a TCP socket, without waiting: a length, and so many bytes.
+class TcpFrames {
+ public:
+  /// most: bytes of a frame that comes.
+  TcpFrames(UniqueFd socket, size_t most) : socket_(std::move(socket)), most_(most) {}
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  /// What to wait for: POLLIN, and POLLOUT while something is to be sent.
+  [[nodiscard]] short events() const;
+  void say(std::string_view frame);
+  /// Sends what can be sent.
+  Result<void> flush();
+  [[nodiscard]] bool is_flushed() const { return out_.empty(); }
+  /// A whole frame, and not a byte after it; nullopt: not all of one has come. errnum EPIPE: the other end has closed.
+  /// ErrorKind::corrupt: a longer one comes.
+  Result<std::optional<std::string>> hear();
+
+ private:
+  Result<bool> fill(size_t bytes);
+  UniqueFd socket_;
+  size_t most_;
+  std::string in_, out_;
+};
 
 /// As many descriptors as this process may have (RLIMIT_NOFILE).
 void allow_many_descriptors();

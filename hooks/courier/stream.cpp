@@ -1,24 +1,18 @@
 #include "hooks/courier/stream.hpp"
 
-#include <cerrno>
 #include <new>
-
-#include <poll.h>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include "common/base/codec.hpp"
 #include "common/base/wire.hpp"
-#include "common/sys/tcp.hpp"
 
 namespace situla::stream {
 namespace {
 
 constexpr size_t kMostWord = 512;
-constexpr size_t kLengthBytes = 4;
 constexpr WireForm kOfferForm{.what = "offer", .version = 0x534f0001, .most_bytes = kMostOffer, .most_text = 64};
 constexpr WireForm kWordForm{
     .what = "word between nodes", .version = 0x53570001, .most_bytes = kMostWord, .most_text = 256};
@@ -72,45 +66,16 @@ bool is_same(const Proof& one, const Proof& other) {
   return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
-short Channel::events() const {
-  return static_cast<short>(out_.empty() ? POLLIN : POLLIN | POLLOUT);
-}
+Channel::Channel(UniqueFd socket) : frames_(std::move(socket), kMostWord) {}
 
 void Channel::say(const Word& word) {
-  const std::string bytes = to_wire(word, kWordForm);
-  Encoder length;
-  length.u32(static_cast<uint32_t>(bytes.size()));
-  out_ += length.take() + bytes;
-}
-
-Result<void> Channel::flush() {
-  if (out_.empty()) return {};
-  TRY_ASSIGN(const size_t sent, send_some(fd(), out_));
-  out_.erase(0, sent);
-  return {};
-}
-
-/// Whether so many bytes are there.
-Result<bool> Channel::fill(size_t bytes) {
-  while (in_.size() < bytes) {
-    std::array<char, kMostWord> piece{};
-    TRY_ASSIGN(const auto got, receive_some(fd(), piece.data(), std::min(piece.size(), bytes - in_.size())));
-    if (!got) return false;
-    if (*got == 0) return fail_errno(EPIPE, "the other node has closed the connection");
-    in_.append(piece.data(), *got);
-  }
-  return true;
+  frames_.say(to_wire(word, kWordForm));
 }
 
 Result<std::optional<Word>> Channel::hear() {
-  TRY_ASSIGN(const bool has_length, fill(kLengthBytes));
-  if (!has_length) return std::nullopt;
-  const uint32_t length = Decoder(in_).u32();
-  if (length > kMostWord) return fail(ErrorKind::corrupt, "another node's word is too long");
-  TRY_ASSIGN(const bool has_all, fill(kLengthBytes + length));
-  if (!has_all) return std::nullopt;
-  TRY_ASSIGN(Word word, from_wire<Word>(std::string_view(in_).substr(kLengthBytes), kWordForm));
-  in_.clear();
+  TRY_ASSIGN(const auto frame, frames_.hear());
+  if (!frame) return std::nullopt;
+  TRY_ASSIGN(Word word, from_wire<Word>(*frame, kWordForm));
   return word;
 }
 

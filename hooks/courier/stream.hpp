@@ -24,6 +24,7 @@
 
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/sys/tcp.hpp"
 
 namespace situla::stream {
 
@@ -108,25 +109,20 @@ Proof prove_welcome(const Key& key, const Nonce& challenge, const Greeting& gree
 /// In the same time, wherever they differ.
 bool is_same(const Proof& one, const Proof& other);
 
-/// Words on a TCP socket, without waiting.
+/// Words on a TCP socket, without waiting: TcpFrames.
 class Channel {
  public:
-  explicit Channel(UniqueFd socket) : socket_(std::move(socket)) {}
-  [[nodiscard]] int fd() const { return socket_.get(); }
-  /// What to wait for: POLLIN, and POLLOUT while something is to be sent.
-  [[nodiscard]] short events() const;
+  explicit Channel(UniqueFd socket);
+  [[nodiscard]] int fd() const { return frames_.fd(); }
+  [[nodiscard]] short events() const { return frames_.events(); }
   void say(const Word& word);
-  /// Sends what can be sent.
-  Result<void> flush();
-  [[nodiscard]] bool is_flushed() const { return out_.empty(); }
-  /// A whole word, and not a byte after it; nullopt: not all of one has come. errnum EPIPE: the other end has closed.
-  /// ErrorKind::corrupt: what comes is none.
+  Result<void> flush() { return frames_.flush(); }
+  [[nodiscard]] bool is_flushed() const { return frames_.is_flushed(); }
+  /// As TcpFrames::hear(). ErrorKind::corrupt: what comes is no word.
   Result<std::optional<Word>> hear();
 
  private:
-  Result<bool> fill(size_t bytes);
-  UniqueFd socket_;
-  std::string in_, out_;
+  TcpFrames frames_;
 };
 
 }  // namespace situla::stream

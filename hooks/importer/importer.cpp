@@ -94,7 +94,7 @@ class Reporter final : public Progress, public LogSink {
   }
   void tell_line(StepBars::Clock::time_point now) noexcept {
     if (const std::string line = bars_.line(now); !line.empty())
-      (void)send_packet(socket_, encode(Note{LogLevel::info, line}));
+      (void)send_packet(socket_, encode(Note{LogLevel::info, line, true}));
   }
   void draw(const std::string& bytes) noexcept {
     if (!bytes.empty()) (void)send_packet(socket_, encode(Draw{bytes}));

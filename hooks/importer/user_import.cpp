@@ -34,7 +34,8 @@ class BrokerProgress final : public Progress {
   void bytes(uint64_t done, uint64_t total) noexcept override {
     const auto now = StepBars::Clock::now();
     draw(bars_.bytes(done, total, now));
-    if (const std::string line = bars_.line(now); !line.empty()) log_.write(LogLevel::info, line);
+    if (const std::string line = bars_.line(now); !line.empty())
+      (void)send_packet(builder_fd::kBroker, encode(Note{LogLevel::info, line, true}));
     if (now - told_ < kTellEvery) return;
     told_ = now;
     (void)send_packet(builder_fd::kBroker, encode(ImportProgress{done, total}));

@@ -93,6 +93,8 @@ class StepBars {
   explicit StepBars(ProgressView view) : view_(std::move(view)) {}
 
   void phase(std::string_view text, Clock::time_point now);
+  /// As of ProgressScreen.
+  void rename(std::string_view text) { screen_.rename(view_.label + std::string(text)); }
   void layer(const LayerProgress& layer) { screen_.layer(layer); }
   [[nodiscard]] std::string bytes(uint64_t done, uint64_t total, Clock::time_point now);
   /// As Progress::waiting().

@@ -96,6 +96,11 @@ void ProgressScreen::begin(std::string_view phase, double now) {
   samples_.clear();
 }
 
+void ProgressScreen::rename(std::string_view phase) {
+  phase_ = phase;
+  samples_.clear();
+}
+
 void ProgressScreen::bytes(uint64_t done, uint64_t total, double now) {
   if (done > done_) grew_ = now;
   done_ = done;

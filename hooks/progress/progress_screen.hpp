@@ -20,6 +20,8 @@ class ProgressScreen {
   };
 
   void begin(std::string_view phase, double now);
+  /// The phase goes on, and what comes is of another one than before.
+  void rename(std::string_view phase);
   void bytes(uint64_t done, uint64_t total, double now);
   void layer(const LayerProgress& layer);
   /// Shown in place of a rate while nothing arrives, and behind a phase without bytes. False: nothing new.

@@ -16,12 +16,6 @@ constexpr std::chrono::seconds kJoinLimit{10};  // from connect() to the token
 constexpr size_t kMaxClients = 4096;
 constexpr size_t kMaxUnsaid = 64;
 
-bool same_token(const StepToken& a, const StepToken& b) {
-  unsigned difference = 0;  // every byte is looked at, so that time tells nothing
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a.at(i) ^ b.at(i));
-  return difference == 0;
-}
-
 bool waits(const Client& client) {
   return client.waiting && client.socket;
 }
@@ -94,7 +88,7 @@ void Clients::hear(Client& client, const std::function<void(Client&)>& on_ask) {
                                     : receive_bytes(client.socket.get(), kMaxMessageBytes, Leave::there);
   const auto message = bytes && *bytes ? decode(**bytes) : fail(ErrorKind::cancelled, "closed");
   const JoinRequest* request = message ? std::get_if<JoinRequest>(&*message) : nullptr;
-  if (request == nullptr || !same_token(request->token, token_)) {
+  if (request == nullptr || !is_same(request->token, token_)) {
     client.socket.reset();
     return;
   }
@@ -116,6 +110,10 @@ void Clients::note(const Note& said) {
 
 void Clients::draw(const Draw& drawing) {
   if (Client* first = first_waiting()) (void)tell(first->socket.get(), drawing);
+}
+
+void Clients::news(const Message& news) {
+  if (Client* first = first_waiting()) (void)tell(first->socket.get(), news);
 }
 
 UniqueFd Clients::answer(Client& client, const Message& message, const std::vector<int>& fds) {

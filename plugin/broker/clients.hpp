@@ -52,6 +52,8 @@ class Clients {
   void note(const Note& note);
   /// Only steps of one task have a terminal.
   void draw(const Draw& drawing);
+  /// ImportWaits and ImportProgress: one task of the node tells srun (step_monitor.hpp).
+  void news(const Message& news);
   /// The last that it hears, over the connection that the caller may keep then.
   static UniqueFd answer(Client& client, const Message& message, const std::vector<int>& fds = {});
   /// No task can get in any more; who waits is told by the closing of its connection.

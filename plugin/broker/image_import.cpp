@@ -77,6 +77,13 @@ bool ends_itself(Helper& helper) {
 
 }  // namespace
 
+/// A step of several nodes has one bar for all of them.
+void tell_others(const StepRequest& step, const ImportNews& news, Clients& tasks) {
+  if (step.nodes < 2) return;
+  if (const auto* waits = std::get_if<ImportWaits>(&news)) tasks.news(*waits);
+  if (const auto* progress = std::get_if<ImportProgress>(&news)) tasks.news(*progress);
+}
+
 void say_importing(const StepRequest& step, Clients& tasks) {
   if (step.all_tasks <= 1 || step.node == 0) tasks.note({LogLevel::info, "importing docker image: " + step.image});
 }
@@ -196,6 +203,7 @@ Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clien
   auto news = news_in(*message);
   if (news && (!store_.process || std::holds_alternative<ImportProgress>(*news))) {
     if (std::holds_alternative<ImportBegins>(*news)) say_importing(step.request, tasks);
+    tell_others(step.request, *news, tasks);
     news_ = std::move(news);
     return std::optional<Imported>();
   }
@@ -237,6 +245,7 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
   }
   if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, tasks);
   if (auto news = news_in(heard->message)) {
+    tell_others(step.request, *news, tasks);
     news_ = std::move(news);
     return std::optional<Imported>();
   }

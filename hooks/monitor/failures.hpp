@@ -1,0 +1,46 @@
+// What has failed on which nodes? What failed alike is one message.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+
+namespace situla {
+
+class Failures {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// After the newest failure another node may fail alike; but who failed first waits no longer than that.
+  static constexpr std::chrono::milliseconds kQuiet{700};
+  static constexpr std::chrono::milliseconds kLongest{4000};
+
+  /// nodes: of the step.
+  explicit Failures(uint32_t nodes) : nodes_(nodes) {}
+
+  void add(const std::string& node, const SentError& error, Clock::time_point now);
+  /// When there is something to say; nullopt: nothing has failed since the last take().
+  [[nodiscard]] std::optional<Clock::time_point> due(Clock::time_point now) const;
+  /// Lines for srun's standard error, in the order of the failures.
+  std::vector<std::string> take();
+
+ private:
+  struct Group {
+    SentError error;
+    std::string alike;               ///< the text, its node's name taken out
+    std::vector<std::string> nodes;  ///< one for each task that said so
+    bool said = false;               ///< before, of other nodes
+    size_t fresh = 0;                ///< of `nodes`, since then
+  };
+
+  uint32_t nodes_;
+  std::vector<Group> groups_;
+  std::set<std::string> failed_;
+  Clock::time_point first_{}, last_{};
+  size_t fresh_ = 0;
+};
+
+}  // namespace situla

@@ -1,0 +1,138 @@
+#include "plugin/step_monitor.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "common/base/installation.hpp"
+#include "common/sys/process/process.hpp"
+#include "common/sys/socket.hpp"
+
+extern "C" char** environ;
+
+namespace situla {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kConnectLimit{1000};
+constexpr std::chrono::milliseconds kCleanLimit{500};
+/// Longer than the monitor waits for other nodes that fail alike (hooks/monitor/failures.hpp).
+constexpr std::chrono::milliseconds kSaidLimit{8000};
+
+Result<StepToken> new_key() {
+  StepToken key{};
+  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size()))
+    return fail_errno(errno, "read random bytes for the step's monitor");
+  return key;
+}
+
+}  // namespace
+
+Result<StepMonitor> StepMonitor::start(uint32_t nodes, const std::string& image, std::optional<PortRange> ports) {
+  TRY_ASSIGN(const TcpListener listener, listen_tcp(ports));
+  MonitorDoor door;
+  door.port = listener.port;
+  TRY_ASSIGN(door.of_monitor, new_key());
+  TRY_ASSIGN(door.of_nodes, new_key());
+  TRY_ASSIGN(auto control, socket_pair());
+  setenv(kMonitorVariable, door.text().c_str(), 1);
+  SpawnOptions options;
+  options.program = libexec_path("situla-monitor");
+  options.arguments = {"situla-monitor", std::to_string(nodes), image};
+  options.environment = Environment::from_envp(environ).strings();
+  options.fds = {{STDERR_FILENO, STDERR_FILENO},
+                 {control.second.get(), monitor_fd::kControl},
+                 {listener.fd.get(), monitor_fd::kListener}};
+  if (auto started = spawn_detached(options); !started) {
+    unsetenv(kMonitorVariable);
+    return fail(std::move(started).error());
+  }
+  return StepMonitor(std::move(control.first));
+}
+
+void StepMonitor::finish(std::chrono::milliseconds limit) const {
+  (void)shutdown(control_.get(), SHUT_WR);
+  (void)wait_for_packet(control_.get(), limit);
+}
+
+std::optional<MonitorLine> MonitorLine::of(const Environment& job) {
+  const auto door = MonitorDoor::parse(job.get_or(kMonitorVariable, ""));
+  const auto address = job.get(kSrunAddressVariable);
+  if (!door || !address) return std::nullopt;
+  return MonitorLine(*door, std::string(*address), job.get_or("SLURMD_NODENAME", "a node"));
+}
+
+bool MonitorLine::connect() {
+  if (lost_ || frames_) return !lost_;
+  auto socket = begin_to_connect(address_, door_.port);
+  lost_ = !socket;
+  if (socket) frames_.emplace(std::move(*socket), kMostMonitorWord);
+  return !lost_;
+}
+
+void MonitorLine::go_on() {
+  const auto say = [&](const MonitorWord& word) { frames_->say(encode_monitor_word(word)); };
+  const auto pump = [&]() -> Result<void> {
+    for (;;) {
+      TRY_ASSIGN(const auto frame, frames_->hear());
+      if (!frame) break;
+      TRY_ASSIGN(const MonitorWord word, decode_monitor_word(*frame));
+      const auto* hello = std::get_if<MonitorHello>(&word);
+      if (!heard_ && (hello == nullptr || !is_same(hello->key, door_.of_monitor)))
+        return fail(ErrorKind::denied, "somebody else listens");
+      if (!std::exchange(heard_, true)) say(NodeHello{door_.of_nodes, node_});
+      if (std::holds_alternative<Taken>(word)) taken_ = true;
+    }
+    if (!heard_) return {};
+    for (const MonitorWord& word : std::exchange(untold_, {})) say(word);
+    return frames_->flush();
+  };
+  if (lost_ || !frames_) return;
+  const auto done = pump();
+  // Until it is decided, a socket that is being connected has nothing to be read.
+  lost_ = !done && done.error().errnum() != ENOTCONN;
+  if (lost_) heard_ = false;
+}
+
+void MonitorLine::tell(const MonitorWord& word) {
+  if (!connect()) return;
+  // Of what lasts the newest is enough for who is slow to answer.
+  if (!heard_ && untold_.size() > 1) untold_.pop_back();
+  if (frames_->is_flushed() || !std::holds_alternative<ImportProgress>(word)) untold_.push_back(word);
+  go_on();
+}
+
+bool MonitorLine::is_heard() {
+  go_on();
+  return heard_;
+}
+
+bool MonitorLine::wait_for(const bool& what, std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  for (go_on(); !lost_ && !what; go_on()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0 || !wait_for_packet(frames_->fd(), left)) break;
+  }
+  return what;
+}
+
+void MonitorLine::end_import() {
+  if (!frames_ || !is_heard()) return;
+  taken_ = false;
+  tell(ImportOver{});
+  (void)wait_for(taken_, kCleanLimit);
+}
+
+bool MonitorLine::tell_failure(const Error& error) {
+  if (!connect()) return false;
+  untold_.clear();
+  taken_ = false;
+  if (!wait_for(heard_, kConnectLimit)) return false;
+  tell(SentError::of(error));
+  return wait_for(taken_, kSaidLimit);
+}
+
+}  // namespace situla

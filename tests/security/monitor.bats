@@ -1,0 +1,102 @@
+# lab: --user root --nodes 2
+# The program beside srun to which the nodes of a step talk listens on the network: who may say what there? Each user of the cluster can connect.
+load ../cluster/helpers
+
+setup() {
+  cd /home/alice
+  as_alice srun -N2 -n2 --container-image=registry.test/tiny sleep 831 >told 2>&1 3>&- &
+  wait_until 60 asleep 831
+  monitor=$(pgrep -x situla-monitor)
+  port=$(ss -Hltnp | grep -F "pid=$monitor," | awk '{ sub(".*:", "", $4); print $4 }' | sort -u)
+}
+
+teardown() {
+  as_alice scancel -u alice -s KILL 2>/dev/null || true
+  wait 2>/dev/null || true
+}
+
+# talk PROGRAM: python, with `connect()` and `hear(peer)`: how many bytes come before the end, or "open" after 3 seconds.
+talk() {
+  { cat <<'PYTHON'
+import os, socket, struct, sys
+def connect():
+    return socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), timeout=3)
+def hear(peer):
+    count = 0
+    try:
+        while chunk := peer.recv(4096):
+            count += len(chunk)
+    except TimeoutError:
+        return f"{count} bytes, open"
+    except ConnectionResetError:
+        pass
+    return f"{count} bytes, closed"
+PYTHON
+    echo "$1"; } >/shared/talk.py
+  run_and_show as bob env PORT="$port" python3 /shared/talk.py
+}
+
+# A program that says nothing hears the monitor's key: 4 bytes of length, 4 of version, 1 of kind, 16.
+greeting="25 bytes"
+
+@test "without the key of the nodes nothing is heard and nothing is shown; with it there is an error" {
+  talk 'print(hear(connect()))'
+  [ "$output" = "$greeting, open" ]
+  talk '
+for junk in (b"\0" * 4, b"\xff" * 64, struct.pack("<I", 24) + b"x" * 24, b"GET / HTTP/1.1\r\n\r\n", struct.pack(">I", 1 << 31)):
+    peer = connect()
+    peer.sendall(junk)
+    print(hear(peer))'
+  echo "$output"
+  [ "$(grep -c ' closed$' <<<"$output")" -ge 4 ]
+  # As a node would: what it heard is the monitor's half, and proves nothing.
+  talk '
+peer = connect()
+hello = peer.recv(4096)
+body = hello[4:8] + b"\x01" + hello[9:25] + struct.pack("<I", 4) + b"node"
+peer.sendall(struct.pack("<I", len(body)) + body)
+print(hear(peer))'
+  [ "$output" = "0 bytes, closed" ]
+  [ -z "$(grep -v -e '^situla: import' told)" ]
+  asleep 831
+  # The control: the same, with the key, and then a failure: the words of a node.
+  door=$(tr '\0' '\n' <"/proc/$monitor/environ" | sed -n 's/^SLURM_SITULA_MONITOR=//p')
+  export DOOR=$door
+  talk '
+import base64
+peer = connect()
+hello = peer.recv(4096)
+keys = base64.b64decode(os.environ["DOOR"].split(":")[1])
+def say(kind, rest):
+    body = hello[4:8] + bytes([kind]) + rest
+    peer.sendall(struct.pack("<I", len(body)) + body)
+def text(value):
+    return struct.pack("<I", len(value)) + value
+say(1, keys[16:] + text(b"node1"))
+say(5, b"\0" + text(b"it \x1b[2J failed") + text(b"") + b"\0")
+print(hear(peer))'
+  [ "$output" = "9 bytes, open" ]
+  grep -Fq 'srun: error: situla: node1: it \x1b[2J failed [' told
+}
+
+@test "connections of others in any number keep no node away, and none stays open without the key" {
+  talk '
+import time
+peers = [connect() for _ in range(300)]
+time.sleep(0.5)
+gone = sum(hear(peer).endswith("closed") for peer in peers[:236])
+print(gone)
+fresh = connect()
+fresh.settimeout(15)
+print(hear(fresh))'
+  [ "$output" = "236"$'\n'"$greeting, closed" ]
+  asleep 831
+  # A node is heard between them.
+  talk '
+import subprocess, time
+peers = [connect() for _ in range(200)]
+subprocess.run(["sleep", "1"])' &
+  run_and_show as_alice srun --overlap -N2 -n2 --container-image=registry.test/tiny --container-workdir=/no/such true
+  [ "$(grep -c 'error: situla: ' <<<"$(grep -v 'situla: hint' <<<"$output")")" -eq 1 ]
+  wait $!
+}
