@@ -1,5 +1,5 @@
 # lab: --nodes 2 --user root
-# What somebody sees who waits for an import: bars on a terminal, of one node, below what srun itself says; nothing where it would disturb.
+# What somebody sees who waits for an import: bars on a terminal, below what srun itself says; nothing where it would disturb.
 load helpers
 
 # What is here already comes at once: each test begins without.
@@ -39,8 +39,8 @@ in_terminal() {
   [[ "$output" != *"total ["* ]]
 }
 
-@test "of several nodes the first one draws, and says that it is that" {
-  in_terminal "srun -N2 -n4 --container-image=fault.test/slow-4 true"
+@test "where nothing answers beside srun, the first of several nodes draws, and says that it is that" {
+  in_terminal "srun -N2 -n4 --container-image=fault.test/slow-4 true & until pkill -KILL -u alice -x situla-monitor; do sleep 0.01; done; wait"
   [ "$status" -eq 0 ]
   [[ "$output" == *"node1, first of 2: importing"*"total ["* ]]
   [ "$(grep -o 'first of 2: importing 2 layers, [^:]*: [0-9.]* s' <<<"$output" | wc -l)" -eq 1 ]

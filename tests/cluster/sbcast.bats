@@ -191,7 +191,7 @@ PYTHON
   srun -N1 -w node3 umount /var/lib/situla
   [ "$status" -ne 0 ]
   [ "$(grep -cx inside <<<"$output")" -eq 3 ]
-  [[ $output == *"node3: error: situla: "*"No space left on device"* ]]
+  [[ $output == *"situla: node3: "*"No space left on device"* ]]
   times 1 1.01
 }
 

@@ -9,7 +9,7 @@ tiny=--container-image=registry.test/tiny
 setup_file() {
   # One program, and a directory to begin in: neither a shell nor a library.
   mkdir -p /shared/root/{etc,proc,sys,dev,tmp,var,run,bin}
-  cp /bin/busybox /shared/root/bin/hostname
+  for program in hostname cat false sleep; do cp /bin/busybox "/shared/root/bin/$program"; done
   mksquashfs /shared/root /shared/bare.sqsh -quiet -no-progress -all-root >/dev/null
   chmod 644 /shared/bare.sqsh
   as_alice srun -Q -N2 --ntasks-per-node=1 "$tiny" true
@@ -103,6 +103,38 @@ prints() {
   [[ "$output" == *$'A\nB\ncode 7\ncode 137\ncode 0' ]]
   inside "$tiny" sh -c 'srun nosuchprogram; echo "code $?"'
   [[ "$output" == *"code 2" ]]
+}
+
+@test "in each of the three images: a pipe, exit codes, sbatch, Ctrl-C" {
+  printf 'b\na\n' >/home/alice/words
+  for image in registry.test/tiny /shared/bare.sqsh registry.test/debian:12; do
+    echo "in $image"
+    inside --container-image="$image" srun -n1 cat </home/alice/words
+    [ "$status" -eq 0 ]
+    [ "$output" = $'b\na' ]
+    inside --container-image="$image" srun -n1 false
+    [ "$status" -eq 1 ]
+    inside --container-image="$image" --container-mounts=/home/alice sbatch -Q -W --chdir=/home/alice -o out --wrap 'echo batch on $(hostname); exit 3'
+    [ "$status" -eq 3 ]
+    [ "$(cat /home/alice/out)" = "batch on node1" ]
+    rm /home/alice/out
+    cat >/shared/person <<PERSON
+set timeout 60
+spawn -noecho salloc -Q -N2 srun --pty -N1 -n1 -w node1 --container-image=$image srun -N2 -n2 sleep 307
+for {set i 0} {\$i < 300 && [catch {exec pgrep -f {^[^ ]*sleep 307\$}}]} {incr i} {after 100}
+send "\003"
+expect "one more within 1 sec to abort"
+send "\003"
+expect eof
+exit [lindex [wait] 3]
+PERSON
+    run_and_show as_alice timeout 100 expect /shared/person
+    [ "$status" -ne 0 ]
+    [ "$status" -ne 124 ]
+    [[ "$output" == *"one more within 1 sec to abort"* ]]
+    wait_until 20 sh -c '! pgrep -f "^[^ ]*sleep 307$"'
+  done
+  rm /home/alice/words
 }
 
 @test "Ctrl-C, and a window of its size" {
