@@ -404,15 +404,18 @@ Result<void> enter_container(spank_t spank, const Environment& environment, Moni
   return apply_to_task(spank, task);
 }
 
-/// The same; srun may say it for all nodes.
+/// The same; srun may say it for all nodes, and then it is in the node's log alone.
 Result<void> start_task(spank_t spank) {
-  TRY_ASSIGN(const Environment environment, job_environment(spank));
+  TRY_ASSIGN(Environment environment, job_environment(spank));
   std::optional<MonitorLine> monitor;
   if (!has_parts(environment)) monitor = MonitorLine::of(environment);
+  // Hooks get what is left.
+  environment.unset(kMonitorVariable);
   Result<void> entered = enter_container(spank, environment, monitor ? &*monitor : nullptr);
-  if (!entered && !entered.error().message().empty() && monitor && monitor->tell_failure(entered.error()))
-    return fail(ErrorKind::cancelled, "");
-  return entered;
+  if (entered || entered.error().message().empty() || !monitor || !monitor->tell_failure(entered.error()))
+    return entered;
+  SlurmLog().write(LogLevel::detail, entered.error().text());
+  return fail(ErrorKind::cancelled, "");
 }
 
 std::string or_dash(const std::string& text) {

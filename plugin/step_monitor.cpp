@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -69,13 +70,15 @@ bool MonitorLine::connect() {
   if (lost_ || frames_) return !lost_;
   auto socket = begin_to_connect(address_, door_.port);
   lost_ = !socket;
-  if (socket) frames_.emplace(std::move(*socket), kMostMonitorWord);
-  return !lost_;
+  if (lost_) return false;
+  frames_.emplace(std::move(*socket), kMostMonitorWord);
+  frames_->say(encode_monitor_word(NodeHello{door_.of_nodes, node_}));
+  return true;
 }
 
 void MonitorLine::go_on() {
-  const auto say = [&](const MonitorWord& word) { frames_->say(encode_monitor_word(word)); };
   const auto pump = [&]() -> Result<void> {
+    TRY(frames_->flush());
     for (;;) {
       TRY_ASSIGN(const auto frame, frames_->hear());
       if (!frame) break;
@@ -83,25 +86,24 @@ void MonitorLine::go_on() {
       const auto* hello = std::get_if<MonitorHello>(&word);
       if (!heard_ && (hello == nullptr || !is_same(hello->key, door_.of_monitor)))
         return fail(ErrorKind::denied, "somebody else listens");
-      if (!std::exchange(heard_, true)) say(NodeHello{door_.of_nodes, node_});
+      heard_ = true;
       if (std::holds_alternative<Taken>(word)) taken_ = true;
     }
     if (!heard_) return {};
-    for (const MonitorWord& word : std::exchange(untold_, {})) say(word);
+    for (const MonitorWord& word : std::exchange(untold_, {})) frames_->say(encode_monitor_word(word));
     return frames_->flush();
   };
   if (lost_ || !frames_) return;
-  const auto done = pump();
-  // Until it is decided, a socket that is being connected has nothing to be read.
-  lost_ = !done && done.error().errnum() != ENOTCONN;
+  lost_ = !pump();
   if (lost_) heard_ = false;
 }
 
 void MonitorLine::tell(const MonitorWord& word) {
   if (!connect()) return;
+  const bool of_progress = std::holds_alternative<ImportProgress>(word) || std::holds_alternative<ImportWaits>(word);
   // Of what lasts the newest is enough for who is slow to answer.
-  if (!heard_ && untold_.size() > 1) untold_.pop_back();
-  if (frames_->is_flushed() || !std::holds_alternative<ImportProgress>(word)) untold_.push_back(word);
+  if (of_progress && !untold_.empty()) untold_.pop_back();
+  if (!of_progress || !heard_ || frames_->is_flushed()) untold_.push_back(word);
   go_on();
 }
 
@@ -114,25 +116,35 @@ bool MonitorLine::wait_for(const bool& what, std::chrono::milliseconds limit) {
   const auto end = Clock::now() + limit;
   for (go_on(); !lost_ && !what; go_on()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    if (left.count() <= 0 || !wait_for_packet(frames_->fd(), left)) break;
+    pollfd entry{frames_->fd(), frames_->events(), 0};
+    if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0) break;
   }
   return what;
 }
 
+void MonitorLine::hang_up() {
+  frames_.reset();
+  untold_.clear();
+  heard_ = taken_ = false;
+}
+
 void MonitorLine::end_import() {
-  if (!frames_ || !is_heard()) return;
-  taken_ = false;
-  tell(ImportOver{});
-  (void)wait_for(taken_, kCleanLimit);
+  if (!frames_) return;
+  if (is_heard()) {
+    tell(ImportOver{});
+    (void)wait_for(taken_, kCleanLimit);
+  }
+  hang_up();
 }
 
 bool MonitorLine::tell_failure(const Error& error) {
-  if (!connect()) return false;
   untold_.clear();
   taken_ = false;
-  if (!wait_for(heard_, kConnectLimit)) return false;
+  if (!connect() || !wait_for(heard_, kConnectLimit)) return false;
   tell(SentError::of(error));
-  return wait_for(taken_, kSaidLimit);
+  if (wait_for(taken_, kSaidLimit)) return true;
+  tell(Withdrawn{});
+  return false;
 }
 
 }  // namespace situla

@@ -39,7 +39,7 @@ class MonitorLine {
   void tell(const MonitorWord& word);
   /// srun's side shows how far the step is, so this node does not.
   bool is_heard();
-  /// The image is here: waits a moment until the terminal is clean, if anything was told.
+  /// The image is here: waits a moment until the terminal is clean, if anything was told, and hangs up.
   void end_import();
   /// False: this task has to say it itself.
   bool tell_failure(const Error& error);
@@ -50,6 +50,7 @@ class MonitorLine {
   bool connect();
   /// Sends and hears what there is.
   void go_on();
+  void hang_up();
   /// One of the flags below. What it returns.
   bool wait_for(const bool& what, std::chrono::milliseconds limit);
 

@@ -4,11 +4,14 @@
 // node a task connects, as the user as well, when there is something to tell. Whoever cannot be reached, or does not
 // answer, is done without: each node speaks for itself then.
 //
-//     srun's side                     a task
-//     listens           <------------ connects
-//     MonitorHello      ------------>
-//                       <------------ NodeHello, ImportWaits and ImportProgress now and then, ImportOver, Failure
-//     Taken             ------------> of ImportOver and Failure: now the terminal is clean, or the message stands there
+//     a task                      srun's side
+//     connects      -----------> listens
+//     NodeHello     ----------->
+//                   <----------- MonitorHello
+//     ImportWaits and ImportProgress now and then, ImportOver, Failure
+//                   <----------- Taken, of ImportOver and Failure: now the terminal is clean, or the message stands
+//                   there
+//     Withdrawn     -----------> of a Failure, after which it waited too long: the task says it itself
 #pragma once
 
 #include <cstdint>
@@ -29,8 +32,8 @@ constexpr const char* kMonitorVariable = "SLURM_SITULA_MONITOR";
 /// Where srun runs, as slurmd says to its steps (srun(1), OUTPUT ENVIRONMENT VARIABLES).
 constexpr const char* kSrunAddressVariable = "SLURM_SRUN_COMM_HOST";
 
-/// Who connects to a port that somebody else has taken since learns nothing of worth to him, nor does that one learn
-/// anything: each side shows a key first that only this step's processes know.
+/// A task shows its key first, and what it has to say only to who answers with the other one: whoever takes the port
+/// when the monitor is gone does not know that, since nobody hears it who has not shown the first.
 struct MonitorDoor {
   uint32_t port = 0;
   StepToken of_monitor{}, of_nodes{};
@@ -39,21 +42,23 @@ struct MonitorDoor {
   static std::optional<MonitorDoor> parse(std::string_view text);
 };
 
-struct MonitorHello {
-  StepToken key{};
-
-  static auto fields(auto& it) { return std::tie(it.key); }
-};
 struct NodeHello {
   StepToken key{};
   std::string node;  ///< its name in Slurm
 
   static auto fields(auto& it) { return std::tie(it.key, it.node); }
 };
+struct MonitorHello {
+  StepToken key{};
+
+  static auto fields(auto& it) { return std::tie(it.key); }
+};
 /// The node has the image; nothing may be drawn any more when its task begins.
 struct ImportOver {};
 struct Taken {};
-using MonitorWord = std::variant<MonitorHello, NodeHello, ImportWaits, ImportProgress, ImportOver, Failure, Taken>;
+struct Withdrawn {};
+using MonitorWord =
+    std::variant<NodeHello, MonitorHello, ImportWaits, ImportProgress, ImportOver, Failure, Withdrawn, Taken>;
 
 /// Bytes of one.
 constexpr size_t kMostMonitorWord = kMaxMessageBytes;

@@ -196,6 +196,13 @@ Result<std::pair<std::string, uint32_t>> local_address(int socket) {
 
 Result<void> set_limits(int socket, unsigned silence_ms) {
   const int on = 1;
+  // Also of an end to which nothing is sent.
+  constexpr unsigned kProbes = 3;
+  const int between = static_cast<int>(std::max(silence_ms / (kProbes + 1) / 1000, 1U));
+  if (setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &between, sizeof between) != 0 ||
+      setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between) != 0 ||
+      setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes) != 0)
+    return fail_errno(errno, "set up TCP socket");
   if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
       setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0 ||
       setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0)

@@ -21,27 +21,44 @@ void add_lines(std::vector<std::string>& lines, const std::string& front, std::s
 
 }  // namespace
 
-void Failures::add(const std::string& node, const SentError& error, Clock::time_point now) {
-  constexpr size_t kMostGroups = 64;  // what a user's tasks can say in other words for ever has an end
-  if (fresh_++ == 0) first_ = now;
-  last_ = now;
-  failed_.insert(node);
+Failures::Group* Failures::find(const std::string& node, const SentError& error) {
   const std::string alike = without(error.text, node);
-  auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& one) {
+  const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& one) {
     return one.error.code == error.code && one.error.kind == error.kind && one.alike == alike &&
            one.error.hint == error.hint;
   });
-  if (group == groups_.end()) {
-    if (groups_.size() == kMostGroups) return;
-    group = groups_.insert(group, Group{error, alike, {}, false, 0});
-  }
-  group->nodes.push_back(node);
-  ++group->fresh;
+  return group == groups_.end() ? nullptr : &*group;
 }
 
-std::optional<Failures::Clock::time_point> Failures::due(Clock::time_point now) const {
+bool Failures::add(const std::string& node, const SentError& error, Clock::time_point now) {
+  constexpr size_t kMostGroups = 256;  // what a user's tasks can say in other words for ever has an end
+  Group* group = find(node, error);
+  if (group == nullptr) {
+    if (groups_.size() == kMostGroups) return false;
+    group = &groups_.emplace_back(Group{error, without(error.text, node), {}, false, 0});
+  }
+  if (fresh_++ == 0) first_ = now;
+  last_ = now;
+  failed_.insert(node);
+  group->nodes.push_back(node);
+  ++group->fresh;
+  return true;
+}
+
+void Failures::withdraw(const std::string& node, const SentError& error) {
+  Group* const group = find(node, error);
+  if (group == nullptr || group->fresh == 0) return;
+  const auto begin = group->nodes.end() - static_cast<std::ptrdiff_t>(group->fresh);
+  const auto one = std::find(begin, group->nodes.end(), node);
+  if (one == group->nodes.end()) return;
+  group->nodes.erase(one);
+  --group->fresh;
+  --fresh_;
+}
+
+std::optional<Failures::Clock::time_point> Failures::due() const {
   if (fresh_ == 0) return std::nullopt;
-  return failed_.size() >= nodes_ ? now : std::min(last_ + kQuiet, first_ + kLongest);
+  return std::min(last_ + (failed_.size() >= nodes_ ? kQuietOfAll : kQuiet), first_ + kLongest);
 }
 
 std::vector<std::string> Failures::take() {

@@ -16,14 +16,18 @@ class Failures {
   using Clock = std::chrono::steady_clock;
   /// After the newest failure another node may fail alike; but who failed first waits no longer than that.
   static constexpr std::chrono::milliseconds kQuiet{700};
+  static constexpr std::chrono::milliseconds kQuietOfAll{100};  ///< when all nodes have failed: others of their tasks
   static constexpr std::chrono::milliseconds kLongest{4000};
 
   /// nodes: of the step.
   explicit Failures(uint32_t nodes) : nodes_(nodes) {}
 
-  void add(const std::string& node, const SentError& error, Clock::time_point now);
+  /// False: no more is kept.
+  bool add(const std::string& node, const SentError& error, Clock::time_point now);
+  /// What was added, and not taken since.
+  void withdraw(const std::string& node, const SentError& error);
   /// When there is something to say; nullopt: nothing has failed since the last take().
-  [[nodiscard]] std::optional<Clock::time_point> due(Clock::time_point now) const;
+  [[nodiscard]] std::optional<Clock::time_point> due() const;
   /// Lines for srun's standard error, in the order of the failures.
   std::vector<std::string> take();
 
@@ -35,6 +39,8 @@ class Failures {
     bool said = false;               ///< before, of other nodes
     size_t fresh = 0;                ///< of `nodes`, since then
   };
+
+  Group* find(const std::string& node, const SentError& error);
 
   uint32_t nodes_;
   std::vector<Group> groups_;

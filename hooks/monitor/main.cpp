@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kGreetLimit{10};
+constexpr std::chrono::milliseconds kRest{200};
 constexpr unsigned kSilenceMs = 60000;      // of a node that has vanished: its kernel answers no more
 constexpr size_t kMostOfNode = 512;         // connections: one of each task that fails
 constexpr size_t kMostStrangers = 64;       // connections that have not shown the key: the oldest one goes
@@ -81,7 +83,7 @@ class Monitor {
       if (wait[1].revents != 0) accept();
       const auto now = Clock::now();
       std::erase_if(guests_, [&](const Guest& one) { return !one.greeted && now - one.since > kGreetLimit; });
-      if (const auto due = failures_.due(now); ended || (due && *due <= now)) say_failures();
+      if (const auto due = failures_.due(); ended || (due && *due <= now)) say_failures();
       if (ended) break;
     }
     output_.write(progress_.pause(Clock::now()));
@@ -94,15 +96,18 @@ class Monitor {
     std::string node{};
     size_t words = 0;
     bool greeted = false;
-    bool failed = false;  ///< and waits for Taken
+    std::optional<SentError> failed{};  ///< it waits for Taken
   };
 
-  [[nodiscard]] bool has_room() const { return guests_.size() < nodes_ * kMostOfNode + kMostStrangers; }
+  [[nodiscard]] bool has_room() const {
+    return guests_.size() < nodes_ * kMostOfNode + kMostStrangers && Clock::now() >= rests_until_;
+  }
 
   [[nodiscard]] int milliseconds_left() const {
     const auto now = Clock::now();
     auto next = now + std::chrono::hours(1);
-    if (const auto due = failures_.due(now)) next = std::min(next, *due);
+    if (const auto due = failures_.due()) next = std::min(next, *due);
+    if (rests_until_ > now) next = std::min(next, rests_until_);
     for (const Guest& guest : guests_)
       if (!guest.greeted) next = std::min(next, guest.since + kGreetLimit);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now);
@@ -111,12 +116,13 @@ class Monitor {
 
   void accept() {
     auto socket = accept_from(monitor_fd::kListener);
+    // With no descriptor left: later.
+    if (!socket) rests_until_ = Clock::now() + kRest;
     if (!socket || !set_limits(socket->get(), kSilenceMs)) return;
     const auto is_stranger = [](const Guest& one) { return !one.greeted; };
     if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), is_stranger)) >= kMostStrangers)
       guests_.erase(std::find_if(guests_.begin(), guests_.end(), is_stranger));
     guests_.push_back({TcpFrames(std::move(*socket), kMostMonitorWord), Clock::now()});
-    say(guests_.back(), MonitorHello{door_.of_monitor});
   }
 
   static void say(Guest& guest, const MonitorWord& word) {
@@ -137,6 +143,7 @@ class Monitor {
       if (hello == nullptr || !is_same(hello->key, door_.of_nodes)) return false;
       guest.greeted = true;
       guest.node = printable(hello->node);
+      say(guest, MonitorHello{door_.of_monitor});
       return true;
     }
     return hear(guest, *word);
@@ -152,8 +159,12 @@ class Monitor {
       output_.write(progress_.over(guest.node, now));
       say(guest, Taken{});
     } else if (const auto* failure = std::get_if<Failure>(&word)) {
-      failures_.add(guest.node, *failure, now);
-      guest.failed = true;
+      // What is not kept the node says itself.
+      if (guest.failed || !failures_.add(guest.node, *failure, now)) return false;
+      guest.failed = *failure;
+    } else if (std::holds_alternative<Withdrawn>(word)) {
+      if (guest.failed) failures_.withdraw(guest.node, *guest.failed);
+      guest.failed.reset();
     } else {
       return false;
     }
@@ -171,7 +182,7 @@ class Monitor {
     for (const std::string& line : failures_.take()) text += line + "\n";
     if (!text.empty()) output_.write(progress_.pause(Clock::now()) + text);
     for (Guest& guest : guests_)
-      if (std::exchange(guest.failed, false)) say(guest, Taken{});
+      if (std::exchange(guest.failed, std::nullopt)) say(guest, Taken{});
   }
 
   MonitorDoor door_;
@@ -180,11 +191,12 @@ class Monitor {
   StepProgress progress_;
   Failures failures_;
   std::list<Guest> guests_;
+  Clock::time_point rests_until_{};
 };
 
 int run_monitor(const std::vector<std::string>& words) {
-  // srun's user means srun by Ctrl-C; and it may stand in the background, where it may write.
-  for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGTTOU}) (void)std::signal(number, SIG_IGN);
+  // srun's user means srun by Ctrl-C and Ctrl-Z; in the background this one writes as srun does.
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGTSTP, SIGTTOU}) (void)std::signal(number, SIG_IGN);
   const char* const variable = std::getenv(kMonitorVariable);
   const auto door = MonitorDoor::parse(variable == nullptr ? "" : variable);
   const auto nodes = words.size() == 3 ? parse_unsigned(words[1]) : std::nullopt;

@@ -11,12 +11,8 @@
 namespace situla {
 namespace {
 
-/// "node" and its numbers, all as wide: 007 to 010.
-struct Family {
-  std::string prefix;
-  size_t width;
-  friend auto operator<=>(const Family&, const Family&) = default;
-};
+/// "node" and its numbers, all as wide (digits; 0: without a zero in front): 007 to 010.
+using Family = std::pair<std::string, size_t>;
 
 std::string padded(uint64_t number, size_t width) {
   const std::string digits = std::to_string(number);
@@ -53,20 +49,19 @@ std::string node_list(std::vector<std::string> names) {
     const bool leads_with_zero = digits > 1 && name[name.size() - digits] == '0';
     families[{name.substr(0, name.size() - digits), leads_with_zero ? digits : 0}].insert(*number);
   }
-  std::vector<std::string> parts;
-  for (auto& [family, numbers] : families) {
-    // 08, 09 and 10: what is as wide without a zero goes with them.
-    if (family.width == 0)
-      for (auto& [wider, theirs] : families)
-        if (wider.prefix == family.prefix && wider.width > 0)
-          std::erase_if(numbers, [&, &goes_to = theirs, width = wider.width](uint64_t number) {
-            return std::to_string(number).size() == width && goes_to.insert(number).second;
-          });
+  // 08, 09 and 10: what is as wide without a zero goes with them.
+  for (auto& [wider, theirs] : families) {
+    const auto plain = families.find({wider.first, 0});
+    if (wider.second == 0 || plain == families.end()) continue;
+    std::erase_if(plain->second, [&goes_to = theirs, width = wider.second](uint64_t number) {
+      return std::to_string(number).size() == width && goes_to.insert(number).second;
+    });
   }
+  std::vector<std::string> parts;
   for (const auto& [family, numbers] : families) {
     if (numbers.empty()) continue;
-    const std::string text = ranges(numbers, family.width);
-    parts.push_back(family.prefix + (numbers.size() > 1 ? "[" + text + "]" : text));
+    const std::string text = ranges(numbers, family.second);
+    parts.push_back(family.first + (numbers.size() > 1 ? "[" + text + "]" : text));
   }
   parts.insert(parts.end(), others.begin(), others.end());
   return join(parts, ",");

@@ -14,7 +14,7 @@ double part(uint64_t done, uint64_t total) {
 }  // namespace
 
 StepProgress::StepProgress(uint32_t nodes, std::string image, ProgressView terminal)
-    : nodes_(nodes), image_(std::move(image)), bars_(std::move(terminal)) {}
+    : nodes_(nodes), is_terminal_(terminal.columns > 0), image_(std::move(image)), bars_(std::move(terminal)) {}
 
 const std::pair<const std::string, StepProgress::Node>* StepProgress::slowest() {
   constexpr double kBehind = 0.02;  // two that are about as far shall not change places all the time
@@ -23,7 +23,8 @@ const std::pair<const std::string, StepProgress::Node>* StepProgress::slowest() 
   for (const auto& one : importing_)
     if (one.second.waits_for.empty() && (least == nullptr || how_far(one) < how_far(*least))) least = &one;
   const auto before = importing_.find(slowest_);
-  if (before != importing_.end() && before->second.waits_for.empty() && how_far(*before) <= how_far(*least) + kBehind)
+  if (least != nullptr && before != importing_.end() && before->second.waits_for.empty() &&
+      how_far(*before) <= how_far(*least) + kBehind)
     least = &*before;
   slowest_ = least == nullptr ? "" : least->first;
   return least;
@@ -45,19 +46,27 @@ std::string StepProgress::title(const std::pair<const std::string, Node>* slowes
 }
 
 std::string StepProgress::show(Clock::time_point now) {
-  if (importing_.empty()) return {};
   const auto* const least = slowest();
-  std::string text = title(least);
-  if (title_.empty())
-    bars_.phase(text, now);
-  else if (text != title_)
-    bars_.rename(text);
-  title_ = std::move(text);
-  std::string drawn = least != nullptr
-                          ? bars_.waiting("", now) + bars_.bytes(least->second.done, least->second.total, now)
-                          : bars_.bytes(0, 0, now) + bars_.waiting(importing_.begin()->second.waits_for, now);
-  if (const std::string line = bars_.line(now); !line.empty()) drawn += "situla: " + line + "\n";
-  return drawn;
+  std::string title = this->title(least);
+  const std::string waits = least != nullptr ? "" : importing_.begin()->second.waits_for;
+  const Node node = least != nullptr ? least->second : Node();
+  const bool begins = title_.empty();
+  for (StepBars* const each : {&bars_, &lines_}) {
+    if (begins)
+      each->phase(title, now);
+    else if (title != title_)
+      each->rename(title);
+  }
+  title_ = std::move(title);
+  const auto fed = [&](StepBars& bars) {
+    std::string drawn = bars.waiting(waits, now);
+    drawn += bars.bytes(node.done, node.total, now);
+    return drawn;
+  };
+  (void)fed(lines_);
+  if (is_terminal_ && importing_.size() == nodes_) return fed(bars_);
+  const std::string line = lines_.line(now);
+  return line.empty() ? "" : "situla: " + line + "\n";
 }
 
 std::string StepProgress::heard(const std::string& node, const ImportProgress& progress, Clock::time_point now) {
@@ -72,20 +81,17 @@ std::string StepProgress::heard(const std::string& node, const ImportWaits& wait
 
 std::string StepProgress::over(const std::string& node, Clock::time_point now) {
   ++over_;
-  importing_.erase(node);
-  std::string text = pause(now);
-  bars_ = StepBars(ProgressView{});
-  return text;
+  return lost(node, now);
 }
 
 std::string StepProgress::lost(const std::string& node, Clock::time_point now) {
   if (importing_.erase(node) == 0) return {};
-  return importing_.empty() ? pause(now) : std::string();
+  if (importing_.empty()) title_.clear();
+  return bars_.finish(now);
 }
 
 std::string StepProgress::pause(Clock::time_point now) {
-  title_.clear();
-  return bars_.finish(now);
+  return bars_.clear(now);
 }
 
 }  // namespace situla

@@ -1,4 +1,5 @@
-// How far are the nodes of a step with its image? One bar, or lines in a log, of the one that is slowest.
+// How far are the nodes of a step with its image? One bar, or lines in a log, of the one that is slowest. No bar may
+// stand where a task writes: it is there as long as all nodes import or wait. One that has said nothing may have begun.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,7 @@ class StepProgress {
 
   std::string heard(const std::string& node, const ImportProgress& progress, Clock::time_point now);
   std::string heard(const std::string& node, const ImportWaits& waits, Clock::time_point now);
-  /// The node has the image, and its task begins: from here on there are lines, since no bar may stand where a task
-  /// writes.
+  /// The node has the image, and its task begins.
   std::string over(const std::string& node, Clock::time_point now);
   /// The node is gone, with the image or without it.
   std::string lost(const std::string& node, Clock::time_point now);
@@ -40,8 +40,9 @@ class StepProgress {
   [[nodiscard]] std::string title(const std::pair<const std::string, Node>* slowest) const;
 
   uint32_t nodes_;
+  bool is_terminal_;
   std::string image_;
-  StepBars bars_;
+  StepBars bars_, lines_;
   std::string title_, slowest_;
   std::map<std::string, Node> importing_;
   size_t over_ = 0;

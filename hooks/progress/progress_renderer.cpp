@@ -163,6 +163,12 @@ std::string StepBars::draw(Clock::time_point now) {
   return text + "\x1b[" + std::to_string(kRoom + lines.size()) + "A\r\n";
 }
 
+std::string StepBars::clear(Clock::time_point now) {
+  if (!std::exchange(drawn_, false)) return {};
+  next_ = now + kQuiet;
+  return kEraseBelow;
+}
+
 std::string StepBars::finish(Clock::time_point now) {
   if (!std::exchange(drawn_, false)) return {};
   std::string text = kEraseBelow + screen_.summary(seconds_of(now)) + "\n";

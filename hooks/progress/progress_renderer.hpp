@@ -101,6 +101,8 @@ class StepBars {
   [[nodiscard]] std::string waiting(std::string_view why, Clock::time_point now);
   /// After bytes() or waiting(): for a step without a terminal, a line for its log every half minute; else empty.
   [[nodiscard]] std::string line(Clock::time_point now);
+  /// Before something else is written: what is drawn goes, until it is drawn again.
+  [[nodiscard]] std::string clear(Clock::time_point now);
   /// To be written at the end.
   [[nodiscard]] std::string finish(Clock::time_point now);
 

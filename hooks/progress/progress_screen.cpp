@@ -103,6 +103,7 @@ void ProgressScreen::rename(std::string_view phase) {
 
 void ProgressScreen::bytes(uint64_t done, uint64_t total, double now) {
   if (done > done_) grew_ = now;
+  if (done < done_) samples_.clear();
   done_ = done;
   total_ = total;
   if (!samples_.empty() && now - samples_.back().time < kSampleSeconds) return;
@@ -154,7 +155,7 @@ std::vector<std::string> ProgressScreen::lines(Window window, double now) const 
   if (speed > 0)
     tail = formatted("  %.1f MiB/s  ", speed / 1048576.0) +
            time_left(static_cast<double>(total_ - std::min(done_, total_)) / speed);
-  else if (now - since_ > kLeastSeconds && done_ < total_)
+  else if (!samples_.empty() && now - samples_.front().time > kLeastSeconds && done_ < total_)
     tail = "  " + standstill(now);
   lines.push_back(progress_bar("total", done_, total_, tail, columns));
   return lines;

@@ -69,6 +69,13 @@ std::optional<ImportNews> news_in(const Message& message) {
   return std::nullopt;
 }
 
+/// srun tells of all nodes of a step together.
+void tell_others(const StepRequest& step, const ImportNews& news, Clients& tasks) {
+  if (step.nodes < 2) return;
+  if (const auto* waits = std::get_if<ImportWaits>(&news)) tasks.news(*waits);
+  if (const auto* progress = std::get_if<ImportProgress>(&news)) tasks.news(*progress);
+}
+
 bool ends_itself(Helper& helper) {
   if (!helper.process) return false;
   const auto status = helper.process.wait_for(kUnwindLimit);
@@ -76,13 +83,6 @@ bool ends_itself(Helper& helper) {
 }
 
 }  // namespace
-
-/// A step of several nodes has one bar for all of them.
-void tell_others(const StepRequest& step, const ImportNews& news, Clients& tasks) {
-  if (step.nodes < 2) return;
-  if (const auto* waits = std::get_if<ImportWaits>(&news)) tasks.news(*waits);
-  if (const auto* progress = std::get_if<ImportProgress>(&news)) tasks.news(*progress);
-}
 
 void say_importing(const StepRequest& step, Clients& tasks) {
   if (step.all_tasks <= 1 || step.node == 0) tasks.note({LogLevel::info, "importing docker image: " + step.image});

@@ -36,46 +36,48 @@ PYTHON
   run_and_show as bob env PORT="$port" python3 /shared/talk.py
 }
 
-# A program that says nothing hears the monitor's key: 4 bytes of length, 4 of version, 1 of kind, 16.
-greeting="25 bytes"
-
 @test "without the key of the nodes nothing is heard and nothing is shown; with it there is an error" {
   talk 'print(hear(connect()))'
-  [ "$output" = "$greeting, open" ]
+  [ "$output" = "0 bytes, open" ]
   talk '
-for junk in (b"\0" * 4, b"\xff" * 64, struct.pack("<I", 24) + b"x" * 24, b"GET / HTTP/1.1\r\n\r\n", struct.pack(">I", 1 << 31)):
+for junk in (b"\0" * 4, b"\xff" * 64, struct.pack("<I", 24) + b"x" * 24, b"GET / HTTP/1.1\r\n\r\n", struct.pack("<I", 1 << 31)):
     peer = connect()
     peer.sendall(junk)
     print(hear(peer))'
-  echo "$output"
-  [ "$(grep -c ' closed$' <<<"$output")" -ge 4 ]
-  # As a node would: what it heard is the monitor's half, and proves nothing.
-  talk '
+  [ "$output" = "$(for _ in {1..5}; do echo "0 bytes, closed"; done)" ]
+  # As a node would, but for the key, and with it: what a node hears first is the monitor's key, and then that its words stand there.
+  door=$(tr '\0' '\n' <"/proc/$monitor/environ" | sed -n 's/^SLURM_SITULA_MONITOR=//p')
+  export DOOR=$door
+  node='
+import base64
+keys = base64.b64decode(os.environ["DOOR"].split(":")[1])
+VERSION = struct.pack("<I", 0x534d0001)
+def say(peer, kind, rest):
+    body = VERSION + bytes([kind]) + rest
+    peer.sendall(struct.pack("<I", len(body)) + body)
+def text(value):
+    return struct.pack("<I", len(value)) + value
+FAILURE = b"\0" + text(b"it \x1b[2J failed") + text(b"") + b"\0"'
+  talk "$node"'
 peer = connect()
-hello = peer.recv(4096)
-body = hello[4:8] + b"\x01" + hello[9:25] + struct.pack("<I", 4) + b"node"
-peer.sendall(struct.pack("<I", len(body)) + body)
+say(peer, 0, keys[:16] + text(b"node1"))
+say(peer, 5, FAILURE)
+print(hear(peer))'
+  [ "$output" = "0 bytes, closed" ]
+  talk "$node"'
+peer = connect()
+say(peer, 5, FAILURE)
 print(hear(peer))'
   [ "$output" = "0 bytes, closed" ]
   [ -z "$(grep -v -e '^situla: import' told)" ]
   asleep 831
-  # The control: the same, with the key, and then a failure: the words of a node.
-  door=$(tr '\0' '\n' <"/proc/$monitor/environ" | sed -n 's/^SLURM_SITULA_MONITOR=//p')
-  export DOOR=$door
-  talk '
-import base64
+  # A frame of 25 bytes and one of 9.
+  talk "$node"'
 peer = connect()
-hello = peer.recv(4096)
-keys = base64.b64decode(os.environ["DOOR"].split(":")[1])
-def say(kind, rest):
-    body = hello[4:8] + bytes([kind]) + rest
-    peer.sendall(struct.pack("<I", len(body)) + body)
-def text(value):
-    return struct.pack("<I", len(value)) + value
-say(1, keys[16:] + text(b"node1"))
-say(5, b"\0" + text(b"it \x1b[2J failed") + text(b"") + b"\0")
+say(peer, 0, keys[16:] + text(b"node1"))
+say(peer, 5, FAILURE)
 print(hear(peer))'
-  [ "$output" = "9 bytes, open" ]
+  [ "$output" = "34 bytes, open" ]
   grep -Fq 'srun: error: situla: node1: it \x1b[2J failed [' told
 }
 
@@ -89,7 +91,7 @@ print(gone)
 fresh = connect()
 fresh.settimeout(15)
 print(hear(fresh))'
-  [ "$output" = "236"$'\n'"$greeting, closed" ]
+  [ "$output" = "236"$'\n'"0 bytes, closed" ]
   asleep 831
   # A node is heard between them.
   talk '
