@@ -3,10 +3,11 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/protocol/step_monitor.hpp"
 #include "tests/fuzz/target.hpp"
 
-/// What the broker hears of tasks, builders and importers, behind the version; a step's request; and the container in
-/// it.
+/// What the broker hears of tasks, builders and importers, behind the version; a step's request, and the container in
+/// it; what situla-monitor hears of anybody.
 void situla::fuzz(std::string_view bytes) {
   static const std::string version = encode(Message(Finish())).substr(0, sizeof(uint32_t));
   const std::string packet = version + std::string(bytes);
@@ -22,4 +23,10 @@ void situla::fuzz(std::string_view bytes) {
     if (spec->serialize() != spec_bytes) std::abort();
     (void)spec->exact_image();
   }
+  static const std::string word_version = encode_monitor_word(Taken()).substr(0, sizeof(uint32_t));
+  const std::string frame = word_version + std::string(bytes);
+  if (const auto word = decode_monitor_word(frame))
+    if (encode_monitor_word(*word) != frame) std::abort();
+  if (const auto door = MonitorDoor::parse(bytes))
+    if (!MonitorDoor::parse(door->text())) std::abort();
 }
