@@ -56,7 +56,8 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
     return fail(wrong(spelled(option) + ": specified multiple times")
                     .with_code(ErrorCode::option)
                     .with_hint("with " + printable(entry->second) + " and with " + printable(value) +
-                               "; what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too"));
+                               "; what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too, and "
+                               "the parts of one srun (:) share it"));
   entry->second += ',';
   entry->second += value;
   repeated_.insert(&option);

@@ -224,6 +224,6 @@ on_each_node() { srun -N2 --ntasks-per-node=1 "$@"; }
   mkdir /tmp/situla-only
   run_and_show srun -N2 --container-image=registry.test/tiny --container-save=/tmp/situla-only/x.sqsh true
   [ "$status" -ne 0 ]
-  [[ "$output" == *'node2: error: situla: --container-save /tmp/situla-only/x.sqsh: Permission denied'* ]]
+  [[ "$output" == *'error: situla: node2: --container-save /tmp/situla-only/x.sqsh: Permission denied'* ]]
   on_each_node sh -c 'rm -rf /tmp/situla-only'
 }
