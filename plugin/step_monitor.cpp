@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kConnectLimit{1000};
 constexpr std::chrono::milliseconds kCleanLimit{500};
 /// Longer than the monitor waits for other nodes that fail alike (hooks/monitor/failures.hpp).
-constexpr std::chrono::milliseconds kSaidLimit{8000};
+constexpr std::chrono::milliseconds kSaidLimit{10000};
 
 Result<StepToken> new_key() {
   StepToken key{};

@@ -15,9 +15,9 @@ class Failures {
  public:
   using Clock = std::chrono::steady_clock;
   /// After the newest failure another node may fail alike; but who failed first waits no longer than that.
-  static constexpr std::chrono::milliseconds kQuiet{700};
+  static constexpr std::chrono::milliseconds kQuiet{2000};
   static constexpr std::chrono::milliseconds kQuietOfAll{100};  ///< when all nodes have failed: others of their tasks
-  static constexpr std::chrono::milliseconds kLongest{4000};
+  static constexpr std::chrono::milliseconds kLongest{6000};
 
   /// nodes: of the step.
   explicit Failures(uint32_t nodes) : nodes_(nodes) {}

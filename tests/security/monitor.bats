@@ -15,12 +15,12 @@ teardown() {
   wait 2>/dev/null || true
 }
 
-# talk PROGRAM: python, with `connect()` and `hear(peer)`: how many bytes come before the end, or "open" after 3 seconds.
+# talk PROGRAM: python, with `connect()` and `hear(peer)`: how many bytes come before the end, or "open" after 6 seconds.
 talk() {
   { cat <<'PYTHON'
 import os, socket, struct, sys
 def connect():
-    return socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), timeout=3)
+    return socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), timeout=6)
 def hear(peer):
     count = 0
     try:
