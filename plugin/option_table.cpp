@@ -198,4 +198,14 @@ std::span<const OptionInfo> option_table() {
   return kTable;
 }
 
+const OptionInfo* find_option(std::string_view name) {
+  const auto table = option_table();
+  const auto row = std::find_if(table.begin(), table.end(), [&](const OptionInfo& each) { return each.name == name; });
+  return row == table.end() ? nullptr : &*row;
+}
+
+const OptionInfo* opposite_of(const OptionInfo& option) {
+  return option.opposite == nullptr ? nullptr : find_option(option.opposite);
+}
+
 }  // namespace situla

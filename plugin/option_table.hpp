@@ -26,5 +26,9 @@ struct OptionInfo {
 
 /// In the order of --help. An option's place in it is its number.
 std::span<const OptionInfo> option_table();
+/// By its name; nullptr: there is none.
+const OptionInfo* find_option(std::string_view name);
+/// nullptr: it has none.
+const OptionInfo* opposite_of(const OptionInfo& option);
 
 }  // namespace situla

@@ -20,16 +20,6 @@ std::string spelled(const OptionInfo& option) {
   return std::string("--") + option.name;
 }
 
-const OptionInfo* find_option(std::string_view name) {
-  const auto table = option_table();
-  const auto row = std::find_if(table.begin(), table.end(), [&](const OptionInfo& each) { return each.name == name; });
-  return row == table.end() ? nullptr : &*row;
-}
-
-const OptionInfo* opposite_of(const OptionInfo& option) {
-  return option.opposite == nullptr ? nullptr : find_option(option.opposite);
-}
-
 Error wrong(std::string what) {
   return Error(ErrorKind::usage, std::move(what)).with_code(ErrorCode::option);
 }
@@ -51,13 +41,13 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
     return fail(wrong("both " + spelled(*std::min(&option, opposite)) + " and " +
                       spelled(*std::max(&option, opposite)) + " were given"));
   const auto [entry, inserted] = values_.try_emplace(&option, value);
+  if (inserted) repeated_.erase(&option);
   if (inserted || entry->second == value) return {};
   if (option.sum == nullptr)
     return fail(wrong(spelled(option) + ": specified multiple times")
                     .with_code(ErrorCode::option)
                     .with_hint("with " + printable(entry->second) + " and with " + printable(value) +
-                               "; what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too, and "
-                               "the parts of one srun (:) share it"));
+                               "; what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too"));
   entry->second += ',';
   entry->second += value;
   repeated_.insert(&option);

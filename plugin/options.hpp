@@ -65,6 +65,16 @@ class ContainerOptions {
   /// On the node: takes such a sum in place of its last part, which Slurm has handed on.
   void apply_sums(const Lookup& lookup);
 
+  // Of the parts of a heterogeneous srun: plugin/parts.hpp
+
+  /// On the client, after a part: set() begins the next one.
+  void end_part();
+  /// On the client, when a part's options are known: with those of the parts before, what it came to, for the node.
+  void take_from_parts_before();
+  [[nodiscard]] Result<std::string> part() const;
+  /// On the node: what part() said, in place of all that Slurm has handed on.
+  Result<void> use_part(std::string_view text);
+
  private:
   [[nodiscard]] bool given(const char* name) const;
   /// The specification before what was given is put into it.
@@ -74,7 +84,8 @@ class ContainerOptions {
 
   /// By their rows, which makes the order that of the table.
   std::map<const OptionInfo*, std::string> values_;
-  std::set<const OptionInfo*> repeated_;  ///< added up from several uses
+  std::set<const OptionInfo*> repeated_;             ///< added up from several uses
+  std::map<const OptionInfo*, std::string> before_;  ///< of the parts before
   std::map<const OptionInfo*, std::string> defaults_;
   std::vector<std::string> ignored_;  ///< what apply_environment() could not use
   std::optional<ResolvedEnvironment> file_;

@@ -1,6 +1,11 @@
 // Sums, the variables of sbatch and salloc, and those of pyxis: how options reach the steps inside a job.
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
+#include "common/base/base64.hpp"
+#include "common/base/text.hpp"
+#include "common/base/wire.hpp"
 #include "plugin/options.hpp"
 
 namespace situla {
@@ -15,6 +20,20 @@ std::string inherited_variable(const OptionInfo& option, std::string_view plugin
 
 /// What spank_job_control_setenv() and Slurm itself put before such a name in the job's environment.
 constexpr std::string_view kJobPrefix = "SLURM_SPANK_";
+
+/// What a part of a heterogeneous srun was given.
+struct Part {
+  struct Given {
+    std::string option, value;
+
+    static auto fields(auto& it) { return std::tie(it.option, it.value); }
+  };
+  std::vector<Given> given;
+  std::string file;  ///< ResolvedEnvironment::to_text(); empty: none
+
+  static auto fields(auto& it) { return std::tie(it.given, it.file); }
+};
+constexpr WireForm kPartForm{.what = "options of a part", .version = 0x53500101, .most_bytes = size_t{96} << 10U};
 
 }  // namespace
 
@@ -75,6 +94,41 @@ std::vector<std::string> ContainerOptions::unset_by_script(const Lookup& lookup)
     }
   }
   return names;
+}
+
+void ContainerOptions::end_part() {
+  before_ = std::exchange(values_, {});
+}
+
+void ContainerOptions::take_from_parts_before() {
+  for (auto& [option, value] : std::exchange(before_, {})) {
+    const OptionInfo* opposite = opposite_of(*option);
+    if (opposite == nullptr || !values_.contains(opposite)) values_.try_emplace(option, std::move(value));
+  }
+}
+
+Result<std::string> ContainerOptions::part() const {
+  Part part;
+  for (const auto& [option, value] : values_) part.given.push_back({option->name, value});
+  if (file_) {
+    TRY_ASSIGN(part.file, file_->to_text());
+  }
+  return encode_base64(to_wire(part, kPartForm));
+}
+
+Result<void> ContainerOptions::use_part(std::string_view text) {
+  const auto bytes = decode_base64(text);
+  TRY_ASSIGN(const Part part, bytes ? from_wire<Part>(*bytes, kPartForm) : fail(ErrorKind::corrupt, "no base64"));
+  values_.clear();
+  file_.reset();
+  for (const Part::Given& given : part.given) {
+    const OptionInfo* const option = find_option(given.option);
+    if (option == nullptr) return fail(ErrorKind::corrupt, "there is no option --" + printable(given.option));
+    TRY(set(*option, given.value));
+  }
+  if (part.file.empty()) return {};
+  TRY_ASSIGN(file_, ResolvedEnvironment::from_text(part.file));
+  return {};
 }
 
 void ContainerOptions::apply_sums(const Lookup& lookup) {

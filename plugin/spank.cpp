@@ -24,6 +24,7 @@
 #include "plugin/environment_file.hpp"
 #include "plugin/node_report.hpp"
 #include "plugin/options.hpp"
+#include "plugin/parts.hpp"
 #include "plugin/pin.hpp"
 #include "plugin/prolog.hpp"
 #include "plugin/slurm_version.hpp"
@@ -56,6 +57,7 @@ struct PluginState {
   std::optional<ContainerSpec> spec;
   std::optional<StepSession> session;
   std::optional<StepMonitor> monitor;
+  std::vector<std::string> parts;    ///< in srun: ContainerOptions::part() of each
   std::optional<Error> start_error;  ///< why there is no session; reported by the tasks, where srun's user sees it
   bool sound = true;  ///< false: a callback before the tasks failed, and what the user asked for may have been lost
   uint32_t tasks_left = 0;
@@ -266,10 +268,17 @@ Result<void> start_session(spank_t spank) {
     const auto value = environment.get(name);
     return value ? std::optional<std::string>(*value) : std::nullopt;
   };
+  const bool has_part = step_id != SLURM_BATCH_SCRIPT && environment.has(kPartsVariable);
   if (step_id == SLURM_BATCH_SCRIPT) TRY(g_state->options.apply_submitted(lookup));
-  g_state->options.apply_sums(lookup);
+  if (has_part) {
+    TRY_ASSIGN(const uint32_t job, item<uint32_t>(spank, S_JOB_ID, "the job id"));
+    TRY(use_own_part(g_state->options, lookup, job));
+  } else {
+    g_state->options.apply_sums(lookup);
+    TRY(take_environment_file(g_state->options, lookup));
+  }
+  environment.unset(kPartsVariable);
   TRY(g_state->options.use_outer_container(lookup));
-  TRY(take_environment_file(g_state->options, lookup));
   TRY(g_state->options.apply_environment(lookup));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
   if (!g_state->spec) return {};
@@ -308,6 +317,7 @@ Result<void> tell_prolog(spank_t spank) {
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client(spank_t spank) {
   SlurmLog log;
+  g_state->options.take_from_parts_before();
   if (spank_context() == S_CTX_ALLOCATOR) TRY(g_state->options.check_for_allocation());
   if (spank_context() == S_CTX_LOCAL) TRY(g_state->options.use_outer_container(own_variable));
   if (!g_state->options.has_outer_container()) unsetenv(kSameContainerVariable);
@@ -322,6 +332,7 @@ Result<void> check_on_client(spank_t spank) {
   }
   for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
+  if (spank_context() == S_CTX_LOCAL) TRY(hand_on_part(g_state->options, g_state->parts));
   TRY(tell_prolog(spank));
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
 }
@@ -354,7 +365,8 @@ Result<void> prepare_nodes(spank_t spank) {
   // Slurm tells of the step's nodes; another step of the job may run on others.
   const char* const of_job = getenv("SLURM_JOB_NUM_NODES");
   const auto job_nodes = parse_unsigned(of_job == nullptr ? "" : of_job);
-  const bool pins = std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 && g_state->config.importer.empty() &&
+  const bool pins = own_variable(kPartsVariable) == std::nullopt &&
+                    std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 && g_state->config.importer.empty() &&
                     g_state->spec->pinned.empty();
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
@@ -375,8 +387,8 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
 }
 
 Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
-  for (const char* name :
-       {kTerminalVariable, kDigestVariable, kMonitorVariable, kPrologVariableInJob, kSameContainerVariable})
+  for (const char* name : {kTerminalVariable, kDigestVariable, kMonitorVariable, kPartsVariable, kPrologVariableInJob,
+                           kSameContainerVariable})
     spank_unsetenv(spank, name);
   for (const std::string& name : task.unset)
     TRY(checked(spank_unsetenv(spank, name.c_str()), "unset variable " + printable(name) + " for the task"));

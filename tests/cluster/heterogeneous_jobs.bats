@@ -1,5 +1,6 @@
-# lab: --nodes 2 --user root --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1
-# Heterogeneous jobs. Slurm gives the options of a plugin to all parts of one srun; parts with images of their own are steps of their own.
+# lab: --nodes 3 --user root --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1
+# Heterogeneous jobs. Slurm gives the last part's options of a plugin to all parts of one srun; here each has those it was given, and the rest
+# from the parts before.
 load helpers
 
 @test "the parts of a heterogeneous job have their containers" {
@@ -26,8 +27,48 @@ second:debian:1
 TEXT
 }
 
-@test "one srun with two images: refused, as Slurm would give both parts the last one" {
-  run_and_show as_alice srun --container-image=registry.test/tiny true : --container-image=registry.test/debian:12 true
+parts() { run_and_show as_alice timeout 100 srun -Q "$@"; }
+said() { grep -E '^[a-z]+:' <<<"$output" | grep -v '^situla: ' | sort; }
+
+@test "one srun with two images: each part has its own, also in a job, with mounts, names of variables and directories" {
+  cd /home/alice
+  parts -n1 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : -n1 --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo two:$ID'
+  [ "$(said)" = $'one:amd64\ntwo:debian' ]
+  mkdir -p /shared/{a,b,c}
+  # shellcheck disable=SC2016
+  tell='echo $0:$(ls -d /a /b /c /d 2>/dev/null | tr -d "\n"):$(pwd):$(env | grep -c -e PARTS -e MONITOR)'
+  parts -n1 --container-image=registry.test/tiny --container-mounts=/shared/a:/a --container-mounts=/shared/b:/b --container-workdir=/srv sh -c "$tell" one : \
+    -n1 --container-mounts=/shared/c:/c sh -c "$tell" two : -n1 --container-image=registry.test/debian:12 --container-workdir=/opt sh -c "$tell" three
+  [ "$(said)" = $'one:/a/b:/srv:0\nthree:/c:/opt:0\ntwo:/c:/srv:0' ]
+  # What all have in common, as before.
+  parts -n1 --container-image=registry.test/tiny --container-mounts=/shared/a:/a --container-mounts=/shared/b:/b sh -c "$tell" one : -n1 sh -c "$tell" two
+  [ "$(said)" = $'one:/a/b:/srv:0\ntwo:/a/b:/srv:0' ]
+  parts -n1 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : -n1 --no-container sh -c 'echo two:$(ls -d /shared)'
+  [ "$(said)" = $'one:amd64\ntwo:/shared' ]
+  run_and_show as_alice timeout 100 salloc -Q -n1 : -n1 srun --het-group=0 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : --het-group=1 --container-image=registry.test/debian:12 \
+    sh -c '. /etc/os-release; echo two:$ID'
+  [ "$(said)" = $'one:amd64\ntwo:debian' ]
+  parts --export=NONE -n1 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : --export=NONE -n1 --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo two:$ID'
+  [ "$(said)" = $'one:amd64\ntwo:debian' ]
+}
+
+@test "two environment files in one srun" {
+  mkdir -p /home/alice/.edf
+  printf 'image = "registry.test/tiny"\nworkdir = "/srv"\n[env]\nMINE = "first"\n' >/home/alice/.edf/first.toml
+  printf 'image = "registry.test/debian:12"\nworkdir = "/opt"\n[env]\nMINE = "second"\n' >/home/alice/.edf/second.toml
+  chown -R alice: /home/alice/.edf
+  parts -n1 --environment=first sh -c 'echo one:$(pwd):$MINE' : -n1 --environment=second sh -c 'echo two:$(pwd):$MINE' : -n1 --environment=first --container-workdir=/etc sh -c 'echo three:$(pwd):$MINE'
+  [ "$(said)" = $'one:/srv:first\nthree:/etc:first\ntwo:/opt:second' ]
+}
+
+@test "wrong parts: said by srun, before there is a step" {
+  parts --container-image=registry.test/tiny --container-image=registry.test/debian:12 true : true
   [ "$status" -ne 0 ]
   [[ "$output" == *"--container-image: specified multiple times"* ]]
+  parts --container-image=registry.test/tiny true : --container-image=registry.test/tiny --container-mounts=/a:/b:no-such true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"srun: error: situla: --container-mounts"* ]]
+  run_and_show as_alice salloc -Q -n1 : -n1 srun --het-group=1 --container-image=registry.test/tiny true : --het-group=0 --container-image=registry.test/debian:12 true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"--het-group: parts with containers of their own have to be for 0, 1 and so on"* ]]
 }
