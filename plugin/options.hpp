@@ -36,7 +36,6 @@ class ContainerOptions {
   /// srun in a container: its tasks run in one like it (kSameContainerVariable), unless they are told otherwise on the
   /// command line.
   Result<void> use_outer_container(const Lookup& lookup);
-  [[nodiscard]] bool has_outer_container() const { return outer_.has_value(); }
   /// The container wanted, or nullopt: then warnings() says what was given in vain.
   [[nodiscard]] Result<std::optional<ContainerSpec>> finish() const;
   /// "ignoring --container-X because neither ...", one line each; with a container, variables that are no yes or no.
@@ -69,14 +68,16 @@ class ContainerOptions {
 
   /// On the client, after a part: set() begins the next one.
   void end_part();
-  /// On the client, when a part's options are known: with those of the parts before, what it came to, for the node.
+  /// On the client, when a part's options are known: with those of the parts before, but for --no-container, what it
+  /// came to, for the node. What the whole job was given (inherit_sums()) no part was given.
   void take_from_parts_before();
-  [[nodiscard]] Result<std::string> part() const;
+  [[nodiscard]] std::string part() const;
   /// On the node: what part() said, in place of all that Slurm has handed on.
   Result<void> use_part(std::string_view text);
 
  private:
   [[nodiscard]] bool given(const char* name) const;
+  void begin_part();
   /// The specification before what was given is put into it.
   [[nodiscard]] Result<ContainerSpec> beneath_options() const;
   /// An image or a name, from the command line or the environment.
@@ -84,8 +85,12 @@ class ContainerOptions {
 
   /// By their rows, which makes the order that of the table.
   std::map<const OptionInfo*, std::string> values_;
-  std::set<const OptionInfo*> repeated_;             ///< added up from several uses
-  std::map<const OptionInfo*, std::string> before_;  ///< of the parts before
+  std::set<const OptionInfo*> repeated_;  ///< added up from several uses
+  /// values_ and repeated_ of the parts before.
+  std::map<const OptionInfo*, std::string> before_;
+  std::set<const OptionInfo*> repeated_before_;
+  /// Where each part begins; and what Slurm's calls for the job's options make of it.
+  std::map<const OptionInfo*, std::string> job_sums_, of_job_;
   std::map<const OptionInfo*, std::string> defaults_;
   std::vector<std::string> ignored_;  ///< what apply_environment() could not use
   std::optional<ResolvedEnvironment> file_;

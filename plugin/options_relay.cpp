@@ -1,5 +1,6 @@
 // Sums, the variables of sbatch and salloc, and those of pyxis: how options reach the steps inside a job.
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -29,7 +30,7 @@ struct Part {
     static auto fields(auto& it) { return std::tie(it.option, it.value); }
   };
   std::vector<Given> given;
-  std::string file;  ///< ResolvedEnvironment::to_text(); empty: none
+  std::optional<ResolvedEnvironment> file;
 
   static auto fields(auto& it) { return std::tie(it.given, it.file); }
 };
@@ -46,13 +47,21 @@ std::vector<std::pair<std::string, std::string>> ContainerOptions::sums() const 
 
 void ContainerOptions::inherit_sums(const Lookup& lookup) {
   for (const OptionInfo& option : option_table()) {
+    const auto last = lookup(inherited_variable(option));
+    if (last) of_job_.emplace(&option, *last);
     if (option.sum == nullptr) continue;
     const auto sum = lookup(option.sum);
-    const auto last = lookup(inherited_variable(option));
     if (!sum || !last || !sum->ends_with("," + *last)) continue;
-    values_.insert_or_assign(&option, *sum);
-    repeated_.insert(&option);
+    job_sums_.emplace(&option, *sum);
+    of_job_.insert_or_assign(&option, *sum + "," + *last);
   }
+  begin_part();
+}
+
+void ContainerOptions::begin_part() {
+  values_ = job_sums_;
+  repeated_.clear();
+  for (const auto& [option, sum] : job_sums_) repeated_.insert(option);
 }
 
 void ContainerOptions::inherit_environment(const Lookup& lookup) {
@@ -98,36 +107,42 @@ std::vector<std::string> ContainerOptions::unset_by_script(const Lookup& lookup)
 
 void ContainerOptions::end_part() {
   before_ = std::exchange(values_, {});
+  repeated_before_ = std::exchange(repeated_, {});
+  begin_part();
 }
 
 void ContainerOptions::take_from_parts_before() {
+  const OptionInfo* const no_container = find_option("no-container");
   for (auto& [option, value] : std::exchange(before_, {})) {
-    const OptionInfo* opposite = opposite_of(*option);
-    if (opposite == nullptr || !values_.contains(opposite)) values_.try_emplace(option, std::move(value));
+    const auto is_given = [&](const OptionInfo* other) {
+      const auto own = other == nullptr ? values_.end() : values_.find(other);
+      const auto of_job = of_job_.find(other);
+      return own != values_.end() && (of_job == of_job_.end() || own->second != of_job->second);
+    };
+    if (is_given(option) || is_given(opposite_of(*option)) || option == no_container) continue;
+    values_.insert_or_assign(option, std::move(value));
+    values_.erase(opposite_of(*option));
+    if (repeated_before_.contains(option)) repeated_.insert(option);
   }
 }
 
-Result<std::string> ContainerOptions::part() const {
+std::string ContainerOptions::part() const {
   Part part;
   for (const auto& [option, value] : values_) part.given.push_back({option->name, value});
-  if (file_) {
-    TRY_ASSIGN(part.file, file_->to_text());
-  }
+  part.file = file_;
   return encode_base64(to_wire(part, kPartForm));
 }
 
 Result<void> ContainerOptions::use_part(std::string_view text) {
   const auto bytes = decode_base64(text);
-  TRY_ASSIGN(const Part part, bytes ? from_wire<Part>(*bytes, kPartForm) : fail(ErrorKind::corrupt, "no base64"));
+  TRY_ASSIGN(Part part, bytes ? from_wire<Part>(*bytes, kPartForm) : fail(ErrorKind::corrupt, "no base64"));
   values_.clear();
-  file_.reset();
   for (const Part::Given& given : part.given) {
     const OptionInfo* const option = find_option(given.option);
     if (option == nullptr) return fail(ErrorKind::corrupt, "there is no option --" + printable(given.option));
     TRY(set(*option, given.value));
   }
-  if (part.file.empty()) return {};
-  TRY_ASSIGN(file_, ResolvedEnvironment::from_text(part.file));
+  file_ = std::move(part.file);
   return {};
 }
 

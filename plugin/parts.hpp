@@ -11,8 +11,8 @@
 
 namespace situla {
 
-/// In srun's environment, and so in the job's, where the parts differ: ContainerOptions::part() of each, with colons
-/// between; gone before the task starts. --export=NONE leaves what begins with SLURM_.
+/// In the environment of such an srun, and so in the job's: ContainerOptions::part() of each, with colons between, or
+/// that of all where they are alike; gone before the task starts. --export=NONE leaves what begins with SLURM_.
 constexpr const char* kPartsVariable = "SLURM_SITULA_PARTS";
 
 /// In srun, when a part's options are known, one after the other; an srun that is no heterogeneous one has one part.

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 
 #include <unistd.h>
@@ -58,6 +59,7 @@ struct PluginState {
   std::optional<StepSession> session;
   std::optional<StepMonitor> monitor;
   std::vector<std::string> parts;    ///< in srun: ContainerOptions::part() of each
+  std::set<std::string> images;      ///< in srun: of all parts
   std::optional<Error> start_error;  ///< why there is no session; reported by the tasks, where srun's user sees it
   bool sound = true;  ///< false: a callback before the tasks failed, and what the user asked for may have been lost
   uint32_t tasks_left = 0;
@@ -320,7 +322,6 @@ Result<void> check_on_client(spank_t spank) {
   g_state->options.take_from_parts_before();
   if (spank_context() == S_CTX_ALLOCATOR) TRY(g_state->options.check_for_allocation());
   if (spank_context() == S_CTX_LOCAL) TRY(g_state->options.use_outer_container(own_variable));
-  if (!g_state->options.has_outer_container()) unsetenv(kSameContainerVariable);
   TRY(read_environment_file(g_state->options, log));
   TRY(g_state->options.apply_environment(own_variable));
   TRY_ASSIGN(g_state->spec, g_state->options.finish());
@@ -332,6 +333,7 @@ Result<void> check_on_client(spank_t spank) {
   }
   for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
+  if (g_state->spec) g_state->images.insert(g_state->spec->image);
   if (spank_context() == S_CTX_LOCAL) TRY(hand_on_part(g_state->options, g_state->parts));
   TRY(tell_prolog(spank));
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
@@ -365,9 +367,8 @@ Result<void> prepare_nodes(spank_t spank) {
   // Slurm tells of the step's nodes; another step of the job may run on others.
   const char* const of_job = getenv("SLURM_JOB_NUM_NODES");
   const auto job_nodes = parse_unsigned(of_job == nullptr ? "" : of_job);
-  const bool pins = own_variable(kPartsVariable) == std::nullopt &&
-                    std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 && g_state->config.importer.empty() &&
-                    g_state->spec->pinned.empty();
+  const bool pins = g_state->images.size() == 1 && std::max<uint64_t>(nodes, job_nodes.value_or(0)) > 1 &&
+                    g_state->config.importer.empty() && g_state->spec->pinned.empty();
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
   if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);
@@ -386,10 +387,16 @@ Result<void> warn_of_shared_save(spank_t spank, LogSink& log) {
   return {};
 }
 
-Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
+/// Of ours, in any task: an srun, sbatch or salloc in it is told anew.
+Result<void> forget_own_variables(spank_t spank) {
   for (const char* name : {kTerminalVariable, kDigestVariable, kMonitorVariable, kPartsVariable, kPrologVariableInJob,
                            kSameContainerVariable})
     spank_unsetenv(spank, name);
+  return {};
+}
+
+Result<void> apply_to_task(spank_t spank, const JoinedTask& task) {
+  TRY(forget_own_variables(spank));
   for (const std::string& name : task.unset)
     TRY(checked(spank_unsetenv(spank, name.c_str()), "unset variable " + printable(name) + " for the task"));
   for (const auto& [name, value] : task.set.entries())
@@ -409,7 +416,7 @@ Result<void> enter_container(spank_t spank, const Environment& environment, Moni
                     .with_code(ErrorCode::installation)
                     .with_hint("the log of slurmd says why"));
   }
-  if (!g_state->session) return {};
+  if (!g_state->session) return forget_own_variables(spank);
   SlurmLog log;
   TRY_ASSIGN(const JoinedTask task, join_container(*g_state->session, *g_state->spec, environment, monitor, log));
   TRY(warn_of_shared_save(spank, log));
@@ -423,6 +430,7 @@ Result<void> start_task(spank_t spank) {
   if (!has_parts(environment)) monitor = MonitorLine::of(environment);
   // Hooks get what is left.
   environment.unset(kMonitorVariable);
+  environment.unset(kPartsVariable);
   Result<void> entered = enter_container(spank, environment, monitor ? &*monitor : nullptr);
   if (entered || entered.error().message().empty() || !monitor || !monitor->tell_failure(entered.error()))
     return entered;

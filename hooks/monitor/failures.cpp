@@ -35,24 +35,22 @@ bool Failures::add(const std::string& node, const SentError& error, Clock::time_
   Group* group = find(node, error);
   if (group == nullptr) {
     if (groups_.size() == kMostGroups) return false;
-    group = &groups_.emplace_back(Group{error, without(error.text, node), {}, false, 0});
+    group = &groups_.emplace_back(Group{error, without(error.text, node), {}, false});
   }
   if (fresh_++ == 0) first_ = now;
   last_ = now;
   failed_.insert(node);
-  group->nodes.push_back(node);
-  ++group->fresh;
+  group->fresh.push_back({node, error.text});
   return true;
 }
 
 void Failures::withdraw(const std::string& node, const SentError& error) {
   Group* const group = find(node, error);
-  if (group == nullptr || group->fresh == 0) return;
-  const auto begin = group->nodes.end() - static_cast<std::ptrdiff_t>(group->fresh);
-  const auto one = std::find(begin, group->nodes.end(), node);
-  if (one == group->nodes.end()) return;
-  group->nodes.erase(one);
-  --group->fresh;
+  if (group == nullptr) return;
+  const auto one =
+      std::find_if(group->fresh.begin(), group->fresh.end(), [&](const One& each) { return each.node == node; });
+  if (one == group->fresh.end()) return;
+  group->fresh.erase(one);
   --fresh_;
 }
 
@@ -64,16 +62,15 @@ std::optional<Failures::Clock::time_point> Failures::due() const {
 std::vector<std::string> Failures::take() {
   std::vector<std::string> lines;
   for (Group& group : groups_) {
-    if (group.fresh == 0) continue;
-    const std::vector<std::string> fresh(group.nodes.end() - static_cast<std::ptrdiff_t>(group.fresh),
-                                         group.nodes.end());
-    const std::set<std::string> names(fresh.begin(), fresh.end());
+    if (group.fresh.empty()) continue;
+    std::set<std::string> names;
+    for (const One& one : group.fresh) names.insert(one.node);
     std::string where = printable(node_list({names.begin(), names.end()}));
-    if (fresh.size() > names.size()) where += " (" + std::to_string(fresh.size()) + " tasks)";
-    add_lines(lines, where + ": ", group.error.error().line());
+    if (group.fresh.size() > names.size()) where += " (" + std::to_string(group.fresh.size()) + " tasks)";
+    add_lines(lines, where + ": ", group.error.error().in_words(group.fresh.front().text).line());
     if (!group.said) add_lines(lines, "hint: ", group.error.hint);
     group.said = true;
-    group.fresh = 0;
+    group.fresh.clear();
   }
   fresh_ = 0;
   return lines;

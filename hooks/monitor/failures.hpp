@@ -32,12 +32,14 @@ class Failures {
   std::vector<std::string> take();
 
  private:
+  struct One {
+    std::string node, text;
+  };
   struct Group {
     SentError error;
-    std::string alike;               ///< the text, its node's name taken out
-    std::vector<std::string> nodes;  ///< one for each task that said so
-    bool said = false;               ///< before, of other nodes
-    size_t fresh = 0;                ///< of `nodes`, since then
+    std::string alike;       ///< the text, its node's name taken out
+    std::vector<One> fresh;  ///< what is not said yet: one for each task
+    bool said = false;       ///< before, of other nodes
   };
 
   Group* find(const std::string& node, const SentError& error);

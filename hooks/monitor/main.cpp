@@ -78,7 +78,7 @@ class Monitor {
       auto guest = guests_.begin();
       for (size_t i = 2; i < wait.size(); ++i) {
         const auto one = guest++;
-        if (wait[i].revents != 0 && !serve(*one)) lose(one);
+        if ((ended || wait[i].revents != 0) && !serve(*one)) lose(one);
       }
       if (wait[1].revents != 0) accept();
       const auto now = Clock::now();
@@ -130,26 +130,29 @@ class Monitor {
     (void)guest.frames.flush();
   }
 
-  /// False: it is gone, or says what it must not.
+  /// What there is of its words. False: it is gone, or says what it must not.
   bool serve(Guest& guest) {
     if (!guest.frames.flush()) return false;
-    const auto frame = guest.frames.hear();
-    if (!frame) return false;
-    if (!*frame) return true;
-    const auto word = decode_monitor_word(**frame);
-    if (!word || ++guest.words > kMostWordsOfOne) return false;
-    if (!guest.greeted) {
-      const auto* hello = std::get_if<NodeHello>(&*word);
-      if (hello == nullptr || !is_same(hello->key, door_.of_nodes)) return false;
-      guest.greeted = true;
-      guest.node = printable(hello->node);
-      say(guest, MonitorHello{door_.of_monitor});
-      return true;
+    for (;;) {
+      const auto frame = guest.frames.hear();
+      if (!frame) return false;
+      if (!*frame) return true;
+      const auto word = decode_monitor_word(**frame);
+      if (!word || ++guest.words > kMostWordsOfOne || !hear(guest, *word)) return false;
     }
-    return hear(guest, *word);
+  }
+
+  bool greet(Guest& guest, const MonitorWord& word) {
+    const auto* hello = std::get_if<NodeHello>(&word);
+    if (hello == nullptr || !is_same(hello->key, door_.of_nodes)) return false;
+    guest.greeted = true;
+    guest.node = printable(hello->node);
+    say(guest, MonitorHello{door_.of_monitor});
+    return true;
   }
 
   bool hear(Guest& guest, const MonitorWord& word) {
+    if (!guest.greeted) return greet(guest, word);
     const auto now = Clock::now();
     if (const auto* progress = std::get_if<ImportProgress>(&word))
       output_.write(progress_.heard(guest.node, *progress, now));

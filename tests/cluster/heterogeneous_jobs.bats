@@ -28,7 +28,7 @@ TEXT
 }
 
 parts() { run_and_show as_alice timeout 100 srun -Q "$@"; }
-said() { grep -E '^[a-z]+:' <<<"$output" | grep -v '^situla: ' | sort; }
+said() { grep -E '^[a-z]+:' <<<"$output" | grep -v -e '^situla: ' -e '^srun: ' | sort; }
 
 @test "one srun with two images: each part has its own, also in a job, with mounts, names of variables and directories" {
   cd /home/alice
@@ -43,13 +43,30 @@ said() { grep -E '^[a-z]+:' <<<"$output" | grep -v '^situla: ' | sort; }
   # What all have in common, as before.
   parts -n1 --container-image=registry.test/tiny --container-mounts=/shared/a:/a --container-mounts=/shared/b:/b sh -c "$tell" one : -n1 sh -c "$tell" two
   [ "$(said)" = $'one:/a/b:/srv:0\ntwo:/a/b:/srv:0' ]
-  parts -n1 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : -n1 --no-container sh -c 'echo two:$(ls -d /shared)'
-  [ "$(said)" = $'one:amd64\ntwo:/shared' ]
+  parts -n1 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : -n1 --no-container sh -c 'echo two:$(ls -d /shared):$(env | grep -c -e PARTS -e MONITOR)' :\
+    -n1 sh -c 'echo three:$(cat /etc/arch)'
+  [ "$(said)" = $'one:amd64\nthree:amd64\ntwo:/shared:0' ]
   run_and_show as_alice timeout 100 salloc -Q -n1 : -n1 srun --het-group=0 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : --het-group=1 --container-image=registry.test/debian:12 \
     sh -c '. /etc/os-release; echo two:$ID'
   [ "$(said)" = $'one:amd64\ntwo:debian' ]
   parts --export=NONE -n1 --container-image=registry.test/tiny sh -c 'echo one:$(cat /etc/arch)' : --export=NONE -n1 --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo two:$ID'
   [ "$(said)" = $'one:amd64\ntwo:debian' ]
+}
+
+@test "what the job was given is each part's, and counts for none of them as its own" {
+  # shellcheck disable=SC2016
+  tell='echo $0:$(ls -d /a /b /c 2>/dev/null | tr -d "\n")'
+  mkdir -p /shared/{a,b,c}
+  run_and_show as_alice timeout 100 salloc -Q --container-mounts=/shared/a:/a --container-mounts=/shared/b:/b -n1 : -n1 sh -c '
+    tell=$0
+    srun --het-group=0,1 --container-image=registry.test/tiny sh -c "$tell" all
+    srun --het-group=0 --container-image=registry.test/tiny sh -c "$tell" one : --het-group=1 --container-image=registry.test/debian:12 sh -c "$tell" two
+    srun --het-group=0-1 --container-image=registry.test/tiny --container-mounts=/shared/c:/c sh -c "$tell" more
+    srun --container-image=registry.test/tiny --container-mounts=/shared/c:/c sh -c "$tell" same : --het-group=1 --container-image=registry.test/tiny sh -c "$tell" same
+    srun --container-image=registry.test/tiny sh -c "$tell" first : --het-group=1 --container-image=registry.test/debian:12 sh -c "$tell" second' "$tell"
+  [ "$(said | uniq -c | tr -s ' ')" = $' 2 all:/a/b\n 2 more:/a/b/c\n 1 one:/a/b\n 2 same:/a/b/c\n 1 two:/a/b' ]
+  # Slurm gives the first part group 0 then, which is not said: refused, as it cannot be seen.
+  [[ "$output" == *"--het-group: parts with containers of their own have to be for 0, 1 and so on"* ]]
 }
 
 @test "two environment files in one srun" {

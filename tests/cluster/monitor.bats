@@ -76,6 +76,7 @@ errors() { grep -Ec 'error: situla: ' <<<"$(grep -v 'situla: hint' <<<"$output")
 
 @test "without an answer every node says it itself: the monitor was killed, or is stopped" {
   for signal in KILL STOP; do
+    srun -Q -N2 -w node[1-2] sh -c 'rm -rf /var/lib/situla/images /var/lib/situla/layers /var/lib/situla/grants'
     as_alice srun -N2 -w node[1-2] -n4 --container-image=fault.test/slow-3 --container-workdir=/no/such true 2>told &
     wait_until 20 monitors
     pkill "-$signal" -x situla-monitor

@@ -93,12 +93,24 @@ fresh.settimeout(15)
 print(hear(fresh))'
   [ "$output" = "236"$'\n'"0 bytes, closed" ]
   asleep 831
-  # A node is heard between them.
+  # A node is heard between them: an import that fails after some seconds, while 200 are connected to that step's monitor.
+  as_alice scancel -u alice
+  wait || true
+  as_alice srun -N2 -n2 --container-image=fault.test/slow-3 --container-workdir=/no/such true >told 2>&1 3>&- &
+  step=$!
+  wait_until 20 pgrep -x situla-monitor
+  monitor=$(pgrep -x situla-monitor)
+  port=$(ss -Hltnp | grep -F "pid=$monitor," | awk '{ sub(".*:", "", $4); print $4 }' | sort -u)
   talk '
-import subprocess, time
+import time
 peers = [connect() for _ in range(200)]
-subprocess.run(["sleep", "1"])' &
-  run_and_show as_alice srun --overlap -N2 -n2 --container-image=registry.test/tiny --container-workdir=/no/such true
-  [ "$(grep -c 'error: situla: ' <<<"$(grep -v 'situla: hint' <<<"$output")")" -eq 1 ]
-  wait $!
+print("connected")
+deadline = time.monotonic() + 60
+while time.monotonic() < deadline and not hear(peers[-1]).endswith("closed"):
+    pass'
+  [ "$output" = connected ]
+  wait "$step" || true
+  cat told
+  [ "$(grep -c 'situla: hint' told)" -eq 1 ]
+  grep -q 'srun: error: situla: node' told
 }

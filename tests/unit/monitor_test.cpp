@@ -67,6 +67,18 @@ TEST_CASE("what says the node's own name is alike") {
                                                     kFront + "n3: the store of n1 is full [image-not-found]"});
 }
 
+TEST_CASE("a line has the words of the nodes that it names") {
+  Failures failures(4);
+  failures.add("n1", error("the store of n1 is full"), kBegin);
+  CHECK(failures.take().size() == 1);
+  failures.add("n2", error("the store of n2 is full"), kBegin + 5s);
+  CHECK(failures.take() == std::vector<std::string>{kFront + "n2: the store of n2 is full [image-not-found]"});
+  failures.add("n3", error("the store of n3 is full"), kBegin + 9s);
+  failures.add("n4", error("the store of n4 is full"), kBegin + 9s);
+  failures.withdraw("n3", error("the store of n3 is full"));
+  CHECK(failures.take() == std::vector<std::string>{kFront + "n4: the store of n4 is full [image-not-found]"});
+}
+
 TEST_CASE("all have failed: at once; else not long after the first") {
   Failures all(2);
   all.add("n1", error("a"), kBegin);
