@@ -189,11 +189,12 @@ class NamedSearch {
     if (spec_.name_flag == NameFlag::exec) return fail(not_running());
     if (spec_.image.empty() && parse_step_name(spec_.name)) return fail(no_step());
     if (spec_.image.empty())
-      return fail(
-          Error(ErrorKind::not_found,
-                "a container with name \"" + spec_.name + "\" does not exist, and --container-image is not set")
-              .with_code(ErrorCode::container_not_found)
-              .with_hint("containers are kept on each node by itself: " + config_.data_path() + ", enroot list"));
+      return fail(Error(ErrorKind::not_found,
+                        "a container with name \"" + spec_.name + "\" does not exist, and --container-image is not set")
+                      .with_code(ErrorCode::container_not_found)
+                      .with_hint((has_namesake() ? explained_prefix() + "; " : "") +
+                                 "containers are kept on each node by itself: " + config_.data_path() +
+                                 ", enroot list"));
     NewContainer request;
     TRY(check_sources(spec_.mounts, data_.host));
     TRY_ASSIGN(request.path, container_path(config_, spec_.directory));
@@ -212,8 +213,16 @@ class NamedSearch {
     return fail(std::move(created).error().with_context("create " + described() + " from " + printable(spec_.image)));
   }
 
+  /// `enroot create -n NAME` has made one that is called as this one is in --container-name.
+  [[nodiscard]] bool has_namesake() const { return find_container(config_, spec_.name).has_value(); }
+  [[nodiscard]] std::string explained_prefix() const {
+    return "enroot's container " + spec_.name + " is another one: --container-name=" + spec_.name + " is " +
+           spec_.directory + " there";
+  }
+
   /// As pyxis, which takes the variable away (COMPAT.md 2): who has set it would look for the container there.
   void say_where() const {
+    if (has_namesake()) log_.warning(explained_prefix());
     const std::string given = data_.job.get_or("ENROOT_DATA_PATH", "");
     if (!given.empty() && given != config_.data_path())
       log_.warning("ENROOT_DATA_PATH of the job's environment is not used for " + described() + ", which is in " +

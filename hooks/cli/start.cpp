@@ -100,17 +100,26 @@ Error no_such_image(const std::string& path) {
 
 namespace {
 
+/// What srun's --container-name puts in front (COMPAT.md 1).
+constexpr std::string_view kOfSrun = "pyxis_";
+
 /// Empty: none has almost that name.
 std::string similar_container(const EnrootConfig& config, const std::string& name) {
   const auto containers = list_containers(config);
   if (!containers) return {};
   std::vector<std::string_view> names;
-  for (const NamedContainer& container : *containers) names.push_back(container.name);
+  for (const NamedContainer& container : *containers) {
+    if (container.name == std::string(kOfSrun) + name) return container.name;
+    names.push_back(container.name);
+  }
   return std::string(closest(name, names).value_or(""));
 }
 
 Error no_container_but(const Context& context, Error error, const std::string& meant) {
-  const std::string question = meant.empty() ? "" : "did you mean " + printable(meant) + "? ";
+  const bool of_srun = meant.starts_with(kOfSrun);
+  const std::string which =
+      of_srun ? ", which is --container-name=" + printable(meant.substr(kOfSrun.size())) + " of srun" : "";
+  const std::string question = meant.empty() ? "" : "did you mean " + printable(meant) + which + "? ";
   return std::move(error)
       .with_code(ErrorCode::container_not_found)
       .with_hint(question + context.invocation.program + " list shows the containers there are");

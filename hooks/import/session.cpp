@@ -40,7 +40,7 @@ ImportSession::ImportSession(const ImportRequest& request, Platform platform, st
 
 Error ImportSession::explain(Error error) const {
   const ErrorKind kind = error.kind();
-  error.with_context("failed to import docker image: " + source_->text());
+  error.with_context("failed to import docker image: " + request_.image_in_words());
   // What has no code of its own by now was found in the image.
   if (kind == ErrorKind::corrupt) error.with_code(ErrorCode::image_damaged);
   if (kind == ErrorKind::unsupported && error.errnum() == 0) error.with_code(ErrorCode::image_unsupported);
@@ -61,7 +61,7 @@ Result<std::unique_ptr<ImportSession>> ImportSession::open(const ImportRequest& 
   auto source = open_source(request, progress);
   if (!source && image_kind(request.image) == ImageKind::registry) return fail(std::move(source).error());
   if (!source)
-    return fail(std::move(source).error().with_context("failed to import docker image: " + printable(request.image)));
+    return fail(std::move(source).error().with_context("failed to import docker image: " + request.image_in_words()));
   std::unique_ptr<ImportSession> session(new ImportSession(request, std::move(platform), std::move(*source),
                                                            [&progress] { return progress.cancelled(); }));
   progress.phase("resolving " + session->source_->text());

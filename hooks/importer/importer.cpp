@@ -90,11 +90,13 @@ class Reporter final : public Progress, public LogSink {
  private:
   void end_bars() noexcept {
     const std::scoped_lock lock(mutex_);
-    draw(bars_.finish(StepBars::Clock::now()));
+    const auto now = StepBars::Clock::now();
+    tell(bars_.last_line(now));
+    draw(bars_.finish(now));
   }
-  void tell_line(StepBars::Clock::time_point now) noexcept {
-    if (const std::string line = bars_.line(now); !line.empty())
-      (void)send_packet(socket_, encode(Note{LogLevel::info, line, true}));
+  void tell_line(StepBars::Clock::time_point now) noexcept { tell(bars_.line(now)); }
+  void tell(const std::string& line) noexcept {
+    if (!line.empty()) (void)send_packet(socket_, encode(Note{LogLevel::info, line, true}));
   }
   void draw(const std::string& bytes) noexcept {
     if (!bytes.empty()) (void)send_packet(socket_, encode(Draw{bytes}));

@@ -24,28 +24,35 @@ constexpr std::chrono::seconds kTellEvery{1};
 class BrokerProgress final : public Progress {
  public:
   BrokerProgress(LogSink& log, const ContainerSpec& spec) : log_(log), bars_(spec.progress) {}
-  ~BrokerProgress() override { draw(bars_.finish(StepBars::Clock::now())); }
+  ~BrokerProgress() override { end_bars(); }
   BrokerProgress(const BrokerProgress&) = delete;
   BrokerProgress& operator=(const BrokerProgress&) = delete;
   void phase(std::string_view text) noexcept override {
-    draw(bars_.finish(StepBars::Clock::now()));
+    end_bars();
     bars_.phase(text, StepBars::Clock::now());
   }
   void bytes(uint64_t done, uint64_t total) noexcept override {
     const auto now = StepBars::Clock::now();
     draw(bars_.bytes(done, total, now));
-    if (const std::string line = bars_.line(now); !line.empty())
-      (void)send_packet(builder_fd::kBroker, encode(Note{LogLevel::info, line, true}));
+    tell(bars_.line(now));
     if (now - told_ < kTellEvery) return;
     told_ = now;
     (void)send_packet(builder_fd::kBroker, encode(ImportProgress{done, total}));
   }
   void layer(const LayerProgress& layer) noexcept override { bars_.layer(layer); }
   void note(std::string_view text) noexcept override { log_.write(LogLevel::info, text); }
-  void finish(std::string_view) noexcept override { draw(bars_.finish(StepBars::Clock::now())); }
+  void finish(std::string_view) noexcept override { end_bars(); }
   [[nodiscard]] bool cancelled() const noexcept override { return broker_has_closed(); }
 
  private:
+  void end_bars() noexcept {
+    const auto now = StepBars::Clock::now();
+    tell(bars_.last_line(now));
+    draw(bars_.finish(now));
+  }
+  static void tell(const std::string& line) noexcept {
+    if (!line.empty()) (void)send_packet(builder_fd::kBroker, encode(Note{LogLevel::info, line, true}));
+  }
   static void draw(const std::string& bytes) noexcept {
     if (!bytes.empty()) (void)send_packet(builder_fd::kBroker, encode(Draw{bytes}));
   }

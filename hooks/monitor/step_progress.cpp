@@ -86,8 +86,11 @@ std::string StepProgress::over(const std::string& node, Clock::time_point now) {
 
 std::string StepProgress::lost(const std::string& node, Clock::time_point now) {
   if (importing_.erase(node) == 0) return {};
-  if (importing_.empty()) title_.clear();
-  return bars_.finish(now);
+  std::string text = bars_.finish(now);
+  if (!importing_.empty()) return text;
+  title_.clear();
+  if (const std::string line = lines_.last_line(now); !line.empty()) text += "situla: " + line + "\n";
+  return text;
 }
 
 std::string StepProgress::pause(Clock::time_point now) {

@@ -130,6 +130,7 @@ std::unique_ptr<Progress> make_progress(int fd, LogSink& log) {
 
 void StepBars::phase(std::string_view text, Clock::time_point now) {
   screen_.begin(view_.label + std::string(text), seconds_of(now));
+  said_ = false;
   next_ = now + kQuiet;
   lines_.begin(now);
 }
@@ -137,7 +138,13 @@ void StepBars::phase(std::string_view text, Clock::time_point now) {
 std::string StepBars::line(Clock::time_point now) {
   if (view_.columns != 0 || view_.silent) return {};
   std::string text = screen_.line(seconds_of(now));
-  return !text.empty() && lines_.due(now) ? text : std::string();
+  if (text.empty() || !lines_.due(now)) return {};
+  said_ = true;
+  return text;
+}
+
+std::string StepBars::last_line(Clock::time_point now) {
+  return std::exchange(said_, false) ? screen_.last_line(seconds_of(now)) : std::string();
 }
 
 std::string StepBars::bytes(uint64_t done, uint64_t total, Clock::time_point now) {

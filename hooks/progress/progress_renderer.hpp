@@ -101,6 +101,8 @@ class StepBars {
   [[nodiscard]] std::string waiting(std::string_view why, Clock::time_point now);
   /// After bytes() or waiting(): for a step without a terminal, a line for its log every half minute; else empty.
   [[nodiscard]] std::string line(Clock::time_point now);
+  /// Before finish(), for a log that has such lines: a last one; else empty.
+  [[nodiscard]] std::string last_line(Clock::time_point now);
   /// Before something else is written: what is drawn goes, until it is drawn again.
   [[nodiscard]] std::string clear(Clock::time_point now);
   /// To be written at the end.
@@ -112,6 +114,7 @@ class StepBars {
   ProgressView view_;
   ProgressScreen screen_;
   bool drawn_ = false;
+  bool said_ = false;  ///< line()
   Clock::time_point next_;
   EveryHalfMinute lines_;
 };

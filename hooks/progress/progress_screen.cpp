@@ -173,6 +173,13 @@ std::string ProgressScreen::line(double now) const {
   return text;
 }
 
+std::string ProgressScreen::last_line(double now) const {
+  std::string text = summary(now);
+  if (done_ > 0 && now > since_)
+    text += formatted(", %.1f MiB/s", static_cast<double>(done_) / 1048576.0 / (now - since_));
+  return text;
+}
+
 std::string ProgressScreen::summary(double now) const {
   if (phase_.empty()) return {};
   std::string text = phase_ + ": " + formatted("%.1f s", now - since_);

@@ -33,6 +33,8 @@ class ProgressScreen {
   /// For a log, while it lasts: "importing 7 layers: 120.0 MiB of 628.1 MiB, 45.0 MiB/s, 0:12 left". Without bytes what
   /// keeps it: "resolving x: no answer for 30 s"; empty if nothing does.
   [[nodiscard]] std::string line(double now) const;
+  /// The same when it ends, with its length and its mean rate.
+  [[nodiscard]] std::string last_line(double now) const;
   /// What remains of a phase: "importing 7 layers, 628.1 MiB: 6.0 s, 628.1 MiB". Empty before the first phase.
   [[nodiscard]] std::string summary(double now) const;
 

@@ -128,6 +128,17 @@ Platform Platform::host() {
   return unknown;
 }
 
+std::string ImportRequest::image_in_words() const {
+  constexpr std::string_view kScheme = "docker://";
+  const auto reference = ImageReference::parse(image);
+  if (!reference || image_kind(image) != ImageKind::registry) return printable(image);
+  // Also what pin() has made of it.
+  if (reference->digest) return printable(reference->text());
+  const bool says_where = image.find(reference->registry) != std::string::npos;
+  const std::string typed = image.starts_with(kScheme) ? image.substr(kScheme.size()) : image;
+  return printable(typed) + (says_where ? "" : " (" + printable(reference->text()) + ")");
+}
+
 Result<void> ImportRequest::pin(const Digest& manifest) {
   TRY_ASSIGN(const ImageReference reference, ImageReference::parse(image));
   const std::string user = reference.user.empty() ? "" : reference.user + "@";
@@ -184,7 +195,7 @@ Result<ImportRequest> make_import_request(std::string_view image, const EnrootCo
   TRY_ASSIGN(request.rules, load_registry_rules(rule_files));
   const auto endpoints = endpoints_of(reference, request.rules);
   if (!endpoints)
-    return fail(Error(endpoints.error()).with_context("failed to import docker image: " + reference.text()));
+    return fail(Error(endpoints.error()).with_context("failed to import docker image: " + request.image_in_words()));
   std::vector<RegistryPlace> places;
   for (const RegistryEndpoint& endpoint : *endpoints)
     places.push_back({endpoint.reference.registry, endpoint.reference.repository});

@@ -87,6 +87,9 @@ struct ImportRequest {
   static auto fields(auto& it) {
     return std::tie(it.image, it.platform, it.hint, it.resolve, it.progress, it.settings, it.credentials);
   }
+  /// For messages: the image as typed, and what that means where it leaves the registry open: "debian:99
+  /// (registry-1.docker.io/library/debian:99)". Printable.
+  [[nodiscard]] std::string image_in_words() const;
   /// The very manifest, whatever the name means by now. For a registry's image only.
   Result<void> pin(const Digest& manifest);
 

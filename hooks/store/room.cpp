@@ -130,16 +130,19 @@ Result<void> StoreRoom::make_some() const {
   if (disk.free < kSome && remove_of_greatest(store_, kSome) > 0) return {};
   uint64_t all = 0;
   for (const StoredImage& image : store_.list()) all += image.bytes;
-  return fail(Error(ErrorKind::no_space, "No space left on device: the image store " + store_.directory() + " has " +
-                                             format_size(disk.free) + " of " + format_size(disk.total) +
-                                             " free, images take " + format_size(all))
-                  .with_code(disk.free >= kSome ? ErrorCode::disk_full : ErrorCode::store_full)
-                  .with_hint(disk.free >= kSome
-                                 ? "a disk quota of the service user or of that directory may be used up"
-                                 : "no image in it is unused: try again later or on another node, or use a "
-                                   "file of your own (situla import -o FILE); administrators: make "
-                                   "room on its disk, or see store_max and store_reserve in "
-                                   "/etc/situla/situla.toml"));
+  return fail(
+      Error(ErrorKind::no_space, "No space left on device: the image store " + store_.directory() + " has " +
+                                     format_size(disk.free) + " of " + format_size(disk.total) + " free, images take " +
+                                     format_size(all))
+          .with_code(disk.free >= kSome ? ErrorCode::disk_full : ErrorCode::store_full)
+          .with_hint(
+              disk.free >= kSome
+                  ? "use a file of your own (situla import -o FILE); administrators: a disk quota of the service "
+                    "user or of that directory may be used up"
+                  : "no image in it is unused: try again later or on another node, or use a "
+                    "file of your own (situla import -o FILE); administrators: make "
+                    "room on its disk, or see store_max and store_reserve in "
+                    "/etc/situla/situla.toml"));
 }
 
 }  // namespace situla

@@ -483,7 +483,7 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
                     .with_code(ErrorCode::image_name)
                     .with_hint("images in files and engines are imported by their user: 'situla import'"));
   const auto explained = [&](Error error) {
-    return std::move(error).with_context("failed to import docker image: " + printable(request.image));
+    return std::move(error).with_context("failed to import docker image: " + request.image_in_words());
   };
   auto origin = origin_of(request);
   if (!origin) return fail(explained(std::move(origin).error()));

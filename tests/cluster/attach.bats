@@ -54,6 +54,8 @@ step() {
   as_alice scancel -u alice
   wait_until 60 sh -c '[ -z "$(squeue -h -u alice)" ]'
   step 704 -N2 --ntasks-per-node=1 --container-image=registry.test/tiny
+  # step() has seen the one of node1 only.
+  wait_until 60 as_alice srun -Q --overlap --jobid="$job" -N1 -n1 -w node2 pgrep -f '^[^ ]*sleep 704$'
   run_and_show as_alice situla attach --node node2 "$job" sh -c 'echo "on $SLURMD_NODENAME"'
   [ "$status" -eq 0 ]
   [[ "$output" == *'on node2'* ]]

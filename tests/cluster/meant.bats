@@ -174,7 +174,7 @@ END
   [ "$output" = hello ]
   run_and_show situla run registry.test#nosuchimage true
   [ "$status" -eq 1 ]
-  [[ $output == *"failed to import docker image: registry.test/nosuchimage:latest: "* ]]
+  [[ $output == *"failed to import docker image: registry.test#nosuchimage: "* ]]
   # Where the image is no word of the command line, nothing is fetched.
   printf '#ENROOT_ROOTFS=docker://registry.test#tiny\n' >batch.sh
   run_and_show situla batch batch.sh true

@@ -378,3 +378,22 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   [ "$status" -eq 0 ]
   said
 }
+
+@test "a container of enroot create with the name of --container-name is another one, and both sides say so" {
+  enroot create -n twin tiny.sqsh
+  run_and_show srun -n1 --container-name=twin true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"hint: enroot's container twin is another one: --container-name=twin is pyxis_twin there"* ]]
+  run_and_show srun -n1 --container-image=registry.test/tiny --container-name=twin --container-writable sh -c 'echo of srun >/mark'
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"enroot's container twin is another one: --container-name=twin is pyxis_twin there"* ]]
+  run_and_show enroot start twin cat /mark
+  [ "$status" -ne 0 ]
+  enroot remove -f twin
+  run_and_show enroot start twin cat /mark
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"did you mean pyxis_twin, which is --container-name=twin of srun?"* ]]
+  run_and_show enroot start pyxis_twin cat /mark
+  [[ "$output" == *"of srun"* ]]
+  enroot remove -f pyxis_twin
+}

@@ -136,7 +136,7 @@ refused() {
   refused_by_registry() {
     run_and_show as_alice "$@"
     [ "$status" -ne 0 ]
-    grep -Fq 'failed to import docker image: fault.test/schema1:latest: manifest: Docker schema 1 is not supported' <<<"$output"
+    grep -Fq 'failed to import docker image: fault.test/schema1: manifest: Docker schema 1 is not supported' <<<"$output"
     grep -Fq 'skopeo copy --format v2s2' <<<"$output"
   }
   refused_by_registry srun --container-image=fault.test/schema1 true

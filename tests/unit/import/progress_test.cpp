@@ -211,6 +211,8 @@ TEST_CASE("a step without a terminal, and a log, have a line every half minute w
   REQUIRE(said.size() == 2);
   CHECK(said[0] == std::pair(30, std::string("importing 7 layers: 30.0 MiB of 1.0 GiB, 1.0 MiB/s, 16:34 left")));
   CHECK(said[1].first == 60);
+  CHECK(bars.last_line(begin + seconds(80)) == "importing 7 layers: 80.0 s, 79.0 MiB, 1.0 MiB/s");
+  CHECK(bars.last_line(begin + seconds(80)).empty());
   bars.phase("writing", begin + seconds(100));
   CHECK(line(110).empty());
   CHECK_FALSE(line(131).empty());

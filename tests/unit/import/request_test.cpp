@@ -137,3 +137,17 @@ TEST_CASE("certificates are the same text for everybody who trusts the same ones
     CHECK_FALSE(ImportRequest::deserialize(request.serialize().value()));
   }
 }
+
+TEST_CASE("an image in messages is what was typed, and where it is if that does not say so") {
+  ImportRequest request;
+  const auto words = [&](const std::string& image) {
+    request.image = image;
+    return request.image_in_words();
+  };
+  CHECK(words("registry.test#a/b") == "registry.test#a/b");
+  CHECK(words("registry.test/a:1") == "registry.test/a:1");
+  CHECK(words("docker://me@registry.test#a") == "me@registry.test#a");
+  CHECK(words("debian:99") == "debian:99 (registry-1.docker.io/library/debian:99)");
+  CHECK(words("registry.test#a@sha256:" + std::string(64, 'a')) == "registry.test/a@sha256:" + std::string(64, 'a'));
+  CHECK(words("oci:x") == "oci:x");
+}
