@@ -120,7 +120,8 @@ Result<std::unique_ptr<ImageSource>> open_registry_source(const ImportRequest& r
   TRY_ASSIGN(ImageReference reference, ImageReference::parse(request.image));
   auto endpoints = endpoints_of(reference, request.rules);
   if (!endpoints)
-    return fail(std::move(endpoints).error().with_context("failed to import docker image: " + request.image_in_words()));
+    return fail(
+        std::move(endpoints).error().with_context("failed to import docker image: " + request.image_in_words()));
   TRY_ASSIGN(auto transport, make_curl_transport(request.settings));
   return std::make_unique<RegistrySource>(request, std::move(reference), *endpoints, std::move(transport), progress);
 }

@@ -50,7 +50,7 @@ named" ]
   errors_match '^\[ERROR\] File already exists: .*/named'
   run --separate-stderr enroot load -f --name=named docker://registry.test#nosuchimage
   [ "$status" -eq 1 ]
-  errors_match 'failed to import docker image: registry.test/nosuchimage'
+  errors_match 'failed to import docker image: registry.test#nosuchimage'
   run --separate-stderr enroot start named true
   [ "$status" -eq 0 ]
   enroot load --force --name named docker://registry.test#debian:12
@@ -209,7 +209,7 @@ END
   run --separate-stderr enroot digest docker://registry.test#no/such
   [ "$status" -eq 1 ]
   [ -z "$output" ]
-  errors_match '^\[ERROR\] .*registry\.test/no/such:latest: .*404' '^hint: '
+  errors_match '^\[ERROR\] .*registry\.test#no/such: .*404' '^hint: '
   run --separate-stderr enroot digest -a ppc64le docker://registry.test/multiarch
   [ "$status" -eq 1 ]
   errors_match '^\[ERROR\] .*does not exist for linux/ppc64le' '^hint: it exists for '
