@@ -96,7 +96,6 @@ Result<SpawnOptions> ScriptHost::command(const std::string& program, std::vector
 }
 
 Result<ExitStatus> ScriptHost::await(GuardedProgram& program, const std::string& name) {
-  if (output_ == ScriptOutput::user) return program.wait();  // it is seen there
   constexpr std::chrono::seconds kFirst{10}, kLongest{300};
   std::chrono::seconds patience = kFirst, waited{0};
   for (;; patience = std::min(2 * patience, kLongest)) {

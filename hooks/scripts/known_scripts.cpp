@@ -9,13 +9,14 @@ namespace situla {
 namespace {
 
 /// A new release is added with what fingerprint() says of its file.
-constexpr std::array<KnownScript, 37> kKnown = {{
+constexpr std::array<KnownScript, 42> kKnown = {{
     {"10-aptfix.sh", BuiltInHook::aptfix, 0xdb8ab73aecafea92},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x22d9b69293007b49},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xa248bcb972f94d56},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0x57a0804246ecd12b},
     {"10-cgroups.sh", BuiltInHook::cgroups, 0xed6f9f70ad0ec4c6},
     {"10-devices.sh", BuiltInHook::devices, 0x1ccbe6ca10ecfb29},
+    {"10-devices.sh", BuiltInHook::devices, 0x8e731d162da44ed4},
     {"10-devices.sh", BuiltInHook::devices, 0x0c86ea5a7cdc2475},
     {"10-home.sh", BuiltInHook::home, 0x557c48883dc8f5f4},
     {"10-home.sh", BuiltInHook::home, 0xbe76f743afe3162e},
@@ -23,6 +24,7 @@ constexpr std::array<KnownScript, 37> kKnown = {{
     {"10-localtime.sh", BuiltInHook::localtime, 0x74431bed65a7aaad},
     {"10-shadow.sh", BuiltInHook::shadow, 0xec86fb19caf16484},
     {"10-shadow.sh", BuiltInHook::shadow, 0xb9487144e7f09444},
+    {"10-shadow.sh", BuiltInHook::shadow, 0xe1884d2da1b04f40},
     {"50-mig-config.sh", BuiltInHook::mig_config, 0xdb1ab5b1c2bd4527},
     {"50-mig-config.sh", BuiltInHook::mig_config, 0x39fb959af03a6d97},
     {"50-sharp.sh", BuiltInHook::sharp, 0x2d8512690a1e1e5b},
@@ -31,9 +33,12 @@ constexpr std::array<KnownScript, 37> kKnown = {{
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xbd661db42519fd9d},
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xdafe8c33dd9177ec},
     {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0x151de41be87d1db9},
+    {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0x44c2b3f3d4db9a31},
+    {"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xfea0be09594f7423},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xd7e347fc55aed6bb},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xb339dfdb904ccbb9},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xc4d262b2252afff0},
+    {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0x1d343c14a665439b},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xbf4ec505ecb7dee5},
     {"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0xd7bdbc835233e423},
     {"98-nvidia.sh", BuiltInHook::nvidia, 0x669392df048acf56},

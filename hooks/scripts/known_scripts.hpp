@@ -19,12 +19,13 @@ struct KnownScript {
 };
 
 /// Every release of enroot's scripts that does what the built-in hook does. Left out, so that they run as scripts, are
-/// * 99-nvidia.sh, where the image's variables beat the job's, and 99-mellanox.sh while it mounted verbs libraries of
-///   the host without being asked to (both until 2020);
-/// * 10-home.sh, 10-shadow.sh, 20-autorc.sh, 50-slurm-pmi.sh and 50-slurm-pmix.sh of 1.x and 2.x;
+/// * 98-nvidia.sh and 99-nvidia.sh before 2.0, where the image's variables beat the job's, and 99-mellanox.sh before
+///   3.1, which mounts verbs libraries of the host without being asked to;
+/// * 10-home.sh before 3.0 (bind with all that is mounted beneath, no HOME for a remapped root), 20-autorc.sh, and
+///   50-slurm-pmix.sh, which passes PMIX_* alone;
 /// * 50-sharp.sh before 3.4.1, which does nothing without the SHARP daemon;
-/// * those not compared yet: 10-devices.sh of 2.2, 50-slurm-pytorch.sh of 3.3.1, and what enroot's development head has
-///   of 10-devices.sh and 50-slurm-pmi.sh.
+/// * 10-shadow.sh of 1.1 to 2.2, and what enroot's development head has of 10-devices.sh and 50-slurm-pmi.sh: not
+///   compared.
 std::span<const KnownScript> released_scripts();
 
 /// FNV-1a (64 bits) of the lines that do something: comments, blank lines and blanks at the end differ between packages

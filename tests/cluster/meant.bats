@@ -268,10 +268,13 @@ hint: did you mean login?" --container-image=auth.test#tiny
   mkdir -p config/hooks.d
   printf '#!/bin/sh\nsleep 12\n' >config/hooks.d/50-slow.sh
   chmod 755 config/hooks.d/50-slow.sh
+  env ENROOT_CONFIG_PATH="$work/config" situla start ./tiny+latest.sqsh true >started 2>&1 3>&- &
   run_and_show env ENROOT_CONFIG_PATH="$work/config" srun --container-image=./tiny+latest.sqsh echo the task ran
   [ "$status" -eq 0 ]
   [[ $output == *"$work/config/hooks.d/50-slow.sh is still running after 10 s"* ]]
   grep -qx 'the task ran' <<<"$output"
+  wait $!
+  grep -q "$work/config/hooks.d/50-slow.sh is still running after 10 s" started
 }
 
 @test "which tags there are, and a scheme without its slashes" {

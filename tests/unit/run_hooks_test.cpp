@@ -173,6 +173,21 @@ TEST_CASE("releases of enroot 4.x are recognised") {
   }
 }
 
+TEST_CASE("releases of enroot 1.x to 3.x that do what the built-in hook does are recognised") {
+  for (const KnownScript& release :
+       {KnownScript{"10-devices.sh", BuiltInHook::devices, 0x8e731d162da44ed4},
+        KnownScript{"10-shadow.sh", BuiltInHook::shadow, 0xe1884d2da1b04f40},
+        KnownScript{"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0x44c2b3f3d4db9a31},
+        KnownScript{"50-slurm-pmi.sh", BuiltInHook::slurm_pmi, 0xfea0be09594f7423},
+        KnownScript{"50-slurm-pytorch.sh", BuiltInHook::slurm_pytorch, 0x1d343c14a665439b}}) {
+    INFO(release.name);
+    const auto is_it = [&](const KnownScript& script) {
+      return script.name == release.name && script.hook == release.hook && script.fingerprint == release.fingerprint;
+    };
+    CHECK(std::any_of(released_scripts().begin(), released_scripts().end(), is_it));
+  }
+}
+
 TEST_CASE("a standard script of any release means the hook that runs without it") {
   for (const auto& [name, hook] : standard_hooks()) {
     INFO(name);
