@@ -69,8 +69,21 @@ record() { cat "$reports/$(id -u alice)/$1"; }
   run_step --container-image=fault.test/slow true
   [ "$status" -ne 0 ]
   run_and_show as_alice situla explain "$job"
-  [[ "$output" == *"importing the image took longer than 3 s ["* ]]
+  [[ "$output" == *"importing the image took longer than 3 s [time-limit]"*"import it once into a file (situla import -o FILE)"* ]]
   record "$job.0" | jq -e '.phases[-1].name == "import" and .phases[-1].ms >= 3000 and .progress.done < .progress.total'
+}
+
+@test "a container that takes longer than build_timeout: the hook that hangs was named" {
+  echo 'build_timeout = 12' >/etc/situla/situla.toml
+  mkdir -p /etc/enroot/hooks.d
+  printf '#!/bin/sh\nexec sleep 309\n' >/etc/enroot/hooks.d/50-hangs.sh
+  chmod 755 /etc/enroot/hooks.d/50-hangs.sh
+  run_step --container-image=registry.test/tiny true
+  rm /etc/enroot/hooks.d/50-hangs.sh /etc/situla/situla.toml
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"/etc/enroot/hooks.d/50-hangs.sh is still running after 10 s"* ]]
+  [[ "$output" == *"preparing the container took longer than 12 s [time-limit]"*"hint: a hook or the image's /etc/rc may hang"* ]]
+  if pgrep -f '^sleep 309$'; then false; fi
 }
 
 @test "a record is its user's to read, and nobody's to change" {

@@ -49,6 +49,14 @@ ranks() {
   nothing_left
 }
 
+@test "PMIx: the modules that the server names, as libraries in images read them, without a hook" {
+  unset PMIX_MCA_gds
+  step --mpi=pmix sh -c 'echo "gds $PMIX_MCA_gds is $PMIX_GDS_MODULE"; echo "psec $PMIX_MCA_psec is $PMIX_SECURITY_MODE"'
+  [ "$status" -eq 0 ]
+  [ "$(grep -cE '^gds ([a-z0-9,]+) is \1$' <<<"$output")" -eq 4 ]
+  [ "$(grep -cE '^psec ([a-z0-9,]+) is \1$' <<<"$output")" -eq 4 ]
+}
+
 @test "PMIx: a writable and a read-only root" {
   step --mpi=pmix --container-writable hello
   ranks 4 2 60801 2
