@@ -58,6 +58,13 @@ store_file() { ls "${1:-/var/lib/situla}"/images/sha256/*"$(situla images --json
   [[ $output == *"copying "*" from the node's store"* ]]
   [[ $output == *"imported docker://fault.test/$image:latest@sha256:"*" to $work/copy.sqsh, "* ]]
   cmp "$(store_file)" "$work/copy.sqsh"
+  before=$(requests)
+  run_and_show as_alice situla run "docker://fault.test#$image" sh -c 'echo it runs'
+  grep -qx 'it runs' <<<"$output"
+  [ $(($(requests) - before)) -eq 1 ]
+  # What the site has set, with its line.
+  run_and_show situla info --origin
+  grep -qx '# /etc/situla/situla.toml:1: image_mount_idle = 0' <<<"$output"
   [ "$(stat -c '%U %a' "$work/copy.sqsh")" = "alice 644" ]
   run_and_show as_alice situla create -n "copy$BATS_TEST_NUMBER" "$work/copy.sqsh"
   [ "$status" -eq 0 ]
