@@ -316,6 +316,15 @@ Result<void> tell_prolog(spank_t spank) {
                  "tell the job's prolog of the image");
 }
 
+/// Where nodes find who speaks for all of them. Without it each speaks for itself.
+void open_monitor() {
+  std::optional<PortRange> ports;
+  // SrunPortRange of slurm.conf: two numbers, or none.
+  const uint16_t* const range = slurm_get_srun_port_range != nullptr ? slurm_get_srun_port_range() : nullptr;
+  if (range != nullptr && range[0] != 0) ports = PortRange{range[0], range[1]};
+  if (auto monitor = StepMonitor::listen(ports)) g_state->monitor = std::move(*monitor);
+}
+
 /// On the client: everything that can be known to be wrong is said before the job is queued.
 Result<void> check_on_client(spank_t spank) {
   SlurmLog log;
@@ -334,25 +343,14 @@ Result<void> check_on_client(spank_t spank) {
   for (const std::string& line : g_state->options.warnings()) log.info(line);
   if (g_state->spec && spank_context() == S_CTX_LOCAL) announce_terminal();
   if (g_state->spec) g_state->images.insert(g_state->spec->image);
-  if (spank_context() == S_CTX_LOCAL) TRY(hand_on_part(g_state->options, g_state->parts));
+  if (spank_context() == S_CTX_LOCAL) {
+    if (g_state->parts.empty()) unsetenv(kMonitorVariable);
+    TRY(hand_on_part(g_state->options, g_state->parts));
+    // What is set later only the first part's nodes hear.
+    if (g_state->parts.size() == 2) open_monitor();
+  }
   TRY(tell_prolog(spank));
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
-}
-
-/// Without it every node speaks for itself.
-void start_monitor(uint32_t nodes) {
-  if (g_state->monitor) return;
-  unsetenv(kMonitorVariable);
-  if (nodes < 2 || has_parts(Environment::from_envp(environ))) return;
-  std::optional<PortRange> ports;
-  // SrunPortRange of slurm.conf: two numbers, or none.
-  const uint16_t* const range = slurm_get_srun_port_range != nullptr ? slurm_get_srun_port_range() : nullptr;
-  if (range != nullptr && range[0] != 0) ports = PortRange{range[0], range[1]};
-  auto monitor = StepMonitor::start(nodes, g_state->spec->image, ports);
-  if (monitor)
-    g_state->monitor = std::move(*monitor);
-  else
-    SlurmLog().debug("every node tells for itself what goes on there: " + monitor.error().message());
 }
 
 /// In srun, when the nodes are known and before the environment goes to them.
@@ -372,7 +370,11 @@ Result<void> prepare_nodes(spank_t spank) {
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
   if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);
-  start_monitor(nodes);
+  if (!g_state->monitor && nodes > 1) open_monitor();
+  const uint32_t speakers = g_state->parts.size() > 1 ? 0 : nodes;
+  if (g_state->monitor)
+    if (const auto run = g_state->monitor->run(speakers, g_state->spec->image); !run)
+      SlurmLog().debug("every node tells for itself what goes on there: " + run.error().message());
   return {};
 }
 
@@ -426,8 +428,7 @@ Result<void> enter_container(spank_t spank, const Environment& environment, Moni
 /// The same; srun may say it for all nodes, and then it is in the node's log alone.
 Result<void> start_task(spank_t spank) {
   TRY_ASSIGN(Environment environment, job_environment(spank));
-  std::optional<MonitorLine> monitor;
-  if (!has_parts(environment)) monitor = MonitorLine::of(environment);
+  auto monitor = MonitorLine::of(environment);
   // Hooks get what is left.
   environment.unset(kMonitorVariable);
   environment.unset(kPartsVariable);

@@ -32,29 +32,33 @@ Result<StepToken> new_key() {
 
 }  // namespace
 
-Result<StepMonitor> StepMonitor::start(uint32_t nodes, const std::string& image, std::optional<PortRange> ports) {
-  TRY_ASSIGN(const TcpListener listener, listen_tcp(ports));
+Result<StepMonitor> StepMonitor::listen(std::optional<PortRange> ports) {
+  TRY_ASSIGN(TcpListener listener, listen_tcp(ports));
   MonitorDoor door;
   door.port = listener.port;
   TRY_ASSIGN(door.of_monitor, new_key());
   TRY_ASSIGN(door.of_nodes, new_key());
-  TRY_ASSIGN(auto control, socket_pair());
   setenv(kMonitorVariable, door.text().c_str(), 1);
+  return StepMonitor(std::move(listener.fd));
+}
+
+Result<void> StepMonitor::run(uint32_t nodes, const std::string& image) {
+  TRY_ASSIGN(auto control, socket_pair());
   SpawnOptions options;
   options.program = libexec_path("situla-monitor");
   options.arguments = {"situla-monitor", std::to_string(nodes), image};
   options.environment = Environment::from_envp(environ).strings();
   options.fds = {{STDERR_FILENO, STDERR_FILENO},
                  {control.second.get(), monitor_fd::kControl},
-                 {listener.fd.get(), monitor_fd::kListener}};
-  if (auto started = spawn_detached(options); !started) {
-    unsetenv(kMonitorVariable);
-    return fail(std::move(started).error());
-  }
-  return StepMonitor(std::move(control.first));
+                 {listener_.get(), monitor_fd::kListener}};
+  TRY(spawn_detached(options));
+  listener_.reset();
+  control_ = std::move(control.first);
+  return {};
 }
 
 void StepMonitor::finish(std::chrono::milliseconds limit) const {
+  if (!control_) return;
   (void)shutdown(control_.get(), SHUT_WR);
   (void)wait_for_packet(control_.get(), limit);
 }

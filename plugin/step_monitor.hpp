@@ -19,13 +19,16 @@ namespace situla {
 /// In srun, as the user: situla-monitor, for a step of several nodes.
 class StepMonitor {
  public:
-  /// Listens on one of `ports` (SrunPortRange of slurm.conf), sets kMonitorVariable and starts the program.
-  static Result<StepMonitor> start(uint32_t nodes, const std::string& image, std::optional<PortRange> ports);
+  /// On one of `ports` (SrunPortRange of slurm.conf); sets kMonitorVariable.
+  static Result<StepMonitor> listen(std::optional<PortRange> ports);
+  /// Starts the program, once. nodes: of the step; 0: not known, that of a heterogeneous one.
+  Result<void> run(uint32_t nodes, const std::string& image);
   /// The step has ended: waits until the program has said what it has to say, and ended, at most `limit`.
   void finish(std::chrono::milliseconds limit) const;
 
  private:
-  explicit StepMonitor(UniqueFd control) : control_(std::move(control)) {}
+  explicit StepMonitor(UniqueFd listener) : listener_(std::move(listener)) {}
+  UniqueFd listener_;  ///< until the program has it
   UniqueFd control_;
 };
 

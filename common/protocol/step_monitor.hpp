@@ -66,7 +66,8 @@ std::string encode_monitor_word(const MonitorWord& word);
 /// ErrorKind::corrupt for anything that encode_monitor_word() did not write.
 Result<MonitorWord> decode_monitor_word(std::string_view bytes);
 
-/// situla-monitor, started by srun as its user, out of its process tree. argv: NODES IMAGE; environment: as srun's.
+/// situla-monitor, started by srun as its user, out of its process tree. argv: NODES IMAGE, with
+/// 0 for a number that is not known; environment: as srun's.
 namespace monitor_fd {
 constexpr int kControl = 3;   ///< to srun, whose shutdown(2) is the end: what is to be said is said at once
 constexpr int kListener = 4;  ///< TCP

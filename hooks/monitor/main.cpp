@@ -203,12 +203,14 @@ int run_monitor(const std::vector<std::string>& words) {
   const char* const variable = std::getenv(kMonitorVariable);
   const auto door = MonitorDoor::parse(variable == nullptr ? "" : variable);
   const auto nodes = words.size() == 3 ? parse_unsigned(words[1]) : std::nullopt;
-  if (!door || !nodes || *nodes == 0 || *nodes > UINT32_MAX) {
+  if (!door || !nodes || *nodes > UINT32_MAX) {
     (void)write_all(STDERR_FILENO, "situla-monitor: it is started by srun\n");
     return 2;
   }
   allow_many_descriptors();
-  Monitor(*door, static_cast<uint32_t>(*nodes), printable(words[2])).run();
+  // Of a heterogeneous step nobody knows how many there are.
+  const uint64_t most = *nodes == 0 ? UINT32_MAX : *nodes;
+  Monitor(*door, static_cast<uint32_t>(most), printable(words[2])).run();
   return 0;
 }
 

@@ -133,8 +133,13 @@ in_terminal() {
   grep -q 'situla: node\[1-2\]: ' <<<"$output"
 }
 
-@test "a heterogeneous step: each node speaks for itself" {
+@test "a heterogeneous step: one message for all of its nodes" {
   run_and_show as_alice srun -N2 --container-image=registry.test/nosuchimage true : -N1 true
   [ "$status" -ne 0 ]
-  [ "$(errors)" -eq 3 ]
+  [ "$(errors)" -eq 1 ]
+  grep -q '^srun: error: situla: node\[1-3\]: ' <<<"$output"
+  run_and_show as_alice srun -N2 --container-image=registry.test/nosuchimage true : -N1 --container-image=registry.test/neither true
+  [ "$(errors)" -eq 2 ]
+  grep -q '^srun: error: situla: node\[1-2\]: .*nosuchimage' <<<"$output"
+  grep -q '^srun: error: situla: node3: .*neither' <<<"$output"
 }
