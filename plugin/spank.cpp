@@ -347,20 +347,33 @@ Result<void> check_on_client(spank_t spank) {
     if (g_state->parts.empty()) unsetenv(kMonitorVariable);
     TRY(hand_on_part(g_state->options, g_state->parts));
     // What is set later only the first part's nodes hear.
-    if (g_state->parts.size() == 2) open_monitor();
+    if (g_state->parts.size() == 2 && !g_state->images.empty()) open_monitor();
   }
   TRY(tell_prolog(spank));
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
 }
 
+void run_monitor(uint32_t nodes) {
+  if (!g_state->monitor && nodes > 1) open_monitor();
+  if (!g_state->monitor) return;
+  const uint32_t speakers = g_state->parts.size() > 1 ? 0 : nodes;
+  const auto run = g_state->monitor->run(speakers, g_state->images.empty() ? "" : *g_state->images.begin());
+  if (run) return;
+  // Nobody gets in then, and nobody waits.
+  g_state->monitor.reset();
+  SlurmLog().debug("every node tells for itself what goes on there: " + run.error().message());
+}
+
 /// In srun, when the nodes are known and before the environment goes to them.
 Result<void> prepare_nodes(spank_t spank) {
-  if (!g_state->spec) return {};
+  if (g_state->images.empty()) return {};
   uint32_t nodes = 0;
   const spank_err_t status = spank_get_item(spank, S_JOB_NNODES, &nodes);
   // A Slurm that does not tell srun: then every node asks for itself.
   if (status != ESPANK_NOT_AVAIL && status != ESPANK_NOT_REMOTE)
     TRY(checked(status, "ask Slurm for the number of nodes"));
+  run_monitor(nodes);
+  if (!g_state->spec) return {};
   PinnedStep step;
   // Slurm tells of the step's nodes; another step of the job may run on others.
   const char* const of_job = getenv("SLURM_JOB_NUM_NODES");
@@ -370,11 +383,6 @@ Result<void> prepare_nodes(spank_t spank) {
   if (pins && spank_get_item(spank, S_JOB_ID, &step.job) == ESPANK_SUCCESS) step.image = g_state->spec->image;
   step.resolve = g_state->spec->resolve;
   if (const std::string warning = pin_image(step, kPinLimit); !warning.empty()) SlurmLog().warning(warning);
-  if (!g_state->monitor && nodes > 1) open_monitor();
-  const uint32_t speakers = g_state->parts.size() > 1 ? 0 : nodes;
-  if (g_state->monitor)
-    if (const auto run = g_state->monitor->run(speakers, g_state->spec->image); !run)
-      SlurmLog().debug("every node tells for itself what goes on there: " + run.error().message());
   return {};
 }
 

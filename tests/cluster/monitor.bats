@@ -150,4 +150,6 @@ in_terminal() {
   run_and_show as_alice srun -N2 --container-image=registry.test/nosuchimage true : -N1 --container-image=registry.test/neither true
   grep -Eq '^srun: error: situla: node(\[1-2\]|[12]): .*nosuchimage' <<<"$output"
   grep -q '^srun: error: situla: node3: .*neither' <<<"$output"
+  run_and_show as_alice srun -N2 --container-image=registry.test/nosuchimage true : -N1 --no-container true
+  told_of node1 node2
 }
