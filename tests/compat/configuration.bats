@@ -182,7 +182,7 @@ END
   [ "$failed" = 0 ]
 }
 
-@test "references: without a registry it is Docker Hub, under all its names" {
+@test "references: without a registry it is Docker Hub, under all its names; others are named as typed" {
   export ENROOT_CONNECT_TIMEOUT=2
   failed=0
   while read -r reference image; do
@@ -199,11 +199,11 @@ docker://joe@ubuntu registry-1.docker.io/library/ubuntu:latest
 docker://docker.io/ubuntu registry-1.docker.io/library/ubuntu:latest
 docker://docker.io#nvidia/cuda registry-1.docker.io/nvidia/cuda:latest
 docker://index.docker.io#ubuntu registry-1.docker.io/library/ubuntu:latest
-docker://registry-1.docker.io#library/ubuntu registry-1.docker.io/library/ubuntu:latest
-docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.10-py3 nvcr.io/nvidia/pytorch:24.10-py3
+docker://registry-1.docker.io#library/ubuntu registry-1.docker.io#library/ubuntu:
+docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.10-py3 $oauthtoken@nvcr.io#nvidia/pytorch:24.10-py3:
 docker://nvcr.io/nvidia/pytorch:24.10-py3 nvcr.io/nvidia/pytorch:24.10-py3
-docker://shortname#x/y shortname/x/y:latest
-docker://localhost:5999/x localhost:5999/x:latest
+docker://shortname#x/y shortname#x/y:
+docker://localhost:5999/x localhost:5999/x:
 END
   [ "$failed" = 0 ]
 }

@@ -73,6 +73,11 @@ proc eventually {text pattern} {
   puts "\nNEVER: $pattern"
   exit 95
 }
+# At once: stty(1) sets rows and columns one after the other, and srun of 22.05 now and then misses the second of two signals.
+proc resize {rows columns} {
+  global spawn_out
+  exec python3 -c "import fcntl, struct, termios; fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', $rows, $columns, 0, 0))" < $spawn_out(slave,name)
+}
 proc leaves {status} {
   expect { eof {} timeout { puts "\nTIMEOUT: still there"; exit 97 } }
   lassign [wait] pid id error code
@@ -90,11 +95,11 @@ conversation() {
 type "tty; test -t 0 && test -t 1 && test -t 2 && echo all-ter''minals\r"
 see {/dev/pts/[0-9]+.*all-terminals\r\nready> $}
 # The window: its size inside follows, and whoever wants to know is told.
-stty rows 41 columns 131 < $spawn_out(slave,name)
+resize 41 131
 eventually "stty size\r" {41 131\r\nready> $}
 type "trap 'echo was-''resized' WINCH; echo trap-''set\r"
 see {trap-set\r\nready> $}
-stty rows 42 columns 132 < $spawn_out(slave,name)
+resize 42 132
 eventually "\r" {was-resized}
 eventually "stty size\r" {42 132\r\nready> $}
 type "trap - WINCH\r"

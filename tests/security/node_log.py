@@ -52,7 +52,7 @@ def speak(note):
 
 
 text = b"x" * 8000
-note = struct.pack("<IBBI", version, NOTE, level, len(text)) + text
+note = struct.pack("<IBBI", version, NOTE, level, len(text)) + text + b"\0"
 while (sent := speak(note)) < 1000000:
     print(f"{sent} bytes, and once more", file=sys.stderr)
 print(sent)
