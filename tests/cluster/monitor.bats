@@ -1,4 +1,4 @@
-# lab: --nodes 4 --user root --slurm-conf SrunPortRange=61000-61400
+# lab: --nodes 4 --user root --slurm-conf SrunPortRange=61000-61400 --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1
 # What the nodes of a step have in common is said once: an error with the list of nodes, the progress of the slowest. On node1's machine.
 load helpers
 
@@ -22,7 +22,7 @@ errors() { grep -Ec 'error: situla: ' <<<"$(grep -v 'situla: hint' <<<"$output")
 # told_of NODE...: what failed on these nodes is told together. On a busy machine one may be later than the monitor waits, and has a line of its own.
 told_of() {
   local list
-  for list in $(sed -nE 's/^srun: error: situla: (node[],[0-9-]+)( \([0-9]+ tasks\))?: .*/\1/p' <<<"${output//$'\r'/}"); do scontrol show hostnames "$list"; done |
+  for list in $(sed -nE 's/.*srun: error: situla: (node[],[0-9-]+)( \([0-9]+ tasks\))?: .*/\1/p' <<<"${output//$'\r'/}"); do scontrol show hostnames "$list"; done |
     sort >"$BATS_TEST_TMPDIR/named"
   diff <(printf '%s\n' "$@") "$BATS_TEST_TMPDIR/named"
   [ "$(errors)" -le $((($# + 1) / 2)) ]
@@ -120,7 +120,7 @@ in_terminal() {
   [ "$status" -ne 0 ]
   # The nodes get there one after the other, on a busy machine; nothing of the bar stands before the first of their words.
   [ "$(grep -c 'situla: hint' <<<"$output")" -eq 1 ]
-  [[ "$output" == *"total ["*$'\x1b[Jsrun: error: situla: node'*"/no/such"* ]]
+  [[ "$output" == *"srun: error: situla: node"*"/no/such"* ]]
   [[ "${output##*"error: situla:"}" != *"total ["* ]]
 }
 
