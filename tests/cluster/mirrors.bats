@@ -119,7 +119,7 @@ location = "badcert.test/good"
 [[registry.mirror]]
 location = "fault.test/status-404"
 CONF
-  breaks docker://refused.test/tiny 'refused.test/tiny:latest: connect to refused.test.*refused' 'before that' 'badcert.test/good: .*certificate' 'fault.test/status-404: .*404'
+  breaks docker://refused.test/tiny 'refused.test/tiny: connect to refused.test.*refused' 'before that' 'badcert.test/good: .*certificate' 'fault.test/status-404: .*404'
 }
 @test "a mirror that gives the manifest and no layers: they come from the registry" {
   rules <<'CONF'

@@ -62,7 +62,7 @@ told_of() {
 }
 
 @test "a step of one node has no monitor; one of several has one, on a port of the site's, which ends with srun, however that ends" {
-  as_alice srun -Q -N1 -n2 --container-image=registry.test/tiny sleep 305 &
+  as_alice srun -Q -N1 -n2 -w node1 --container-image=registry.test/tiny sleep 305 &
   wait_until 20 asleep 305
   if monitors; then false; fi
   as_alice scancel -u alice
