@@ -353,14 +353,16 @@ Result<void> check_on_client(spank_t spank) {
   return spank_context() == S_CTX_ALLOCATOR ? hand_on_as_pyxis(spank) : Result<void>();
 }
 
+/// situla-monitor, for a step of several nodes, or of parts.
 void run_monitor(uint32_t nodes) {
   if (!g_state->monitor && nodes > 1) open_monitor();
   if (!g_state->monitor) return;
   const uint32_t speakers = g_state->parts.size() > 1 ? 0 : nodes;
   const auto run = g_state->monitor->run(speakers, g_state->images.empty() ? "" : *g_state->images.begin());
   if (run) return;
-  // Nobody gets in then, and nobody waits.
+  // No node tries then; of a heterogeneous step, whose parts know of it already, nobody waits.
   g_state->monitor.reset();
+  unsetenv(kMonitorVariable);
   SlurmLog().debug("every node tells for itself what goes on there: " + run.error().message());
 }
 

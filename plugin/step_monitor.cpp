@@ -1,6 +1,5 @@
 #include "plugin/step_monitor.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
