@@ -70,7 +70,11 @@ bool has_plain_host(std::string_view url) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:[]";
   url.remove_prefix(url.find("://") + 3);
   url = url.substr(0, url.find_first_of("/?#"));
-  return !url.empty() && url.find_first_not_of(kPlain) == std::string_view::npos;
+  if (url.empty() || url.find_first_not_of(kPlain) != std::string_view::npos) return false;
+  const size_t colon = url.rfind(':');
+  if (colon == std::string_view::npos || url.find(']', colon) != std::string_view::npos) return true;
+  const auto port = parse_unsigned(url.substr(colon + 1));
+  return port && *port > 0 && *port < 65536;
 }
 
 /// The realm is the registry's word, the query is ours: what somebody's login is shown for must be in ours alone.

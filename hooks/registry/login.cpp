@@ -34,6 +34,11 @@ bool matches(std::string_view pattern, const std::string& host, const std::strin
   return wanted == host || wanted == place.substr(place.find("://") + 3);
 }
 
+/// A server that was written down without a port is the one at 443: another may be another user's program.
+bool is_agreed_server(std::string_view pattern, const std::string& host, const std::string& place) {
+  return matches(pattern, host, place) && (port_of(place) == "443" || place.ends_with("://" + to_lower(pattern)));
+}
+
 }  // namespace
 
 std::string place_of(std::string_view url) {
@@ -70,8 +75,9 @@ Result<LoginFor> LoginFor::token_server(const AskingRegistry& registry, const st
   // Another port of the host may be another user's program, unless the host's certificate speaks for both.
   if (own_host == host && registry.verified) return LoginFor(named);
   for (const TokenServer& pair : agreed)
-    if (matches(pair.registry, own_host, own) && matches(pair.server, host, named)) return LoginFor(named);
-  const std::string name = printable(own_host), server = excerpt(host);
+    if (matches(pair.registry, own_host, own) && is_agreed_server(pair.server, host, named)) return LoginFor(named);
+  const std::string name = printable(own_host);
+  const std::string server = excerpt(port_of(named) == "443" ? host : named.substr(named.find("://") + 3));
   return fail(Error(ErrorKind::denied, printable(registry.authority) + ": names " + server +
                                            " as its token server, and gets no token of your login there")
                   .with_code(ErrorCode::registry_login)

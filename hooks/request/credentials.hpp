@@ -52,7 +52,7 @@ class CredentialSet {
 /// Two hosts that belong together: what the server gives out for a login may be shown to the registry.
 struct TokenServer {
   std::string registry;  ///< host, host:port or "*.domain"
-  std::string server;    ///< the same of the realm that its challenge names
+  std::string server;    ///< the same of the realm that its challenge names; without a port at 443
 
   static auto fields(auto& pair) { return std::tie(pair.registry, pair.server); }
   friend bool operator==(const TokenServer&, const TokenServer&) = default;

@@ -143,4 +143,5 @@ def fuzz(context, seconds, target):
         code, output = run_program(context, command, 600, {**os.environ, **ASAN}, BUILD)
         if code:
             break
-    return code, what, output
+    # libFuzzer's lines about its progress would push what broke, and how, out of what is shown.
+    return code, what, "\n".join(line for line in output.splitlines() if not re.match(r"#\d+\s", line))

@@ -65,6 +65,7 @@ TEST_CASE("pairs that somebody wrote down") {
   const auto pairs = parse_token_servers("registry.test=auth.test *.lab.test=gitlab.lab.test:8443").value();
   CHECK(allowed("registry.test", "https://auth.test/t", pairs));
   CHECK(allowed("registry.test:5000", "https://auth.test/t", pairs));
+  CHECK_FALSE(allowed("registry.test", "https://auth.test:8443/t", pairs));
   CHECK(allowed("a.lab.test", "https://gitlab.lab.test:8443/jwt", pairs));
   CHECK_FALSE(allowed("a.lab.test", "https://gitlab.lab.test/jwt", pairs));
   CHECK_FALSE(allowed("lab.test", "https://gitlab.lab.test:8443/jwt", pairs));
@@ -75,7 +76,11 @@ TEST_CASE("pairs that somebody wrote down") {
   const auto refused = LoginFor::token_server(registry("evil.test"), "https://auth.test/t", SecretOf::token_server, {});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().kind() == ErrorKind::denied);
-  CHECK(refused.error().hint().find("ENROOT_TOKEN_SERVERS=evil.test=auth.test") != std::string::npos);
+  CHECK(refused.error().hint().find("ENROOT_TOKEN_SERVERS=evil.test=auth.test ") != std::string::npos);
+  const auto other_port =
+      LoginFor::token_server(registry("registry.test"), "https://auth.test:8443/t", SecretOf::token_server, pairs);
+  REQUIRE_FALSE(other_port);
+  CHECK(other_port.error().hint().find("ENROOT_TOKEN_SERVERS=registry.test=auth.test:8443 ") != std::string::npos);
 }
 
 TEST_CASE("what is the registry's own goes where it says, but not without TLS") {
