@@ -12,9 +12,15 @@ namespace {
 
 constexpr WireForm kInput{"input of the Slurm proxy", 0x53500001, size_t{1} << 20U};
 
-constexpr std::array<std::string_view, 5> kSlurmPrefixes = {"SLURM", "SRUN_", "SBATCH_", "SALLOC_", "PMI_"};
-constexpr std::array<std::string_view, 5> kDevices = {
-    "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"};
+/// The last two are what switch/hpe_slingshot and mpi/cray_shasta tell each task.
+constexpr std::array<std::string_view, 7> kSlurmPrefixes = {"SLURM", "SRUN_",      "SBATCH_", "SALLOC_",
+                                                            "PMI_",  "SLINGSHOT_", "PALS_"};
+/// Of a step's devices, and of its collectives on such a switch.
+constexpr std::array<std::string_view, 10> kDevices = {"CUDA_VISIBLE_DEVICES",    "GPU_DEVICE_ORDINAL",
+                                                       "ROCR_VISIBLE_DEVICES",    "HIP_VISIBLE_DEVICES",
+                                                       "ZE_AFFINITY_MASK",        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+                                                       "FI_CXI_COLL_JOB_ID",      "FI_CXI_COLL_JOB_STEP_ID",
+                                                       "FI_CXI_COLL_MCAST_TOKEN", "FI_CXI_COLL_FABRIC_MGR_URL"};
 constexpr std::array<std::string_view, 3> kSitulaPrefixes = {"SITULA_", "PYXIS_", "ENROOT_"};
 constexpr std::array<std::string_view, 6> kOfShell = {"HOSTNAME", "PWD", "OLDPWD",
                                                       "SHLVL",    "_",   "NVIDIA_VISIBLE_DEVICES"};

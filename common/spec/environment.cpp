@@ -1,6 +1,7 @@
 #include "common/spec/environment.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <unordered_map>
 
@@ -195,6 +196,24 @@ std::string expand_variables(std::string_view text, const Environment& environme
     text.remove_prefix(begin + length + (braced ? 1 : 0));
   }
   return expanded;
+}
+
+Environment for_plain_step(const Environment& environment) {
+  constexpr std::array<std::string_view, 7> kOfContainers = {"SITULA_CONTAINER_",
+                                                             "PYXIS_CONTAINER_",
+                                                             "SLURM_SITULA_",
+                                                             "_SLURM_SPANK_OPTION_situla_",
+                                                             "_SLURM_SPANK_OPTION_pyxis_",
+                                                             "SLURM_SPANK__SLURM_SPANK_OPTION_situla_",
+                                                             "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_"};
+  constexpr std::array<std::string_view, 4> kOfOutput = {"SLURM_LABELIO", "SLURM_STDOUTMODE", "SLURM_STDERRMODE",
+                                                         "SLURM_STDINMODE"};
+  Environment plain;
+  for (const auto& [name, value] : environment.entries())
+    if (!starts_with_one_of(name, kOfContainers) &&
+        std::find(kOfOutput.begin(), kOfOutput.end(), name) == kOfOutput.end())
+      plain.set(name, value);
+  return plain;
 }
 
 std::string expand_home(std::string_view path, const Environment& environment) {

@@ -40,6 +40,10 @@ class Environment {
   std::vector<Entry> entries_;
 };
 
+/// For an srun whose command is to have no container, and whose output is read: without what options and variables of a
+/// job say of containers, and of srun's output.
+Environment for_plain_step(const Environment& environment);
+
 /// POSIX variable name: [A-Za-z_][A-Za-z0-9_]*.
 bool is_variable_name(std::string_view name);
 

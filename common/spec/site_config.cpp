@@ -110,7 +110,8 @@ Setter per_user(uint32_t SiteConfig::*field) {
 
 Setter seconds(std::chrono::seconds SiteConfig::*field, int64_t least) {
   constexpr int64_t kOneYear = 365L * 24 * 3600;
-  return number(field, least, kOneYear, "a number of seconds, at least " + std::to_string(least));
+  return number(field, least, kOneYear,
+                "a number of seconds, at least " + std::to_string(least) + " and at most a year");
 }
 
 /// uint64_t, or std::optional of it where the default is not a number.

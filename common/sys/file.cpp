@@ -166,6 +166,18 @@ Result<std::pair<UniqueFd, UniqueFd>> make_pipe() {
   return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
+Result<int64_t> file_system_time(const std::string& directory) {
+  UniqueFd file(open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file) {
+    const std::string path = directory + "/" + random_name(".clock-");
+    TRY_ASSIGN(file, open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    unlink(path.c_str());
+  }
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return fail_errno(errno, "look at a file in " + directory);
+  return int64_t{status.st_mtim.tv_sec};
+}
+
 Result<void> allocate(int fd, uint64_t bytes) {
   while (bytes > 0 && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV) return {};

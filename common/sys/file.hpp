@@ -29,6 +29,9 @@ Result<std::string> read_all(int fd, size_t limit);
 /// Reads a file of at most limit bytes (ErrorKind::corrupt beyond).
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);
 Result<void> write_all(int fd, std::string_view bytes);
+/// What the clock of its file system says, which nodes that share it have in common: seconds since the epoch. A file is
+/// made in the directory for that.
+Result<int64_t> file_system_time(const std::string& directory);
 /// Copies size bytes between files at the given offsets, inside the kernel where it can (copy_file_range(2)), and
 /// sharing them where the file system can. ErrorKind::corrupt when `from` ends before.
 Result<void> copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size);

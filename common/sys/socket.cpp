@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -200,6 +202,11 @@ Result<void> wait_for_packet(int socket, std::chrono::milliseconds limit) {
 bool has_hung_up(int socket) {
   pollfd look{socket, POLLRDHUP, 0};
   return poll(&look, 1, 0) == 1;
+}
+
+size_t unread_bytes(int socket) {
+  int count = 0;
+  return ioctl(socket, SIOCOUTQ, &count) == 0 && count > 0 ? static_cast<size_t>(count) : 0;
 }
 
 Result<std::optional<Packet>> receive_packet(int socket, size_t max_bytes) {

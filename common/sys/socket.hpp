@@ -44,6 +44,8 @@ Result<PeerCredentials> peer_credentials(int socket);  ///< SO_PEERCRED: fixed a
 /// read, also on a socket whose flags somebody else may set, because he holds it as well.
 enum class Wait { no, yes };
 Result<void> send_packet(int socket, std::string_view bytes, const std::vector<int>& fds = {}, Wait wait = Wait::yes);
+/// What the other end has not read yet, as it is counted against the room for it (SIOCOUTQ); 0 where nobody can tell.
+size_t unread_bytes(int socket);
 /// Until there is something to receive, or the stream has ended. ErrorKind::failure after that time.
 Result<void> wait_for_packet(int socket, std::chrono::milliseconds limit);
 /// Nobody is at the other end any more.

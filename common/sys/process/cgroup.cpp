@@ -6,6 +6,8 @@
 #include <csignal>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -135,31 +137,106 @@ Result<void> move_to_cgroups(pid_t who, std::string_view cgroups) {
 
 namespace {
 
-/// How many there were, in the cgroup and beneath it.
-size_t kill_members(const std::string& directory) {
-  size_t found = 0;
+/// This process, and those that have started it. They may live in the job whose end it is (PrologFlags=RunInJob: Slurm
+/// has the job's own slurmstepd run its epilog).
+std::vector<pid_t> own_line() {
+  constexpr size_t kMost = 64;
+  std::vector<pid_t> line;
+  for (pid_t pid = getpid(); pid > 1 && line.size() < kMost;) {
+    line.push_back(pid);
+    // proc_pid_stat(5): "PID (NAME) STATE PPID ...", where NAME may hold anything.
+    const auto text = read_file("/proc/" + std::to_string(pid) + "/stat", kMaxProcBytes);
+    const size_t name_end = text ? text->rfind(')') : std::string::npos;
+    if (name_end == std::string::npos) break;
+    const auto words = split_nonempty(std::string_view(*text).substr(name_end + 1), ' ');
+    const auto parent = words.size() > 1 ? parse_unsigned(words[1]) : std::nullopt;
+    pid = static_cast<pid_t>(parent.value_or(0));
+  }
+  return line;
+}
+
+std::vector<pid_t> members_of(const std::string& directory) {
+  std::vector<pid_t> members;
   if (const auto listed = read_file(directory + "/cgroup.procs", kMaxProcBytes))
-    for (const std::string_view word : split_nonempty(*listed, '\n')) {
-      const auto pid = parse_unsigned(word);
-      if (!pid || *pid <= 1) continue;
-      ++found;
-      const auto pidfd = open_pidfd(static_cast<pid_t>(*pid));
-      // It may have ended and its number be another's: only who is listed still, while we hold it, is meant.
-      const auto again = read_file(directory + "/cgroup.procs", kMaxProcBytes);
-      const auto members = again ? split_nonempty(*again, '\n') : std::vector<std::string_view>();
-      if (std::find(members.begin(), members.end(), word) == members.end()) continue;
-      if (pidfd)
-        (void)signal_pidfd(pidfd->get(), SIGKILL);
-      else
-        (void)kill(static_cast<pid_t>(*pid), SIGKILL);  // Linux < 5.3
-    }
+    for (const std::string_view word : split_nonempty(*listed, '\n'))
+      if (const auto pid = parse_unsigned(word); pid && *pid > 1) members.push_back(static_cast<pid_t>(*pid));
+  return members;
+}
+
+bool contains(const std::vector<pid_t>& pids, pid_t pid) {
+  return std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
+
+std::vector<std::string> beneath(const std::string& directory) {
+  std::vector<std::string> paths;
   if (const auto names = list_directory(directory))
     for (const std::string& name : *names) {
       struct stat info {};
-      const std::string path = directory + "/" + name;
-      if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) found += kill_members(path);
+      std::string path = directory + "/" + name;
+      if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) paths.push_back(std::move(path));
     }
+  return paths;
+}
+
+/// Whether one of them lives in the cgroup or beneath it.
+bool has_any(const std::string& directory, const std::vector<pid_t>& pids) {
+  const auto members = members_of(directory);
+  const auto below = beneath(directory);
+  return std::any_of(members.begin(), members.end(), [&](pid_t pid) { return contains(pids, pid); }) ||
+         std::any_of(below.begin(), below.end(), [&](const std::string& path) { return has_any(path, pids); });
+}
+
+bool set_control(const std::string& path, std::string_view value) {
+  const auto file = open_file(path, O_WRONLY);
+  return file && write_all(file->get(), value);
+}
+
+/// No process of the cgroup runs meanwhile, nor begins another one.
+class Frozen {
+ public:
+  explicit Frozen(const std::string& directory) {
+    constexpr int kMost = 50;  // milliseconds; not all of them can be stopped
+    const bool v1 = set_control(directory + "/freezer.state", "FROZEN");
+    if (!v1 && !set_control(directory + "/cgroup.freeze", "1")) return;
+    thaw_ = v1 ? std::pair(directory + "/freezer.state", "THAWED") : std::pair(directory + "/cgroup.freeze", "0");
+    const std::string state = v1 ? "/freezer.state" : "/cgroup.events", wanted = v1 ? "FROZEN" : "frozen 1";
+    for (int i = 0; i < kMost && read_file(directory + state).value_or("").find(wanted) == std::string::npos; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  Frozen(const Frozen&) = delete;
+  Frozen& operator=(const Frozen&) = delete;
+  ~Frozen() {
+    if (!thaw_.first.empty()) (void)set_control(thaw_.first, thaw_.second);
+  }
+
+ private:
+  std::pair<std::string, const char*> thaw_{};
+};
+
+/// How many there were besides the spared ones, in the cgroup and beneath it.
+size_t kill_members(const std::string& directory, const std::vector<pid_t>& spared) {
+  size_t found = 0;
+  for (const pid_t pid : members_of(directory)) {
+    if (contains(spared, pid)) continue;
+    ++found;
+    const auto pidfd = open_pidfd(pid);
+    // It may have ended and its number be another's: only who is listed still, while we hold it, is meant.
+    if (!contains(members_of(directory), pid)) continue;
+    if (pidfd)
+      (void)signal_pidfd(pidfd->get(), SIGKILL);
+    else
+      (void)kill(pid, SIGKILL);  // Linux < 5.3
+  }
+  for (const std::string& path : beneath(directory)) found += kill_members(path, spared);
   return found;
+}
+
+/// At once, with those that are being begun: who begins others all the time is faster than any list.
+size_t kill_beneath(const std::string& directory, const std::vector<pid_t>& spared, KillBy way) {
+  if (has_any(directory, spared)) return kill_members(directory, spared);
+  if (set_control(directory + "/cgroup.kill", "1") || way == KillBy::list) return kill_members(directory, spared);
+  const Frozen frozen(directory);
+  return kill_members(directory, spared);
 }
 
 }  // namespace
@@ -180,21 +257,35 @@ bool memory_ran_out(std::string_view cgroups) {
   return false;
 }
 
-bool kill_cgroups(std::string_view cgroups, std::string_view name) {
+bool kill_cgroups(std::string_view cgroups, std::string_view name, KillBy way) {
   const auto mounted = mounted_hierarchies();
   if (!mounted) return false;
+  const auto spared = own_line();
   size_t found = 0;
   for (const CgroupLine& line : cgroup_lines(cgroups)) {
     const auto place = find_in(*mounted, line);
     if (const auto named = place ? cut_after(place->path, "/" + std::string(name)) : std::nullopt)
-      found += kill_members(std::string(*named));
+      found += kill_beneath(std::string(*named), spared, way);
   }
   return found == 0;
 }
 
+namespace {
+
+/// Slurm's lock, without which a parent could go while it makes the child for a new step (cgroup_common.c). In version
+/// 2 it is on what its jobs lie in.
+Result<FileLock> lock_cgroups(const CgroupDirectory& place, const std::string& job, bool v2) {
+  const std::string directory = v2 ? job.substr(0, job.rfind('/')) : place.root;
+  TRY_ASSIGN(UniqueFd root, open_file(directory, O_RDONLY | O_DIRECTORY));
+  return FileLock::acquire(std::move(root), FileLock::Kind::exclusive, kLockLimit, directory);
+}
+
+}  // namespace
+
 bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
   const auto mounted = mounted_hierarchies();
   if (!mounted) return false;
+  const auto spared = own_line();
   bool gone = true;
   for (const CgroupLine& line : cgroup_lines(cgroups)) {
     auto place = find_in(*mounted, line);
@@ -205,10 +296,10 @@ bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
       place->path.resize(place->path.rfind('/'));
     }
     if (!place->path.ends_with("/" + std::string(name))) continue;
-    // Slurm's lock, without which a parent could go while it makes the child for a new step (cgroup_common.c).
-    auto root = open_file(place->root, O_RDONLY | O_DIRECTORY);
-    if (!root) continue;
-    const auto lock = FileLock::acquire(std::move(*root), FileLock::Kind::exclusive, kLockLimit, place->root);
+    // Slurm removes it after those.
+    if (has_any(place->path, spared)) continue;
+    const auto lock = lock_cgroups(*place, place->path, line.v2());
+    if (!lock && lock.error().errnum() == ENOENT) continue;
     if (!lock)
       gone = false;
     else if (rmdir(place->path.c_str()) == 0)
@@ -217,6 +308,20 @@ bool remove_empty_cgroups(std::string_view cgroups, std::string_view name) {
       gone = gone && errno == ENOENT;
   }
   return gone;
+}
+
+void remove_empty_parents(const CgroupLine& line, std::string_view name) {
+  const auto place = find_cgroup(line);
+  if (!place || !*place) return;
+  const auto top = cut_after((*place)->path, "/" + std::string(name));
+  if (!top) return;
+  const std::string job(*top);
+  const auto lock = lock_cgroups(**place, job, line.v2());
+  if (!lock) return;
+  for (std::string path = (*place)->path; path.size() > job.size();) {
+    path.resize(path.rfind('/'));
+    if (rmdir(path.c_str()) != 0) return;
+  }
 }
 
 }  // namespace situla

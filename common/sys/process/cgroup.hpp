@@ -49,12 +49,18 @@ Result<std::optional<CgroupDirectory>> find_cgroup(const CgroupLine& line);
 /// Whether the kernel has killed a process in one of them, or beneath, because no memory was left there.
 bool memory_ran_out(std::string_view cgroups);
 
-/// SIGKILL to every process that lives in, or beneath, the cgroups of this text whose name is `name` ("job_7"). True
-/// when there is none left.
-bool kill_cgroups(std::string_view cgroups, std::string_view name);
+/// stopping: where they cannot be killed at once (before Linux 5.14), they are stopped first, so that none of them
+/// begins others meanwhile. Should this process be killed in that moment, they stay stopped.
+enum class KillBy { list, stopping };
+/// SIGKILL to every process that lives in, or beneath, the cgroups of this text whose name is `name` ("job_7"), but for
+/// this one and those that have started it. True when there is none left.
+bool kill_cgroups(std::string_view cgroups, std::string_view name, KillBy way = KillBy::list);
 
 /// Removes the cgroups of this text whose name is `name` ("job_7"), or is `situla` beneath that, unless they have
-/// processes or cgroups beneath them, and then their parent likewise ("uid_1000"). True when none of them is left.
+/// processes or cgroups beneath them, and then their parent likewise ("uid_1000"). True when none of them is left but
+/// where this process, or one that has started it, lives.
 bool remove_empty_cgroups(std::string_view cgroups, std::string_view name);
+/// Removes those above the cgroup of this line, up to and with the one whose name is `name`, as far as they are empty.
+void remove_empty_parents(const CgroupLine& line, std::string_view name);
 
 }  // namespace situla

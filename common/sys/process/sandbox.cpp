@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -52,6 +53,8 @@ std::vector<uint32_t> refused_calls() {
   add({SYS_unshare, SYS_setns, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_setpgid, SYS_setsid});
   add({SYS_personality, SYS_ioprio_set, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr,
        SYS_migrate_pages, SYS_move_pages});
+  // Room that no size of a file says, and that no limit on sizes knows of.
+  add({SYS_fallocate});
 #ifdef SYS_fork
   add({SYS_fork, SYS_vfork});
 #endif
@@ -134,6 +137,20 @@ Filter sandbox_filter() {
     is.unless_equal(PRIO_PROCESS, refuse(EPERM));
     is.load_argument(1);
     is.unless_equal(0, refuse(EPERM));
+  });
+  filter.on(SYS_sched_setaffinity, [](Filter& is) {
+    is.load_argument(0);
+    is.unless_equal(0, refuse(EPERM));
+  });
+  // Descriptors whose events the kernel tells by a signal, of any number, to any process of the same account.
+  filter.on(SYS_fcntl, [](Filter& is) {
+    is.load_argument(1);
+    for (const int command : {F_SETOWN, F_SETOWN_EX, F_SETSIG})
+      is.if_equal(static_cast<uint32_t>(command), refuse(EPERM));
+  });
+  filter.on(SYS_ioctl, [](Filter& is) {
+    is.load_argument(1);
+    for (const unsigned command : {FIOSETOWN, SIOCSPGRP}) is.if_equal(command, refuse(EPERM));
   });
   // Names are resolved with the help of the kernel's routing tables. libcurl wakes itself with a socketpair(2), which
   // is left: it reaches nobody.
