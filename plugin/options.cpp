@@ -39,7 +39,9 @@ Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view va
   TRY_CONTEXT(spelled(option), check_value(option, value));
   if (const OptionInfo* opposite = opposite_of(option); opposite != nullptr && values_.contains(opposite))
     return fail(wrong("both " + spelled(*std::min(&option, opposite)) + " and " +
-                      spelled(*std::max(&option, opposite)) + " were given"));
+                      spelled(*std::max(&option, opposite)) + " were given")
+                    .with_code(ErrorCode::option)
+                    .with_hint("what salloc, sbatch or a line #SBATCH was given counts for srun in the job, too"));
   const auto [entry, inserted] = values_.try_emplace(&option, value);
   if (inserted) repeated_.erase(&option);
   if (inserted || entry->second == value) return {};

@@ -1,5 +1,6 @@
 #include "plugin/broker/after_job.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -16,19 +17,20 @@
 #include "common/sys/users.hpp"
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/courier.hpp"
+#include "plugin/broker/events/heard.hpp"
 #include "plugin/broker/node/running.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
 namespace {
 
+constexpr std::chrono::seconds kRemoveLimit{80};  // of the plugin's 120 for all of an epilog
+
 /// A file of root's own, unless an earlier step of the job has left it.
 Result<void> keep(const std::string& path, std::string_view bytes) {
   TRY(make_directories(kJobsDirectory, 0700));
-  auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!file && file.error().errnum() == EEXIST) return {};
-  if (!file) return fail(std::move(file).error());
-  return write_all(file->get(), bytes);
+  if (access(path.c_str(), F_OK) == 0) return {};
+  return write_file_atomically(path, bytes, 0600, Sync::no);
 }
 
 void warn_unless(const Result<void>& kept, RootOperation operation) {
@@ -40,23 +42,35 @@ std::optional<uint32_t> parse_id(const std::string& text) {
   return number && *number <= UINT32_MAX ? std::optional(static_cast<uint32_t>(*number)) : std::nullopt;
 }
 
-/// RootOperation::keep_scratch: what a killed broker could not have removed is removed by its user.
-void remove_scratch(const Launcher& launcher, const std::string& path) {
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds left_until(Clock::time_point end) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+  return std::max(left, std::chrono::milliseconds(0));
+}
+
+/// RootOperation::keep_scratch: what a broker could not have removed, or not in its time, is removed by its user. What
+/// is not gone by `end` is noted still.
+void remove_scratch(const Launcher& launcher, const std::string& path, Clock::time_point end) {
   const auto noted = read_file(path);
   const auto parts = noted ? cut(*noted, '\n') : std::nullopt;
   const auto uid = parts ? parse_id(std::string(parts->first)) : std::nullopt;
   const auto account = uid ? account_of(*uid) : fail(ErrorKind::corrupt, "");
   if (!account) return;
-  if (auto cleaner = start_cleaner(launcher, account->identity, std::string(parts->second)))
-    (void)cleaner->wait_for(kEndLimit);
-  (void)unlink(path.c_str());
+  auto cleaner = start_cleaner(launcher, account->identity, std::string(parts->second));
+  const auto cleaned = cleaner ? cleaner->wait_for(left_until(end)) : fail(cleaner.error());
+  if (cleaned && *cleaned && (*cleaned)->success())
+    (void)unlink(path.c_str());
+  else
+    syslog(LOG_WARNING, "%s: %s is not removed yet", phrase(RootOperation::keep_scratch).data(),
+           as_one_line(parts->second).c_str());
 }
 
 /// Of all steps of a job that has ended.
-void remove_scratches(const Launcher& launcher, uint32_t job) {
+void remove_scratches(const Launcher& launcher, uint32_t job, Clock::time_point end) {
   for (const std::string& name : list_directory(kJobsDirectory).value_or(std::vector<std::string>()))
     if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch"))
-      remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name);
+      remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name, end);
 }
 
 /// What other nodes of its steps have sent, when no process of the job can bring more.
@@ -74,15 +88,16 @@ void remove_arrivals(uint32_t job, uid_t user) {
 }
 
 /// Its user removes the job's containers.
-Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t user) {
+Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t user, Clock::time_point end) {
   const std::string path = job_environment_path(job);
   // Nobody else has a name in that directory.
   const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
   TRY_ASSIGN(Child cleaner, start_job_cleaner(launcher, user, job, environment ? environment->get() : -1));
-  TRY_ASSIGN(const ExitStatus status, cleaner.wait());
+  TRY_ASSIGN(const auto status, cleaner.wait_for(left_until(end)));
   (void)unlink(path.c_str());
-  if (status.success()) return {};
-  return fail(ErrorKind::failure, "the cleaner " + status.text());
+  if (!status) return fail(ErrorKind::failure, "it takes too long: some are left");
+  if (status->success()) return {};
+  return fail(ErrorKind::failure, "the cleaner " + status->text());
 }
 
 /// What the job's prolog has begun, and no step has waited for.
@@ -102,16 +117,16 @@ void end_import_of(const Launcher& launcher, uint32_t job) {
 /// What a named container's builder, its hooks and what serves its files have left in the job's cgroups, which no step
 /// ends: with the job ends every process of it, or a user would keep its GPUs, processors and memory.
 void end_processes_of(uint32_t job) {
-  constexpr std::chrono::seconds kLimit{10};
+  constexpr std::chrono::seconds kLimit{10}, kOutrun{1};
   constexpr std::chrono::milliseconds kPause{20};
   const std::string path = job_cgroups_path(job);
   const auto cgroups = read_file(path);
   if (!cgroups) return;
   const std::string name = "job_" + std::to_string(job);
-  const auto end = std::chrono::steady_clock::now() + kLimit;
+  const auto begin = Clock::now();
   bool gone = false;
-  while (!gone && std::chrono::steady_clock::now() < end) {
-    gone = kill_cgroups(*cgroups, name);
+  while (!gone && Clock::now() < begin + kLimit) {
+    gone = kill_cgroups(*cgroups, name, Clock::now() < begin + kOutrun ? KillBy::list : KillBy::stopping);
     gone = remove_empty_cgroups(*cgroups, name) && gone;
     if (!gone) std::this_thread::sleep_for(kPause);
   }
@@ -154,7 +169,7 @@ int sweep_step(const std::string& job_text, const std::string& step_text, const 
   const auto job = parse_id(job_text), step = parse_id(step_text);
   if (job && step) {
     forget_running(SITULA_RUNTIME_DIR, *job, *step);
-    remove_scratch(*launcher, step_scratch_path(*job, *step));
+    remove_scratch(*launcher, step_scratch_path(*job, *step), Clock::now() + kEndLimit);
     remove_incoming(*launcher, *config, job_text + "." + step_text);
   }
   auto sweeper = start_store_sweeper(*launcher, *config, job_text + "." + step_text);
@@ -168,12 +183,15 @@ int end_job(const std::string& job_text, const std::string& user_text, bool remo
   const auto clean = [&]() -> Result<void> {
     TRY_ASSIGN(const Launcher launcher, Launcher::open(NodeCgroups::enter_after_jobs(*user)));
     end_import_of(launcher, *job);
-    remove_scratches(launcher, *job);
-    return remove_containers ? remove_containers_of(launcher, *job, *user) : Result<void>();
+    // Before what takes as long as its user likes: Slurm does not wait for this for ever.
+    end_processes_of(*job);
+    const auto end = Clock::now() + kRemoveLimit;
+    remove_scratches(launcher, *job, end);
+    return remove_containers ? remove_containers_of(launcher, *job, *user, end) : Result<void>();
   };
   const auto removed = clean();
   if (!removed) syslog(LOG_ERR, "removing the containers of job %u: %s", *job, removed.error().message().c_str());
-  end_processes_of(*job);
+  end_processes_of(*job);  // where nothing of that could begin
   remove_arrivals(*job, *user);
   forget_running(SITULA_RUNTIME_DIR, *job);  // one of its brokers may have been killed
   return removed ? 0 : 1;

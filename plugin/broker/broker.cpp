@@ -100,7 +100,9 @@ void Broker::watch_phase(PollSet& set) {
     set.add(building->build.builder.socket(), [this] { on_builder(); });
   if (auto* found = std::get_if<phase::Ready>(&phase_)) {
     phase::Ready& ready = *found;
-    set.add(ready.builder.socket(), [this] { on_builder(); });
+    // It has nothing more to say, and is the user's.
+    set.add(
+        ready.builder.socket(), [&ready] { ready.builder.helper.socket.reset(); }, 0);
     // One after the other: when the last is gone, all are.
     const bool all_have_it = ready.granted >= step_->request.local_tasks && !ready.save;
     if (all_have_it && !ready.tasks.empty()) set.add(ready.tasks.back().get(), [this] { on_task_gone(); });
@@ -279,7 +281,8 @@ void Broker::finish(bool orderly) {
   if (!step_) return;
   if (courier_) courier_->end(*step_);
   step_->mounts.drop_idle(step_->config.image_mount_idle);
-  step_->launcher.cgroups.leave_step();
+  // slurmstepd does not wait for ever: what it could not remove, because of us, it leaves.
+  step_->launcher.cgroups.leave_step(has_hung_up(control_.get()));
 }
 
 void Broker::fail_step(const Error& error) {
@@ -297,8 +300,10 @@ void Broker::fail_step(const Error& error) {
 
 void Broker::take_down(Phase phase, bool orderly) {
   const auto end_builder = [&](Builder& builder, bool ready) {
-    builder.end(*step_, *place_, orderly, ready);
-    forget_scratch(*step_);
+    if (builder.end(*step_, *place_, orderly, ready))
+      forget_scratch(*step_);
+    else
+      keep_scratch(*step_, builder.scratch_path);
   };
   auto* importing = std::get_if<phase::Importing>(&phase);
   if (importing != nullptr) importing->import.end(*step_);
@@ -309,6 +314,7 @@ void Broker::take_down(Phase phase, bool orderly) {
     ready->container = StepContainer{};
     ready->for_others.reset();
     ready->save.reset();
+    if (ready->image) ready->image->leave();
     end_builder(ready->builder, true);
   }
   auto* building = std::get_if<phase::Building>(&phase);

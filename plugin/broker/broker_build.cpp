@@ -169,16 +169,11 @@ Builder& Broker::builder() {
 }
 
 void Broker::on_builder() {
-  const bool ready = std::holds_alternative<phase::Ready>(phase_);
   const auto message = hear(builder().socket());
-  const bool ended = message && !*message;
-  if (ended && !ready)
+  if (message && !*message)
     return fail_step(ended_early("the container's builder", builder().helper.process, step_->launcher.cgroups));
-  const auto handled = !message ? fail(message.error()) : ended ? Result<void>() : on_builder_message(**message);
-  if (!handled && !ready) return fail_step(handled.error());
-  // Not needed any more; or killed although it was to stay: then its scratch is removed at the end. And the tasks have
-  // their container, and maybe those of other steps: nothing that it says now may end them.
-  if (ended || !handled) builder().helper.socket.reset();
+  const auto handled = message ? on_builder_message(**message) : fail(message.error());
+  if (!handled) fail_step(handled.error());
 }
 
 Result<void> Broker::on_builder_message(const Message& message) {

@@ -160,8 +160,10 @@ Result<void> attach_image(const Child& builder, const UniqueFd& mount) {
              attached.error().message().c_str());
     _exit(attached ? 0 : 1);
   }
-  TRY_ASSIGN(const ExitStatus status, child.wait());
-  return status.success() ? Result<void>() : fail(ErrorKind::failure, "the image's mount cannot be attached");
+  // A file system of the user's may lie there, and not answer.
+  TRY_ASSIGN(const auto status, child.wait_for(kEndLimit));
+  return status && status->success() ? Result<void>()
+                                     : fail(ErrorKind::failure, "the image's mount cannot be attached");
 }
 
 void refresh_inventory(const Step& step) {
@@ -207,7 +209,7 @@ void Builder::drain_messages() {
   }
 }
 
-void Builder::end(const Step& step, const TaskPlace& place, bool orderly, bool ready) {
+bool Builder::end(const Step& step, const TaskPlace& place, bool orderly, bool ready) {
   if (orderly && stays) (void)tell(helper.socket.get(), Finish{});
   // One that stays takes the end of the connection for the end of its work.
   if (stays)
@@ -222,8 +224,10 @@ void Builder::end(const Step& step, const TaskPlace& place, bool orderly, bool r
     if (auto sweeper = start_unfinished_sweeper(step, place)) (void)sweeper->process.wait_for(kEndLimit);
   // One that failed before there was a container has removed what it had made, and another node may have the name now.
   const bool cleaned_up = ended_itself && (!ready || (*status)->success());
-  if (!scratch_path.empty() && !cleaned_up)
-    if (auto cleaner = start_cleaner(step.launcher, step.user, scratch_path)) (void)cleaner->wait_for(kEndLimit);
+  if (scratch_path.empty() || cleaned_up) return true;
+  auto cleaner = start_cleaner(step.launcher, step.user, scratch_path);
+  const auto cleaned = cleaner ? cleaner->wait_for(kEndLimit) : fail(cleaner.error());
+  return cleaned && *cleaned && (*cleaned)->success();
 }
 
 }  // namespace situla

@@ -52,8 +52,9 @@ struct Builder {
   [[nodiscard]] int socket() const { return helper.socket.get(); }
 
   /// Waits until it has ended and nothing is left of what it made outside of the container's namespaces. orderly: the
-  /// tasks have ended. ready: the container was.
-  void end(const Step& step, const TaskPlace& place, bool orderly, bool ready);
+  /// tasks have ended. ready: the container was. False: something may be left at scratch_path, which was too much for
+  /// the time that there is.
+  [[nodiscard]] bool end(const Step& step, const TaskPlace& place, bool orderly, bool ready);
 
  private:
   void drain_messages();

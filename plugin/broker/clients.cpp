@@ -20,6 +20,12 @@ bool waits(const Client& client) {
   return client.waiting && client.socket;
 }
 
+/// What may be lost leaves room for the answer, should nobody read for long: a task whose output is stopped does not.
+void tell_in_passing(const Client& client, const Message& message) {
+  constexpr size_t kMostUnread = 65536;  // of 212,992 bytes, as the kernel has them by default
+  if (unread_bytes(client.socket.get()) < kMostUnread) (void)tell(client.socket.get(), message);
+}
+
 }  // namespace
 
 void Clients::watch(PollSet& set, const std::function<void(Client&)>& on_ask) {
@@ -43,7 +49,7 @@ Clients::Clock::time_point Clients::next_event() const {
 void Clients::say_alive() {
   if (Clock::now() < said_alive_ + kAliveEvery) return;
   said_alive_ = Clock::now();
-  for_each_waiting([](const Client& client) { (void)tell(client.socket.get(), Alive{}); });
+  for_each_waiting([](const Client& client) { tell_in_passing(client, Alive{}); });
 }
 
 void Clients::drop_lost() {
@@ -109,11 +115,11 @@ void Clients::note(const Note& said) {
 }
 
 void Clients::draw(const Draw& drawing) {
-  if (Client* first = first_waiting()) (void)tell(first->socket.get(), drawing);
+  if (const Client* first = first_waiting()) tell_in_passing(*first, drawing);
 }
 
 void Clients::news(const Message& news) {
-  if (Client* first = first_waiting()) (void)tell(first->socket.get(), news);
+  if (const Client* first = first_waiting()) tell_in_passing(*first, news);
 }
 
 UniqueFd Clients::answer(Client& client, const Message& message, const std::vector<int>& fds) {

@@ -224,7 +224,8 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     for (pollfd last{request_writer_.socket.get(), POLLIN, 0};
          most > 0 && request_writer_.socket && poll(&last, 1, kMoment) == 1; --most)
       TRY(on_request_writer(tasks));
-    for (pollfd last{importer_.socket.get(), POLLIN, 0}; importer_.socket && poll(&last, 1, 0) == 1;)
+    most = 64;  // it reads foreign bytes
+    for (pollfd last{importer_.socket.get(), POLLIN, 0}; most > 0 && importer_.socket && poll(&last, 1, 0) == 1; --most)
       TRY(on_importer(step, tasks));
     // An importer whose store program was killed ends by itself, and without a word.
     if (importer_.process) {

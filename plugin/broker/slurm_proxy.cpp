@@ -46,7 +46,7 @@ Result<void> SlurmProxy::start(const Step& step, const TaskPlace& place, const s
                               step.request.slurm_conf,
                               place.directory,
                               digest,
-                              step.request.step_id == kBatchStep};
+                              step.request.step_id == kBatchStep || step.request.step_id == kInteractiveStep};
   TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-slurm-proxy", encode_slurm_proxy_input(input)));
   Launch what = in_task_place(step, place, Program::slurm_proxy, {}, std::move(cgroup));
   what.directory = "/";

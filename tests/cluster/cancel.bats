@@ -119,6 +119,19 @@ setup_file() {
   wait_until 30 has_no_layer
 }
 
+@test "kill -9 of the broker while tasks run in a PID namespace of their own: they go on, with their files" {
+  start_task registry.test/tiny --container-writable --container-unshare=pid
+  kill -9 "$(pid_of situla-broker)"
+  sleep 2
+  kill -0 "$srun_pid"
+  [ "$(pgrep -fxc 'sleep 300')" -eq 2 ]
+  has_layer
+  cancel_all
+  finished 20
+  nothing_left
+  wait_until 30 has_no_layer
+}
+
 @test "kill -9 of slurmstepd during an import" {
   start_import
   kill -9 $(pgrep -f '^slurmstepd: ')

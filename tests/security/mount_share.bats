@@ -67,6 +67,19 @@ COUNT
   [ "$(mounted as carol)" = mount=kernel ]
 }
 
+@test "an image that one step uses for long stays for image_mount_idle after it" {
+  printf 'image_mount_idle = 5\n' >/etc/situla/situla.toml
+  as carol srun --container-image=registry.test/tiny sleep 7
+  sleep 1
+  [ "$(loops)" -eq 1 ]
+  sleep 6
+  as carol srun --container-image=registry.test/debian:12 true
+  wait_until 20 eval '[ "$(loops)" -eq 1 ]'
+  printf 'image_mount_idle = 0\n' >/etc/situla/situla.toml
+  as carol srun --container-image=registry.test/debian:12 true
+  wait_until 20 eval '[ "$(loops)" -eq 0 ]'
+}
+
 @test "where FUSE is to serve nothing, the share's end is an error with a code of its own" {
   printf 'mount = "kernel"\nmounts_per_user = 2\nimage_mount_idle = 0\n' >/etc/situla/situla.toml
   carol_keeps registry.test/tiny:latest 1

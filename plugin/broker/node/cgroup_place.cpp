@@ -139,8 +139,11 @@ void remove_leaf(const CgroupLine& line) {
   const auto found = find_cgroup(line);
   if (!found || !*found) return;
   const std::string& path = (*found)->path;
-  (void)write_control(path + "/cgroup.kill", "1");
-  for (int tries = 0; rmdir(path.c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) usleep(5000);
+  const bool at_once = write_control(path + "/cgroup.kill", "1").has_value();
+  for (int tries = 0; rmdir(path.c_str()) != 0 && errno == EBUSY && tries < kTries; ++tries) {
+    if (!at_once) (void)kill_cgroups(line.text(), "situla");  // Linux < 5.14
+    usleep(5000);
+  }
 }
 
 std::string with_leaf(const std::string& own, const std::string& leaf) {
@@ -328,9 +331,12 @@ Result<void> NodeCgroups::check_task(std::string_view cgroups) const {
   return {};
 }
 
-void NodeCgroups::leave_step() const {
-  for (const CgroupLine& line : cgroup_lines(step_text_))
-    if (line.v2() && line.path.ends_with(kUserLeaf)) remove_leaf(line);
+void NodeCgroups::leave_step(bool alone) const {
+  for (const CgroupLine& line : cgroup_lines(step_text_)) {
+    if (!line.v2() || !line.path.ends_with(kUserLeaf)) continue;
+    remove_leaf(line);
+    if (alone) remove_empty_parents(line, job_component(job_).substr(1));
+  }
 }
 
 }  // namespace situla

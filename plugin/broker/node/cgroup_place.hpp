@@ -61,8 +61,9 @@ class NodeCgroups {
   /// have read the token in a task's memory.
   [[nodiscard]] Result<void> check_task(std::string_view cgroups) const;
 
-  /// After the last process of the step: version 2 has a cgroup that step() has made, and which Slurm waits for.
-  void leave_step() const;
+  /// After the last process of the step: version 2 has a cgroup that step() has made, and which Slurm waits for. alone:
+  /// it has given up waiting, and those above it are removed as well.
+  void leave_step(bool alone) const;
 
   /// Those of Situla's own that no process of their user has been in for an hour.
   void remove_idle_shares() const;

@@ -97,6 +97,11 @@ Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offs
   return new_mount("squashfs", device.path(), {}, kImageFlags);
 }
 
+void ImageInUse::leave() const {
+  touch(lock.fd());
+  if (image) touch(image->fd());
+}
+
 Result<ImageMounts> ImageMounts::open(const std::string& runtime) {
   TRY(make_directories(runtime, 0755));
   TRY(make_directories(runtime + "/images", 0700));
@@ -126,18 +131,22 @@ Result<ImageInUse> ImageMounts::acquire(const std::string& name,
     {
       TRY_ASSIGN(FileLock shared, FileLock::acquire(lock_path, FileLock::Kind::shared, kLockWait));
       if (is_removed(shared.fd())) continue;
-      TRY_ASSIGN(UniqueFd mount, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-      if (is_squashfs(mount.get())) {
+      auto mount = open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+      if (!mount && mount.error().errnum() == ENOENT) continue;
+      if (!mount) return fail(std::move(mount).error());
+      if (is_squashfs(mount->get())) {
         touch(shared.fd());
-        return ImageInUse{std::move(shared), std::move(mount)};
+        return ImageInUse{std::move(shared), std::move(*mount)};
       }
     }
     TRY_ASSIGN(const FileLock exclusive, FileLock::acquire(lock_path, FileLock::Kind::exclusive, kLockWait));
     if (is_removed(exclusive.fd())) continue;
-    TRY_ASSIGN(const UniqueFd target, open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-    if (!is_squashfs(target.get())) {
+    const auto target = open_file(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    if (!target && target.error().errnum() == ENOENT) continue;
+    if (!target) return fail(target.error());
+    if (!is_squashfs(target->get())) {
       TRY_ASSIGN(const DetachedMount mount, make());
-      TRY(mount.attach(target.get()));
+      TRY(mount.attach(target->get()));
     }
     touch(exclusive.fd());
   }

@@ -29,6 +29,9 @@ struct MountShare {
 
 /// A mounted image in use: while the lock is held the node-wide mount is not dropped.
 struct ImageInUse {
+  /// From now on it is idle, if nobody else uses it.
+  void leave() const;
+
   FileLock lock;   ///< shared
   UniqueFd mount;  ///< O_PATH of the root of the node-wide mount
   std::optional<FileLock>
