@@ -1,10 +1,12 @@
 #include "hooks/import/layer_cache.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <vector>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "common/sys/file.hpp"
 #include "hooks/import/block_seal.hpp"
@@ -79,9 +81,28 @@ void DirectoryLayerCache::trim() const {
   if (directory_) trim_indexes(directory_->held());
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Who writes an index has made its directory a moment ago.
+void remove_empty_directories(const fs::path& directory) {
+  constexpr std::chrono::hours kStays{1};
+  const auto before = fs::file_time_type::clock::now() - kStays;
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code gone;
+    if (it->is_directory(gone) && it->last_write_time(gone) < before && !gone) old.push_back(it->path());
+  }
+  // What lies in one comes after it.
+  for (auto it = old.rbegin(); it != old.rend(); ++it) (void)rmdir(it->c_str());
+}
+
+}  // namespace
+
 /// Errors are left alone: the next import trims again.
 void trim_indexes(const std::string& directory) {
-  namespace fs = std::filesystem;
   struct Index {
     fs::file_time_type time;
     uint64_t bytes;
@@ -101,11 +122,12 @@ void trim_indexes(const std::string& directory) {
   std::sort(indexes.begin(), indexes.end(), [](const Index& a, const Index& b) { return a.time < b.time; });
   size_t left = indexes.size();
   for (const Index& index : indexes) {
-    if (left <= kMostIndexes && bytes <= kMostIndexBytes) return;
+    if (left <= kMostIndexes && bytes <= kMostIndexBytes) break;
     if (!fs::remove(index.path, error)) continue;
     bytes -= index.bytes;
     --left;
   }
+  remove_empty_directories(directory);
 }
 
 }  // namespace situla

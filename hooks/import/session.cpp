@@ -146,6 +146,10 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
            needs_newer_processor(image, platform_))
     progress.note("The image is for " + excerpt(config_.architecture + "/" + config_.variant) + ", which not every " +
                   platform_.architecture + " processor can run");
+  if (const std::string& type = resolved_.manifest.config.media_type;
+      !type.empty() && type != "application/vnd.oci.image.config.v1+json" &&
+      type != "application/vnd.docker.container.image.v1+json")
+    progress.note("This may be no image of a container: its configuration is " + excerpt(type));
   const std::vector<Blob> blobs = this->blobs();
   auto known = known_layers(blobs, cache);
   const bool reuses = std::any_of(known.begin(), known.end(), [](const auto& layer) { return layer.has_value(); });

@@ -11,10 +11,10 @@
 namespace situla {
 
 // The memory of an import, which stays under 256 MiB:
-// * What does not depend on the image, some 75 MiB: the download window (48 MiB; 16 MiB once the image takes much
-//   metadata), decompressed chunks (6 MiB), blocks on their way through the compressors (32 MiB at most), one manifest
-//   and one configuration (4 MiB each, and what parsing them takes: bounded by values and depth, json.hpp), headers of
-//   one tar entry (2 MiB, and what libarchive makes of them), and the program itself.
+// * What does not depend on the image, some 105 MiB: the download window (48 MiB), decompressed chunks (6 MiB), blocks
+//   on their way through the compressors (32 MiB at most), one manifest and one configuration (4 MiB each, and what
+//   parsing them takes: bounded by values and depth, json.hpp), headers of one tar entry (2 MiB, and what libarchive
+//   makes of them), and the program itself.
 // * What grows with the image. Every byte of it is taken from one budget, `metadata`, by whoever keeps it: entries,
 //   names and directories (LayerTable), hashes of hidden paths (HiddenPaths), places of content, block lists and what
 //   libsquashfs keeps to find equal ones (ImageBuilder), sets of attributes (XattrSets), nodes (RootTree), the tables

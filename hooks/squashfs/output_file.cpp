@@ -1,7 +1,8 @@
 #include "hooks/squashfs/output_file.hpp"
 
 #include <cerrno>
-#include <ctime>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include <dirent.h>
@@ -31,12 +32,12 @@ std::string part_name() {
   return random_name(kPartPrefix) + std::string(kPartSuffix);
 }
 
-/// A living writer holds a lock. least_age: seconds since somebody wrote to it.
-void remove_if_dead(int directory, const char* name, time_t least_age) {
+/// A living writer holds a lock. written_before: none: whenever somebody wrote to it.
+void remove_if_dead(int directory, const char* name, std::optional<time_t> written_before) {
   struct stat status {};
   if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) return;
-  if (least_age > 0 && status.st_mtim.tv_sec + least_age > std::time(nullptr)) return;
+  if (written_before && status.st_mtim.tv_sec >= *written_before) return;
   UniqueFd part(openat(directory, name, O_RDONLY | kToLock));
   int locked = part ? flock(part.get(), LOCK_EX | LOCK_NB) : -1;
   if (part && locked != 0 && errno == EBADF) {  // NFS wants that the file can be written
@@ -46,14 +47,19 @@ void remove_if_dead(int directory, const char* name, time_t least_age) {
   if (locked == 0) unlinkat(directory, name, 0);
 }
 
-void remove_dead_parts(int directory, time_t least_age) {
-  const UniqueFd again(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+void for_each_part(int directory, const std::function<void(const char*)>& part) {
+  UniqueFd again(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!again) return;
-  DIR* stream = fdopendir(dup(again.get()));
+  DIR* stream = fdopendir(again.get());
   if (stream == nullptr) return;
+  (void)again.release();
   while (const dirent* entry = readdir(stream))
-    if (is_part(entry->d_name)) remove_if_dead(directory, entry->d_name, least_age);
+    if (is_part(entry->d_name)) part(entry->d_name);
   closedir(stream);
+}
+
+void remove_dead_parts(int directory, std::optional<time_t> written_before) {
+  for_each_part(directory, [&](const char* name) { remove_if_dead(directory, name, written_before); });
 }
 
 /// Whether the file has its lock and its name: another's remove_dead_parts() may have come between the two.
@@ -85,6 +91,15 @@ Result<UniqueFd> open_part(int directory, const std::string& where, std::string&
 
 }  // namespace
 
+void remove_part_of(int directory, const struct stat& file) {
+  for_each_part(directory, [&](const char* name) {
+    struct stat status {};
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_dev == file.st_dev &&
+        status.st_ino == file.st_ino)
+      unlinkat(directory, name, 0);
+  });
+}
+
 unsigned less_umask(unsigned mode) {
   const mode_t mask = umask(0);
   umask(mask);
@@ -103,9 +118,14 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
   TRY_ASSIGN(UniqueFd directory, open_file(parent, O_RDONLY | O_DIRECTORY));
   std::string part;
   TRY_ASSIGN(UniqueFd fd, open_part(directory.get(), parent, part));
-  // A file system that has no files without names may be one of several nodes, whose locks this one does not see.
+  // A file system that has no files without names may be one of several nodes, whose locks this one does not see, and
+  // whose clocks differ: this file's time is the file system's.
   constexpr time_t kLongWithoutAWrite = 3600;
-  remove_dead_parts(directory.get(), part.empty() ? 0 : kLongWithoutAWrite);
+  struct stat made {};
+  if (part.empty())
+    remove_dead_parts(directory.get(), std::nullopt);
+  else if (fstat(fd.get(), &made) == 0)
+    remove_dead_parts(directory.get(), made.st_mtim.tv_sec - kLongWithoutAWrite);
   return OutputFile(path, std::move(directory), std::move(fd), std::move(part));
 }
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <sys/stat.h>
+
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 
@@ -45,6 +47,9 @@ class OutputFile {
   std::string part_;  ///< temporary name in directory_, or empty
 };
 
+/// Removes the name that a file had before its own, where a writer was killed between giving it one and taking away the
+/// other. file: of fstat(2), of this process's user.
+void remove_part_of(int directory, const struct stat& file);
 /// The mode of a new file as open(2) would give it.
 unsigned less_umask(unsigned mode);
 /// Directory and last component of a path; "x" is {".", "x"}.

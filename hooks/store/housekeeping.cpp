@@ -27,11 +27,6 @@ std::string subject_of_grants(const StoredImage& image) {
   return image.name.substr(0, image.name.find('.', image.name.find('.') + 1));
 }
 
-/// ImageKey::only: he is StoreRecord::uid.
-bool is_one_users(const StoredImage& image) {
-  return std::string_view(image.name).substr(subject_of_grants(image).size()).starts_with(".u");
-}
-
 /// A digest in it only by its beginning, as everywhere in the table.
 std::string shown_reference(const StoredImage& image) {
   std::string text = image.reference();
@@ -84,7 +79,7 @@ std::vector<StoredImage> Housekeeping::images(const Granted& granted) const {
   auto images = store_.list();
   if (user_)
     std::erase_if(images, [&](const StoredImage& image) {
-      return !may_remove(image) && (is_one_users(image) || !granted.contains(subject_of_grants(image)));
+      return !may_remove(image) && (is_of_one_user(image.name) || !granted.contains(subject_of_grants(image)));
     });
   return images;
 }

@@ -140,6 +140,12 @@ std::string ImageKey::name() const {
   return name;
 }
 
+bool is_of_one_user(std::string_view name) {
+  const size_t origin = name.find('.');
+  const size_t end = origin == name.npos ? name.npos : name.find('.', origin + 1);
+  return end != name.npos && name.substr(end).starts_with(".u");
+}
+
 Result<ImageStore> ImageStore::open(const std::string& directory) {
   TRY_ASSIGN(const auto store, [&]() -> Result<ImageStore> {
     if (auto prepared = prepare(directory); !prepared)
@@ -218,6 +224,9 @@ std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
   // Where a file system can neither write without a name nor rename without replacing (NFS), it has two for a moment.
   for (int tries = 0; file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && tries < kMostTries; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // For good, if who put it there was killed in that moment: nobody would mount it.
+  if (file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && status.st_uid == geteuid())
+    remove_part_of(images_fd->get(), status);
   if (!file || fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
     return std::nullopt;
   if ((status.st_mode & 07777) != kImageMode && fchmod(file->get(), kImageMode) != 0) return std::nullopt;
@@ -238,7 +247,8 @@ Result<bool> ImageStore::publish(OutputFile& file, const ImageKey& key, const St
   auto published = file.publish_as(image_path(key), kImageMode);
   if (published) return true;
   if (published.error().kind() == ErrorKind::exists) return false;
-  unlink(record_path(key).c_str());
+  // It may have its name all the same: then it keeps its record.
+  if (!find(key)) unlink(record_path(key).c_str());
   return fail(std::move(published).error());
 }
 

@@ -35,6 +35,9 @@ struct ImageKey {
   [[nodiscard]] std::string name() const;
 };
 
+/// Whether an image of that name (ImageKey::name()) is one user's alone.
+bool is_of_one_user(std::string_view name);
+
 /// What is written about an image beside its name.
 struct StoreRecord {
   std::string source;  ///< "registry.test/debian"; with what proves the registry's name, where that is not the node
@@ -103,7 +106,7 @@ class ImageStore {
   /// What the file holds, since somebody has read it whole after the import.
   [[nodiscard]] std::optional<Digest> content(const std::string& name) const;
   Result<void> note_content(const std::string& name, const Digest& content) const;
-  /// Removes what a crash left beside an image that never came to be, or had gone. now: seconds since the epoch.
+  /// Removes what a crash left beside an image that never came to be, or had gone. now: file_system_time().
   void sweep(int64_t now) const;
 
   /// Checks the sealed file, writes the record, and gives the file its name: no image is without a record. False:

@@ -46,6 +46,10 @@ void LayerShelf::list() {
   }
 }
 
+bool LayerShelf::is_foreign(const Place& place) const {
+  return place.origin != origin_ || is_of_one_user(place.image);
+}
+
 std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std::string& kind) {
   if (!is_layer_kind(kind)) return std::nullopt;
   list();
@@ -53,7 +57,7 @@ std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std
   const auto [begin, end] = places_.equal_range(name);
   std::vector<Place> places;
   for (auto it = begin; it != end; ++it)
-    places.insert(it->second.origin == origin_ ? places.begin() : places.end(), it->second);
+    places.insert(is_foreign(it->second) ? places.end() : places.begin(), it->second);
   for (const Place& place : places) {
     const std::string path = directory_ + "/" + place.origin + "/" + name + "@" + place.image;
     auto donor = store_.find_named(place.image);
@@ -64,7 +68,7 @@ std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std
     auto index = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!index) continue;
     (void)utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // trim_indexes() goes by it
-    return Found{std::move(*index), std::move(*donor), place.image, place.origin != origin_};
+    return Found{std::move(*index), std::move(*donor), place.image, is_foreign(place)};
   }
   return std::nullopt;
 }
@@ -105,6 +109,15 @@ int NewIndexes::begin(const Digest& layer, const std::string& kind) {
   if (!file) return -1;
   indexes_.push_back({layer, kind, std::move(*file)});
   return indexes_.back().file.fd();
+}
+
+uint64_t NewIndexes::bytes() const {
+  uint64_t bytes = 0;
+  for (const Index& index : indexes_) {
+    struct stat status {};
+    if (fstat(index.file.fd(), &status) == 0) bytes += static_cast<uint64_t>(status.st_size);
+  }
+  return bytes;
 }
 
 void NewIndexes::keep(const std::string& image) {

@@ -24,9 +24,9 @@ class LayerShelf {
   LayerShelf(const ImageStore& store, uid_t uid, const std::string& registry, std::string origin);
 
   struct Found {
-    UniqueFd index, donor;  ///< for reading
-    std::string image;      ///< the donor's name
-    bool other_origin = false;
+    UniqueFd index, donor;      ///< for reading
+    std::string image;          ///< the donor's name
+    bool other_origin = false;  ///< its blocks, or some of them, come from one
   };
   /// Indexes of the same origin first. One whose image is gone is removed.
   std::optional<Found> find(const Digest& layer, const std::string& kind);
@@ -42,6 +42,8 @@ class LayerShelf {
     std::string origin, image;
   };
   void list();
+  /// An image that has blocks of another origin gives them on.
+  [[nodiscard]] bool is_foreign(const Place& place) const;
 
   const ImageStore& store_;
   std::string directory_, origin_;  ///< directory_: of the user and registry
@@ -57,6 +59,8 @@ class NewIndexes {
   int begin(const Digest& layer, const std::string& kind);
   /// Nobody writes to them any more; the image has its name.
   void keep(const std::string& image);
+  /// That have been written until now.
+  [[nodiscard]] uint64_t bytes() const;
 
  private:
   struct Index {

@@ -235,7 +235,7 @@ void sweep(const StoreJob& job) {
     if ((leases && slots) || std::chrono::steady_clock::now() > end) break;
     std::this_thread::sleep_for(kPause);
   }
-  if (const auto store = ImageStore::open(job.store)) store->sweep(std::time(nullptr));
+  if (const auto store = ImageStore::open(job.store)) store->sweep(file_system_time(store->leases()).value_or(0));
 }
 
 int run(const std::vector<std::string>& words) {

@@ -85,6 +85,7 @@ Digest Resolution::answered(const Digest& named, const Digest& manifest) {
 }
 
 Digest Resolution::heard(const Digest& named, const Digest& manifest, uint64_t time) {
+  time = std::min(time, now_);  // is_recent() lets the nodes' clocks differ
   if (!pin_) return note({named, manifest}, time);
   if (manifest == pin_->grant.manifest) (void)grants_.put(question_.of(manifest), {manifest, manifest, time});
   return pin_->grant.manifest;

@@ -102,7 +102,7 @@ class Serving {
   void tidy_up() {
     const int64_t now = std::time(nullptr);
     room_.drop_old(static_cast<uint64_t>(now));
-    store_.sweep(now);
+    store_.sweep(file_system_time(store_.leases()).value_or(0));
     (void)sweep_dead_leases(store_.leases());
   }
 
@@ -234,8 +234,10 @@ class Serving {
   Result<void> look_again(int work) {
     TRY_ASSIGN(importer_, events_.start_importer());
     TRY(answer(line::Work{job_.variant, std::nullopt, std::nullopt, true}, {work}));
-    TRY_ASSIGN(const auto message, next());
-    if (!message) return out_of_turn();
+    std::optional<line::Message> message;
+    while (!message) {  // the time for a heartbeat is no answer
+      TRY_ASSIGN(message, next());
+    }
     if (const auto* resolved = std::get_if<line::Resolved>(&*message))
       resolution_.looked_again(resolved->image.named, resolved->image.manifest);
     else if (const auto* unresolved = std::get_if<line::Unresolved>(&*message))
@@ -393,6 +395,8 @@ class Serving {
     record.uid = job_.uid;
     record.fetched_bytes = fetched_bytes;
     record.imported = std::time(nullptr);
+    // From here on it is among the images that others count.
+    if (turn_->slot) turn_->slot->report(0);
     TRY_ASSIGN(const bool first, store_.publish(*image_, key_, record));
     if (first) {
       indexes_.keep(key_.name());
@@ -417,9 +421,11 @@ class Serving {
     return {};
   }
 
+  /// By the importer: to the image, and to the indexes of its layers.
   [[nodiscard]] uint64_t written() const {
     struct stat status {};
-    return image_ && fstat(image_->fd(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+    const bool known = image_ && fstat(image_->fd(), &status) == 0;
+    return indexes_.bytes() + (known ? static_cast<uint64_t>(status.st_size) : 0);
   }
   /// A new image has no bytes yet, and needs some.
   Result<void> make_room() {

@@ -41,11 +41,14 @@ Result<std::optional<Seen>> look(const std::string& path) {
   Seen seen;
   seen.fd.reset(open(path.c_str(), kToLock));
   if (!seen.fd) {
-    if (errno == ENOENT) return std::nullopt;
+    if (errno == ENOENT || errno == ESTALE) return std::nullopt;
     return fail_errno(errno, "open " + path);
   }
   struct stat status {};
-  if (fstat(seen.fd.get(), &status) != 0) return fail_errno(errno, "stat " + path);
+  if (fstat(seen.fd.get(), &status) != 0) {
+    if (errno == ESTALE) return std::nullopt;
+    return fail_errno(errno, "stat " + path);
+  }
   if (status.st_nlink == 0) return std::nullopt;
   seen.beat = status.st_mtim;
   std::array<char, kRecordBytes> buffer{};
@@ -88,7 +91,8 @@ Result<Attempt> take(const std::string& path, const LeaseRecord& self) {
   unlink(temporary.c_str());
   if (!written) return fail_errno(write_errnum, "write " + temporary);
   if (code == 0) return attempt;
-  if (errnum != EEXIST) return fail_errno(errnum, "create " + path);
+  // ENOENT: before it was locked, somebody's sweep took it for a dead one's.
+  if (errnum != EEXIST && errnum != ENOENT) return fail_errno(errnum, "create " + path);
   attempt.fd.reset();
   return attempt;
 }

@@ -1,7 +1,7 @@
 #include "hooks/turn/limits.hpp"
 
+#include <cerrno>
 #include <chrono>
-#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -24,13 +24,20 @@ constexpr size_t kTextBytes = 256;
 constexpr time_t kSlotSilence = 30;           // seconds without a report, of which there are two a second
 constexpr time_t kSlotStays = 24L * 60 * 60;  // seconds; whatever the clocks of two nodes say
 
-/// nullopt: somebody else has it.
+/// Of flock(2): this file system has no locks (Lustre with noflock), or nobody who keeps them (NFS).
+bool has_no_locks(int errnum) {
+  return errnum == ENOSYS || errnum == EOPNOTSUPP || errnum == ENOLCK;
+}
+
+/// nullopt: somebody else has it. ErrorKind::unsupported: has_no_locks().
 Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
   for (;;) {
     TRY_ASSIGN(UniqueFd fd, open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
-      return fail_errno(errno, "lock " + path);
+      const int reason = errno;
+      if (has_no_locks(reason)) return fail(ErrorKind::unsupported, "lock " + path);
+      return fail_errno(reason, "lock " + path);
     }
     struct stat status {};
     // Removed between open() and flock(): the lock of a file without a name holds nobody off.
@@ -40,6 +47,16 @@ Result<std::optional<UniqueFd>> try_lock(const std::string& path) {
 
 }  // namespace
 
+/// What cannot be counted is not limited.
+Result<ImportSlot> ImportSlot::without_lock(const std::string& directory, const std::string& prefix, uid_t uid,
+                                            const std::string& job) {
+  const std::string name = random_name(prefix);
+  TRY_ASSIGN(UniqueFd fd, open_file(directory + "/" + name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  ImportSlot slot(directory, name, uid, job, std::move(fd));
+  slot.report(0);
+  return slot;
+}
+
 Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directory, uid_t uid, const std::string& job,
                                                       uint32_t count, const std::function<void()>& waiting,
                                                       const std::function<bool()>& done) {
@@ -47,9 +64,14 @@ Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directo
   for (bool told = false;; std::this_thread::sleep_for(kPoll)) {
     for (uint32_t i = 0; count == 0 || i < count; ++i) {
       const std::string name = prefix + std::to_string(i);
-      TRY_ASSIGN(auto locked, try_lock(directory + "/" + name));
-      if (!locked) continue;
-      ImportSlot slot(directory, name, uid, job, std::move(*locked));
+      auto locked = try_lock(directory + "/" + name);
+      if (!locked && locked.error().kind() == ErrorKind::unsupported) {
+        unlink((directory + "/" + name).c_str());
+        return without_lock(directory, prefix, uid, job);
+      }
+      if (!locked) return fail(std::move(locked).error());
+      if (!*locked) continue;
+      ImportSlot slot(directory, name, uid, job, std::move(**locked));
       slot.report(0);  // the file may be of one that was killed
       return slot;
     }
@@ -79,10 +101,10 @@ ImportSlot::InFlight ImportSlot::others() const {
     // Nobody has it: it was killed. Of another node's, on a shared file system, the lock may not be seen here.
     struct stat status {};
     const bool here = name.starts_with(own_node() + ".");
-    const bool held = here
-                          ? flock(fd->get(), LOCK_SH | LOCK_NB) != 0
-                          : fstat(fd->get(), &status) == 0 && status.st_mtim.tv_sec + kSlotSilence > own.st_mtim.tv_sec;
-    if (!held) continue;
+    if (here && flock(fd->get(), LOCK_SH | LOCK_NB) == 0) continue;
+    const bool by_silence = !here || has_no_locks(errno);
+    if (by_silence && (fstat(fd->get(), &status) != 0 || status.st_mtim.tv_sec + kSlotSilence <= own.st_mtim.tv_sec))
+      continue;
     const auto text = read_all(fd->get(), kTextBytes);
     const auto bytes = text ? parse_unsigned(trim(std::string_view(*text).substr(0, kDigits))) : std::nullopt;
     if (!bytes) continue;
@@ -96,6 +118,7 @@ bool sweep_free_slots(const std::string& directory, const std::string& ended) {
   const auto names = list_directory(directory);
   if (!names) return true;
   const std::string prefix = own_node() + ".";
+  const auto now = file_system_time(directory);
   bool all = true;
   for (const std::string& name : *names) {
     const std::string path = directory + "/" + name;
@@ -103,8 +126,10 @@ bool sweep_free_slots(const std::string& directory, const std::string& ended) {
     struct stat status {};
     if (!fd || fstat(fd->get(), &status) != 0) continue;
     // Another node's lock may not be seen here.
-    if (!name.starts_with(prefix) && status.st_mtim.tv_sec + kSlotStays > std::time(nullptr)) continue;
-    if (flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
+    const bool old = now && status.st_mtim.tv_sec + kSlotStays <= *now;
+    if (!name.starts_with(prefix) && !old) continue;
+    const bool free = flock(fd->get(), LOCK_EX | LOCK_NB) == 0;
+    if (free || (old && has_no_locks(errno))) {
       unlink(path.c_str());
       continue;
     }

@@ -36,6 +36,8 @@ class ImportSlot {
   ~ImportSlot();
 
  private:
+  static Result<ImportSlot> without_lock(const std::string& directory, const std::string& prefix, uid_t uid,
+                                         const std::string& job);
   ImportSlot(std::string directory, std::string name, uid_t uid, std::string job, UniqueFd fd)
       : directory_(std::move(directory)), name_(std::move(name)), job_(std::move(job)), uid_(uid), fd_(std::move(fd)) {}
   std::string directory_, name_, job_;  ///< name: "<node>.<uid>.<number>"

@@ -147,6 +147,16 @@ TEST_CASE(
   CHECK(Resolution(store.path(), question(), "8.0", settings(), kNow + 7203).last());
 }
 
+TEST_CASE("what a node with a clock ahead has heard counts from now on") {
+  const test::TempDir store;
+  Resolution first(store.path(), question(), "7.0", settings(), kNow);
+  REQUIRE(first.is_recent(kNow + 200));
+  CHECK(first.heard(kIndex, kManifest, kNow + 200) == kManifest);
+  Resolution second(store.path(), question(), "7.1", settings(), kNow + 1);
+  CHECK(second.granted() == kManifest);
+  CHECK(second.heard(kNewIndex, kNewManifest, kNow) == kManifest);
+}
+
 TEST_CASE("what several nodes asked for by a digest beside the tag is what they start when nobody answers") {
   const test::TempDir store;
   ImageQuestion on_nodes = question(1000, kIndex.text());

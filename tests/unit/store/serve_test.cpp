@@ -23,6 +23,7 @@ namespace line = store_line;
 namespace {
 
 const Digest kManifest = *Digest::parse_hex(std::string(64, 'a'));
+const Digest kOtherManifest = *Digest::parse_hex(std::string(64, 'b'));
 const Digest kLayer = *Digest::parse_hex(std::string(64, '1'));
 
 std::string superblock() {
@@ -173,20 +174,34 @@ TEST_CASE("blocks of another origin make an image one user's own") {
     scene.import();
     REQUIRE(scene.end());
   }
-  {
-    Scene scene(directory, "registry.test/derived");
-    auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
+  const auto build = [](Scene& scene, const Digest& manifest) {
+    auto answer = scene.ask(line::Resolved{{manifest, manifest}});
     REQUIRE(answer.fds.size() == 1);
     REQUIRE(write_all(answer.fds[0].get(), superblock()));
     const auto layer = scene.ask(line::FindLayer{kLayer, "zstd-131072"});
     REQUIRE((layer.message && std::holds_alternative<line::Layer>(*layer.message)));
-    CHECK(*read_all(layer.fds.at(0).get(), 100) == "index");
+    CHECK(read_all(layer.fds.at(0).get(), 100)->starts_with("index"));
     CHECK(write(layer.fds.at(1).get(), "x", 1) < 0);
     answer = {};
+    const auto index = scene.ask(line::PutLayer{kLayer, "zstd-131072"});
+    REQUIRE(index.fds.size() == 1);
+    REQUIRE(write_all(index.fds[0].get(), "index of derived"));
     scene.say(line::Built{});
-    const auto image = scene.end();
+  };
+  const auto only = [](Result<ServedImage> image) {
     REQUIRE(image);
-    CHECK(image->key.only == 1000U);
+    return image->key.only;
+  };
+  {
+    Scene scene(directory, "registry.test/derived");
+    build(scene, kManifest);
+    CHECK(only(scene.end()) == 1000U);
+  }
+  {
+    // And so does an image of this origin that has such blocks itself.
+    Scene scene(directory, "registry.test/derived", 1000, {}, true, "3.0");
+    build(scene, kOtherManifest);
+    CHECK(only(scene.end()) == 1000U);
   }
   {
     Scene mine(directory, "registry.test/derived", 1000, {}, true, "2.0");

@@ -26,6 +26,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/unique_fd.hpp"
 #include "common/sys/process/process.hpp"
 #include "tests/support/kernel.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -72,6 +73,7 @@ TEST_CASE("the sandbox refuses what reading foreign bytes does not need") {
   const std::string file = directory.write("file", "x");
   const std::string new_name = directory / "new";
   const pid_t outsider = getpid();
+  const UniqueFd written(open((directory / "written").c_str(), O_WRONLY | O_CREAT, 0600));
   const std::vector<Case> cases = {
       {"open for writing", [&] { return closes(open(file.c_str(), O_WRONLY)); }},
       {"open for reading and writing", [&] { return closes(open(file.c_str(), O_RDWR)); }},
@@ -154,6 +156,22 @@ TEST_CASE("the sandbox refuses what reading foreign bytes does not need") {
          const auto who = static_cast<id_t>(outsider);
          return setpriority(PRIO_PROCESS, who, getpriority(PRIO_PROCESS, who)) == 0;
        }},
+      {"signal another process by a descriptor's events",
+       [&] { return fcntl(written.get(), F_SETOWN, outsider) == 0; }},
+      {"or to a thread of it",
+       [&] {
+         const f_owner_ex owner{F_OWNER_PID, outsider};
+         return fcntl(written.get(), F_SETOWN_EX, &owner) == 0;
+       }},
+      {"by a signal of its choice", [&] { return fcntl(written.get(), F_SETSIG, SIGKILL) == 0; }},
+      {"another's processors",
+       [=] {
+         cpu_set_t all;
+         return sched_getaffinity(outsider, sizeof all, &all) == 0 &&
+                sched_setaffinity(outsider, sizeof all, &all) == 0;
+       }},
+      {"room beyond a file's end",
+       [&] { return fallocate(written.get(), FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 || errno == EOPNOTSUPP; }},
       {"become traceable", [] { return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0; }},
       {"another's limits",
        [=] {
