@@ -53,13 +53,13 @@ class BlobDownloader::Transfer final : public TransferHandler {
     skip_ = 0;
     head_ = HttpResponse();
     problem.reset();
+    elsewhere = false;
     result = Result<void>();
     ended = false;
-    if ((ranged_ || position() > 0) && owner_.ranges_ != Ranges::no) {
+    // Also of one that has answered another request with all of it: a pull-through cache does so for what it lacks.
+    if (ranged_ || position() > 0) {
       const uint64_t last = ranged_ && !streams_ ? segment_->begin + segment_->size - 1 : blob().size - 1;
       request.range = std::pair(position(), last);
-    } else {
-      skip_ = position();
     }
     asked_range_ = request.range.has_value();
     TRY_ASSIGN(id, owner_.transport_.start(request, *this));
@@ -122,6 +122,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
   unsigned refusals = 0;  ///< 401s without progress
   std::optional<Clock::time_point> restart_at;
   std::optional<Error> problem;  ///< what on_head or on_data found; final
+  bool elsewhere = false;        ///< but for another place: nothing of this one's has been taken
   Result<void> result;
 
  private:
@@ -134,6 +135,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
     return Flow::stop;
   }
   Flow wrong_size(uint64_t size) {
+    elsewhere = true;
     return give_up(Error(ErrorKind::corrupt, "the registry has " + std::to_string(size) + " bytes of it instead of " +
                                                  std::to_string(blob().size))
                        .with_code(ErrorCode::image_damaged)
@@ -141,18 +143,20 @@ class BlobDownloader::Transfer final : public TransferHandler {
   }
   Flow check_range() {
     const auto range = parse_content_range(head_.header("content-range").value_or(""));
-    if (!asked_range_ || !range || range->first != position())
+    if (!asked_range_ || !range || range->first != position()) {
+      elsewhere = true;
       return give_up(Error(ErrorKind::corrupt, "the registry answered with another range than was asked for")
                          .with_code(ErrorCode::registry_answer));
+    }
     if (range->second != 0 && range->second != blob().size) return wrong_size(range->second);
-    if (owner_.ranges_ == Ranges::unknown) owner_.ranges_ = Ranges::yes;
+    owner_.ranges_ = Ranges::yes;
     return Flow::go_on;
   }
   Flow check_whole() {
     const auto length = parse_unsigned(head_.header("content-length").value_or(""));
     if (length && *length != blob().size) return wrong_size(*length);
     if (!ranged_ && !asked_range_) return Flow::go_on;
-    // Range was ignored, or is known to be. Whoever has the last segment of the blob so far goes on to its end; the
+    // Range was ignored. Whoever has the last segment of the blob so far goes on to its end; the
     // others stop at their own.
     owner_.ranges_ = Ranges::no;
     skip_ = position();
@@ -177,7 +181,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
   Flow store(std::string_view bytes) {
     while (!bytes.empty()) {
       if (segment_->filled == segment_->size) {
-        if (!streams_) return asked_range_ && head_.status == 200 ? Flow::stop : too_long();
+        if (!streams_) return ranged_ && head_.status == 200 ? Flow::stop : too_long();
         if (at_blob_end()) return too_long();
         segment_ = owner_.add_segment(segment_->blob, segment_->begin + segment_->size);
       }
@@ -299,8 +303,9 @@ bool BlobDownloader::start_next() {
     if (next_blob_ >= blobs_.size() || !has_room(options_.segment_bytes)) return false;
   }
   if (transfers_.size() >= options_.connections || streaming_) return false;
-  // Whether Range works is learned from the first segment of a large blob.
-  if (next_offset_ > 0 && ranges_ != Ranges::yes) return false;
+  // Whether Range works is learned from the first segment of a large blob. With nothing on the way nobody is left who
+  // could go on to its end.
+  if (next_offset_ > 0 && ranges_ != Ranges::yes && !transfers_.empty()) return false;
   const Blob& blob = blobs_[next_blob_];
   const bool ranged = blob.size > options_.segment_bytes;
   transfers_.push_back(std::make_unique<Transfer>(*this, add_segment(next_blob_, next_offset_), ranged));
@@ -343,11 +348,15 @@ BlobDownloader::Verdict BlobDownloader::try_next_place(Transfer& transfer, Error
 
 /// What is to be done about a transfer that ended too early.
 BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
+  if (transfer.problem && transfer.elsewhere) return try_next_place(transfer, *transfer.problem);
   if (transfer.problem) return {*transfer.problem};
   const HttpResponse& head = transfer.head();
   const bool foreign = transfer.registry() == nullptr;
   if (!transfer.result) {
-    const bool again = transfer.result.error().kind() == ErrorKind::network;
+    // A pull that has come this far outlives a resolver's or a server's bad moment.
+    const ErrorKind kind = transfer.result.error().kind();
+    const bool is_last = transfer.place() + 1 == registries_.size() + transfer.blob().urls.size();
+    const bool again = kind == ErrorKind::network || (kind == ErrorKind::unreachable && is_last);
     if (!again) return try_next_place(transfer, transfer.result.error());
     return {transfer.result.error(), Retry::later};
   }

@@ -137,6 +137,18 @@ Error certificate_error(const Transfer& transfer, const std::string& where) {
       .with_hint("install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
 }
 
+/// A connection that broke while TLS was begun has said nothing of what the other end speaks.
+bool broke_in_handshake(const Transfer& transfer) {
+  long errnum = 0;
+  curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &errnum);
+  if (errnum == ECONNRESET || errnum == EPIPE) return true;
+  const std::string_view detail = transfer.detail.data();
+  constexpr std::array<std::string_view, 5> kWords = {"SSL_ERROR_SYSCALL", "onnection reset", "unexpected eof",
+                                                      "Recv failure", "Send failure"};
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view word) { return detail.find(word) != std::string_view::npos; });
+}
+
 /// The errno's kind is kept: whoever asked knows what the socket is.
 Error describe_local(CURLcode code, const Transfer& transfer, const std::string& detail) {
   long errnum = 0;
@@ -185,6 +197,9 @@ Error describe(CURLcode code, const Transfer& transfer) {
           .with_code(ErrorCode::registry_certificate)
           .with_hint("SSL_CERT_FILE and SSL_CERT_DIR must hold certificates in PEM form");
     case CURLE_SSL_CONNECT_ERROR:
+      if (broke_in_handshake(transfer))
+        return Error(ErrorKind::network, where + ": the connection broke while TLS was begun (" + detail + ")")
+            .with_code(ErrorCode::registry_unreachable);
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
           .with_code(ErrorCode::registry_answer)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");

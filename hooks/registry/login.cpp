@@ -39,6 +39,13 @@ bool is_agreed_server(std::string_view pattern, const std::string& host, const s
   return matches(pattern, host, place) && (port_of(place) == "443" || place.ends_with("://" + to_lower(pattern)));
 }
 
+/// Nor is one of a registry: without a certificate that says who answers, at the usual port.
+bool is_agreed_registry(std::string_view pattern, const AskingRegistry& registry, const std::string& host,
+                        const std::string& place) {
+  const bool usual = port_of(place) == (place.starts_with("https://") ? "443" : "80");
+  return matches(pattern, host, place) && (registry.verified || usual || place.ends_with("://" + to_lower(pattern)));
+}
+
 }  // namespace
 
 std::string place_of(std::string_view url) {
@@ -75,8 +82,9 @@ Result<LoginFor> LoginFor::token_server(const AskingRegistry& registry, const st
   // Another port of the host may be another user's program, unless the host's certificate speaks for both.
   if (own_host == host && registry.verified) return LoginFor(named);
   for (const TokenServer& pair : agreed)
-    if (matches(pair.registry, own_host, own) && is_agreed_server(pair.server, host, named)) return LoginFor(named);
-  const std::string name = printable(own_host);
+    if (is_agreed_registry(pair.registry, registry, own_host, own) && is_agreed_server(pair.server, host, named))
+      return LoginFor(named);
+  const std::string name = printable(registry.verified ? own_host : own.substr(own.find("://") + 3));
   const std::string server = excerpt(port_of(named) == "443" ? host : named.substr(named.find("://") + 3));
   return fail(Error(ErrorKind::denied, printable(registry.authority) + ": names " + server +
                                            " as its token server, and gets no token of your login there")

@@ -49,6 +49,7 @@ Result<Index> parse_index(const Json::List& manifests) {
       entry.platform.variant = platform->text("variant");
       entry.platform.os = platform->text("os");
     }
+    entry.artifact = !item.text("artifactType").empty();
     if (const Json* annotations = item.find("annotations"); annotations != nullptr)
       for (const std::string_view key : {"org.opencontainers.image.ref.name", "io.containerd.image.name"})
         if (std::string name = annotations->text(key); !name.empty()) entry.names.push_back(std::move(name));
@@ -169,14 +170,20 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
 
 Result<Descriptor> choose_platform(const Index& index, const Platform& platform) {
   const IndexEntry* best = nullptr;
+  const IndexEntry* any = nullptr;  // which does not say for what it is: its configuration will
   std::string known;
   size_t shown = 0;
   for (const IndexEntry& entry : index) {
     if (entry.platform.os == "unknown") continue;  // attestations of buildkit
+    if (entry.platform.architecture.empty()) {
+      if (any == nullptr && !entry.artifact) any = &entry;
+      continue;
+    }
     if (shown++ < kMaxPlatformsShown) known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
     if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
     if (best == nullptr || suitability(entry.platform, platform) > suitability(best->platform, platform)) best = &entry;
   }
+  if (best == nullptr) best = any;
   if (best != nullptr) return best->manifest;
   return fail(Error(ErrorKind::not_found, "the image does not exist for " + platform_text(platform))
                   .with_code(ErrorCode::image_platform)

@@ -40,6 +40,7 @@ struct Manifest {
 struct IndexEntry {
   Descriptor manifest;
   Platform platform;
+  bool artifact = false;                ///< something that belongs to an image, and is none (OCI image-spec 1.1)
   std::vector<std::string> names = {};  ///< tags and whole references that annotations give it; in layouts
 };
 using Index = std::vector<IndexEntry>;

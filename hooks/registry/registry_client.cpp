@@ -333,13 +333,14 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
     known.named = named;
     return known;
   }
-  if (const Index* index = std::get_if<Index>(&parsed)) {
-    TRY_ASSIGN(const Descriptor chosen, choose_platform(*index, platform));
+  constexpr int kMostNesting = 4;
+  for (int depth = 0; depth < kMostNesting && std::holds_alternative<Index>(parsed); ++depth) {
+    TRY_ASSIGN(const Descriptor chosen, choose_platform(std::get<Index>(parsed), platform));
     TRY_ASSIGN(answer, get_manifest(chosen.digest.text(), chosen.digest));
     TRY_ASSIGN(parsed, parse_manifest(answer.first, answer.second));
   }
   Manifest* manifest = std::get_if<Manifest>(&parsed);
-  if (manifest == nullptr) return fail(ErrorKind::corrupt, "manifest: an index inside an index");
+  if (manifest == nullptr) return fail(ErrorKind::corrupt, "manifest: indexes inside indexes");
   const Digest digest = digest_of(answer.first);
   ResolvedImage image{digest, std::move(*manifest), std::move(answer.second), std::move(answer.first)};
   image.named = named;

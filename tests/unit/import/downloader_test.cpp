@@ -74,6 +74,54 @@ TEST_CASE_METHOD(Fixture, "with ranges and without, in large and small pieces") 
     }
 }
 
+TEST_CASE_METHOD(Fixture, "a pull-through cache has ranges of what it has, and all of what it lacks") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    FakeTransport transport([&](const HttpRequest& request) {
+      const std::string& blob = blob_of(request);
+      // The third is there, the second and the last are not, and one changes.
+      const bool has = blob.size() == 64000 ? round % 2 == 0 || random() % 2 == 0 : blob.size() == 4096;
+      return test::blob_answer(request, blob, has);
+    });
+    blobs = {blobs[0], blobs[3], blobs[4], blobs[2], blobs[1]};
+    const auto read = download(transport);
+    REQUIRE(read);
+    CHECK(*read == blobs);
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "a segment is asked for again after the answer to another was all of the blob") {
+  std::atomic<int> breaks{0};
+  FakeTransport transport([&](const HttpRequest& request) {
+    Answer answer = test::blob_answer(request, blob_of(request), request.range && request.range->first == 0);
+    if (request.range && request.range->first % 4096 == 0 && request.range->first > 0 && breaks < 3) {
+      ++breaks;
+      answer.body.resize(request.range->first + 1000);
+      answer.breaks = true;
+    }
+    return answer;
+  });
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+}
+
+TEST_CASE_METHOD(Fixture, "a resolver's bad moment does not end a pull, and a registry that is gone does") {
+  int failures = 2;
+  FakeTransport transport([&](const HttpRequest& request) {
+    if (request.range && request.range->first > 0 && failures-- > 0)
+      return Answer{200, {}, "", true, ErrorKind::unreachable};
+    return test::blob_answer(request, blob_of(request), true);
+  });
+  const auto read = download(transport);
+  REQUIRE(read);
+  CHECK(*read == blobs);
+  FakeTransport gone([](const HttpRequest&) { return Answer{200, {}, "", true, ErrorKind::unreachable}; });
+  const auto never = download(gone);
+  REQUIRE_FALSE(never);
+  CHECK(never.error().kind() == ErrorKind::unreachable);
+}
+
 TEST_CASE_METHOD(Fixture, "a broken connection goes on where it broke") {
   std::atomic<int> breaks{0};
   FakeTransport transport([&](const HttpRequest& request) {
@@ -265,6 +313,20 @@ TEST_CASE_METHOD(Fixture, "what a mirror lacks comes from the registry") {
   REQUIRE(read);
   CHECK(*read == blobs);
   CHECK(from_registry == 4096);
+}
+
+TEST_CASE_METHOD(Fixture, "what a mirror has of another size comes from the registry") {
+  mirrored = true;
+  for (const bool ranges : {true, false}) {
+    FakeTransport transport([&](const HttpRequest& request) {
+      const std::string& blob = blob_of(request);
+      const bool mirror = request.url.starts_with("https://mirror.test/");
+      return test::blob_answer(request, mirror ? blob.substr(0, blob.size() / 2) : blob, ranges);
+    });
+    const auto read = download(transport);
+    REQUIRE(read);
+    CHECK(*read == blobs);
+  }
 }
 
 TEST_CASE_METHOD(Fixture, "when a mirror breaks off for good the registry goes on at the last good byte") {

@@ -39,7 +39,7 @@ Result<void> FakeTransport::poll(std::chrono::milliseconds) {
     TransferHandler* handler = running.handler;
     Result<void> result;
     if (flow == Flow::stop) result = fail(ErrorKind::cancelled, "stopped");
-    if (flow == Flow::go_on && running.answer.breaks) result = fail(ErrorKind::network, "the connection broke");
+    if (flow == Flow::go_on && running.answer.breaks) result = fail(running.answer.how, "the connection broke");
     running_.erase(id);
     handler->on_end(std::move(result));
   }

@@ -16,6 +16,7 @@ struct Answer {
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
   bool breaks = false;  ///< the connection is lost after the body
+  ErrorKind how = ErrorKind::network;
 };
 
 /// Answers each request in poll(), in pieces.

@@ -96,6 +96,16 @@ TEST_CASE("another port of a host that no certificate vouches for is another pla
   CHECK_FALSE(at(registry("host.test:5000", false, "http://"), "https://host.test/t"));
   CHECK(at(registry("host.test:5000", false), "https://host.test:5000/t"));
   CHECK(at(registry("host.test:5000", false, "http://"), "http://host.test:5000/t"));
+  const auto agreed = [](const AskingRegistry& asking, const std::string& pairs) {
+    return LoginFor::token_server(asking, "https://auth.test/t", SecretOf::token_server,
+                                  parse_token_servers(pairs).value())
+        .has_value();
+  };
+  CHECK(agreed(registry("host.test", false), "host.test=auth.test"));
+  CHECK(agreed(registry("host.test", false, "http://"), "host.test=auth.test"));
+  CHECK_FALSE(agreed(registry("host.test:5000", false), "host.test=auth.test"));
+  CHECK_FALSE(agreed(registry("host.test:5000", false, "http://"), "*.test=auth.test"));
+  CHECK(agreed(registry("host.test:5000", false), "host.test:5000=auth.test"));
 }
 
 TEST_CASE("a login is put into requests to its own place only") {

@@ -48,6 +48,23 @@ TEST_CASE("indexes are chosen from by platform") {
   CHECK(missing.error().hint() == "it exists for linux/amd64, linux/arm64/v9, linux/arm64/v8");
 }
 
+TEST_CASE("an entry that does not say for what it is comes after those that do") {
+  const auto chosen = [](const std::string& entries) {
+    const auto parsed = parse_manifest("{\"manifests\":[" + entries + "]}", "");
+    REQUIRE(parsed);
+    const auto descriptor = choose_platform(std::get<Index>(*parsed), Platform::parse("amd64").value());
+    return descriptor ? descriptor->digest.hex().substr(0, 1) : descriptor.error().hint();
+  };
+  const auto entry = [](char c, const std::string& more) {
+    return "{\"digest\":\"sha256:" + std::string(64, c) + "\",\"size\":1" + more + "}";
+  };
+  const std::string platform = R"(,"platform":{"os":"linux","architecture":"amd64"})";
+  CHECK(chosen(entry('1', "")) == "1");
+  CHECK(chosen(entry('1', "") + "," + entry('2', platform)) == "2");
+  CHECK(chosen(entry('1', R"(,"artifactType":"application/spdx+json")") + "," + entry('2', "")) == "2");
+  CHECK(chosen(entry('1', R"(,"artifactType":"application/spdx+json")")) == "its index is empty");
+}
+
 TEST_CASE("variants: the same, else the highest below, else the lowest above") {
   const auto chosen = [](const std::vector<std::string>& offered, const std::string& wanted) {
     Index index;
