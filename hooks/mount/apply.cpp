@@ -1,5 +1,6 @@
 #include "hooks/mount/apply.hpp"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 
@@ -13,10 +14,55 @@
 namespace situla {
 namespace {
 
+/// The images of a plan. The server opens those that come next while the one before them is mounted.
+class PlannedImages {
+ public:
+  PlannedImages(const std::vector<MountStep>& steps, const ApplyTarget& target)
+      : steps_(steps),
+        target_(target),
+        numbers_(steps.size()),
+        // The stage, a tmpfs of the container's namespace that goes when its root is entered.
+        images_(target.root_path.substr(0, target.root_path.rfind('/'))) {}
+
+  /// Of one of the steps, in their order.
+  Result<ImagePart> open(const MountStep& step) {
+    const auto at = static_cast<size_t>(&step - steps_.data());
+    next_ = std::max(next_, at + 1);
+    if (numbers_[at] == 0) {
+      TRY_ASSIGN(numbers_[at], give_image(step, target_, images_));
+    }
+    give_following();
+    return images_.take(numbers_[at]);
+  }
+
+ private:
+  static constexpr size_t kMostWaiting = 16;
+
+  /// Not before one is there: until then nobody knows which file system must not be its own source. Nor what lies in
+  /// the root: the steps before it may be what puts it there.
+  void give_following() {
+    if (!images_.has_any() || target_.root_path.size() <= 1) return;
+    for (; next_ < steps_.size() && images_.waiting() < kMostWaiting; ++next_) {
+      const MountStep& step = steps_[next_];
+      if (step.kind != StepKind::image) continue;
+      if (path_in_root(step.source, target_)) return;
+      const auto number = give_image(step, target_, images_);
+      if (!number) return;  // that is said when it is the step's turn
+      numbers_[next_] = *number;
+    }
+  }
+
+  const std::vector<MountStep>& steps_;
+  const ApplyTarget& target_;
+  std::vector<uint64_t> numbers_;  ///< MountedImages::give(); 0: not yet
+  size_t next_ = 0;                ///< the first that may not have been given
+  MountedImages images_;
+};
+
 /// One step of the plan; a class because source, target and root are needed by all parts of it.
 class Applier {
  public:
-  Applier(const MountStep& step, const ApplyTarget& target, MountedImages& images, LogSink& log)
+  Applier(const MountStep& step, const ApplyTarget& target, PlannedImages& images, LogSink& log)
       : step_(step), target_(target), images_(images), log_(log) {}
 
   Result<void> run() {
@@ -34,7 +80,7 @@ class Applier {
         TRY(place_file_system(step_, target_));
         break;
       case StepKind::image:
-        TRY(place_image(step_, target_, images_));
+        TRY(image());
         break;
       case StepKind::move:
         TRY(move());
@@ -54,7 +100,19 @@ class Applier {
   Result<void> bind() {
     TRY_ASSIGN(const MountSource source, open_source(step_, target_));
     TRY(check_source(source, step_, log_));
-    return place_bind(source, step_, target_);
+    // A tree that has the stage beneath it would come with another copy of the container's root, which could be written
+    // to, and with all that is mounted there already. Not where the stage is no mount of its own (in steps).
+    const std::string stage = target_.root_path.substr(0, target_.root_path.rfind('/'));
+    const bool outside = !stage.empty() && step_.source != stage && !step_.source.starts_with(stage + "/");
+    const bool hidden = outside && set_propagation(stage, Propagation::unbindable, false).has_value();
+    auto bound = place_bind(source, step_, target_);
+    if (hidden) TRY(set_propagation(stage, Propagation::private_mount, false));
+    return bound;
+  }
+
+  Result<void> image() {
+    TRY_ASSIGN(const ImagePart part, images_.open(step_));
+    return place_image(part, step_, target_);
   }
 
   Result<void> move() {
@@ -87,15 +145,14 @@ class Applier {
 
   const MountStep& step_;
   const ApplyTarget& target_;
-  MountedImages& images_;
+  PlannedImages& images_;
   LogSink& log_;
 };
 
 }  // namespace
 
 Result<void> apply(const MountPlan& plan, const ApplyTarget& target, LogSink& log) {
-  // The stage, a tmpfs of the container's namespace that goes when its root is entered.
-  MountedImages images(target.root_path.substr(0, target.root_path.rfind('/')));
+  PlannedImages images(plan.steps(), target);
   for (const MountStep& step : plan.steps()) {
     const std::string whose = step.origin.empty() ? "" : step.origin + ": ";
     for (const std::string& word : step.ignored)

@@ -43,6 +43,7 @@ struct Service {
   UniqueFd device;
   uid_t uid = 0;
   gid_t gid = 0;
+  std::string mountpoint;
 };
 
 /// Signals sent to the step or the terminal's group are meant for the user's program.
@@ -52,9 +53,19 @@ void block_signals() {
   (void)sigprocmask(SIG_SETMASK, &all, nullptr);
 }
 
+/// Nothing of the host is to be seen through who only answers for images, nor kept busy by it. place: a directory of
+/// ours, in whose stead there is nothing from here on.
+Result<void> leave_host(const std::string& place) {
+  TRY_ASSIGN(const UniqueFd point, open_file(place, O_PATH | O_DIRECTORY));
+  TRY(mount_new_at(point.get(), "tmpfs", "tmpfs", {{"size", "4k"}, {"mode", "500"}}, {.no_suid = true, .no_dev = true},
+                   place));
+  TRY_ASSIGN(const UniqueFd root, open_file(place, O_PATH | O_DIRECTORY));
+  return pivot_into(root.get());
+}
+
 /// In the server of several images. Its mount namespace has what was mounted before, and must not get what is mounted
 /// afterwards, or the images would keep themselves alive.
-[[noreturn]] void run_server_of_several(int device, int socket, uid_t uid, gid_t gid) {
+[[noreturn]] void run_server_of_several(int device, int socket, uid_t uid, gid_t gid, const std::string& place) {
   const ProcessName name("situla-image");
   (void)setsid();
   block_signals();
@@ -64,8 +75,10 @@ void block_signals() {
   const auto alone = [&]() -> Result<void> {
     TRY(unshare_namespaces(kMountNs));
     TRY(set_propagation("/", Propagation::private_mount, true));
-    TRY(drop_all_capabilities());
-    return send_packet(socket, "ready");
+    // The caller mounts meanwhile, and waits for the first image.
+    TRY(send_packet(socket, "ready"));
+    TRY(leave_host(place));
+    return drop_all_capabilities();
   };
   _exit(alone() && serve_images(socket, device, uid, gid) ? 0 : 1);
 }
@@ -78,11 +91,13 @@ void block_signals() {
   block_signals();
   (void)chdir("/");
   close_other_fds(0, {service.image_fd, service.device.get(), socket});
-  if (!unshare_namespaces(kMountNs) || !send_packet(socket, "ready")) _exit(1);
+  if (!unshare_namespaces(kMountNs) || !set_propagation("/", Propagation::private_mount, true) ||
+      !send_packet(socket, "ready"))
+    _exit(1);
   const auto go = receive_packet(socket, kMaxMessage);
   if (!go || !*go) _exit(1);
   close(socket);
-  if (!drop_all_capabilities()) _exit(1);
+  if (!leave_host(service.mountpoint) || !drop_all_capabilities()) _exit(1);
   _exit(serve_requests(service.image, service.device.get(), service.uid, service.gid) ? 0 : 1);
 }
 
@@ -145,7 +160,7 @@ Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid
   // So that an image whose root is damaged is an error here, where it can be said.
   TRY_ASSIGN(const StoredInode top, image.top());
   TRY(image.list(top));
-  Service service{std::move(image), image_fd, UniqueFd(), uid, gid};
+  Service service{std::move(image), image_fd, UniqueFd(), uid, gid, mountpoint};
   TRY_ASSIGN(const UniqueFd target, open_file(mountpoint, O_PATH | O_DIRECTORY));
   TRY_ASSIGN(service.device, open_fuse());
   TRY_ASSIGN(auto sockets, socket_pair());
@@ -171,7 +186,7 @@ Result<void> MountedImages::start_server() {
   TRY_ASSIGN(Child between, fork_child());
   if (!between) {
     auto server = fork_child();
-    if (server && !*server) run_server_of_several(device.get(), sockets.second.get(), uid, gid);
+    if (server && !*server) run_server_of_several(device.get(), sockets.second.get(), uid, gid, place_);
     if (server) (void)server->release();
     _exit(server ? 0 : 1);
   }
@@ -189,7 +204,7 @@ Result<void> MountedImages::start_server() {
   return {};
 }
 
-Result<ImagePart> MountedImages::open(UniqueFd image, const std::string& inside) {
+Result<uint64_t> MountedImages::give(UniqueFd image, const std::string& inside) {
   if (!server_) TRY(start_server());
   struct stat status {};
   if (fstat(image.get(), &status) != 0) return fail_errno(errno, "inspect the image");
@@ -198,10 +213,21 @@ Result<ImagePart> MountedImages::open(UniqueFd image, const std::string& inside)
                     .with_code(ErrorCode::mount_source)
                     .with_hint("a file cannot be served by what has it from a mount of its own; copy it out"));
   TRY(send_packet(server_.get(), "/" + inside, {image.get()}));
-  TRY_ASSIGN(const auto answer, receive_packet(server_.get(), kMaxMessage));
-  if (!answer) return fail(died());
+  given_.push_back({std::move(image), inside});
+  return taken_ + given_.size();
+}
+
+Result<ImagePart> MountedImages::take(uint64_t number) {
+  Given given;
+  for (; taken_ < number; ++taken_) {
+    TRY_ASSIGN(const auto answer, receive_packet(server_.get(), kMaxMessage));
+    if (!answer) return fail(died());
+    given = std::move(given_.front());
+    given_.pop_front();
+  }
   ImagePart part;
-  part.fd = UniqueFd(openat(directory_.get(), std::to_string(++count_).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  part.fd = UniqueFd(openat(directory_.get(), std::to_string(number).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (part.fd && fstat(part.fd.get(), &status) == 0) {
     device_ = status.st_dev;
     part.is_directory = S_ISDIR(status.st_mode);
@@ -209,8 +235,8 @@ Result<ImagePart> MountedImages::open(UniqueFd image, const std::string& inside)
   }
   const int errnum = errno;
   // Why, in words.
-  TRY_ASSIGN(ImageAccess access, ImageAccess::open(image.get()));
-  TRY_ASSIGN(const StoredInode inode, inside.empty() ? access.top() : find_in_image(access, inside));
+  TRY_ASSIGN(ImageAccess access, ImageAccess::open(given.image.get()));
+  TRY_ASSIGN(const StoredInode inode, given.inside.empty() ? access.top() : find_in_image(access, given.inside));
   if (S_ISDIR(inode.mode)) TRY(access.list(inode));
   return fail_errno(errnum, "open the image");
 }

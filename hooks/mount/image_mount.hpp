@@ -2,6 +2,7 @@
 // process of ours: one for a container's root, and one for all images that are mounted in it.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 
@@ -44,16 +45,29 @@ class MountedImages {
   /// place: a directory of the caller's, in which a mount point is made. It should not outlive the mount namespace.
   explicit MountedImages(std::string place) : place_(std::move(place)) {}
 
-  /// Read-only, nosuid and nodev. `inside`: a path in the image, whose links are followed within it; may be empty.
-  /// Every file belongs to the caller's ids (euid, egid). The image need not be trusted.
-  Result<ImagePart> open(UniqueFd image, const std::string& inside);
+  /// Gives an image to the server, which opens it while the caller goes on. `inside`: a path in it, whose links are
+  /// followed within it; may be empty. Returns the number under which it can be taken. The image need not be trusted.
+  Result<uint64_t> give(UniqueFd image, const std::string& inside);
+  /// Read-only, nosuid and nodev. Every file belongs to the caller's ids (euid, egid). In the order of the numbers;
+  /// one that is passed over cannot be had any more.
+  Result<ImagePart> take(uint64_t number);
+  /// That have been given, and neither taken nor passed over.
+  [[nodiscard]] size_t waiting() const { return given_.size(); }
+  /// Whether one has been taken.
+  [[nodiscard]] bool has_any() const { return device_.has_value(); }
 
  private:
+  struct Given {
+    UniqueFd image;
+    std::string inside;
+  };
+
   Result<void> start_server();
   std::string place_;
   UniqueFd server_;     ///< a socket, on which images are given to it
   UniqueFd directory_;  ///< in which they appear
-  uint64_t count_ = 0;
+  std::deque<Given> given_;
+  uint64_t taken_ = 0;           ///< the last number that was
   std::optional<dev_t> device_;  ///< of their file system, when one is there
 };
 

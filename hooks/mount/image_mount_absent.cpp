@@ -11,7 +11,11 @@ Result<ImageServer> serve_image(int, const std::string&, uid_t, gid_t, LogSink&)
   return fail(not_built_in(Part::fuse, "serve the image"));
 }
 
-Result<ImagePart> MountedImages::open(UniqueFd, const std::string&) {
+Result<uint64_t> MountedImages::give(UniqueFd, const std::string&) {
+  return fail(not_built_in(Part::fuse, "serve the image"));
+}
+
+Result<ImagePart> MountedImages::take(uint64_t) {
   return fail(not_built_in(Part::fuse, "serve the image"));
 }
 

@@ -137,7 +137,7 @@ Result<void> place_file_system(const MountStep& step, const ApplyTarget& target)
   return verify(mounted, step, target.root);
 }
 
-Result<void> place_image(const MountStep& step, const ApplyTarget& target, MountedImages& images) {
+Result<uint64_t> give_image(const MountStep& step, const ApplyTarget& target, MountedImages& images) {
   constexpr int kFlags = O_RDONLY | O_NONBLOCK;  // whatever it is
   ImagePath path;
   UniqueFd file;
@@ -147,7 +147,10 @@ Result<void> place_image(const MountStep& step, const ApplyTarget& target, Mount
     TRY_ASSIGN(path, image_path(step.source));
     TRY_ASSIGN(file, open_file(path.file, kFlags));
   }
-  TRY_ASSIGN(const ImagePart part, images.open(std::move(file), path.inside));
+  return images.give(std::move(file), path.inside);
+}
+
+Result<void> place_image(const ImagePart& part, const MountStep& step, const ApplyTarget& target) {
   TRY_ASSIGN(const UniqueFd place, open_place(step, target, part.is_directory));
   TRY(check_place(place.get(), step, target.root, part.is_directory));
   TRY_ASSIGN(const UniqueFd mounted, bind_and_open(place.get(), part.fd.get(), false, step.flags, step.target));

@@ -14,8 +14,10 @@ Result<UniqueFd> open_place(const MountStep& step, const ApplyTarget& target, bo
 
 /// cover, filesystem.
 Result<void> place_file_system(const MountStep& step, const ApplyTarget& target);
-/// image: its file is opened with the caller's rights.
-Result<void> place_image(const MountStep& step, const ApplyTarget& target, MountedImages& images);
+/// image: its file is opened with the caller's rights, and given to the server (MountedImages::give).
+Result<uint64_t> give_image(const MountStep& step, const ApplyTarget& target, MountedImages& images);
+/// image: what the server shows of it.
+Result<void> place_image(const ImagePart& part, const MountStep& step, const ApplyTarget& target);
 /// host_file, device, bind. Nothing to do for a device's step where the same file, or a usable node of the same device,
 /// is already.
 Result<void> place_bind(const MountSource& source, const MountStep& step, const ApplyTarget& target);

@@ -169,6 +169,34 @@ TEST_CASE("an image that cannot be mounted says which and why, and nofail leaves
   CHECK_THAT(outcome.log, Catch::Contains("garbage.sqsh"));
 }
 
+TEST_CASE("images that are left out do not take the place of those after them") {
+  if (const auto available = fuse_available(); !available) SITULA_SKIP(available.error().message());
+  Scene scene;
+  scene.spec.writable = Tristate::yes;
+  const std::string garbage = scene.directory / "garbage.sqsh", gone = scene.directory / "gone.sqsh";
+  put_file(garbage, std::string(9000, 'x'));
+  std::string option;
+  for (int number = 0; number < 20; ++number) {
+    const std::string image = data_image(scene, number), name = std::to_string(number);
+    option += image + ":/data/" + name + ":sqsh,";
+    if (number % 3 == 0) option += garbage + ":/bad/" + name + ":sqsh+nofail,";
+    if (number % 4 == 1) option += gone + ":/bad/" + name + ":sqsh+nofail,";
+    // Before it is asked for.
+    if (number % 5 == 2) option += image + ":/etc/environment/x:sqsh+x-create=dir+nofail,";
+    if (number % 7 == 3) option += image + "/none:/bad/" + name + ":sqsh+nofail,";
+  }
+  option.pop_back();
+  scene.spec.mounts = mounts(option);
+  const Outcome outcome =
+      scene.run({"for i in /data/*; do read -r n <$i/number; [ $i = /data/$n ] || echo $i is $n; done; echo all",
+                 "ls /data | busybox wc -l", "cat /bad/*/number || echo none"});
+  REQUIRE(outcome.error == "");
+  CHECK(outcome.results.at("for i in /data/*; do read -r n <$i/number; [ $i = /data/$n ] || echo $i is $n; done; "
+                           "echo all") == "all\n");
+  CHECK(outcome.results.at("ls /data | busybox wc -l") == "20\n");
+  CHECK_THAT(outcome.results.at("cat /bad/*/number || echo none"), Catch::Contains("none"));
+}
+
 TEST_CASE("an image that is extracted leaves nothing") {
   Scene scene;
   pack(scene);

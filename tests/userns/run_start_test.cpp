@@ -156,6 +156,19 @@ TEST_CASE("start: --root, --rw, --mount, --env, --rc") {
   CHECK(scene.start({"one"}).code == 1);
 }
 
+TEST_CASE("start: a mount of what the stage lies beneath does not show the container's own root once more") {
+  StartScene scene;
+  const std::string host = scene.directory.path();
+  put_file(scene.directory / "beside", "beside\n");
+  scene.request.spec.mounts = mounts(host + ":/host," + host + ":/again");
+  const Ended ended =
+      scene.start({"sh", "-c",
+                   "cat /host/beside /again/beside; find /host/runtime /again/runtime -mindepth 1 -name rootfs; "
+                   "grep -c ' /host/.*/rootfs' /proc/self/mountinfo; true"});
+  CHECK(ended.output == "beside\nbeside\n0\n");
+  CHECK(ended.code == 0);
+}
+
 TEST_CASE("start: the host's environment stays outside, but for what the files and options say") {
   StartScene scene;
   scene.host.set("HOST_ONLY", "1");
