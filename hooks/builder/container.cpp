@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <optional>
 #include <thread>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +39,8 @@ struct BuiltContainer {
   Container container;
   StepRoot root;
   Isolation isolation;
-  UniqueFd init;  ///< socket whose end ends the PID namespace
+  StepInit init;  ///< of a PID namespace; none: it is the node's
+  UniqueFd proc;  ///< the node's /proc, which the container need not have
 };
 
 Result<StepRoot> unnamed_root(const std::string& image_mode, UniqueFd image) {
@@ -114,7 +117,8 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
     (void)send_packet(builder_fd::kBroker, encode(ScratchPlace{path}));
   };
   TRY(unshare_for_step(request));
-  BuiltContainer built{{}, std::move(*root), request.isolation, {}};
+  BuiltContainer built{{}, std::move(*root), request.isolation, {}, {}};
+  TRY_ASSIGN(built.proc, open_file("/proc", O_RDONLY | O_DIRECTORY));
   auto prepared = prepare_container(request, log);
   if (!prepared && prepared.error().kind() == ErrorKind::corrupt && is_users_file(request.spec))
     prepared.error().with_context("image " + printable(request.spec.image));
@@ -160,29 +164,24 @@ bool await_broker() {
   }
 }
 
-bool lives_in(pid_t pid, const char* name, const NamespaceId& wanted) {
-  const auto namespace_of_process = open_namespace(pid, name);
-  const auto id = namespace_of_process ? namespace_id(namespace_of_process->get()) : fail(ErrorKind::not_found, "");
-  return id && *id == wanted;
+Result<NamespaceId> namespace_of(const UniqueFd& proc, const std::string& process, const char* name) {
+  TRY_ASSIGN(const UniqueFd found, open_file_at(proc.get(), process + "/ns/" + name, O_RDONLY));
+  return namespace_id(found.get());
 }
 
-/// Whether any process besides us lives in our user and mount namespace: the tasks run on when the broker is lost. What
-/// serves images has a mount namespace of its own, and lives as long as ours.
-bool container_in_use() {
-  const auto own = open_namespace(0, "user");
-  if (!own) return false;
-  const auto mounts = open_namespace(0, "mnt");
-  if (!mounts) return false;
-  const auto own_id = namespace_id(own->get()), own_mounts = namespace_id(mounts->get());
-  const auto names = list_directory("/proc");
-  if (!own_id || !own_mounts || !names) return false;
-  for (const std::string& name : *names) {
+/// Whether any process besides us, and process 1 of its PID namespace, lives in our user and mount namespace: the tasks
+/// run on when the broker is lost. What serves images has a mount namespace of its own, and lives as long as ours.
+/// Where nobody can tell, nothing is removed under a task.
+bool container_in_use(const BuiltContainer& built) {
+  const auto user = namespace_of(built.proc, "self", "user"), mounts = namespace_of(built.proc, "self", "mnt");
+  const auto names = list_directory(built.proc.get(), "/proc");
+  if (!user || !mounts || !names) return true;
+  return std::any_of(names->begin(), names->end(), [&](const std::string& name) {
     const auto pid = parse_unsigned(name);
-    if (!pid || static_cast<pid_t>(*pid) == getpid()) continue;
-    if (lives_in(static_cast<pid_t>(*pid), "user", *own_id) && lives_in(static_cast<pid_t>(*pid), "mnt", *own_mounts))
-      return true;
-  }
-  return false;
+    if (!pid || static_cast<pid_t>(*pid) == getpid() || static_cast<pid_t>(*pid) == built.init.pid) return false;
+    const auto its_user = namespace_of(built.proc, name, "user"), its_mounts = namespace_of(built.proc, name, "mnt");
+    return its_user && its_mounts && *its_user == *user && *its_mounts == *mounts;
+  });
 }
 
 int end(Scratch& scratch) {
@@ -199,14 +198,14 @@ int build_container(const std::string& image_mode, const std::string& scratch_na
   if (!*made) return 0;
   BuiltContainer& built = **made;
   Scratch& scratch = built.container.root.scratch;
-  const bool stays = scratch || built.init;
+  const bool stays = scratch || built.init.line;
   if (const auto announced = announce(built, stays); !announced) return end(scratch);
   // What shall be saved lies in the parcel; here it would only keep files in use. The broker looks for the directory of
   // a named container as long as we are here.
   const UniqueFd directory = std::move(built.root.directory);
   built.root = StepRoot();
   if (!await_broker() && stays)
-    while (container_in_use()) std::this_thread::sleep_for(kLookAgain);
+    while (container_in_use(built)) std::this_thread::sleep_for(kLookAgain);
   return end(scratch);
 }
 

@@ -232,6 +232,8 @@ Result<std::string> create_container(const EnrootConfig& config, const NewContai
     log.info("Extracting squashfs filesystem...");
     const size_t threads = std::strtoul(config.get("ENROOT_MAX_PROCESSORS").c_str(), nullptr, 10);
     TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .threads = threads}));
+    // What marks a layered container. Of an image's own it says nothing.
+    TRY(remove_tree_at(unfinished.fd(), ".situla"));
   }
   TRY(write_identity(unfinished.fd(), request.origin));
   if (layered) TRY(sync_layered(unfinished.held()));

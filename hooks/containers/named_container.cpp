@@ -43,14 +43,23 @@ Result<void> check_owner(const PrivateDirectory& data, const std::string& name) 
                   .with_hint("remove it, or make it your own: chown -R"));
 }
 
+/// As it is made: links that a container's programs may have put there lead nowhere.
+bool is_layered(int directory) {
+  const auto is = [&](const char* part, mode_t type) {
+    struct stat status {};
+    return fstatat(directory, part, &status, AT_SYMLINK_NOFOLLOW) == 0 && (status.st_mode & S_IFMT) == type;
+  };
+  return is(".situla", S_IFDIR) && is(".situla/upper", S_IFDIR) && is(".situla/work", S_IFDIR) &&
+         is(".situla/image.sqsh", S_IFREG);
+}
+
 Result<NamedContainer> find_in(const PrivateDirectory& data, const std::string& name) {
   auto directory = open_file_at(data.fd(), name, O_PATH | O_DIRECTORY);
   if (!directory) return fail(no_container(data.path(name)));
   TRY(check_owner(data, name));
   NamedContainer container{name, data.path(name)};
   container.directory = std::make_shared<const UniqueFd>(std::move(*directory));
-  struct stat status {};
-  if (lstat(container.image().c_str(), &status) == 0 && S_ISREG(status.st_mode))
+  if (is_layered(container.directory->get()))
     container.kind = NamedContainer::Kind::layered;
   else if (is_scratch(container.directory->get(), name))
     return fail(no_container(data.path(name)));

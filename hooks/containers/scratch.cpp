@@ -1,11 +1,14 @@
 #include "hooks/containers/scratch.hpp"
 
 #include <csignal>
+#include <ctime>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
@@ -13,19 +16,39 @@
 #include "common/sys/private_directory.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/containers/running_processes.hpp"
 
 namespace situla {
 namespace {
+
+/// What `start` has left whose child, below, was killed: Slurm kills what a step leaves running. Each has a lock as
+/// long as its own.
+void remove_forgotten(int parent_directory) {
+  constexpr time_t kLeastAge = 60;
+  const auto names = list_directory(parent_directory, "ENROOT_TEMP_PATH");
+  if (!names) return;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(kStartPrefix)) continue;
+    const auto place = open_file_at(parent_directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    struct stat status {};
+    if (!place || fstat(place->get(), &status) != 0 || status.st_uid != geteuid()) continue;
+    if (status.st_ctim.tv_sec + kLeastAge > std::time(nullptr)) continue;
+    if (flock(place->get(), LOCK_EX | LOCK_NB) == 0) (void)remove_tree_at(parent_directory, name);
+  }
+}
 
 /// The child of remove_at_exit(). It has none of its parent's descriptors, so that it keeps nobody waiting, and is in a
 /// session of its own, so that nothing sent to a terminal's or step's process group ends it early.
 [[noreturn]] void wait_and_remove(const ProcessEnd& process, int ready, int parent_directory, const std::string& name) {
   (void)setsid();
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
+  const UniqueFd lock(openat(parent_directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const bool locked = lock && flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
   // Who may make none has mounted nothing here either, and makes its mounts in a namespace of its own.
   const auto apart = unshare_namespaces(kMountNs);
   (void)send_packet(ready, apart || apart.error().errnum() == EPERM ? "ready" : "failed");
-  close_other_fds(0, {process.fd(), parent_directory});
+  close_other_fds(0, {process.fd(), parent_directory, locked ? lock.get() : parent_directory});
+  if (name.starts_with(kStartPrefix)) remove_forgotten(parent_directory);
   process.wait();
   _exit(remove_tree_at(parent_directory, name) ? 0 : 1);
 }

@@ -1,7 +1,11 @@
 #include "hooks/run/init_process.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -15,6 +19,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
+#include "common/sys/mount_table.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 
@@ -34,8 +39,33 @@ sigset_t forwarded_signals() {
   return set;
 }
 
+/// What hooks and a site have mounted beneath /proc (covers of a driver's files, lxcfs).
+struct KeptMount {
+  std::string path;
+  DetachedMount mount;
+};
+
+/// While /proc is that of the namespace in which this process is. What cannot be had again is left out.
+std::vector<KeptMount> mounts_beneath_proc() {
+  std::vector<KeptMount> kept;
+  const auto table = modern_mount_api() ? mount_table() : fail(ErrorKind::unsupported, "");
+  if (!table) return kept;
+  std::set<std::string> paths;
+  for (const MountRecord& mount : *table)
+    if (mount.path.starts_with("/proc/")) paths.insert(mount.path);
+  for (const std::string& path : paths) {
+    const bool beneath = std::any_of(kept.begin(), kept.end(), [&](const KeptMount& other) {
+      return path.starts_with(other.path + "/");  // it comes with that one
+    });
+    const auto top = beneath ? fail(ErrorKind::exists, "") : open_file(path, O_PATH | O_NOFOLLOW);
+    auto clone = top ? clone_tree(top->get(), true) : fail(top.error());
+    if (clone) kept.push_back({path, std::move(*clone)});
+  }
+  return kept;
+}
+
 /// A new /proc while the old one is still seen, without which the kernel allows none in a user namespace.
-Result<void> mount_own_proc() {
+Result<void> mount_own_proc(const std::vector<KeptMount>& kept) {
   constexpr MountFlags kFlags = {.no_suid = true, .no_dev = true, .no_exec = true};
   if (!modern_mount_api()) {
     TRY_ASSIGN(const UniqueFd point, open_file("/proc", O_PATH | O_DIRECTORY));
@@ -44,7 +74,11 @@ Result<void> mount_own_proc() {
   TRY_ASSIGN(const DetachedMount proc, new_mount("proc", "proc", {}, kFlags));
   (void)unmount("/proc", true);
   TRY_ASSIGN(const UniqueFd point, open_file("/proc", O_PATH | O_DIRECTORY));
-  return proc.attach(point.get());
+  TRY(proc.attach(point.get()));
+  // Where the new one has no such place, there is nothing to be covered.
+  for (const KeptMount& mount : kept)
+    if (const auto place = open_file(mount.path, O_PATH | O_NOFOLLOW)) (void)mount.mount.attach(place->get());
+  return {};
 }
 
 Error no_own_proc(Error error) {
@@ -61,13 +95,14 @@ Error no_own_proc(Error error) {
 }
 
 /// Process 1: tells the parent what becomes of the command ("stop", or its wait status), and ends with it.
-[[noreturn]] void be_init(int parent, const sigset_t& mask, const std::function<Error()>& become, LogSink& log) {
+[[noreturn]] void be_init(int parent, const std::vector<KeptMount>& kept, const sigset_t& mask,
+                          const std::function<Error()>& become, LogSink& log) {
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   // It may have died before; its number says nothing here, its end of the line does.
   pollfd line{parent, 0, 0};
   if (poll(&line, 1, 0) > 0) _exit(1);
   (void)prctl(PR_SET_NAME, "situla-init");
-  if (auto mounted = mount_own_proc(); !mounted) fail_in_child(no_own_proc(std::move(mounted).error()), log);
+  if (auto mounted = mount_own_proc(kept); !mounted) fail_in_child(no_own_proc(std::move(mounted).error()), log);
   auto command = fork_child();
   if (!command) fail_in_child(command.error(), log);
   if (!*command) {
@@ -159,12 +194,12 @@ class Watcher {
 };
 
 /// Process 1 of a step: SIGCHLD is ignored, so that the kernel reaps for it.
-[[noreturn]] void idle_as_init(const UniqueFd& line) {
+[[noreturn]] void idle_as_init(const UniqueFd& line, const std::vector<KeptMount>& kept) {
   (void)prctl(PR_SET_NAME, "situla-init");
   (void)setsid();
   (void)std::signal(SIGCHLD, SIG_IGN);
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) (void)std::signal(number, SIG_IGN);
-  const auto mounted = mount_own_proc();
+  const auto mounted = mount_own_proc(kept);
   (void)send_packet(line.get(), mounted ? "started" : mounted.error().message());
   if (!mounted) _exit(1);
   close_other_fds(0, {line.get()});
@@ -175,23 +210,26 @@ class Watcher {
 
 }  // namespace
 
-Result<UniqueFd> start_init() {
+Result<StepInit> start_init() {
   constexpr size_t kMaxAnswer = 4096;
+  const std::vector<KeptMount> kept = mounts_beneath_proc();
   TRY_ASSIGN(auto sockets, socket_pair());
   TRY(unshare_namespaces(kPidNs));
   TRY_ASSIGN(Child init, fork_child());
   if (!init) {
     sockets.first.reset();
-    idle_as_init(sockets.second);
+    idle_as_init(sockets.second, kept);
   }
   sockets.second.reset();
+  const pid_t pid = init.pid();
   (void)init.release();
   TRY_ASSIGN(const auto answer, receive_packet(sockets.first.get(), kMaxAnswer));
-  if (answer && answer->bytes == "started") return std::move(sockets.first);
+  if (answer && answer->bytes == "started") return StepInit{std::move(sockets.first), pid};
   return fail(no_own_proc(Error(ErrorKind::unsupported, answer ? answer->bytes : "process 1 died")));
 }
 
 Result<int> run_as_init(const std::function<Error()>& become, LogSink& log) {
+  const std::vector<KeptMount> kept = mounts_beneath_proc();
   const sigset_t ours = forwarded_signals();
   sigset_t before;
   if (sigprocmask(SIG_BLOCK, &ours, &before) != 0) return fail_errno(errno, "block signals");
@@ -203,7 +241,7 @@ Result<int> run_as_init(const std::function<Error()>& become, LogSink& log) {
   if (!init) {
     sockets.first.reset();
     signals.reset();
-    be_init(sockets.second.get(), before, become, log);
+    be_init(sockets.second.get(), kept, before, become, log);
   }
   sockets.second.reset();
   return Watcher(std::move(init), std::move(sockets.first), std::move(signals)).watch();

@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include <sys/types.h>
+
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
@@ -20,6 +22,10 @@ Result<int> run_as_init(const std::function<Error()>& become, LogSink& log);
 /// For a Slurm step: the calling process is inside the container and has its capabilities. Makes a PID namespace for
 /// others to join (its ns/pid_for_children) with a process 1 that mounts /proc, reaps, and ends when the other end of
 /// the returned socket is closed; everything else in the namespace is killed then.
-Result<UniqueFd> start_init();
+struct StepInit {
+  UniqueFd line;
+  pid_t pid = -1;  ///< in the caller's namespace
+};
+Result<StepInit> start_init();
 
 }  // namespace situla

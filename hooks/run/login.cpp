@@ -61,7 +61,7 @@ std::string_view without_prefix(std::string_view text, std::string_view prefix) 
 }
 
 struct Account {
-  std::string name, home, shell;
+  std::string name, group, home, shell;  ///< group: its number
 };
 
 std::optional<Account> find_account(std::string_view database, uid_t uid) {
@@ -69,7 +69,8 @@ std::optional<Account> find_account(std::string_view database, uid_t uid) {
   for (const std::string_view line : split(database, '\n')) {
     const auto fields = split(line, ':');
     if (fields.size() >= 7 && fields[2] == number)
-      return Account{std::string(fields[0]), std::string(fields[5]), std::string(trim(fields[6]))};
+      return Account{std::string(fields[0]), std::string(fields[3]), std::string(fields[5]),
+                     std::string(trim(fields[6]))};
   }
   return std::nullopt;
 }
@@ -147,6 +148,33 @@ std::optional<mode_t> umask_of(const Settings& settings) {
   return static_cast<mode_t>(mask);
 }
 
+/// With a group of its own, which has its name and its number.
+bool has_private_group(const RootDir& root, uid_t uid) {
+  const auto account = find_account(root.read_file("/etc/passwd").value_or(""), uid);
+  const std::string number = std::to_string(uid);
+  if (uid == 0 || !account || account->group != number) return false;
+  const std::string groups = root.read_file("/etc/group").value_or("");
+  for (const std::string_view line : split(groups, '\n')) {
+    const auto fields = split(line, ':');
+    if (fields.size() >= 3 && fields[2] == number) return fields[0] == account->name;
+  }
+  return false;
+}
+
+mode_t current_umask() {
+  const mode_t mask = umask(0);
+  (void)umask(mask);
+  return mask;
+}
+
+/// login.defs(5). What a user with a private group lets himself do, he lets it do.
+std::optional<mode_t> login_umask(const RootDir& root, const Settings& settings, uid_t uid) {
+  const auto mask = umask_of(settings);
+  if (!enabled(settings, "USERGROUPS_ENAB") || !has_private_group(root, uid)) return mask;
+  const mode_t before = mask ? *mask : current_umask();
+  return (before & ~mode_t{070}) | ((before >> 3U) & mode_t{070});
+}
+
 }  // namespace
 
 Login prepare_login(const RootDir& root, const Environment& environment, const LoginIdentity& identity, bool login) {
@@ -158,7 +186,7 @@ Login prepare_login(const RootDir& root, const Environment& environment, const L
     const Settings settings = read_settings(root, "/etc/login.defs");
     set_variables(result.environment, root, settings, identity);
     fake_shell = value_of(settings, "FAKE_SHELL");
-    result.umask = umask_of(settings);
+    result.umask = login_umask(root, settings, identity.inside);
     const std::string home = result.environment.get_or("HOME", "");
     if (home.starts_with('/') && root.open_at(home, O_RDONLY | O_DIRECTORY)) result.directory = home;
   }

@@ -21,11 +21,12 @@
 namespace situla {
 namespace {
 
-// Descriptors of the login shell. Above 9 a shell may use them itself.
-constexpr int kHelperFd = 3;
-constexpr int kAnswerFd = 4;
-constexpr int kHookFd = 5;
-constexpr int kScriptFd = 6;
+// Descriptors of the login shell. Low numbers are the scripts' own (exec 3>&1); what a shell keeps for itself it puts
+// where there is none.
+constexpr int kHelperFd = 93;
+constexpr int kAnswerFd = 94;
+constexpr int kHookFd = 95;
+constexpr int kScriptFd = 96;
 
 constexpr size_t kMaxAnswer = size_t{16} << 20U;
 constexpr size_t kMaxOutput = size_t{1} << 20U;

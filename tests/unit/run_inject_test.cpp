@@ -497,6 +497,24 @@ TEST_CASE("login: what is absent is set, from passwd and login.defs; what is the
   CHECK(login.environment.entries().empty());
 }
 
+TEST_CASE("login: who has a group of his own lets it do what he lets himself do, where the image says so") {
+  Scene scene;
+  scene.put("/root/etc/passwd", "root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/:/bin/sh\nus:x:1001:100::/:/bin/sh\n");
+  scene.put("/root/etc/group", "root:x:0:\nusers:x:100:\nme:x:1000:\n");
+  scene.put("/root/etc/login.defs", "UMASK 022\nUSERGROUPS_ENAB yes\n");
+  const RootDir root = *RootDir::open(scene.base + "/root");
+  CHECK(prepare_login(root, {}, {1000, 1000}, true).umask == 002);
+  CHECK(prepare_login(root, {}, {1001, 1001}, true).umask == 022);
+  CHECK(prepare_login(root, {}, {0, 1000}, true).umask == 022);
+  scene.put("/root/etc/login.defs", "UMASK 077\nUSERGROUPS_ENAB yes\n");
+  CHECK(prepare_login(root, {}, {1000, 1000}, true).umask == 007);
+  scene.put("/root/etc/login.defs", "UMASK 022\nUSERGROUPS_ENAB no\n");
+  CHECK(prepare_login(root, {}, {1000, 1000}, true).umask == 022);
+  scene.put("/root/etc/group", "root:x:0:\nother:x:1000:\n");
+  scene.put("/root/etc/login.defs", "UMASK 022\nUSERGROUPS_ENAB yes\n");
+  CHECK(prepare_login(root, {}, {1000, 1000}, true).umask == 022);
+}
+
 TEST_CASE("login: a shell that cannot read rc is not taken; none at all is no error") {
   Scene scene;
   for (const char* shell : {"/root/bin/sh", "/root/bin/tcsh", "/root/sbin/nologin"}) scene.put(shell, "x", 0755);

@@ -210,6 +210,21 @@ TEST_CASE("kill -9 at any moment of create, replacement and removal: whole or no
   CHECK(store.entries() == std::vector<std::string>{"a"});
 }
 
+TEST_CASE("an image's own .situla makes no layered container of a tree") {
+  Store store;
+  store.dir.write("tree/.situla/image.sqsh", "hsqs");
+  fs::create_directory_symlink("/proc/self/cwd", store.dir / "tree/.situla/upper");
+  fs::create_directories(store.dir / "tree/.situla/work");
+  REQUIRE(store.create("a", store.image("hello"), StorageWish::tree));
+  CHECK(find_container(store.config, "a")->kind == NamedContainer::Kind::tree);
+  CHECK_FALSE(fs::exists(store.dir / "data/a/.situla"));
+  // What programs of the container put there later.
+  fs::create_directories(store.dir / "data/a/.situla/work");
+  store.dir.write("data/a/.situla/image.sqsh", "hsqs");
+  fs::create_directory_symlink("/proc/self/cwd", store.dir / "data/a/.situla/upper");
+  CHECK(find_container(store.config, "a")->kind == NamedContainer::Kind::tree);
+}
+
 TEST_CASE("every container has an identity of its own, whatever its image says") {
   Store store;
   store.dir.write("tree/.situla-id/planted", "");

@@ -116,6 +116,19 @@ TEST_CASE("pid: process 2 of its own namespace, its exit code and signals, nothi
   CHECK(scene.start({"sh", "-c", "echo $$"}).output == "2\n");
 }
 
+TEST_CASE("pid: what was mounted beneath /proc is there in the new one") {
+  StartScene scene;
+  if (!modern_mount_api()) SITULA_SKIP("this kernel has no open_tree(2)");
+  put_file(scene.directory / "two", "two processors\n");
+  put_file(scene.directory / "other/params", "ModifyDeviceFiles: 0\n");
+  scene.request.start.mounts = {scene.directory / "two:/proc/cpuinfo:none:bind",
+                                scene.directory / "other:/proc/sysvipc:none:bind",
+                                scene.directory / "two:/proc/sysvipc/params:none:bind"};
+  scene.request.spec.unshare.pid = true;
+  CHECK(scene.start({"sh", "-c", "echo $$; cat /proc/cpuinfo /proc/sysvipc/params"}).output ==
+        "2\ntwo processors\ntwo processors\n");
+}
+
 TEST_CASE("pid: a signal that is sent to the command line reaches the command") {
   if (!kernel_has(kernel::kPidfdOpen)) SITULA_SKIP("without pidfd_open (Linux 5.3) the command has no name outside");
   StartScene scene;
