@@ -6,21 +6,9 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/process/held_signals.hpp"
 
 namespace situla::cli {
-namespace {
-
-/// Without what a batch script's own options, and variables, say of its containers.
-Environment without_containers(Environment environment) {
-  constexpr std::string_view kOfContainers[] = {"SITULA_CONTAINER_", "PYXIS_CONTAINER_", "SLURM_SITULA_CONTAINER_",
-                                                "_SLURM_SPANK_OPTION_situla_", "_SLURM_SPANK_OPTION_pyxis_"};
-  const Environment all = environment;
-  for (const auto& [name, value] : all.entries())
-    if (starts_with_one_of(name, kOfContainers)) environment.unset(name);
-  return environment;
-}
-
-}  // namespace
 
 Environment for_another_job(Environment environment) {
   constexpr std::string_view kOfCluster[] = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"};
@@ -29,7 +17,7 @@ Environment for_another_job(Environment environment) {
     if (name.starts_with("SLURM_") &&
         std::find(std::begin(kOfCluster), std::end(kOfCluster), name) == std::end(kOfCluster))
       environment.unset(name);
-  return without_containers(std::move(environment));
+  return for_plain_step(environment);
 }
 
 Result<std::string> slurm_program(const Context& context, const std::string& program) {
@@ -46,10 +34,20 @@ Result<ProgramRun> run_slurm(const Context& context, const std::string& program,
   TRY_ASSIGN(options.program, slurm_program(context, program));
   options.arguments = std::move(words);
   options.arguments.insert(options.arguments.begin(), program);
-  options.environment = without_containers(context.invocation.environment).strings();
+  options.environment = for_plain_step(context.invocation.environment).strings();
   options.fds = {{STDERR_FILENO, STDERR_FILENO}};
+  // A killed srun would leave its job: it is told to end, and given the time to take the job back.
+  options.die_with_parent = false;
+  options.new_session = true;
   context.streams.out.flush();
-  return run_program(std::move(options), {.time = std::nullopt, .output_bytes = kMostOutput});
+  const HeldSignals signals;
+  TRY_ASSIGN(ProgramRun run,
+             run_program(std::move(options),
+                         {.time = std::nullopt, .output_bytes = kMostOutput, .grace = kSrunGrace, .cancelled = [&] {
+                            return signals.came();
+                          }}));
+  if (run.end == ProgramRun::End::cancelled) return fail(ErrorKind::cancelled, "interrupted");
+  return run;
 }
 
 Result<std::vector<std::string>> ask_slurm(const Context& context, const std::string& program,

@@ -3,45 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <thread>
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/process/held_signals.hpp"
 #include "common/sys/process/run_program.hpp"
 
 namespace situla::doctor {
 namespace {
 
 constexpr size_t kMostBytes = size_t{4} << 20U;
-constexpr std::chrono::seconds kGrace{5};  ///< between SIGTERM and SIGKILL: srun tells slurmctld in it
-
-/// The signals that end this process, held back while programs run.
-class HeldSignals {
- public:
-  HeldSignals() {
-    sigset_t ending{};
-    sigemptyset(&ending);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ending, number);
-    pthread_sigmask(SIG_BLOCK, &ending, &before_);
-    fd_.reset(signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-  ~HeldSignals() {
-    signalfd_siginfo info{};
-    (void)!read(fd_.get(), &info, sizeof(info));  // what came is told by ErrorKind::cancelled
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  [[nodiscard]] int fd() const { return fd_.get(); }
-
- private:
-  sigset_t before_{};
-  UniqueFd fd_;
-};
 
 Answer ask_one(const Question& question, const std::vector<std::string>& environment, std::chrono::milliseconds time,
                const std::atomic<bool>& stopped) {
@@ -56,7 +30,7 @@ Answer ask_one(const Question& question, const std::vector<std::string>& environ
   RunLimits limits;
   limits.time = time;
   limits.output_bytes = limits.error_bytes = kMostBytes;
-  limits.grace = kGrace;
+  limits.grace = kSrunGrace;
   limits.cancelled = [&stopped] { return stopped.load(); };
   Answer answer;
   answer.began = std::chrono::system_clock::now();

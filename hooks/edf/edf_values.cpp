@@ -85,10 +85,10 @@ constexpr std::array<KnownHook, 5> kHooks = {
     {{"aws_ofi_nccl",
       "NCCL's plugin for libfabric is not put into the container; a CDI specification of the site can "
       "(devices)"},
-     {"cxi", "the host's libfabric is not put into the container; a CDI specification of the site can (devices)"},
+     {"cxi", "the site decides, by fabric in situla.toml, whether the host's libfabric comes into containers"},
      {"dcgm", "the host's DCGM is not put into the container; mounts can"},
      {"nvidia_cuda_mps", "an MPS daemon that runs on the node is reached, but none is started"},
-     {"ssh", "no SSH server is started in the container; srun --overlap --pty gets into a running step"}}};
+     {"ssh", "no SSH server is started in the container; situla attach and situla ssh get into a running job"}}};
 
 struct Hook {
   std::string name, where, text;

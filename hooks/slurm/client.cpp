@@ -93,6 +93,7 @@ class Client {
 
   Result<void> ask(const line::Request& request, const StepToken& token) {
     TRY_ASSIGN(const UniqueFd memory, sealed_memory("situla-slurm", line::encode_request(request)));
+    gave_terminal_ = !in_background() && isatty(STDIN_FILENO) != 0;
     TRY_ASSIGN(const UniqueFd input, in_background() ? open_file("/dev/null", O_RDONLY) : standard_stream(0));
     TRY_ASSIGN(const UniqueFd output, standard_stream(1));
     TRY_ASSIGN(const UniqueFd errors, standard_stream(2));
@@ -182,6 +183,8 @@ class Client {
     if (number != SIGTSTP) return say(line::Signal{info.ssi_signo});
     if (!inside_) TRY(say(line::Signal{SIGSTOP}));
     (void)raise(SIGSTOP);
+    // The kernel stops who reads the terminal in the background, but not the host's command, whose session is another.
+    while (!inside_ && gave_terminal_ && in_background()) (void)raise(SIGSTOP);
     return inside_ ? Result<void>() : say(line::Signal{SIGCONT});
   }
 
@@ -194,7 +197,8 @@ class Client {
   }
 
   UniqueFd socket_, signals_;
-  Child inside_;  ///< of salloc
+  Child inside_;                ///< of salloc
+  bool gave_terminal_ = false;  ///< to the host's command, as its standard input
 };
 
 /// Not before the proxy has shown what only the step's own knows.

@@ -56,9 +56,12 @@ Error only_inside(const std::string& what, const std::string& directory,
 
 /// Words of srun's in the place of a file: which tasks.
 bool is_no_file(const std::string& value) {
+  // Devices are the same everywhere. Other files below /dev are not.
+  constexpr std::array<std::string_view, 7> kDevices = {"/dev/null",  "/dev/zero",   "/dev/full",  "/dev/tty",
+                                                        "/dev/stdin", "/dev/stdout", "/dev/stderr"};
   const std::string word = to_lower(value);
   return word == "none" || word == "all" || word.starts_with('-') || parse_unsigned(word).has_value() ||
-         word.starts_with("/dev/");
+         word.starts_with("/dev/pts/") || std::find(kDevices.begin(), kDevices.end(), word) != kDevices.end();
 }
 
 std::string absolute(const std::string& path, const std::string& directory) {
@@ -98,8 +101,11 @@ class Translation {
     const auto here = container_.host_path(".");
     if (!here && here.error().kind() == ErrorKind::cancelled) return fail(here.error());
     made_.directory = here ? here->value_or("") : "";
-    const auto& words = request_.arguments;
-    if (request_.command != "sbcast" && takes_options() && std::find(words.begin(), words.end(), ":") != words.end())
+    // srun looks for it among the words of the program, too.
+    const auto& rest = line_.rest;
+    const bool has_parts = request_.command == "srun" ? std::find(rest.begin(), rest.end(), ":") != rest.end()
+                                                      : !rest.empty() && rest.front() == ":";
+    if (request_.command != "sbcast" && takes_options() && has_parts)
       return fail(Error(ErrorKind::unsupported, "the parts of a heterogeneous job cannot be named in a container")
                       .with_code(ErrorCode::option)
                       .with_hint("a batch script on the host can"));

@@ -54,7 +54,9 @@ Environment for_same_container(const Environment& inside, const Environment& out
   environment.set(kKeptPrefix, "1");
   for (const auto& [name, value] : inside.entries()) {
     if (is_of_outer_step(name, value, outside, own_job)) continue;
-    if (is_of_slurm(name) || starts_with_one_of(name, kDefaults))
+    if (name == "SLURM_EXPORT_ENV" || name == "SRUN_EXPORT_ENV")
+      environment.set(name, kept_export(value));
+    else if (is_of_slurm(name) || starts_with_one_of(name, kDefaults))
       environment.set(name, value);
     else if (!is_of_task(name))
       environment.set(std::string(kKeptPrefix) + name, value);
@@ -121,7 +123,8 @@ std::string kept_export(std::string_view value) {
     if (begins) {
       const size_t end = std::min(value.find_first_of(",=", i), value.size());
       const std::string_view word = value.substr(i, end - i);
-      if (word != "ALL" && word != "NONE" && word != "NIL" && !is_of_task(word)) kept += kKeptPrefix;
+      const std::string meant = to_lower(word);  // as Slurm reads it
+      if (meant != "all" && meant != "none" && meant != "nil" && !is_of_task(word)) kept += kKeptPrefix;
     }
     const char letter = value[i];
     begins = letter == ',' && quote == 0;

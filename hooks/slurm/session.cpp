@@ -122,7 +122,9 @@ class Session {
                       .with_code(ErrorCode::slurm)
                       .with_hint("administrators: slurm_inside in situla.toml"));
     const Environment inside = Environment::from_strings(asked_.request.environment);
-    const TypedIn typed_in{step_.input.batch, has_dropped_image(inside, step_.environment)};
+    // Of an allocation that was made in here the step holds nothing.
+    const bool other_job = inside.get_or("SLURM_JOB_ID", "") != step_.environment.get_or("SLURM_JOB_ID", "");
+    const TypedIn typed_in{step_.input.batch || other_job, has_dropped_image(inside, step_.environment)};
     TRY_ASSIGN(HostCommand command, host_command(asked_.request, files(), typed_in));
     TRY(start(command, inside));
     return wait();

@@ -51,10 +51,23 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
 }
 
 @test "prefetch: variables that say something of a job's containers say nothing of this" {
-  run_and_show as_alice env PYXIS_CONTAINER_NAME=mine SITULA_CONTAINER_IMAGE=registry.test/debian:12 SITULA_CONTAINER_MOUNTS=/no:/no \
+  run_and_show as_alice env PYXIS_CONTAINER_NAME=mine SITULA_CONTAINER_IMAGE=registry.test/debian:12 SITULA_CONTAINER_MOUNTS=/no:/no SLURM_LABELIO=1 \
     situla prefetch -w node1,node2 registry.test/tiny
   [ "$status" -eq 0 ]
   [ "$(rows registry.test/tiny '(imported|was there)')" -eq 2 ]
+  run_and_show as_alice salloc -Q -N2 --container-image=registry.test/debian:12 --container-name=mine situla prefetch registry.test/tiny
+  [ "$status" -eq 0 ]
+  [ "$(rows registry.test/tiny '(imported|was there)')" -eq 2 ]
+}
+
+@test "prefetch: one that is interrupted while it waits for its nodes leaves no job" {
+  scontrol update NodeName=node1 State=DRAIN Reason=test
+  as_alice situla prefetch -w node1 registry.test/tiny >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 30 eval '[ "$(squeue -h -t pending -u alice | wc -l)" -eq 1 ]'
+  pkill -INT -u alice -x situla
+  wait_until 20 eval '[ "$(squeue -h -u alice | wc -l)" -eq 0 ]'
+  wait_until 20 grep -q interrupted "$BATS_TEST_TMPDIR/out"
+  scontrol update NodeName=node1 State=RESUME
 }
 
 @test "prefetch: what does not arrive is said for each node, with the reason, and the rest stays" {

@@ -120,6 +120,15 @@ TEST_CASE("references of environment files") {
   }
 }
 
+TEST_CASE("an srun that is to have no container gets nothing that says so, or where its output goes") {
+  const Environment plain = for_plain_step(Environment::from_strings(
+      {"SITULA_CONTAINER_IMAGE=x", "PYXIS_CONTAINER_NAME=x", "SLURM_SITULA_PARTS=x",
+       "_SLURM_SPANK_OPTION_pyxis_container_image=x", "SLURM_SPANK__SLURM_SPANK_OPTION_situla_container_image=x",
+       "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image=x", "SLURM_LABELIO=1", "SLURM_STDOUTMODE=x",
+       "SLURM_SPANK_OTHER=1", "SLURM_JOB_ID=7", "PATH=/bin"}));
+  CHECK(plain.strings() == std::vector<std::string>{"SLURM_SPANK_OTHER=1", "SLURM_JOB_ID=7", "PATH=/bin"});
+}
+
 TEST_CASE("names of variables") {
   for (const char* name : {"A", "_", "a1", "A_B"}) CHECK(is_variable_name(name));
   for (const char* name : {"", "1", "1A", "A-B", "A B", "A=", "é"}) CHECK_FALSE(is_variable_name(name));

@@ -51,14 +51,6 @@ std::string reason_in(const std::string& errors) {
   return printable(join(lines, "; "));
 }
 
-/// For Slurm's commands and for the nodes: without the options of containers, which srun reads from variables, too.
-std::vector<std::string> environment_for_slurm(const Environment& environment) {
-  Environment clean;
-  for (const auto& [name, value] : environment.entries())
-    if (!name.starts_with("PYXIS_CONTAINER_") && !name.starts_with("SITULA_CONTAINER_")) clean.set(name, value);
-  return clean.strings();
-}
-
 struct Slurm {
   std::string srun, sinfo;
   std::vector<std::string> environment;
@@ -69,7 +61,7 @@ Result<Slurm> find_slurm(const ClusterRequest& request, const Environment& envir
   Slurm slurm;
   TRY_ASSIGN(slurm.srun, client_program("srun", environment));
   TRY_ASSIGN(slurm.sinfo, client_program("sinfo", environment));
-  slurm.environment = environment_for_slurm(environment);
+  slurm.environment = for_plain_step(environment).strings();
   if (environment.has("SLURM_JOB_ID")) slurm.job_nodes = environment.get_or("SLURM_JOB_NODELIST", "");
   if (!slurm.job_nodes.empty() && !request.partition.empty())
     return fail(Error(ErrorKind::usage, "ask the cluster: --partition inside of a job")

@@ -96,6 +96,9 @@ TEST_CASE("what Slurm reads is the container's") {
   CHECK(inside.words("srun", {"--multi-prog", "/work/conf", "x"}) == Words{"--multi-prog", kFile, "x"});
   CHECK(inside.words("srun", {"-w", "node1", "a"}) == Words{"-w", "node1", "a"});
   CHECK(inside.words("srun", {"-w", "/work/conf", "a"}) == Words{std::string("--nodelist=") + kFile, "a"});
+  inside.files["/dev/fd/63"] = "of a process substitution";
+  CHECK(inside.words("srun", {"-i", "/dev/fd/63", "a"}) == Words{std::string("--input=") + kFile, "a"});
+  CHECK(inside.words("srun", {"-i", "/dev/null", "a"}) == Words{"-i", "/dev/null", "a"});
   CHECK(inside.words("srun", {"-i", "/work/none", "a"}) ==
         Words{"--input=/work/none: open /work/none: No such file or directory"});
   const auto made = inside.run("srun", {"--bbf=/work/conf", "-F", "/work/conf", "a"});
@@ -181,7 +184,16 @@ TEST_CASE("variables of --export are those inside; parts of heterogeneous jobs a
   CHECK(inside.words("srun", {"--export", "A='x,y',B=1", "a"}) ==
         Words{"--export=SITULA_KEPT_A='x,y',SITULA_KEPT_B=1", "a"});
   CHECK(inside.words("srun", {"--no-container", "--export=A", "a"}) == Words{"--no-container", "--export=A", "a"});
+  CHECK(inside.words("srun", {"--export=all,A=1", "a"}) == Words{"--export=all,SITULA_KEPT_A=1", "a"});
+  for (const char* command : {"srun", "sbatch", "salloc"}) {
+    INFO(command);
+    CHECK(inside.first_word(command, {"-n1", ":", "b"}).starts_with("the parts of a heterogeneous job"));
+    CHECK(inside.first_word(command, {"--comment", ":", "job.sh"}) != "the parts of a heterogeneous job");
+  }
   CHECK(inside.first_word("srun", {"a", ":", "b"}).starts_with("the parts of a heterogeneous job"));
+  CHECK(inside.run("sbatch", {"-D", "/data", "job.sh", ":"}));
+  CHECK(inside.run("salloc", {"sh", "-c", ":"}));
+  CHECK(inside.words("srun", {"--comment", ":", "a"}) == Words{"--comment", ":", "a"});
   CHECK(inside.words("squeue", {":"}) == Words{":"});
 }
 

@@ -120,6 +120,11 @@ TEST_CASE("who makes the same container again has what was outside; its tasks ha
                                           {"HOSTNAME", "node1"},
                                           {"PMIX_RANK", "0"},
                                           {"PMIX_MCA_gds", "hash"},
+                                          {"SLINGSHOT_VNIS", "7"},
+                                          {"PALS_RANKID", "3"},
+                                          {"FI_CXI_COLL_JOB_ID", "5"},
+                                          {"FI_CXI_RX_MATCH_MODE", "hybrid"},
+                                          {"SLURM_EXPORT_ENV", "ALL,DATA=/new,SLURM_X"},
                                           {"ENROOT_X", "1"}});
   const Environment outside =
       environment({{"PATH", "/h"}, {"HOME", "/home/me"}, {"ENROOT_DATA_PATH", "/d"}, {"SLURM_NTASKS", "1"}});
@@ -135,8 +140,11 @@ TEST_CASE("who makes the same container again has what was outside; its tasks ha
   CHECK(made.get("SITULA_KEPT_LD_PRELOAD") == "/x.so");
   CHECK(made.get("SITULA_KEPT_EMPTY") == "");
   CHECK(made.get("SITULA_KEPT_PMIX_MCA_gds") == "hash");
+  CHECK(made.get("SITULA_KEPT_FI_CXI_RX_MATCH_MODE") == "hybrid");
+  CHECK(made.get("SLURM_EXPORT_ENV") == "ALL,SITULA_KEPT_DATA=/new,SLURM_X");
   for (const char* gone : {"LD_PRELOAD", "SITULA_KEPT_HOSTNAME", "SITULA_KEPT_CUDA_VISIBLE_DEVICES",
-                           "SITULA_KEPT_PMIX_RANK", "SITULA_KEPT_ENROOT_X"})
+                           "SITULA_KEPT_PMIX_RANK", "SITULA_KEPT_ENROOT_X", "SITULA_KEPT_SLINGSHOT_VNIS",
+                           "SITULA_KEPT_PALS_RANKID", "SITULA_KEPT_FI_CXI_COLL_JOB_ID"})
     CHECK(!made.has(gone));
 }
 
