@@ -125,7 +125,7 @@ in_terminal() {
 }
 
 @test "srun --pty: lines begin at the left" {
-  in_terminal "srun --pty -N2 --container-image=registry.test/nosuchimage true"
+  in_terminal "srun --pty -N2 -w node1,node2 --container-image=registry.test/nosuchimage true"
   [ "$status" -ne 0 ]
   told_of node1 node2
   [[ "$output" == *$'srun: error: situla: node'*$'[image-not-found]\r\n'* ]]

@@ -6,8 +6,14 @@ setup() {
   cd /home/alice
   as_alice srun -N2 -n2 --container-image=registry.test/tiny sleep 831 >told 2>&1 3>&- &
   wait_until 60 asleep 831
-  monitor=$(pgrep -x situla-monitor)
+  wait_until 20 is_listening
+}
+
+# Where, in $port; its process in $monitor.
+is_listening() {
+  monitor=$(pgrep -x situla-monitor) || return 1
   port=$(ss -Hltnp | grep -F "pid=$monitor," | awk '{ sub(".*:", "", $4); print $4 }' | sort -u)
+  [ -n "$port" ]
 }
 
 teardown() {
@@ -96,11 +102,10 @@ print(hear(fresh))'
   # A node is heard between them: an import that fails after some seconds, while 200 are connected to that step's monitor.
   as_alice scancel -u alice
   wait || true
+  wait_until 20 eval '! pgrep -x situla-monitor'
   as_alice srun -N2 -n2 --container-image=fault.test/slow-3 --container-workdir=/no/such true >told 2>&1 3>&- &
   step=$!
-  wait_until 20 pgrep -x situla-monitor
-  monitor=$(pgrep -x situla-monitor)
-  port=$(ss -Hltnp | grep -F "pid=$monitor," | awk '{ sub(".*:", "", $4); print $4 }' | sort -u)
+  wait_until 20 is_listening
   talk '
 import time
 peers = [connect() for _ in range(200)]
