@@ -168,6 +168,7 @@ situla-devel requires: libcurl-devel(x86-64)
 situla-devel requires: libzstd-devel(x86-64)
 situla-devel requires: openssl-devel(x86-64)
 situla-devel requires: squashfs-tools-ng-devel(x86-64)
+situla-devel requires: yaml-cpp-devel(x86-64)
 situla-devel provides: pkgconfig(situla) = $version
 situla-devel provides: situla-devel = $version-1
 situla-devel provides: situla-devel(x86-64) = $version-1
