@@ -69,6 +69,7 @@ Result<void> leave_host(const std::string& place) {
   const ProcessName name("situla-image");
   (void)setsid();
   block_signals();
+  (void)node_processors();
   (void)chdir("/");
   close_other_fds(0, {device, socket});
   allow_many_descriptors();
@@ -89,6 +90,7 @@ Result<void> leave_host(const std::string& place) {
   const ProcessName name("situla-image");
   (void)setsid();
   block_signals();
+  (void)node_processors();
   (void)chdir("/");
   close_other_fds(0, {service.image_fd, service.device.get(), socket});
   if (!unshare_namespaces(kMountNs) || !set_propagation("/", Propagation::private_mount, true) ||

@@ -40,28 +40,29 @@ void read_ahead(ImageAccess image) {
 }
 
 unsigned threads_for(unsigned most) {
-  return std::clamp(std::thread::hardware_concurrency(), 2U, most);
+  return std::clamp(node_processors(), 2U, most);
 }
 
 /// Of an image that was given to serve_images().
 Result<std::shared_ptr<ServedImage>> open_served(UniqueFd file, const std::string& inside, ImageCaches caches) {
   TRY_ASSIGN(ImageAccess access, ImageAccess::open(file.get(), caches));
-  InodeRef top = access.root();
-  if (inside != "/") {
-    TRY_ASSIGN(const StoredInode inode, find_in_image(access, inside));
-    top = inode.ref;
-  }
-  if (!ServedImages::can_name(top)) return fail(ErrorKind::corrupt, "the image's root lies outside of it");
+  TRY_ASSIGN(const StoredInode top, inside == "/" ? access.top() : find_in_image(access, inside));
+  if (!ServedImages::can_name(top.ref)) return fail(ErrorKind::corrupt, "the image's root lies outside of it");
   return std::make_shared<ServedImage>(std::move(access), top, std::move(file));
 }
 
 }  // namespace
 
+unsigned node_processors() {
+  static const unsigned count = std::thread::hardware_concurrency();
+  return count;
+}
+
 Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid) {
   TRY_ASSIGN(ImageAccess shared, image.another());
   TRY_ASSIGN(ImageAccess ahead, image.another());
-  const InodeRef root = shared.root();
-  ServedImages images(uid, gid, std::make_shared<ServedImage>(std::move(shared), root));
+  TRY_ASSIGN(const StoredInode top, shared.top());
+  ServedImages images(uid, gid, std::make_shared<ServedImage>(std::move(shared), top));
   // One that is busy with a large block must not keep the others' questions waiting.
   std::vector<std::thread> threads;
   try {

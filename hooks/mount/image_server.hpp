@@ -8,6 +8,9 @@
 
 namespace situla {
 
+/// How many threads may serve are reckoned by it. To be asked once before /proc and /sys are gone.
+unsigned node_processors();
+
 /// Serves the image on `device`, an open /dev/fuse with a mount on it, until that mount is gone. Every file belongs to
 /// uid/gid, ids of the user namespace in which the mount was made. Returns when the mount is gone; an error when the
 /// device cannot be read.

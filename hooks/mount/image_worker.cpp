@@ -105,7 +105,8 @@ class Worker {
       if (!image) return fail_errno(ESTALE, "find the image");
       TRY(use(number, std::move(image)));
     }
-    ref_ = images_.whole() ? ref_of(request_.nodeid, image_->top()) : request_.nodeid & ((uint64_t{1} << kRefBits) - 1);
+    ref_ = images_.whole() ? ref_of(request_.nodeid, image_->top().ref)
+                           : request_.nodeid & ((uint64_t{1} << kRefBits) - 1);
     return {};
   }
 
@@ -154,8 +155,11 @@ class Worker {
     const auto number = parse_unsigned(body_.substr(0, body_.find('\0')));
     auto image = number && *number > 0 && *number <= kMostImages ? images_.find(*number) : nullptr;
     if (!image) return fail_errno(ENOENT, "find the image");
-    TRY(use(*number, std::move(image)));
-    TRY_ASSIGN(const fuse_entry_out out, entry(image_->top()));
+    // Nothing of the image is read for that: a container may mount hundreds.
+    fuse_entry_out out{};
+    out.nodeid = *number << kRefBits | image->top().ref;
+    out.entry_valid = out.attr_valid = kForever;
+    out.attr = describe(image->top(), *number, image->block_bytes());
     answer_with(out);
     return {};
   }
@@ -243,8 +247,11 @@ class Worker {
   [[nodiscard]] uint64_t ino_of(uint32_t number) const { return number_ << 32U | number; }
 
   [[nodiscard]] fuse_attr describe(const StoredInode& inode) const {
+    return describe(inode, number_, access_->info().block_size);
+  }
+  [[nodiscard]] fuse_attr describe(const StoredInode& inode, uint64_t image, uint32_t block_bytes) const {
     fuse_attr attr{};
-    attr.ino = ino_of(inode.number);
+    attr.ino = image << 32U | inode.number;
     attr.size = S_ISREG(inode.mode) || S_ISLNK(inode.mode) ? inode.size : 0;
     if (S_ISDIR(inode.mode)) attr.size = inode.size;
     attr.blocks = (attr.size + 511) / 512;
@@ -254,14 +261,14 @@ class Worker {
     attr.uid = images_.uid();
     attr.gid = images_.gid();
     attr.rdev = inode.device;
-    attr.blksize = access_->info().block_size;
+    attr.blksize = block_bytes;
     return attr;
   }
 
   Result<fuse_entry_out> entry(InodeRef ref) {
     TRY_ASSIGN(const StoredInode inode, access_->inode(ref));
     fuse_entry_out out{};
-    out.nodeid = images_.whole() ? node_of(ref, image_->top()) : number_ << kRefBits | ref;
+    out.nodeid = images_.whole() ? node_of(ref, image_->top().ref) : number_ << kRefBits | ref;
     out.entry_valid = out.attr_valid = kForever;
     out.attr = describe(inode);
     return out;

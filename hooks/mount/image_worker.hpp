@@ -18,17 +18,18 @@ namespace situla {
 class ServedImage {
  public:
   /// file: of the image, if it is to be closed with this object.
-  ServedImage(ImageAccess image, InodeRef top, UniqueFd file = UniqueFd())
+  ServedImage(ImageAccess image, const StoredInode& top, UniqueFd file = UniqueFd())
       : top_(top), file_(std::move(file)), image_(std::move(image)) {}
 
-  [[nodiscard]] InodeRef top() const { return top_; }
+  [[nodiscard]] const StoredInode& top() const { return top_; }
+  [[nodiscard]] uint32_t block_bytes() const { return image_.info().block_size; }
   /// For one thread, until it gives it back: as many are made as threads have been busy with this image at once, so
   /// that one that few read takes little memory.
   Result<ImageAccess> take();
   void give_back(ImageAccess access);
 
  private:
-  const InodeRef top_;
+  const StoredInode top_;
   const UniqueFd file_;
   const ImageAccess image_;
   std::mutex mutex_;
