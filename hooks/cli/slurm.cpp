@@ -46,7 +46,7 @@ Result<ProgramRun> run_slurm(const Context& context, const std::string& program,
                          {.time = std::nullopt, .output_bytes = kMostOutput, .grace = kSrunGrace, .cancelled = [&] {
                             return signals.came();
                           }}));
-  if (run.end == ProgramRun::End::cancelled) return fail(ErrorKind::cancelled, "interrupted");
+  if (run.end == ProgramRun::End::cancelled || signals.came()) return fail(ErrorKind::cancelled, "interrupted");
   return run;
 }
 

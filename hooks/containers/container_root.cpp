@@ -102,7 +102,7 @@ class RootBuilder {
     TRY_ASSIGN(root_.scratch,
                request_.for_step()
                    ? Scratch::make(ScratchPlaceKind::data, config.data_path(), request_.step, request_.scratch_notice)
-                   : Scratch::make(ScratchPlaceKind::temporary, config.temp_path(), random_name(kStartPrefix)));
+                   : Scratch::make(ScratchPlaceKind::temporary, config.temp_path(), random_name(start_prefix())));
     return {};
   }
 

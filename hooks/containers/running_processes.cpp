@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <climits>
 #include <map>
 #include <tuple>
 
@@ -244,6 +245,12 @@ std::string marked(std::string_view kind, const std::string& which) {
 }
 
 }  // namespace
+
+std::string start_prefix() {
+  std::string node(HOST_NAME_MAX + 1, '\0');
+  (void)gethostname(node.data(), node.size() - 1);
+  return std::string(kStartPrefix) + node.c_str() + ".";
+}
 
 std::string container_mark(const NamedContainer& container) {
   const auto known = KnownContainer::of(container);

@@ -24,6 +24,8 @@ std::string container_mark(const NamedContainer& container);
 std::string step_mark(const std::string& scratch_name);
 /// Directories that hold the tree of an image which `start` could not mount begin like this.
 constexpr std::string_view kStartPrefix = "situla-start.";
+/// With this node's name: locks of directories are not seen by others that share the file system.
+std::string start_prefix();
 /// An extended attribute of a step's root: the name of its image. Not exported.
 constexpr const char* kImageAttribute = "user.situla.image";
 

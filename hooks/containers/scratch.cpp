@@ -26,9 +26,10 @@ namespace {
 void remove_forgotten(int parent_directory) {
   constexpr time_t kLeastAge = 60;
   const auto names = list_directory(parent_directory, "ENROOT_TEMP_PATH");
+  const std::string prefix = start_prefix();
   if (!names) return;
   for (const std::string& name : *names) {
-    if (!name.starts_with(kStartPrefix)) continue;
+    if (!name.starts_with(prefix)) continue;
     const auto place = open_file_at(parent_directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     struct stat status {};
     if (!place || fstat(place->get(), &status) != 0 || status.st_uid != geteuid()) continue;

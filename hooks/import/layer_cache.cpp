@@ -85,7 +85,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Who writes an index has made its directory a moment ago.
+/// Who writes an index has made its directory, or touched it, a moment ago.
 void remove_empty_directories(const fs::path& directory) {
   constexpr std::chrono::hours kStays{1};
   const auto before = fs::file_time_type::clock::now() - kStays;

@@ -148,7 +148,9 @@ Result<BuiltImage> ImportSession::write(int fd, const std::string& where, const 
                   platform_.architecture + " processor can run");
   if (const std::string& type = resolved_.manifest.config.media_type;
       !type.empty() && type != "application/vnd.oci.image.config.v1+json" &&
-      type != "application/vnd.docker.container.image.v1+json")
+      type != "application/vnd.docker.container.image.v1+json" &&
+      // What old releases of Docker and of its registry wrote for images.
+      type != "application/octet-stream" && type != "application/json" && type != "text/html")
     progress.note("This may be no image of a container: its configuration is " + excerpt(type));
   const std::vector<Blob> blobs = this->blobs();
   auto known = known_layers(blobs, cache);

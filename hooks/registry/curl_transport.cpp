@@ -199,7 +199,8 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_SSL_CONNECT_ERROR:
       if (broke_in_handshake(transfer))
         return Error(ErrorKind::network, where + ": the connection broke while TLS was begun (" + detail + ")")
-            .with_code(ErrorCode::registry_unreachable);
+            .with_code(ErrorCode::registry_unreachable)
+            .with_hint("try again; for a registry without TLS set ENROOT_ALLOW_HTTP=yes");
       return Error(ErrorKind::unsupported, "start TLS with " + where + ": " + detail)
           .with_code(ErrorCode::registry_answer)
           .with_hint("for a registry without TLS set ENROOT_ALLOW_HTTP=yes");

@@ -183,11 +183,11 @@ Result<Descriptor> choose_platform(const Index& index, const Platform& platform)
     if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
     if (best == nullptr || suitability(entry.platform, platform) > suitability(best->platform, platform)) best = &entry;
   }
-  if (best == nullptr) best = any;
+  if (best == nullptr && known.empty()) best = any;
   if (best != nullptr) return best->manifest;
   return fail(Error(ErrorKind::not_found, "the image does not exist for " + platform_text(platform))
                   .with_code(ErrorCode::image_platform)
-                  .with_hint(known.empty() ? "its index is empty" : "it exists for " + known));
+                  .with_hint(known.empty() ? "its index names no image" : "it exists for " + known));
 }
 
 Result<ImageConfig> parse_image_config(std::string_view text) {

@@ -76,11 +76,13 @@ Result<void> RegistryClient::choose_scheme() {
   if (!options_.allow_http || scheme_chosen_) return {};
   scheme_chosen_ = true;
   const HttpRequest request = request_to("https://" + reference_.registry + "/v2/");
+  const auto begun = std::chrono::steady_clock::now();
   auto response = fetch(transport_, request, kMaxProbeBytes, options_.cancelled);
   if (response) return {};
   const ErrorKind kind = response.error().kind();
   // Not where somebody speaks TLS and is somebody else.
-  const bool late = kind == ErrorKind::network && options_.impatient;
+  const bool late = kind == ErrorKind::network && options_.impatient &&
+                    std::chrono::steady_clock::now() - begun >= std::chrono::seconds(kImpatientSeconds);
   if (kind == ErrorKind::unsupported || (kind == ErrorKind::network && !late) || kind == ErrorKind::unreachable)
     scheme_ = "http://";
   return {};

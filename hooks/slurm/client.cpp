@@ -184,8 +184,15 @@ class Client {
     if (!inside_) TRY(say(line::Signal{SIGSTOP}));
     (void)raise(SIGSTOP);
     // The kernel stops who reads the terminal in the background, but not the host's command, whose session is another.
-    while (!inside_ && gave_terminal_ && in_background()) (void)raise(SIGSTOP);
+    // But for what is to end it: that is read after this.
+    while (!inside_ && gave_terminal_ && in_background() && !has_news()) (void)raise(SIGSTOP);
     return inside_ ? Result<void>() : say(line::Signal{SIGCONT});
+  }
+
+  /// A signal, or something of the proxy's.
+  [[nodiscard]] bool has_news() const {
+    std::array<pollfd, 2> look = {{{signals_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}}};
+    return poll(look.data(), look.size(), 0) > 0;
   }
 
   Result<void> on_child() {

@@ -76,6 +76,7 @@ std::optional<LayerShelf::Found> LayerShelf::find(const Digest& layer, const std
 Result<OutputFile> LayerShelf::create() const {
   const std::string directory = directory_ + "/" + origin_;
   TRY(make_directories(directory, kShelfMode));
+  (void)utimensat(AT_FDCWD, directory.c_str(), nullptr, 0);  // trim_indexes() takes away what has long been empty
   return OutputFile::create(directory + "/new");
 }
 
@@ -85,7 +86,8 @@ void LayerShelf::put(OutputFile& index, const Digest& layer, const std::string& 
   const std::string prefix = directory_ + "/" + origin_ + "/" + name + "@";
   const auto [begin, end] = places_.equal_range(name);
   for (auto it = begin; it != end;) {
-    const bool replaced = it->second.origin == origin_;
+    // What is one user's is no substitute for what everybody may have.
+    const bool replaced = it->second.origin == origin_ && (is_of_one_user(it->second.image) || !is_of_one_user(image));
     if (replaced) unlink((prefix + it->second.image).c_str());
     it = replaced ? places_.erase(it) : std::next(it);
   }

@@ -372,7 +372,7 @@ class Serving {
     // From here on nothing that has read bytes from outside lives, or can write to the file.
     TRY(image_->seal());
     TRY(wait_for_writers(image_->fd()));
-    TRY(check_size(written()));
+    TRY(check_size(image_bytes()));
     TRY(check_superblock(image_->fd()));
     return publish(printable(std::string_view(built.architecture).substr(0, 64)), built.fetched_bytes);
   }
@@ -421,12 +421,12 @@ class Serving {
     return {};
   }
 
-  /// By the importer: to the image, and to the indexes of its layers.
-  [[nodiscard]] uint64_t written() const {
+  [[nodiscard]] uint64_t image_bytes() const {
     struct stat status {};
-    const bool known = image_ && fstat(image_->fd(), &status) == 0;
-    return indexes_.bytes() + (known ? static_cast<uint64_t>(status.st_size) : 0);
+    return image_ && fstat(image_->fd(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
   }
+  /// By the importer: to the image, and to the indexes of its layers.
+  [[nodiscard]] uint64_t written() const { return image_bytes() + indexes_.bytes(); }
   /// A new image has no bytes yet, and needs some.
   Result<void> make_room() {
     const uint64_t bytes = std::max<uint64_t>(written(), 1);
@@ -446,7 +446,7 @@ class Serving {
     distribution_.beat(fetched_);
     if (!image_) return {};
     turn_->report(state_, std::max(fetched_, written()));
-    TRY(check_size(written()));
+    TRY(check_size(image_bytes()));
     return make_room();
   }
 

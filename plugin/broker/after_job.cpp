@@ -69,7 +69,7 @@ void remove_scratch(const Launcher& launcher, const std::string& path, Clock::ti
 /// Of all steps of a job that has ended.
 void remove_scratches(const Launcher& launcher, uint32_t job, Clock::time_point end) {
   for (const std::string& name : list_directory(kJobsDirectory).value_or(std::vector<std::string>()))
-    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch"))
+    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch") && Clock::now() < end)
       remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name, end);
 }
 
@@ -151,9 +151,13 @@ void keep_cgroups(const Step& step) {
 
 void keep_scratch(const Step& step, const std::string& path) {
   if (path.empty()) return;
-  warn_unless(
-      keep(step_scratch_path(step.request.job_id, step.request.step_id), std::to_string(step.user.uid) + "\n" + path),
-      RootOperation::keep_scratch);
+  // In the place of one that a job of this number has left, before it was requeued.
+  const auto note = [&]() -> Result<void> {
+    TRY(make_directories(kJobsDirectory, 0700));
+    return write_file_atomically(step_scratch_path(step.request.job_id, step.request.step_id),
+                                 std::to_string(step.user.uid) + "\n" + path, 0600, Sync::no);
+  };
+  warn_unless(note(), RootOperation::keep_scratch);
 }
 
 void forget_scratch(const Step& step) {
@@ -185,9 +189,12 @@ int end_job(const std::string& job_text, const std::string& user_text, bool remo
     end_import_of(launcher, *job);
     // Before what takes as long as its user likes: Slurm does not wait for this for ever.
     end_processes_of(*job);
-    const auto end = Clock::now() + kRemoveLimit;
-    remove_scratches(launcher, *job, end);
-    return remove_containers ? remove_containers_of(launcher, *job, *user, end) : Result<void>();
+    const auto now = Clock::now();
+    // First what nobody would come back for: scratch is noted until it is gone.
+    const auto gone =
+        remove_containers ? remove_containers_of(launcher, *job, *user, now + kRemoveLimit / 2) : Result<void>();
+    remove_scratches(launcher, *job, now + kRemoveLimit);
+    return gone;
   };
   const auto removed = clean();
   if (!removed) syslog(LOG_ERR, "removing the containers of job %u: %s", *job, removed.error().message().c_str());

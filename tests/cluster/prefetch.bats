@@ -3,6 +3,7 @@
 load helpers
 
 setup() { cd /home/alice; }
+teardown() { [ "$(sinfo -h -n node1 -t drain -o %n)" = "" ] || scontrol update NodeName=node1 State=RESUME; }
 
 mark() { marked=$(wc -l <"$SITULA_LAB/logs/registry.test.log"); }
 requests() { tail -n "+$((marked + 1))" "$SITULA_LAB/logs/registry.test.log" | grep -c "GET /v2/$1/$2" || true; }
@@ -67,7 +68,6 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
   pkill -INT -u alice -x situla
   wait_until 20 eval '[ "$(squeue -h -u alice | wc -l)" -eq 0 ]'
   wait_until 20 grep -q interrupted "$BATS_TEST_TMPDIR/out"
-  scontrol update NodeName=node1 State=RESUME
 }
 
 @test "prefetch: what does not arrive is said for each node, with the reason, and the rest stays" {

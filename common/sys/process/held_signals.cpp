@@ -16,7 +16,7 @@ HeldSignals::HeldSignals() {
 
 HeldSignals::~HeldSignals() {
   signalfd_siginfo info{};
-  (void)!read(fd_.get(), &info, sizeof(info));
+  while (read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) continue;
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

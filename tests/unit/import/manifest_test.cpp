@@ -48,7 +48,7 @@ TEST_CASE("indexes are chosen from by platform") {
   CHECK(missing.error().hint() == "it exists for linux/amd64, linux/arm64/v9, linux/arm64/v8");
 }
 
-TEST_CASE("an entry that does not say for what it is comes after those that do") {
+TEST_CASE("an entry that does not say for what it is, where no other one does") {
   const auto chosen = [](const std::string& entries) {
     const auto parsed = parse_manifest("{\"manifests\":[" + entries + "]}", "");
     REQUIRE(parsed);
@@ -61,8 +61,10 @@ TEST_CASE("an entry that does not say for what it is comes after those that do")
   const std::string platform = R"(,"platform":{"os":"linux","architecture":"amd64"})";
   CHECK(chosen(entry('1', "")) == "1");
   CHECK(chosen(entry('1', "") + "," + entry('2', platform)) == "2");
+  CHECK(chosen(entry('1', "") + "," + entry('2', R"(,"platform":{"os":"linux","architecture":"arm64"})")) ==
+        "it exists for linux/arm64");
   CHECK(chosen(entry('1', R"(,"artifactType":"application/spdx+json")") + "," + entry('2', "")) == "2");
-  CHECK(chosen(entry('1', R"(,"artifactType":"application/spdx+json")")) == "its index is empty");
+  CHECK(chosen(entry('1', R"(,"artifactType":"application/spdx+json")")) == "its index names no image");
 }
 
 TEST_CASE("variants: the same, else the highest below, else the lowest above") {

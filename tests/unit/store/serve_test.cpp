@@ -204,6 +204,12 @@ TEST_CASE("blocks of another origin make an image one user's own") {
     CHECK(only(scene.end()) == 1000U);
   }
   {
+    // What everybody may have of a layer is not lost by that.
+    Scene scene(directory, "registry.test/tiny", 1000, {}, true, "4.0");
+    build(scene, kOtherManifest);
+    CHECK_FALSE(only(scene.end()));
+  }
+  {
     Scene mine(directory, "registry.test/derived", 1000, {}, true, "2.0");
     CHECK(std::holds_alternative<line::Have>(*mine.ask(line::Resolved{{kManifest, kManifest}}).message));
     Scene other(directory, "registry.test/derived", 1001);
