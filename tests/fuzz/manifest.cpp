@@ -31,11 +31,16 @@ void check_manifest(std::string_view bytes) {
     if (!wanted) continue;
     const auto chosen = choose_platform(index, *wanted);
     if (!chosen) continue;
-    bool fits = false;
-    for (const IndexEntry& entry : index)
-      fits = fits || (entry.manifest.digest == chosen->digest && entry.platform.architecture == wanted->architecture &&
-                      entry.platform.os == wanted->os);
-    if (!fits) std::abort();
+    // One that does not say for what it is only where no other one does.
+    bool fits = false, unnamed = false, named = false;
+    for (const IndexEntry& entry : index) {
+      const bool is_it = entry.manifest.digest == chosen->digest;
+      const bool says = !entry.platform.architecture.empty();
+      fits = fits || (is_it && entry.platform.architecture == wanted->architecture && entry.platform.os == wanted->os);
+      unnamed = unnamed || (is_it && !says && !entry.artifact);
+      named = named || (says && entry.platform.os != "unknown");
+    }
+    if (!fits && (!unnamed || named)) std::abort();
   }
 }
 
