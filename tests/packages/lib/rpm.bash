@@ -16,7 +16,7 @@ add_libraries() {
 # update-alternatives; root is its only account; rpm's database is empty.
 make_root() {
   local root=$1
-  local programs=(/bin/sh /bin/mv /bin/rm /bin/umount /usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives)
+  local programs=(/bin/sh /bin/date /bin/mv /bin/rm /bin/stat /bin/umount /usr/bin/systemd-sysusers /usr/bin/systemd-tmpfiles /usr/bin/update-alternatives)
   mkdir -p "$root"/{etc/slurm,dev,proc,tmp,run,var/{lib,log,tmp}} \
     "$root"/usr/{bin,sbin,lib/systemd/system,lib/sysusers.d,lib/tmpfiles.d,libexec,lib64/slurm,share/{bash-completion/completions,zsh/site-functions,doc,licenses,man/man{1,5,7,8}}}
   chmod 1777 "$root"/tmp "$root"/var/tmp
