@@ -191,7 +191,7 @@ int end_job(const std::string& job_text, const std::string& user_text, bool remo
     end_processes_of(*job);
     const auto now = Clock::now();
     // First what nobody would come back for: scratch is noted until it is gone.
-    const auto gone =
+    auto gone =
         remove_containers ? remove_containers_of(launcher, *job, *user, now + kRemoveLimit / 2) : Result<void>();
     remove_scratches(launcher, *job, now + kRemoveLimit);
     return gone;
