@@ -156,8 +156,8 @@ class BlobDownloader::Transfer final : public TransferHandler {
     const auto length = parse_unsigned(head_.header("content-length").value_or(""));
     if (length && *length != blob().size) return wrong_size(*length);
     if (!ranged_ && !asked_range_) return Flow::go_on;
-    // Range was ignored. Whoever has the last segment of the blob so far goes on to its end; the
-    // others stop at their own.
+    // Range was ignored. Whoever has the last segment of the blob so far goes on to its end; the others stop at their
+    // own.
     owner_.ranges_ = Ranges::no;
     skip_ = position();
     if (owner_.next_blob_ == segment_->blob && owner_.next_offset_ == segment_->begin + segment_->size &&

@@ -39,7 +39,8 @@ bool is_agreed_server(std::string_view pattern, const std::string& host, const s
   return matches(pattern, host, place) && (port_of(place) == "443" || place.ends_with("://" + to_lower(pattern)));
 }
 
-/// Nor is one of a registry: without a certificate that says who answers, at the usual port.
+/// A registry that was written down without a port may have any, if its certificate says who answers there. Without one
+/// it is that at the usual port.
 bool is_agreed_registry(std::string_view pattern, const AskingRegistry& registry, const std::string& host,
                         const std::string& place) {
   const bool usual = port_of(place) == (place.starts_with("https://") ? "443" : "80");
