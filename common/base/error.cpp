@@ -78,7 +78,8 @@ Error Error::from_errno(int errnum, std::string_view what) {
 }
 
 bool Error::inconclusive() const {
-  constexpr std::array<int, 9> kOfTheMachine = {EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC, EDQUOT, EIO, ESTALE, EINTR};
+  constexpr std::array<int, 10> kOfTheMachine = {EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC,
+                                                 EDQUOT, EIO,    ESTALE, EINTR,   ETOOMANYREFS};
   return std::find(kOfTheMachine.begin(), kOfTheMachine.end(), errnum_) != kOfTheMachine.end();
 }
 

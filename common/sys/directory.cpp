@@ -1,6 +1,7 @@
 #include "common/sys/directory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 
@@ -8,6 +9,8 @@
 #include <fcntl.h>
 #include <fts.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/base/unique_fd.hpp"
 
@@ -40,6 +43,12 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
 
 Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand) {
   return names_of(UniqueFd(openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), operand);
+}
+
+void ask_for_names(int directory_fd) {
+  constexpr size_t kRoom = 32768;
+  std::array<char, kRoom> names{};
+  if (lseek(directory_fd, 0, SEEK_SET) == 0) (void)syscall(SYS_getdents64, directory_fd, names.data(), names.size());
 }
 
 Result<std::vector<std::string>> names_with_suffix(const std::string& path, std::string_view suffix) {

@@ -15,6 +15,11 @@ Result<std::vector<std::string>> list_directory(const std::string& path);
 /// The same of an open directory; `operand` names it in errors.
 Result<std::vector<std::string>> list_directory(int directory_fd, const std::string& operand);
 
+/// Asks the file system once for names from the directory's beginning, as many as it gives at a time, and drops them:
+/// of what a file system of FUSE lists, the kernel may get to know more than the names. Nothing depends on it. The
+/// descriptor is open for reading.
+void ask_for_names(int directory_fd);
+
 /// Names that end in `suffix`, without hidden ones, in the order of a shell's glob; none where there is no directory.
 Result<std::vector<std::string>> names_with_suffix(const std::string& path, std::string_view suffix);
 

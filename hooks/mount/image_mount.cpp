@@ -1,13 +1,17 @@
 #include "hooks/mount/image_mount.hpp"
 
+#include <algorithm>
+#include <climits>
 #include <csignal>
 #include <optional>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 #include "common/sys/mount/mount_api.hpp"
@@ -208,24 +212,65 @@ Result<void> MountedImages::start_server() {
 
 Result<uint64_t> MountedImages::give(UniqueFd image, const std::string& inside) {
   if (!server_) TRY(start_server());
+  if (inside.size() >= PATH_MAX) return fail_errno(ENAMETOOLONG, "find a path in the image");
   struct stat status {};
   if (fstat(image.get(), &status) != 0) return fail_errno(errno, "inspect the image");
   if (device_ && status.st_dev == *device_)
     return fail(Error(ErrorKind::unsupported, "it lies in an image that is mounted in this container")
                     .with_code(ErrorCode::mount_source)
                     .with_hint("a file cannot be served by what has it from a mount of its own; copy it out"));
-  TRY(send_packet(server_.get(), "/" + inside, {image.get()}));
   given_.push_back({std::move(image), inside});
+  // What cannot be sent now is sent, or said, when it is needed. Descriptors on their way are counted, for all of a
+  // user's processes together (unix(7), ETOOMANYREFS).
+  if (++unsent_ >= kMostImagesInPacket && sent() - answered_ <= kMostImagesInPacket) (void)send_next();
   return taken_ + given_.size();
 }
 
+/// The first of those that are unsent, as many as a packet takes.
+Result<void> MountedImages::send_next() {
+  std::string paths;
+  std::vector<int> images;
+  for (size_t at = given_.size() - unsent_; at < given_.size() && images.size() < kMostImagesInPacket; ++at) {
+    const Given& given = given_[at];
+    if (paths.size() + given.inside.size() + 2 > kMostPacketBytes) break;
+    paths += "/" + given.inside + '\0';
+    images.push_back(given.image.get());
+  }
+  TRY(send_packet(server_.get(), paths, images));
+  unsent_ -= images.size();
+  return {};
+}
+
+/// And for as many more as have been answered meanwhile.
+Result<void> MountedImages::await(uint64_t number) {
+  pollfd more{server_.get(), POLLIN, 0};
+  while (answered_ < number || (answered_ < sent() && poll(&more, 1, 0) == 1)) {
+    if (sent() < number) {
+      auto done = send_next();
+      const bool later = !done && done.error().errnum() == ETOOMANYREFS && answered_ < sent();
+      if (!done && !later) return done;
+      if (done) continue;
+    }
+    TRY_ASSIGN(const auto answer, receive_packet(server_.get(), kMaxMessage));
+    if (!answer || answer->bytes.empty()) return fail(died());
+    answered_ += answer->bytes.size();
+    has_one_ = has_one_ || answer->bytes.find(kIsThere) != std::string::npos;
+  }
+  return {};
+}
+
 Result<ImagePart> MountedImages::take(uint64_t number) {
+  constexpr uint64_t kInOneAnswer = 24;  // entries of 160 bytes in a page
+  TRY(await(number));
   Given given;
   for (; taken_ < number; ++taken_) {
-    TRY_ASSIGN(const auto answer, receive_packet(server_.get(), kMaxMessage));
-    if (!answer) return fail(died());
     given = std::move(given_.front());
     given_.pop_front();
+  }
+  if (number > listed_ && has_one_) {
+    if (!listing_) listing_ = open_file_at(directory_.get(), ".", O_RDONLY | O_DIRECTORY).value_or(UniqueFd());
+    if (listing_) ask_for_names(listing_.get());
+    listed_ = std::min(answered_, listed_ + kInOneAnswer);
   }
   ImagePart part;
   struct stat status {};

@@ -45,8 +45,9 @@ class MountedImages {
   /// place: a directory of the caller's, in which a mount point is made. It should not outlive the mount namespace.
   explicit MountedImages(std::string place) : place_(std::move(place)) {}
 
-  /// Gives an image to the server, which opens it while the caller goes on. `inside`: a path in it, whose links are
-  /// followed within it; may be empty. Returns the number under which it can be taken. The image need not be trusted.
+  /// Gives an image to the server, which opens it while the caller goes on; several in one packet. `inside`: a path in
+  /// it, whose links are followed within it; may be empty. Returns the number under which it can be taken. The image
+  /// need not be trusted.
   Result<uint64_t> give(UniqueFd image, const std::string& inside);
   /// Read-only, nosuid and nodev. Every file belongs to the caller's ids (euid, egid). In the order of the numbers;
   /// one that is passed over cannot be had any more.
@@ -63,11 +64,20 @@ class MountedImages {
   };
 
   Result<void> start_server();
+  Result<void> send_next();
+  Result<void> await(uint64_t number);
   std::string place_;
   UniqueFd server_;     ///< a socket, on which images are given to it
   UniqueFd directory_;  ///< in which they appear
+  UniqueFd listing_;    ///< the same, open for reading
   std::deque<Given> given_;
+  size_t unsent_ = 0;  ///< the last ones of given_
+  /// The number of the last that was sent.
+  [[nodiscard]] uint64_t sent() const { return taken_ + given_.size() - unsent_; }
   uint64_t taken_ = 0;           ///< the last number that was
+  uint64_t answered_ = 0;        ///< the last that the server has opened, or could not
+  uint64_t listed_ = 0;          ///< the last that the kernel has been told of
+  bool has_one_ = false;         ///< the server has opened one: before that there is nothing to list
   std::optional<dev_t> device_;  ///< of their file system, when one is there
 };
 

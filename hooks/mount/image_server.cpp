@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/sys/socket.hpp"
 #include "hooks/mount/image_worker.hpp"
@@ -18,8 +19,7 @@ namespace {
 
 constexpr unsigned kMostThreads = 4;        ///< for one image
 constexpr unsigned kMostThreadsForAll = 8;  ///< for any number of them
-constexpr size_t kMostPath = 4096;
-constexpr size_t kLargeCaches = 8;  ///< of several images the first ones have caches of the usual size
+constexpr size_t kLargeCaches = 8;          ///< of several images the first ones have caches of the usual size
 
 /// What nearly every command needs first. Paths that an image lacks cost nothing.
 constexpr std::array<const char*, 7> kNeededFirst = {
@@ -90,18 +90,23 @@ Result<void> serve_images(int socket, int device, uid_t uid, gid_t gid) {
     return {};
   };
   while (true) {
-    auto packet = receive_packet(socket, kMostPath);
+    auto packet = receive_packet(socket, kMostPacketBytes);
     if (!packet || !*packet) break;
     // Before there is a mount, which the first image says that there is, the device has nothing to read.
     if (threads.empty()) TRY(start_threads());
-    std::shared_ptr<ServedImage> image;
-    const ImageCaches caches = images.count() < kLargeCaches ? ImageCaches::usual : ImageCaches::small;
-    if ((*packet)->fds.size() == 1)
-      image = open_served(std::move((*packet)->fds[0]), (*packet)->bytes, caches).value_or(nullptr);
-    const bool is_there = image != nullptr;
-    images.add(std::move(image));
-    if (!send_packet(socket, is_there ? "there" : "none")) break;
+    std::string answer;
+    std::string_view rest = (*packet)->bytes;
+    for (UniqueFd& file : (*packet)->fds) {
+      const ImageCaches caches = images.count() < kLargeCaches ? ImageCaches::usual : ImageCaches::small;
+      const std::string inside(rest.substr(0, rest.find('\0')));
+      rest.remove_prefix(std::min(inside.size() + 1, rest.size()));
+      auto image = open_served(std::move(file), inside, caches).value_or(nullptr);
+      answer += image ? kIsThere : 'n';
+      images.add(std::move(image));
+    }
+    if (!send_packet(socket, answer)) break;
   }
+  close(socket);  // nobody waits for an answer that does not come
   for (std::thread& thread : threads) thread.join();
   return {};
 }

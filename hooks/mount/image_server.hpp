@@ -8,6 +8,10 @@
 
 namespace situla {
 
+constexpr size_t kMostImagesInPacket = 16;
+constexpr size_t kMostPacketBytes = 16384;
+constexpr char kIsThere = 't';
+
 /// How many threads may serve are reckoned by it. To be asked once before /proc and /sys are gone.
 unsigned node_processors();
 
@@ -16,9 +20,10 @@ unsigned node_processors();
 /// device cannot be read.
 Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid);
 
-/// Serves, on such a device, a directory with the images whose descriptors come on the socket, one in a packet that
-/// says what of it is shown (a path in it; "/": all). They are called 1, 2 and so on (ServedImages); when one is
-/// there the socket says "there", and "none" when it cannot be served. Returns when the mount is gone.
+/// Serves, on such a device, a directory with the images whose descriptors come on the socket, at most
+/// kMostImagesInPacket in a packet of at most kMostPacketBytes, that says what of each is shown: a path in it ("/":
+/// all) and a NUL. They are called 1, 2 and so on (ServedImages). For each packet the socket says, with a letter for
+/// each of its images, which are there (kIsThere) and which cannot be served. Returns when the mount is gone.
 Result<void> serve_images(int socket, int device, uid_t uid, gid_t gid);
 
 }  // namespace situla

@@ -140,10 +140,11 @@ class Worker {
         return answer_with(out);
       }
       case FUSE_OPENDIR:
-        return open_directory();
+        return answer_with(fuse_open_out{});  // asked for each time, and not kept: it changes
       case FUSE_READDIR:
+        return list_images(false);
       case FUSE_READDIRPLUS:
-        return answer({});
+        return list_images(true);
       case FUSE_STATFS:
         return answer_with(fuse_statfs_out{});
       default:
@@ -155,13 +156,36 @@ class Worker {
     const auto number = parse_unsigned(body_.substr(0, body_.find('\0')));
     auto image = number && *number > 0 && *number <= kMostImages ? images_.find(*number) : nullptr;
     if (!image) return fail_errno(ENOENT, "find the image");
-    // Nothing of the image is read for that: a container may mount hundreds.
-    fuse_entry_out out{};
-    out.nodeid = *number << kRefBits | image->top().ref;
-    out.entry_valid = out.attr_valid = kForever;
-    out.attr = describe(image->top(), *number, image->block_bytes());
-    answer_with(out);
+    answer_with(entry(*number, *image));
     return {};
+  }
+
+  /// Nothing of the image is read for that: a container may mount hundreds.
+  [[nodiscard]] fuse_entry_out entry(uint64_t number, const ServedImage& image) const {
+    fuse_entry_out out{};
+    out.nodeid = number << kRefBits | image.top().ref;
+    out.entry_valid = out.attr_valid = kForever;
+    out.attr = describe(image.top(), number, image.block_bytes());
+    return out;
+  }
+
+  void list_images(bool with_attributes) {
+    const auto in = body<fuse_read_in>();
+    std::string out;
+    uint64_t last = in.offset == 0 ? images_.listed.load() : in.offset;
+    for (const uint64_t count = std::min<uint64_t>(images_.count(), kMostImages); last < count; ++last) {
+      const auto image = images_.find(last + 1);
+      if (!image) continue;
+      const std::string name = std::to_string(last + 1);
+      fuse_direntplus plus{};
+      plus.entry_out = entry(last + 1, *image);
+      plus.dirent.ino = plus.entry_out.attr.ino;
+      plus.dirent.off = last + 1;
+      plus.dirent.type = S_ISDIR(image->top().mode) ? type_of(1) : type_of(2);
+      if (!append_entry(out, plus, name, with_attributes, in.size)) break;
+    }
+    images_.listed = last;
+    answer({out});
   }
 
   void handle_image() {
@@ -334,10 +358,17 @@ class Worker {
     answer_with(out);
   }
 
-  static void append_padded(std::string& out, const void* fields, size_t size, std::string_view name) {
+  /// False: there is no room left for it.
+  static bool append_entry(std::string& out, fuse_direntplus& plus, std::string_view name, bool with_attributes,
+                           size_t most) {
+    const size_t size = with_attributes ? FUSE_NAME_OFFSET_DIRENTPLUS : FUSE_NAME_OFFSET;
+    if (out.size() + size + name.size() + 7 > most) return false;
+    plus.dirent.namelen = static_cast<uint32_t>(name.size());
+    const void* const fields = with_attributes ? static_cast<const void*>(&plus) : &plus.dirent;
     out.append(static_cast<const char*>(fields), size);
     out += name;
     out.resize((out.size() + 7) / 8 * 8);
+    return true;
   }
 
   static uint32_t type_of(uint16_t type) {
@@ -353,8 +384,6 @@ class Worker {
       const bool special = at < kSpecialNames;
       const std::string_view name =
           special ? std::string_view("..").substr(0, at + 1) : (*names)[at - kSpecialNames].name;
-      const size_t fields = with_attributes ? FUSE_NAME_OFFSET_DIRENTPLUS : FUSE_NAME_OFFSET;
-      if (out.size() + fields + name.size() + 7 > in.size) break;
       fuse_direntplus plus{};
       if (special) {
         // The kernel knows these two; a number of zero would hide them.
@@ -369,9 +398,7 @@ class Worker {
         plus.dirent.type = type_of(stored.type);
       }
       plus.dirent.off = at + 1;
-      plus.dirent.namelen = static_cast<uint32_t>(name.size());
-      const void* start = with_attributes ? static_cast<const void*>(&plus) : &plus.dirent;
-      append_padded(out, start, fields, name);
+      if (!append_entry(out, plus, name, with_attributes, in.size)) break;
     }
     answer({out});
     return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -36,8 +37,9 @@ class ServedImage {
   std::vector<ImageAccess> idle_;
 };
 
-/// What is on one device: an image, or a directory with any number of them, which are called 1, 2 and so on and are not
-/// in its listing. Every file belongs to uid/gid, ids of the user namespace in which the mount was made.
+/// What is on one device: an image, or a directory with any number of them, which are called 1, 2 and so on. That is
+/// listed by one process, to tell the kernel of many images at once: from its beginning it has those that no listing
+/// had before. Every file belongs to uid/gid, ids of the user namespace in which the mount was made.
 class ServedImages {
  public:
   /// whole: null for a directory.
@@ -56,6 +58,7 @@ class ServedImages {
   static constexpr bool can_name(InodeRef ref) { return ref >> 48U == 0; }
 
   std::atomic<bool> no_opendir = false;  ///< what the kernel said at the beginning
+  std::atomic<uint64_t> listed = 0;      ///< number of the last image that a listing had
 
  private:
   const uid_t uid_;
