@@ -91,8 +91,8 @@ def run_catch(context, tally, preset, labels):
         result = run_program(context, wrap(command), limit, {**os.environ, **extra, **variables}, properties.get("WORKING_DIRECTORY", BUILD))
         return (*result, time.monotonic() - began)
 
-    # Several at a time: the programs have nothing in common, and many wait for what they started.
-    with concurrent.futures.ThreadPoolExecutor(max_workers=int(JOBS)) as pool:
+    # Several at a time, and one more than there are processors: the programs have nothing in common, and some mostly wait.
+    with concurrent.futures.ThreadPoolExecutor(max_workers=int(JOBS) + 1) as pool:
         for (name, command, _, label), (code, output, seconds) in zip(programs, pool.map(run, programs)):
             report_catch(context, tally, name, code, output, seconds, labels[label][0](command)[-len(command):])
 
