@@ -55,10 +55,11 @@ Result<void> check_mount_sources(const ContainerSpec& spec, const Environment& j
     };
     if (mount.kind != MountOption::Kind::bind || has("nofail")) continue;
     const std::string source = expand_variables(mount.source, job);
+    if (is_registry_image(source)) continue;
     struct stat status {};
     if (stat(source.c_str(), &status) == 0) continue;
     // What is in an image the builder sees.
-    if (errno == ENOENT || (errno == ENOTDIR && !has("sqsh")))
+    if (errno == ENOENT || (errno == ENOTDIR && !has("sqsh") && !has("image")))
       return fail(said_once(no_mount_source(mount, source), job));
   }
   return {};

@@ -135,7 +135,8 @@ constexpr std::array kTable = {
         "dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR",
         set_image, "IMAGE"},
     OptionInfo{"container-mounts", "SRC[:DST[:FLAGS]][,SRC:DST...]",
-               "[situla] bind mounts; SRC may be tmpfs or umount; FLAGS are joined by +, for example ro+rslave",
+               "[situla] bind mounts; SRC may be tmpfs, umount or docker://IMAGE; FLAGS are joined by +, for example "
+               "ro+rslave",
                set_mounts, "MOUNTS", nullptr, "SLURM_SITULA_CONTAINER_MOUNTS"},
     OptionInfo{"container-workdir", "PATH", "[situla] working directory inside the container (default: the image's)",
                set_workdir, "WORKDIR"},

@@ -17,9 +17,9 @@ constexpr int kEnvironment =
 }  // namespace broker_fd
 
 /// situla-builder, started by the broker as the job user. argv: `container <MODE> <SCRATCH NAME>` | `request
-/// [before-job]` | `clean <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or image-auto; or
-/// named: the builder looks for the container and asks for an image if it needs one. `situla-importer user` and `site`
-/// have the same descriptors.
+/// [before-job | image REFERENCE]` | `clean <PATH>`. MODE is how the image comes: mounted, image-fuse, image-extract or
+/// image-auto; or named: the builder looks for the container and asks for an image if it needs one. `situla-importer
+/// user` and `site` have the same descriptors.
 ///
 /// Root installs no descriptor of a user's process: to close it may wait for his file system forever. So where a helper
 /// needs a file of another process of the same user, it is given the socket in which that file lies (Parcel); what
@@ -77,7 +77,11 @@ inline std::string step_incoming_path(uint32_t job, uint32_t step) {
 /// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by
 /// root.
 constexpr const char* kStageMount = SITULA_RUNTIME_DIR "/root";
-constexpr const char* kStageImage = "image";      ///< beneath it: where root attaches the image
+constexpr const char* kStageImage = "image";  ///< beneath it: where root attaches the image
+/// Of the images that are mounted in the container: beneath it, where root attaches the number-th of them.
+inline std::string stage_image(uint32_t number) {
+  return std::string(kStageImage) + "." + std::to_string(number);
+}
 constexpr const char* kStageDirectory = "stage";  ///< beneath it: what prepare_container() may use
 
 /// situla-store, started by the broker as the service user. `--view`: kImage and kBroker only; `--lend`: kBroker only.

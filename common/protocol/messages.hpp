@@ -265,6 +265,19 @@ struct Found {
 /// A named container has to be made. fds of the answer: the image file, open for reading, or a parcel with it.
 struct ImageWanted {};
 struct ImageReady {};
+/// Before MapsWanted: an image of a registry shall be mounted in the container, too. Answer: ImageMounted, on
+/// stage_image(number), where the builder has made a directory; ImageReady with its file, as for ImageWanted; or
+/// NotMounted, if it is optional and cannot be had.
+struct OtherImageWanted {
+  std::string reference;  ///< "docker://...", of at most kLongestReference bytes; opaque to the broker, which hands it
+                          ///< to a process of the same user
+  uint32_t number = 0;    ///< from 1, one more each time; at most kMostOtherImages
+  bool optional = false;
+
+  static auto fields(auto& wanted) { return std::tie(wanted.reference, wanted.number, wanted.optional); }
+};
+constexpr uint32_t kMostOtherImages = 200;
+constexpr size_t kLongestReference = 1024;
 /// A named container lies on a copy of an image. Has this node that image, too, and mounted? Then the kernel's mount of
 /// it serves as well, without a process that serves the copy. Answer: ImageMounted, or NotMounted.
 struct CopiedImageWanted {
@@ -277,8 +290,12 @@ struct CopiedImageWanted {
     return std::tie(wanted.identity, wanted.is_new, wanted.inode, wanted.bytes, wanted.changed);
   }
 };
-struct ImageMounted {};  ///< beneath kStageMount, on kStageImage
-struct NotMounted {};
+struct ImageMounted {};  ///< beneath kStageMount, on kStageImage, or on the place of the image that was asked for
+struct NotMounted {
+  std::string why{};  ///< of OtherImageWanted, for the user
+
+  static auto fields(auto& it) { return std::tie(it.why); }
+};
 
 // plugin (slurmstepd) <-> broker, control socket
 
@@ -301,7 +318,7 @@ using Message =
     std::variant<JoinRequest, JoinReply, Note, Failure, ImportDone, MapsWanted, MapsWritten, Ready, Finish, Finished,
                  Draw, RunningWanted, NotRunning, Found, ImageWanted, ImageReady, Saving, ScratchPlace, StepPrepared,
                  TaskEnded, Alive, ImportBegins, ViewMade, ImporterWanted, ImporterStarted, NoStore, CopiedImageWanted,
-                 ImageMounted, NotMounted, ImageLent, Prefetched, ImportWaits, ImportProgress>;
+                 ImageMounted, NotMounted, ImageLent, Prefetched, ImportWaits, ImportProgress, OtherImageWanted>;
 
 constexpr LogLevel last_of(LogLevel) {
   return LogLevel::error;

@@ -42,6 +42,7 @@ inline constexpr auto kMountWords = std::to_array<MountWord>({
     {"x-create=dir"},
     {"x-create=file"},
     {"sqsh"},
+    {"image"},
     {"ro", MountMeaning::read_only},
     {"rw", MountMeaning::read_only, false},
     {"nosuid", MountMeaning::no_suid},
@@ -103,6 +104,9 @@ inline constexpr auto kMountWords = std::to_array<MountWord>({
     {"dirsync", MountMeaning::superblock},
     {"lazytime", MountMeaning::superblock},
 });
+
+/// "subpath=PATH": of an image only what is there.
+constexpr std::string_view kSubpath = "subpath=";
 
 /// nullptr: none of them. Other words that begin with "x-" are somebody else's, and known to nobody.
 constexpr const MountWord* find_mount_word(std::string_view word) {

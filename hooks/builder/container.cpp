@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -28,6 +29,7 @@
 #include "hooks/mount/fstab.hpp"
 #include "hooks/run/init_process.hpp"
 #include "hooks/run/isolation.hpp"
+#include "hooks/run/mounted_images.hpp"
 #include "hooks/run/prepare.hpp"
 
 namespace situla {
@@ -83,6 +85,44 @@ Result<void> unshare_for_step(const ContainerRequest& request) {
   return request.isolation.net ? bring_loopback_up() : Result<void>();
 }
 
+Result<ImagePlace> place_of(Answer answer, const WantedImage& image, const std::string& directory, LogSink& log) {
+  ImagePlace place;
+  if (const auto* missing = std::get_if<NotMounted>(&answer.message); missing != nullptr && image.optional()) {
+    image.say_missing(missing->why, log);
+  } else if (std::holds_alternative<ImageMounted>(answer.message)) {
+    place.directory = directory;
+  } else if (std::holds_alternative<ImageReady>(answer.message) && answer.fds.size() == 1) {
+    TRY_ASSIGN(UniqueFd file, unpacked(std::move(answer.fds[0])));
+    place.file = std::make_shared<const UniqueFd>(std::move(file));
+  } else {
+    return fail(ErrorKind::corrupt, "the broker sent a message out of turn");
+  }
+  return place;
+}
+
+/// What mounts name of registries: while this is a process without namespaces of its own, in which root can mount.
+Result<MountedImagePlaces> get_mounted_images(const BuilderData& data, const EnrootConfig& config, LogSink& log) {
+  TRY_ASSIGN(const std::vector<WantedImage> images, wanted_images(config, data.host, data.spec.mounts, {}));
+  if (images.size() > kMostOtherImages)
+    return fail(Error(ErrorKind::usage, std::to_string(images.size()) + " images of registries are to be mounted")
+                    .with_code(ErrorCode::mount_syntax)
+                    .with_hint("a container has at most " + std::to_string(kMostOtherImages) +
+                               "; squashfs files (sqsh) can be any number"));
+  MountedImagePlaces places;
+  uint32_t number = 0;
+  for (const WantedImage& image : images) {
+    if (image.reference.size() > kLongestReference)
+      return fail(
+          Error(ErrorKind::usage, "the name of an image is too long: " + printable(image.reference.substr(0, 80)))
+              .with_code(ErrorCode::image_name));
+    const std::string directory = std::string(kStageMount) + "/" + stage_image(++number);
+    if (mkdir(directory.c_str(), 0700) != 0) return fail_errno(errno, "create directory " + directory);
+    TRY_ASSIGN(Answer answer, ask_broker(OtherImageWanted{image.reference, number, image.optional()}));
+    TRY_ASSIGN(places[image.reference], place_of(std::move(answer), image, directory, log));
+  }
+  return places;
+}
+
 /// Not where its files were copied: then there is no image beneath it any more.
 bool lies_on_image(const BuiltContainer& built) {
   return built.container.root.kind != "extracted" && built.container.root.kind != "tree";
@@ -102,11 +142,18 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   TRY(check_save_path(data.spec.save));
   // To a container that runs nothing is mounted.
   if (image_mode != "named") TRY(check_sources(data.spec.mounts, data.host));
+  std::optional<MountedImagePlaces> images;
+  const auto get_images = [&]() -> Result<bool> {
+    if (images) return false;
+    TRY_ASSIGN(images, get_mounted_images(data, config, log));
+    return !images->empty();
+  };
   std::optional<StepRoot> root;
   if (image_mode == "named") {
-    TRY_ASSIGN(root, find_or_make_container(data, config, log));
+    TRY_ASSIGN(root, find_or_make_container(data, config, get_images, log));
     if (!root) return std::optional<BuiltContainer>();
   } else {
+    TRY(get_images());
     TRY_ASSIGN(root, unnamed_root(image_mode, std::move(data.image)));
   }
   config.set("ENROOT_RUNTIME_PATH", std::string(kStageMount) + "/" + kStageDirectory);
@@ -116,6 +163,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   request.scratch_notice = [](const std::string& path) {
     (void)send_packet(builder_fd::kBroker, encode(ScratchPlace{path}));
   };
+  request.mounted_images = std::move(*images);
   TRY(unshare_for_step(request));
   BuiltContainer built{{}, std::move(*root), request.isolation, {}, {}};
   TRY_ASSIGN(built.proc, open_file("/proc", O_RDONLY | O_DIRECTORY));

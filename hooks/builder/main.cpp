@@ -11,7 +11,9 @@ namespace {
 
 int usage() {
   (void)std::fputs(
-      "situla-builder is started by situla-broker: container MODE SCRATCH | request [before-job] | clean PATH | sweep "
+      "situla-builder is started by situla-broker: container MODE SCRATCH | request [before-job | image REFERENCE] | "
+      "clean "
+      "PATH | sweep "
       "| "
       "epilog JOB HOME\n",
       stderr);
@@ -29,6 +31,8 @@ int main(int argc, char** argv) {
   if (mode == "request" && argc == 2) return situla::write_import_request(situla::Programs::allowed);
   if (mode == "request" && argc == 3 && argv[2] == std::string_view("before-job"))
     return situla::write_import_request(situla::Programs::forbidden);
+  if (mode == "request" && argc == 4 && argv[2] == std::string_view("image"))
+    return situla::write_import_request(situla::Programs::allowed, argv[3]);
   if (mode == "clean" && argc == 3) return situla::clean_scratch(argv[2]);
   if (mode == "sweep" && argc == 2) return situla::sweep_unfinished();
   if (mode == "epilog" && argc == 4) return situla::remove_job_containers(argv[2], argv[3]);

@@ -22,8 +22,9 @@ enum class Programs { forbidden, allowed };
 /// Mode "request": as the user, collects reference, credentials and settings and writes them to builder_fd::kOutput,
 /// the importer's input. An error goes to the broker. Mode "request before-job" does so where a job has no cgroup yet:
 /// a program of the user's would have devices, memory and time that no job of his was given, so none is run, and what
-/// only such a one knows counts as missing.
-int write_import_request(Programs programs);
+/// only such a one knows counts as missing. image: the reference of one that is mounted in the container; empty: the
+/// container's own.
+int write_import_request(Programs programs, const std::string& image = {});
 
 /// Mode "epilog": the job has ended whose named containers belong to it (container_scope=job, COMPAT.md section 1). As
 /// the user, without a terminal, without the job's variables unless a step of it has left them on

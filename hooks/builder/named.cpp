@@ -30,8 +30,9 @@ constexpr int kMaxAttempts = 16;
 
 class NamedSearch {
  public:
-  NamedSearch(const BuilderData& data, const EnrootConfig& config, LogSink& log)
-      : data_(data), spec_(data.spec), config_(config), log_(log) {}
+  NamedSearch(const BuilderData& data, const EnrootConfig& config, const std::function<Result<bool>()>& get_images,
+              LogSink& log)
+      : data_(data), spec_(data.spec), config_(config), get_images_(get_images), log_(log) {}
 
   Result<std::optional<StepRoot>> run() {
     TRY_ASSIGN(const bool joined_step, join_step());
@@ -48,8 +49,10 @@ class NamedSearch {
       if (!root) return fail(std::move(root).error());
       TRY_ASSIGN(const bool joined, join(*container, *root));
       if (joined) return std::optional<StepRoot>();
-      if (!made_) TRY(check_reuse(*container));
       TRY(check_sources(spec_.mounts, data_.host));
+      TRY_ASSIGN(const bool waited, get_images_());
+      if (waited) continue;
+      if (!made_) TRY(check_reuse(*container));
       TRY(ask_for_mount(*root));
       return std::optional(std::move(*root));
     }
@@ -260,6 +263,7 @@ class NamedSearch {
   const BuilderData& data_;
   const ContainerSpec& spec_;
   const EnrootConfig& config_;
+  const std::function<Result<bool>()>& get_images_;
   LogSink& log_;
   UniqueFd image_;
   bool made_ = false;
@@ -269,8 +273,8 @@ class NamedSearch {
 }  // namespace
 
 Result<std::optional<StepRoot>> find_or_make_container(const BuilderData& data, const EnrootConfig& config,
-                                                       LogSink& log) {
-  return NamedSearch(data, config, log).run();
+                                                       const std::function<Result<bool>()>& get_images, LogSink& log) {
+  return NamedSearch(data, config, get_images, log).run();
 }
 
 }  // namespace situla

@@ -2,6 +2,7 @@
 // section 1.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "hooks/builder/input.hpp"
@@ -21,7 +22,10 @@ struct StepRoot {
 /// returns nullopt, and the tasks have what they need already. Else the container exists when it returns: a new one is
 /// made whole or not at all, and only after everything else that can be wrong was found right. usage, exists, not_found
 /// or what importing, creating and asking the broker say.
+///
+/// get_images: fetches what else the container needs, once, when it is not one that runs. True: that may have taken
+/// long, and it is looked for again.
 Result<std::optional<StepRoot>> find_or_make_container(const BuilderData& data, const EnrootConfig& config,
-                                                       LogSink& log);
+                                                       const std::function<Result<bool>()>& get_images, LogSink& log);
 
 }  // namespace situla

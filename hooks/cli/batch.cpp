@@ -24,22 +24,26 @@ Result<std::string> root_of(const Context& context, const std::string& script) {
   return root;
 }
 
-struct BatchOptions {};
+struct BatchOptions {
+  std::vector<std::string> fetched;  ///< as of StartCommand
+};
 
-Result<int> batch(const Context& context, const BatchOptions&) {
+Result<int> batch(const Context& context, const BatchOptions& options) {
   TRY(check_words(context, "batch", 1, "CONFIG is"));
   std::vector<std::string> words = context.words;
   const std::string script = words.front();
   TRY_ASSIGN(words.front(), root_of(context, script));
-  return start_configured(context, script, words);
+  return start_configured(context, script, words, options.fetched);
 }
 
 }  // namespace
 
 void add_batch(CLI::App& app, Actions& actions) {
-  add_command(app, actions, "batch",
-              "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND [ARG...]]", batch)
-      .first.prefix_command();  // what follows the script belongs to the container
+  const auto [command, options] = add_command(
+      app, actions, "batch",
+      "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND [ARG...]]", batch);
+  command.prefix_command();  // what follows the script belongs to the container
+  add_fetched_option(command, options.fetched);
 }
 
 }  // namespace situla::cli

@@ -56,7 +56,7 @@ struct ImageArguments {
 /// Into a file without a name in the directory, from the node's store where that has it.
 Result<UnnamedImage> fetch_image(const Context& context, const ImageArguments& image, const std::string& directory);
 /// Actions::start_fetched.
-Error start_fetched(const Context& context, const std::string& image);
+Error start_fetched(const Context& context, const WantedFetch& wanted);
 
 /// A container of this name, of which only the image is missing; extract: as a tree. ErrorKind::exists for one that is
 /// there, without --force or ENROOT_FORCE_OVERRIDE.
@@ -66,19 +66,26 @@ struct StartCommand {
   StartOptions start;
   std::string environment;  ///< --environment: name or path of an environment file
   bool dry_run = false;
+  /// Of a start that has fetched what is mounted: "REFERENCE=DESCRIPTOR" of an open image; nothing behind the '=': it
+  /// could not be had, and is optional.
+  std::vector<std::string> fetched;
 };
+constexpr const char* kFetchedOption = "--fetched";
+/// For every command that calls start_words().
+void add_fetched_option(CLI::App& command, std::vector<std::string>& fetched);
 /// Where the user's environment files are.
 edf::EdfPlaces edf_places(const Context& context);
 void declare_start(CLI::App& command, StartCommand& options);
 /// words: what find_root() takes, and the command.
 Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words);
 
-/// `start --conf script`; words: the container's name or an image, and the command.
-Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words);
+/// `start --conf script`; words: the container's name or an image, and the command; fetched: as of StartCommand.
+Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words,
+                             const std::vector<std::string>& fetched);
 
-/// For a command whose first word is the image: fetches it and starts the same again with its file, which is gone with
-/// the container. Only an error returns.
-Error start_image(const Context& context, const std::string& image);
+/// For a start whose image, or an image that it mounts, is in a registry: fetches them and starts the same again with
+/// their files, which are gone with the container. The image is the first word. Only an error returns.
+Error fetch_first(const Context& context, const WantedFetch& wanted);
 
 /// What a word means: a file is an image, anything else the name of a container.
 Result<RootSource> find_root(const Context& context, const std::string& word);

@@ -40,20 +40,59 @@ Result<UnnamedImage> fetch_image(const Context& context, const ImageArguments& i
   return import_to_unnamed_file(request, directory, user_layer_cache(context.config), *progress, context.log, &store);
 }
 
-Error start_fetched(const Context& context, const std::string& image) {
+namespace {
+
+Result<UniqueFd> fetch_named(const Context& context, const std::string& image) {
   ImageArguments wanted;
   wanted.image = image;
-  auto fetched = fetch_image(context, wanted, context.config.temp_path());
-  if (!fetched) return std::move(fetched).error();
-  const int fd = fetched->file.release();
-  if (fcntl(fd, F_SETFD, 0) != 0) return Error::from_errno(errno, "hand over the image");
-  // In a process of its own, which has no threads: what has talked to a registry may have had some.
-  std::vector<std::string> arguments = {context.invocation.program, "start"};
+  TRY_ASSIGN(UnnamedImage fetched, fetch_image(context, wanted, context.config.temp_path()));
+  return std::move(fetched.file);
+}
+
+/// StartCommand::fetched. files: what has to stay open.
+Result<std::vector<std::string>> fetch_mounted(const Context& context, const std::vector<WantedImage>& images,
+                                               std::vector<UniqueFd>& files) {
+  std::vector<std::string> words;
+  for (const WantedImage& image : images) {
+    auto file = fetch_named(context, image.reference);
+    if (!file && !image.optional()) return fail(file.error());
+    if (!file) image.say_missing(file.error().text(), context.log);
+    words.insert(words.end(),
+                 {kFetchedOption, image.reference + "=" + (file ? std::to_string(file->get()) : std::string())});
+    if (file) files.push_back(std::move(*file));
+  }
+  return words;
+}
+
+/// The arguments of the same start with what was fetched.
+Result<std::vector<std::string>> arguments_with(const Context& context, const WantedFetch& wanted,
+                                                std::vector<UniqueFd>& files) {
   const auto& words = context.invocation.arguments;
+  std::vector<std::string> arguments = {context.invocation.program, wanted.image.empty() ? words.front() : "start"};
+  TRY_ASSIGN(const std::vector<std::string> fetched, fetch_mounted(context, wanted.mounted, files));
+  arguments.insert(arguments.end(), fetched.begin(), fetched.end());
+  if (wanted.image.empty()) {
+    arguments.insert(arguments.end(), words.begin() + 1, words.end());
+    return arguments;
+  }
+  TRY_ASSIGN(UniqueFd image, fetch_named(context, wanted.image));
   arguments.insert(arguments.end(), words.begin() + 1, words.end() - static_cast<ptrdiff_t>(context.words.size()));
-  arguments.push_back(fd_path(fd));
+  arguments.push_back(fd_path(image.get()));
   arguments.insert(arguments.end(), context.words.begin() + 1, context.words.end());
-  return exec_program("/proc/self/exe", arguments);
+  files.push_back(std::move(image));
+  return arguments;
+}
+
+}  // namespace
+
+Error start_fetched(const Context& context, const WantedFetch& wanted) {
+  std::vector<UniqueFd> files;
+  const auto arguments = arguments_with(context, wanted, files);
+  if (!arguments) return arguments.error();
+  for (const UniqueFd& file : files)
+    if (fcntl(file.get(), F_SETFD, 0) != 0) return Error::from_errno(errno, "hand over the image");
+  // In a process of its own, which has no threads: what has talked to a registry may have had some.
+  return exec_program("/proc/self/exe", *arguments);
 }
 
 }  // namespace situla::cli

@@ -12,12 +12,12 @@ Result<int> run_words(const Context& context, const StartCommand& options, const
   const std::string& image = words.front();
   TRY(check_image(image));
   if (image_kind(image) == ImageKind::path) return start_words(context, options, words);
-  if (context.start_fetched == nullptr || words == context.words) return fail(start_image(context, image));
+  if (context.start_fetched == nullptr || words == context.words) return fail(fetch_first(context, {image, {}}));
   // As if the image of the environment had been written behind the options.
   Invocation invocation = context.invocation;
   invocation.arguments.insert(invocation.arguments.end() - static_cast<ptrdiff_t>(context.words.size()), image);
-  return fail(
-      start_image({invocation, context.streams, context.log, context.config, words, context.start_fetched}, image));
+  return fail(fetch_first({invocation, context.streams, context.log, context.config, words, context.start_fetched},
+                          {image, {}}));
 }
 
 /// With --environment the image is that of the file, and all words are the command.

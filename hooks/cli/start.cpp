@@ -1,4 +1,6 @@
 // start: a container, or a squashfs file as it is, runs a command for the user who asks.
+#include <memory>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include "hooks/cli/commands.hpp"
 #include "hooks/edf/edf.hpp"
 #include "hooks/run/launch.hpp"
+#include "hooks/run/mounted_images.hpp"
 #include "hooks/scripts/config_script.hpp"
 
 namespace situla::cli {
@@ -24,13 +27,28 @@ Result<int> show_plan(const Context& context, ContainerRequest request) {
   return 0;
 }
 
+/// Of a start that has fetched them: `fetched` as of StartCommand.
+Result<void> take_images(const std::vector<std::string>& fetched, ContainerRequest& request) {
+  for (const std::string& word : fetched) {
+    const size_t sign = word.rfind('=');
+    const std::string number = sign == std::string::npos ? "?" : word.substr(sign + 1);
+    ImagePlace place;
+    if (!number.empty()) {
+      const auto fd = parse_unsigned(number);
+      if (!fd || *fd <= STDERR_FILENO || fcntl(static_cast<int>(*fd), F_SETFD, FD_CLOEXEC) != 0)
+        return fail(Error(ErrorKind::usage, std::string(kFetchedOption) + " " + printable(word) + ": no open file")
+                        .with_code(ErrorCode::option));
+      place.file = std::make_shared<const UniqueFd>(static_cast<int>(*fd));
+    }
+    request.mounted_images.emplace(word.substr(0, sign), std::move(place));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words) {
   TRY_ASSIGN(EnrootConfig config, with_directives(context.config, options.start.configuration, context.log));
-  // A directive may name another ENROOT_DATA_PATH.
-  TRY_ASSIGN(RootSource root,
-             find_root({context.invocation, context.streams, context.log, config, words}, words.front()));
   ContainerSpec spec;
   if (!options.environment.empty()) {
     TRY_ASSIGN(const edf::Edf edf, load_edf(options.environment, edf_places(context)));
@@ -39,7 +57,20 @@ Result<int> start_words(const Context& context, const StartCommand& options, con
   }
   ContainerRequest request = ContainerRequest::of_start(options.start, context.invocation.environment,
                                                         std::move(config), context.log, std::move(spec));
-  request.root = std::move(root);
+  TRY(take_images(options.fetched, request));
+  const Context configured{context.invocation, context.streams, context.log, request.config, words};
+  if (!options.dry_run) {
+    TRY_ASSIGN(std::vector<WantedImage> images,
+               wanted_images(request.config, request.host, request.spec.mounts, request.start.mounts));
+    std::erase_if(images, [&](const WantedImage& each) { return request.mounted_images.contains(each.reference); });
+    if (!images.empty()) {
+      // A name that is none is said before minutes have gone by.
+      if (!words.front().starts_with(kDescriptors)) TRY(find_root(configured, words.front()));
+      return fail(fetch_first(context, {"", std::move(images)}));
+    }
+  }
+  // A directive may name another ENROOT_DATA_PATH.
+  TRY_ASSIGN(request.root, find_root(configured, words.front()));
   request.command.assign(words.begin() + 1, words.end());
   if (options.dry_run) return show_plan(context, std::move(request));
   context.streams.out.flush();
@@ -56,11 +87,15 @@ bool says_where(const std::string& word) {
 
 Result<int> start(const Context& context, const StartCommand& options) {
   TRY(check_words(context, "start", 1, "NAME or IMAGE is"));
-  if (says_where(context.words.front())) return fail(start_image(context, context.words.front()));
+  if (says_where(context.words.front())) return fail(fetch_first(context, {context.words.front(), {}}));
   return start_words(context, options, context.words);
 }
 
 }  // namespace
+
+void add_fetched_option(CLI::App& command, std::vector<std::string>& fetched) {
+  command.add_option(kFetchedOption, fetched)->group("")->allow_extra_args(false);  // between us and ourselves
+}
 
 void declare_start(CLI::App& command, StartCommand& options) {
   command.prefix_command();  // what follows the name belongs to the container
@@ -70,6 +105,7 @@ void declare_start(CLI::App& command, StartCommand& options) {
       .add_option("--environment", options.environment,
                   "Environment file: variables, mounts, directory and more; other options win over it")
       ->type_name("NAME|FILE");
+  add_fetched_option(command, options.fetched);
   command.add_flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
   Isolation& isolation = options.start.isolation;
   command.add_flag("--pid", isolation.pid, "Own PID namespace");
@@ -133,8 +169,8 @@ Result<NamedContainer> find_meant_container(const Context& context, const std::s
   return fail(no_container_but(context, std::move(found).error(), similar_container(context.config, name)));
 }
 
-Error start_image(const Context& context, const std::string& image) {
-  if (context.start_fetched != nullptr) return context.start_fetched(context, image);
+Error fetch_first(const Context& context, const WantedFetch& wanted) {
+  if (context.start_fetched != nullptr) return context.start_fetched(context, wanted);
   return become_full_program(context.invocation.program, context.invocation.arguments);
 }
 
@@ -159,8 +195,10 @@ Result<RootSource> find_root(const Context& context, const std::string& word) {
   return fail(no_container_but(context, std::move(container).error(), means_file ? file : near));
 }
 
-Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words) {
+Result<int> start_configured(const Context& context, const std::string& script, const std::vector<std::string>& words,
+                             const std::vector<std::string>& fetched) {
   StartCommand options;
+  options.fetched = fetched;
   options.start.configuration = script;
   return start_words(context, options, words);
 }

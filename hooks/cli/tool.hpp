@@ -16,6 +16,7 @@
 #include "common/spec/environment.hpp"
 #include "hooks/config/enroot_config.hpp"
 #include "hooks/doctor/registry_section.hpp"
+#include "hooks/run/mounted_images.hpp"
 
 namespace CLI {
 class App;
@@ -38,9 +39,14 @@ struct Invocation {
 };
 
 struct Context;
-/// Fetches an image, as import does, and starts again, with the file in its place; only an error returns. Null in a
-/// program that reaches no registry.
-using StartFetched = Error (*)(const Context& context, const std::string& image);
+/// What a start needs of registries.
+struct WantedFetch {
+  std::string image;                 ///< the container's; empty: it is there
+  std::vector<WantedImage> mounted;  ///< in the container
+};
+/// Fetches images, as import does, and starts again, with their files; only an error returns. Null in a program that
+/// reaches no registry.
+using StartFetched = Error (*)(const Context& context, const WantedFetch& wanted);
 
 /// What every command may use.
 struct Context {

@@ -1,6 +1,7 @@
 // What shall a container be? What srun, `situla start` or a bundle ask for, with what only the host's side can tell.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "hooks/config/enroot_config.hpp"
 #include "hooks/containers/named_container.hpp"
 #include "hooks/containers/scratch.hpp"
+#include "hooks/mount/step.hpp"
 
 namespace situla {
 
@@ -70,6 +72,8 @@ struct ContainerRequest {
 
   std::string step;  ///< "pyxis_JOB.STEP": tasks of this Slurm step will join; empty: a command of the user's
   ScratchNotice scratch_notice;  ///< may be empty
+
+  std::map<std::string, ImagePlace> mounted_images;  ///< that mounts name, by their references as written there
 
   StartOptions start;                ///< of a command
   std::vector<std::string> command;  ///< empty: what /etc/rc says, or a shell

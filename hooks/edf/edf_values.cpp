@@ -37,6 +37,12 @@ std::string without_references(const std::string& text) {
 Result<std::string> mount_entry(const std::string& written, const EdfPlaces& places) {
   std::vector<std::string> fields;
   std::string_view rest = written;
+  if (is_registry_image(written)) {
+    const auto parts = cut_mount_source(written);
+    if (!parts) return fail(parse_mount_entry(written).error());
+    fields.emplace_back(parts->first);
+    rest = parts->second;
+  }
   for (auto parts = cut(rest, ':'); parts && fields.size() < 2; parts = cut(rest, ':')) {
     fields.push_back(places.absolute(std::string(parts->first)));
     rest = parts->second;

@@ -25,8 +25,8 @@ int run_importer(int socket, int store_socket, const OwnImport* own = nullptr);
 /// As the user, with the descriptors of a builder (builder_fd). What only he may read (an archive, a layout, an
 /// engine's image) becomes a nameless squashfs file in ENROOT_TEMP_PATH. What is in a registry comes from his own
 /// store, or is imported into it (own_import.hpp): so it is on a node without an image store. job: "123.0". Either
-/// image is sent to the broker.
-int import_as_user(const std::string& job);
+/// image is sent to the broker. other: the reference of one that is mounted in the container; empty: the container's.
+int import_as_user(const std::string& job, const std::string& other);
 
 /// By the cluster's own program (importer= in plugstack.conf). argv: `situla-importer site get|release PROGRAM RUNTIME
 /// JOB STEP`, with the descriptors of a builder (builder_fd), as the job user.

@@ -61,31 +61,32 @@ class BrokerProgress final : public Progress {
   StepBars::Clock::time_point told_{};
 };
 
-Result<void> import_and_send(const std::string& job, LogSink& log) {
+Result<void> import_and_send(const std::string& job, const std::string& other, LogSink& log) {
   TRY_ASSIGN(const BuilderData data, read_builder_data());
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(data.host, log));
-  TRY_ASSIGN(ImportRequest request, make_import_request(data.spec.exact_image(), config, credentials_environment(data),
-                                                        RuleFiles::of_user(data.host), log));
-  if (image_kind(data.spec.image) == ImageKind::registry) {
+  const std::string image = other.empty() ? data.spec.exact_image() : other;
+  TRY_ASSIGN(ImportRequest request,
+             make_import_request(image, config, credentials_environment(data), RuleFiles::of_user(data.host), log));
+  if (image_kind(image) == ImageKind::registry) {
     request.progress = data.spec.progress;
     request.resolve = data.spec.resolve;
     return import_into_own_store(request, config, job, log);
   }
   BrokerProgress progress(log, data.spec);
-  TRY_ASSIGN(const UnnamedImage image,
+  TRY_ASSIGN(const UnnamedImage made,
              import_to_unnamed_file(request, config.temp_path(), user_layer_cache(config), progress, log));
-  TRY(put_into_parcel(builder_fd::kOutput, {image.file.get()}));
-  return send_packet(builder_fd::kBroker, encode(ImportDone{image.digest, "", false}));
+  TRY(put_into_parcel(builder_fd::kOutput, {made.file.get()}));
+  return send_packet(builder_fd::kBroker, encode(ImportDone{made.digest, "", false}));
 }
 
 }  // namespace
 
-int import_as_user(const std::string& job) {
+int import_as_user(const std::string& job, const std::string& other) {
   (void)std::signal(SIGPIPE, SIG_IGN);
   umask(022);
   const KeepSecrets secrets;
   BrokerLog log;
-  const auto imported = import_and_send(job, log);
+  const auto imported = import_and_send(job, other, log);
   if (imported) return 0;
   // Without a text: the importer that it started has told why.
   return imported.error().message().empty() ? 1 : tell_failure(imported.error());

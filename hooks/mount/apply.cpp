@@ -14,7 +14,17 @@
 namespace situla {
 namespace {
 
-/// The images of a plan. The server opens those that come next while the one before them is mounted.
+/// By the kernel, for somebody who may have that done.
+bool is_mounted(const MountStep& step) {
+  return step.place && !step.place->directory.empty();
+}
+
+/// It could not be had, which was said, and need not.
+bool is_missing(const MountStep& step) {
+  return step.place && step.place->directory.empty() && !step.place->file;
+}
+
+/// The images of a plan that a process serves. It opens those that come next while the one before them is mounted.
 class PlannedImages {
  public:
   PlannedImages(const std::vector<MountStep>& steps, const ApplyTarget& target)
@@ -36,7 +46,7 @@ class PlannedImages {
   }
 
  private:
-  static constexpr size_t kMostWaiting = 16;
+  static constexpr size_t kMostWaiting = 32;
 
   /// Not before one is there: until then nobody knows which file system must not be its own source. Nor what lies in
   /// the root: the steps before it may be what puts it there.
@@ -44,7 +54,7 @@ class PlannedImages {
     if (!images_.has_any() || target_.root_path.size() <= 1) return;
     for (; next_ < steps_.size() && images_.waiting() < kMostWaiting; ++next_) {
       const MountStep& step = steps_[next_];
-      if (step.kind != StepKind::image) continue;
+      if (step.kind != StepKind::image || is_mounted(step) || is_missing(step)) continue;
       if (path_in_root(step.source, target_)) return;
       const auto number = give_image(step, target_, images_);
       if (!number) return;  // that is said when it is the step's turn
@@ -111,7 +121,7 @@ class Applier {
   }
 
   Result<void> image() {
-    TRY_ASSIGN(const ImagePart part, images_.open(step_));
+    TRY_ASSIGN(const ImagePart part, is_mounted(step_) ? part_of_mounted(step_) : images_.open(step_));
     return place_image(part, step_, target_);
   }
 
@@ -157,6 +167,7 @@ Result<void> apply(const MountPlan& plan, const ApplyTarget& target, LogSink& lo
     const std::string whose = step.origin.empty() ? "" : step.origin + ": ";
     for (const std::string& word : step.ignored)
       log.warning(whose + operand(step) + ": ignoring unknown option \"" + printable(word) + "\"");
+    if (is_missing(step)) continue;
     auto done = Applier(step, target, images, log).run();
     if (done) continue;
     Error error = std::move(done).error().with_context(whose + operand(step)).with_code(ErrorCode::mount_failed);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/base/text.hpp"
+#include "common/spec/image_reference.hpp"
 #include "hooks/mount/source.hpp"
 
 namespace situla {
@@ -57,6 +58,7 @@ MountFields assign_fields(const std::vector<std::string_view>& fields) {
   assigned.target = unescape_octal(fields[1]);
   if (fields.size() == 2) {
     if (is_path) assigned.options = whole_path;
+    if (is_registry_image(assigned.source)) assigned.options = {"image", "x-create=auto"};
   } else if (fields.size() == 3) {
     if (is_mount_option(fields[2]))
       assigned.options = option_list(fields[2]);
@@ -158,6 +160,13 @@ Result<MountStep> make_known_step(const MountFields& fields, const std::string& 
   return step;
 }
 
+/// NGC's login is called so.
+std::string expand_source(std::string_view source, const Environment& environment) {
+  const std::string login = std::string(kRegistryScheme) + "$oauthtoken@";
+  if (!source.starts_with(login)) return expand_variables(source, environment);
+  return login + expand_variables(source.substr(login.size()), environment);
+}
+
 }  // namespace
 
 Result<MountStep> step_from_option(const MountOption& option, const Environment& environment) {
@@ -167,7 +176,7 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
   for (const std::string& flag : option.flags) fields.options.push_back(expand_variables(flag, environment));
   switch (option.kind) {
     case MountOption::Kind::bind:
-      fields.source = expand_variables(option.source, environment);
+      fields.source = expand_source(option.source, environment);
       break;
     case MountOption::Kind::tmpfs:
       fields.source = fields.type = "tmpfs";
@@ -184,7 +193,8 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
                        .origin = "batch script"};
   }
   const auto is_path = [](std::string_view text) { return text.starts_with('/') || text.starts_with('.'); };
-  const bool source_ok = option.kind != MountOption::Kind::bind || is_path(fields.source);
+  const bool source_ok =
+      option.kind != MountOption::Kind::bind || is_path(fields.source) || is_registry_image(fields.source);
   if (!source_ok || !is_path(fields.target)) {
     const std::string& written = source_ok ? option.target : option.source;
     const std::string& given = source_ok ? fields.target : fields.source;
@@ -200,6 +210,10 @@ Result<void> check_sources(const std::vector<MountOption>& options, const Enviro
   for (const MountOption& option : options) {
     TRY_ASSIGN(const MountStep step, step_from_option(option, environment));
     struct stat status {};
+    if (is_of_registry(step)) {
+      TRY_CONTEXT(printable(step.origin), ImageReference::parse(step.source));
+      continue;
+    }
     if (step.on_failure != OnFailure::fail) continue;
     if (step.kind == StepKind::image) {
       auto path = image_path(step.source);
@@ -214,9 +228,16 @@ Result<void> check_sources(const std::vector<MountOption>& options, const Enviro
   return {};
 }
 
-Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin) {
+Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin,
+                                     const Environment& environment) {
   constexpr std::array<std::string_view, 10> kTypes = {"none",   "tmpfs", "proc",  "sysfs",   "devpts",
                                                        "mqueue", "fuse",  "ramfs", "overlay", "cgroup2"};
+  if (is_registry_image(argument)) {
+    auto option = parse_mount_entry(argument);
+    if (!option) return fail(std::move(option).error().with_context(origin));
+    option->origin = origin;
+    return step_from_option(*option, environment);
+  }
   const std::vector<std::string_view> fields = split(argument, ':');
   // An image may be a name alone, as in --container-mounts.
   const bool is_image = fields.size() == 3 && (std::string(fields[2]) + "+").starts_with("sqsh+");

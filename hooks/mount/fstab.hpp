@@ -38,8 +38,9 @@ Result<MountStep> step_from_option(const MountOption& option, const Environment&
 /// before anything is done for them that takes long. Of what step_from_option() refuses, its error.
 Result<void> check_sources(const std::vector<MountOption>& options, const Environment& environment);
 /// An argument of --mount: SRC:DST:FLAGS as --container-mounts has it, or the fields of a line of fstab with ':' for
-/// blanks (COMPAT.md 3).
-Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin);
+/// blanks (COMPAT.md 3). Variables are replaced in images of registries only.
+Result<MountStep> step_from_argument(std::string_view argument, const std::string& origin,
+                                     const Environment& environment);
 
 /// The whole of the text; negative ones as well.
 std::optional<int> parse_integer(std::string_view text);

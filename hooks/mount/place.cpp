@@ -141,13 +141,31 @@ Result<uint64_t> give_image(const MountStep& step, const ApplyTarget& target, Mo
   constexpr int kFlags = O_RDONLY | O_NONBLOCK;  // whatever it is
   ImagePath path;
   UniqueFd file;
-  if (const auto inside = path_in_root(step.source, target)) {
+  if (is_of_registry(step)) {
+    if (!step.place)
+      return fail(Error(ErrorKind::unsupported, "it is not fetched for this mount")
+                      .with_code(ErrorCode::mount_source)
+                      .with_hint("images of registries are mounted by --container-mounts, --mount, environment files "
+                                 "and the fstab files of the site and the user, and by nothing that is known later"));
+    TRY_ASSIGN(file, duplicate_fd(step.place->file->get(), "the image"));
+  } else if (const auto inside = path_in_root(step.source, target)) {
     TRY_ASSIGN(file, target.root.open_at(*inside, kFlags));
   } else {
     TRY_ASSIGN(path, image_path(step.source));
     TRY_ASSIGN(file, open_file(path.file, kFlags));
   }
-  return images.give(std::move(file), path.inside);
+  const bool both = !path.inside.empty() && !step.subpath.empty();
+  return images.give(std::move(file), path.inside + (both ? "/" : "") + step.subpath);
+}
+
+Result<ImagePart> part_of_mounted(const MountStep& step) {
+  TRY_ASSIGN(const RootDir image, RootDir::open(step.place->directory));
+  ImagePart part;
+  TRY_ASSIGN(part.fd, image.resolve("/" + step.subpath));
+  struct stat status {};
+  if (fstat(part.fd.get(), &status) != 0) return fail_errno(errno, "inspect the image");
+  part.is_directory = S_ISDIR(status.st_mode);
+  return part;
 }
 
 Result<void> place_image(const ImagePart& part, const MountStep& step, const ApplyTarget& target) {

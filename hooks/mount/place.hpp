@@ -16,7 +16,9 @@ Result<UniqueFd> open_place(const MountStep& step, const ApplyTarget& target, bo
 Result<void> place_file_system(const MountStep& step, const ApplyTarget& target);
 /// image: its file is opened with the caller's rights, and given to the server (MountedImages::give).
 Result<uint64_t> give_image(const MountStep& step, const ApplyTarget& target, MountedImages& images);
-/// image: what the server shows of it.
+/// image of a registry that the kernel has mounted: its part, whose links are followed within it.
+Result<ImagePart> part_of_mounted(const MountStep& step);
+/// image: what the server shows of it, or that part.
 Result<void> place_image(const ImagePart& part, const MountStep& step, const ApplyTarget& target);
 /// host_file, device, bind. Nothing to do for a device's step where the same file, or a usable node of the same device,
 /// is already.

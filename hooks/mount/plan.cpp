@@ -24,7 +24,7 @@ Error invalid(const MountStep& step, std::string_view reason) {
 /// A system call would take the text for a shorter one. Fields may have it as \000.
 bool has_nul(const MountStep& step) {
   const auto in = [](const std::string& text) { return text.find('\0') != std::string::npos; };
-  return in(step.target) || in(step.source) || in(step.type) ||
+  return in(step.target) || in(step.source) || in(step.type) || in(step.subpath) ||
          std::any_of(step.parameters.begin(), step.parameters.end(),
                      [&](const auto& each) { return in(each.first) || in(each.second); });
 }
@@ -47,7 +47,7 @@ Result<void> check(MountStep& step, const std::string& working_directory) {
     case StepKind::image:
     case StepKind::move:
       if (step.source.empty()) return fail(invalid(step, "no source"));
-      if (!step.source.starts_with('/')) step.source = working_directory + "/" + step.source;
+      if (!step.source.starts_with('/') && !is_of_registry(step)) step.source = working_directory + "/" + step.source;
       break;
     case StepKind::filesystem:
       if (step.type.empty()) return fail(invalid(step, "no file system type"));

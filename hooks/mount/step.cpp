@@ -1,8 +1,10 @@
 #include "hooks/mount/step.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "common/base/text.hpp"
+#include "common/spec/mount_option.hpp"
 #include "common/spec/mount_words.hpp"
 
 namespace situla {
@@ -28,8 +30,16 @@ bool MountFlags::*flag_of(MountMeaning meaning) {
   }
 }
 
-/// The word of an image's mount, as a type or an option.
-constexpr std::string_view kImage = "sqsh";
+/// The words of an image's mount, as a type or an option: of a file, and of a registry. Where one is said and the other
+/// is meant, the source tells.
+constexpr std::array<std::string_view, 2> kImages = {"sqsh", "image"};
+
+bool names_image(const MountFields& fields) {
+  return is_registry_image(fields.source) || std::any_of(kImages.begin(), kImages.end(), [&](std::string_view word) {
+           return fields.type == word ||
+                  std::find(fields.options.begin(), fields.options.end(), word) != fields.options.end();
+         });
+}
 
 /// nullopt: the word says nothing of propagation.
 std::optional<Propagation> propagation_of(MountMeaning meaning) {
@@ -66,6 +76,10 @@ void keep_unknown(MountStep& step, std::string_view word) {
 }
 
 void apply_word(MountStep& step, std::string_view word) {
+  if (step.kind == StepKind::image && word.starts_with(kSubpath)) {
+    step.subpath = word.substr(kSubpath.size());
+    return;
+  }
   const MountWord* const known = find_mount_word(word);
   if (known == nullptr) {
     if (!word.starts_with("x-")) keep_unknown(step, word);
@@ -115,7 +129,7 @@ Result<StepKind> kind_of(const MountFields& fields, const std::string& origin) {
   if (contains(options, "x-detach")) return StepKind::detach;
   if (contains(options, "remount")) return StepKind::remount;
   if (contains(options, "x-move")) return StepKind::move;
-  if (contains(options, kImage) || fields.type == kImage) return StepKind::image;
+  if (names_image(fields)) return StepKind::image;
   if (contains(options, "bind") || contains(options, "rbind")) return StepKind::bind;
   if (typed) return StepKind::filesystem;
   if (only_propagation(options)) return StepKind::propagation;
@@ -169,6 +183,7 @@ namespace {
 std::vector<std::string> option_words(const MountStep& step) {
   std::vector<std::string> words;
   if (step.kind == StepKind::bind && step.recursive) words.emplace_back("recursive");
+  if (!step.subpath.empty()) words.push_back(std::string(kSubpath) + step.subpath);
   for (std::string& word : flag_words(step.flags)) words.push_back(std::move(word));
   if (step.kind == StepKind::filesystem)
     for (const auto& [key, value] : step.parameters) words.push_back(value.empty() ? key : key + "=" + value);
@@ -184,6 +199,10 @@ std::vector<std::string> option_words(const MountStep& step) {
 }
 
 }  // namespace
+
+bool is_of_registry(const MountStep& step) {
+  return step.kind == StepKind::image && is_registry_image(step.source);
+}
 
 std::string operand(const MountStep& step) {
   const std::string source = printable(step.source);

@@ -13,6 +13,7 @@
 #include "hooks/inject/hook.hpp"
 #include "hooks/mount/fstab.hpp"
 #include "hooks/run/container_environment.hpp"
+#include "hooks/run/mounted_images.hpp"
 #include "hooks/scripts/config_script.hpp"
 #include "hooks/scripts/definitions.hpp"
 #include "hooks/scripts/hook_sequence.hpp"
@@ -139,6 +140,7 @@ class Preparation {
     container_.hooks_time =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     TRY(add_later_mounts(script));
+    place_images(mounts_, request_.mounted_images);
     TRY(changes.make(as_edits(std::move(mounts_))));
     return add_slurm(changes);
   }
@@ -147,6 +149,7 @@ class Preparation {
   Result<void> mount_before_hooks(Changes& changes) {
     TRY_ASSIGN(entries_, fstab_entries(root_, request_.config, host_));
     std::vector<MountStep> steps = steps_of_pass(kBeforeHooks);
+    place_images(steps, request_.mounted_images);
     if (request_.isolation.net) steps.push_back(own_sysfs());
     return changes.make_always(as_edits(std::move(steps)));
   }
@@ -202,7 +205,7 @@ class Preparation {
       mounts_.push_back(std::move(step));
     }
     for (const std::string& argument : request_.start.mounts) {
-      TRY_ASSIGN(MountStep step, step_from_argument(argument, "--mount"));
+      TRY_ASSIGN(MountStep step, step_from_argument(argument, "--mount", request_.host));
       mounts_.push_back(std::move(step));
     }
     return {};

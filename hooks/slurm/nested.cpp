@@ -91,7 +91,8 @@ ContainerSpec same_container(const OuterContainer& outer, const std::string& wor
   spec.progress = {};
   std::erase_if(spec.mounts, [](const MountOption& mount) { return mount.kind == MountOption::Kind::script; });
   for (MountOption& mount : spec.mounts)
-    if (mount.kind == MountOption::Kind::bind) make_absolute(mount.source, outer.directory);
+    if (mount.kind == MountOption::Kind::bind && !is_registry_image(mount.source))
+      make_absolute(mount.source, outer.directory);
   spec.workdir = workdir;
   return spec;
 }

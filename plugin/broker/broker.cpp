@@ -81,19 +81,19 @@ void Broker::watch_phase(PollSet& set) {
     ImageImport& import = importing->import;
     // Before the importer: it would only say that its input ended.
     set.add(import.request_writer(), [&] {
-      if (const auto written = import.on_request_writer(clients_); !written) fail_step(written.error());
+      if (const auto written = import.on_request_writer(clients_); !written) import_failed(written.error());
     });
     set.add(import.importer(), [&] { on_imported(import.on_importer(*step_, clients_)); });
     set.add(import.store(), [&] { on_imported(import.on_store(*step_, clients_)); });
     if (importing->build) set.add(importing->build->builder.socket(), [this] { on_builder(); });
   }
-  if (ending_import_) {
-    for (const int socket : {ending_import_->request_writer(), ending_import_->importer(), ending_import_->store()})
-      set.add(socket, [this, socket] {
-        if (ending_import_) ending_import_->ignore(*step_, socket);
-      });
-    set.add(ending_import_->ending(), [this] {
-      if (ending_import_ && ending_import_->on_ended(*step_)) ending_import_.reset();
+  for (auto ending = ending_imports_.begin(); ending != ending_imports_.end(); ++ending) {
+    for (const int socket : {ending->request_writer(), ending->importer(), ending->store()})
+      set.add(socket, [this, ending, socket] { ending->ignore(*step_, socket); });
+    set.add(ending->ending(), [this, ending] {
+      if (!ending->on_ended(*step_)) return;
+      ending_imports_.erase(ending);
+      changed_ = true;
     });
   }
   if (auto* building = std::get_if<phase::Building>(&phase_))
@@ -121,13 +121,13 @@ void Broker::on_deadline() {
   if (!end || std::chrono::steady_clock::now() < *end) return;
   const SiteConfig& config = step_->config;
   if (std::holds_alternative<phase::Importing>(phase_))
-    fail_step(
+    import_failed(
         Error(ErrorKind::failure,
               "importing the image took longer than " + std::to_string(config.import_timeout.count()) + " s")
             .with_code(ErrorCode::time_limit)
             .with_hint(
-                "import it once into a file (situla import -o FILE), without this limit, and give the file's path to "
-                "--container-image; administrators: import_timeout in " SITULA_SYSCONF_DIR "/situla.toml"));
+                "import it once into a file (situla import -o FILE), without this limit, and give the file's path "
+                "instead of its name; administrators: import_timeout in " SITULA_SYSCONF_DIR "/situla.toml"));
   else
     fail_step(Error(ErrorKind::failure,
                     "preparing the container took longer than " + std::to_string(config.build_timeout.count()) + " s")
@@ -307,14 +307,16 @@ void Broker::take_down(Phase phase, bool orderly) {
   };
   auto* importing = std::get_if<phase::Importing>(&phase);
   if (importing != nullptr) importing->import.end(*step_);
-  if (ending_import_) ending_import_->end(*step_);
-  ending_import_.reset();
+  for (ImageImport& ending : ending_imports_) ending.hang_up();  // all at once
+  for (ImageImport& ending : ending_imports_) ending.end(*step_);
+  ending_imports_.clear();
   if (auto* ready = std::get_if<phase::Ready>(&phase)) {
     if (!orderly) end_processes(*ready);
     ready->container = StepContainer{};
     ready->for_others.reset();
     ready->save.reset();
     if (ready->image) ready->image->leave();
+    for (const ImageInUse& other : ready->others) other.leave();
     end_builder(ready->builder, true);
   }
   auto* building = std::get_if<phase::Building>(&phase);

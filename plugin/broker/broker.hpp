@@ -2,6 +2,7 @@
 // root.
 #pragma once
 
+#include <list>
 #include <optional>
 #include <string>
 
@@ -59,11 +60,16 @@ class Broker {
   Result<void> import_without_store(const std::string& why);
   Result<void> write_request(phase::Importing& importing);
   void on_imported(Result<std::optional<Imported>> imported);
+  void import_failed(const Error& error);
   Result<void> use_image(Imported imported);
+  Result<void> use_other_image(const Imported& imported);
+  void build_on(phase::Importing& importing);
+  void let_end(ImageImport import);
   Result<void> begin_build(const Client& client, std::optional<StepImage> imported);
   Builder& builder();
   void on_builder();
   Result<void> on_builder_message(const Message& message);
+  Result<void> fetch_other(Build& build, const OtherImageWanted& wanted);
   Result<void> mount_copied(Build& build, const CopiedImageWanted& wanted);
   Result<void> write_maps(Build& build, const MapsWanted& wanted);
   Result<void> join_running(Build& build, const RunningWanted& wanted);
@@ -87,11 +93,11 @@ class Broker {
   StepReport report_;
   std::optional<Courier> courier_;  ///< of a step whose nodes share what one of them imports
   Recorder recorder_;
-  std::optional<SlurmProxy> slurm_;           ///< for commands of Slurm in the container
-  std::optional<TaskPlace> place_;            ///< of the first task that asked
-  std::optional<ImageImport> ending_import_;  ///< has given its image
-  bool release_owed_ = false;                 ///< since the cluster's program was asked for the image
-  bool changed_ = false;                      ///< what was polled for may be gone
+  std::optional<SlurmProxy> slurm_;        ///< for commands of Slurm in the container
+  std::optional<TaskPlace> place_;         ///< of the first task that asked
+  std::list<ImageImport> ending_imports_;  ///< have given their images
+  bool release_owed_ = false;              ///< since the cluster's program was asked for the image
+  bool changed_ = false;                   ///< what was polled for may be gone
   bool done_ = false;
 };
 

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <syslog.h>
 
+#include "common/base/text.hpp"
+#include "common/protocol/contract.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/socket.hpp"
@@ -36,20 +38,24 @@ void Broker::begin_if_possible() {
 /// What is imported as the user waits until a task has asked, because relative paths begin in its directory.
 Result<void> Broker::begin_import() {
   const StepRequest& request = step_->request;
-  if (step_->origin() == ImageOrigin::registry) TRY(step_->find_service());
-  const bool as_user = step_->origin() == ImageOrigin::user;
+  auto* building = std::get_if<phase::Building>(&phase_);
+  const std::string other =
+      building != nullptr && building->build.other ? building->build.other->reference : std::string();
+  if (!other.empty() || step_->origin() == ImageOrigin::registry) TRY(step_->find_service());
+  const bool as_user = other.empty() ? step_->origin() == ImageOrigin::user : !step_->no_store.empty();
   if (as_user && !place_) return {};
-  report_.begin(StepPhase::import);
+  if (other.empty()) report_.begin(StepPhase::import);
   // From a registry: when the store does not have it.
-  if (request.origin != ImageOrigin::registry) say_importing(request, clients_);
-  release_owed_ = as_user && !request.importer.empty();
-  auto import = as_user ? ImageImport::as_user(*step_, *place_)
-                        : ImageImport::into_store(*step_, courier_ ? courier_->take_store_line() : UniqueFd());
+  if (other.empty() && request.origin != ImageOrigin::registry) say_importing(request, request.image, clients_);
+  if (other.empty()) release_owed_ = as_user && !request.importer.empty();
+  UniqueFd courier = courier_ && other.empty() ? courier_->take_store_line() : UniqueFd();
+  auto import = as_user ? ImageImport::as_user(*step_, *place_, other)
+                        : ImageImport::into_store(*step_, std::move(courier), other);
   if (!import)
     return fail(std::move(import).error().with_context(
         phrase(as_user ? RootOperation::start_as_user : RootOperation::start_importer)));
   phase::Importing importing{std::move(*import), std::chrono::steady_clock::now() + step_->config.import_timeout};
-  if (auto* building = std::get_if<phase::Building>(&phase_)) importing.build = std::move(building->build);
+  if (building != nullptr) importing.build = std::move(building->build);
   enter(std::move(importing));
   return step_->launcher.cgroups.step_prepared() ? write_request(std::get<phase::Importing>(phase_)) : Result<void>();
 }
@@ -62,13 +68,47 @@ Result<void> Broker::write_request(phase::Importing& importing) {
 
 void Broker::on_imported(Result<std::optional<Imported>> imported) {
   if (const auto news = std::get<phase::Importing>(phase_).import.take_news()) report_.heard(*news);
-  if (!imported) return fail_step(imported.error());
+  if (!imported) return import_failed(imported.error());
   if (!*imported) {
     const auto why = std::get<phase::Importing>(phase_).import.no_store();
-    if (const auto begun = why ? import_without_store(*why) : Result<void>(); !begun) fail_step(begun.error());
+    if (const auto begun = why ? import_without_store(*why) : Result<void>(); !begun) import_failed(begun.error());
     return;
   }
-  if (const auto used = use_image(std::move(**imported)); !used) fail_step(used.error());
+  if (const auto used = use_image(std::move(**imported)); !used) import_failed(used.error());
+}
+
+/// A container does without an image that is to be mounted in it, if its user says so.
+void Broker::import_failed(const Error& error) {
+  auto* importing = std::get_if<phase::Importing>(&phase_);
+  auto* building = std::get_if<phase::Building>(&phase_);
+  const Build* build = building != nullptr                        ? &building->build
+                       : importing != nullptr && importing->build ? &*importing->build
+                                                                  : nullptr;
+  if (build == nullptr || !build->other || !build->other->optional) return fail_step(error);
+  if (importing != nullptr) {
+    importing->import.end(*step_);
+    build_on(*importing);
+  }
+  Build& goes_on = std::get<phase::Building>(phase_).build;
+  goes_on.other.reset();
+  if (const auto told = tell(goes_on.builder.socket(), NotMounted{error.text()}); !told) fail_step(told.error());
+}
+
+/// Its builder waits for an answer.
+void Broker::build_on(phase::Importing& importing) {
+  report_.go_on(StepPhase::prepare);
+  enter(phase::Building{std::move(*importing.build), std::chrono::steady_clock::now() + step_->config.build_timeout});
+}
+
+/// An image is taken from it.
+void Broker::let_end(ImageImport import) {
+  constexpr size_t kMostEnding = 4;
+  ending_imports_.push_back(std::move(import));
+  if (ending_imports_.size() <= kMostEnding) return;
+  // Whatever its processes still do, and they may be the user's: a step's end does not wait for hundreds of them.
+  ending_imports_.front().end(*step_);
+  ending_imports_.pop_front();
+  changed_ = true;
 }
 
 /// As if nobody had begun: what was started for the store ends.
@@ -87,6 +127,7 @@ Result<void> Broker::import_without_store(const std::string& why) {
 Result<void> Broker::use_image(Imported imported) {
   auto& importing = std::get<phase::Importing>(phase_);
   importing.import.image_taken();
+  if (importing.build && importing.build->other) return use_other_image(imported);
   report_.end();
   if (imported.digest != Digest{}) report_.digest = imported.digest.text();
   struct stat status {};
@@ -103,7 +144,7 @@ Result<void> Broker::use_image(Imported imported) {
   clients_.note({LogLevel::info, "imported docker image: " + step_->request.image});
   if (step_->request.prefetch) {
     report_.root = "none";
-    ending_import_ = std::move(importing.import);
+    let_end(std::move(importing.import));
     enter(phase::Fetched{{imported.digest.text(), imported.stored && !imported.received}});
     clients_.for_each_waiting([this](Client& client) { on_asked(client); });
     report_.keep();
@@ -111,13 +152,10 @@ Result<void> Broker::use_image(Imported imported) {
   }
   if (importing.build) {
     // Its container gets a copy.
-    report_.begin(StepPhase::prepare);
     importing.build->given = imported.store_name;
     TRY(tell(importing.build->builder.socket(), ImageReady{}, {imported.file.get()}));
-    phase::Building building{std::move(*importing.build),
-                             std::chrono::steady_clock::now() + step_->config.build_timeout};
-    ending_import_ = std::move(importing.import);
-    enter(std::move(building));
+    let_end(std::move(importing.import));
+    build_on(importing);
     return {};
   }
   report_.begin(StepPhase::mount);
@@ -125,7 +163,7 @@ Result<void> Broker::use_image(Imported imported) {
                                          std::move(importing.mapping)));
   report_.end();
   if (!image.mount) image.file = std::move(imported.file);
-  ending_import_ = std::move(importing.import);
+  let_end(std::move(importing.import));
   enter(phase::Waiting{std::move(image)});
   return {};
 }
@@ -194,9 +232,46 @@ Result<void> Broker::on_builder_message(const Message& message) {
   if (const auto* running = std::get_if<RunningWanted>(&message)) return join_running(build, *running);
   if (const auto* found = std::get_if<Found>(&message)) return join_found(build, *found);
   if (const auto* wanted = std::get_if<CopiedImageWanted>(&message)) return mount_copied(build, *wanted);
+  if (const auto* wanted = std::get_if<OtherImageWanted>(&message)) return fetch_other(build, *wanted);
   const bool has_image = step_->request.origin == ImageOrigin::registry || step_->request.origin == ImageOrigin::user;
   if (std::holds_alternative<ImageWanted>(message) && has_image) return begin_import();
   return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
+}
+
+Result<void> Broker::fetch_other(Build& build, const OtherImageWanted& wanted) {
+  if (build.user_namespace || wanted.number != build.others_asked + 1 || wanted.number > kMostOtherImages ||
+      wanted.reference.empty() || wanted.reference.size() > kLongestReference)
+    return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
+  build.others_asked = wanted.number;
+  build.other = wanted;
+  if (const auto begun = begin_import(); !begun) import_failed(begun.error());
+  return {};
+}
+
+/// RootOperation::mount_other_image. What cannot be mounted is served.
+Result<void> Broker::use_other_image(const Imported& imported) {
+  auto& importing = std::get<phase::Importing>(phase_);
+  Build& build = *importing.build;
+  const OtherImageWanted& wanted = *build.other;
+  clients_.note({LogLevel::info, "imported docker image: " + printable(wanted.reference)});
+  TRY_ASSIGN(StepImage image,
+             make_image(*step_, {imported.file.get(), imported.store_name, imported.local}, UniqueFd()));
+  if (image.mount) {
+    auto attached = attach_image(build.builder.helper.process, image.mount, stage_image(wanted.number));
+    if (!attached && step_->config.mount == MountKind::kernel)
+      return fail(std::move(attached).error().with_context(phrase(RootOperation::mount_other_image)));
+    if (!attached) image.mount.reset();
+  }
+  if (image.mount) {
+    if (image.in_use) build.others.push_back(std::move(*image.in_use));
+    TRY(tell(build.builder.socket(), ImageMounted{}));
+  } else {
+    TRY(tell(build.builder.socket(), ImageReady{}, {imported.file.get()}));
+  }
+  build.other.reset();
+  let_end(std::move(importing.import));
+  build_on(importing);
+  return {};
 }
 
 /// RootOperation::keep_container_image. Whatever does not work, the copy is there to be served.
@@ -211,7 +286,7 @@ Result<void> Broker::mount_copied(Build& build, const CopiedImageWanted& wanted)
     const auto name = find_copied_image(SITULA_RUNTIME_DIR, uid, wanted);
     if (!name) return fail(ErrorKind::not_found, "");
     TRY_ASSIGN(StepImage image, mount_copied_image(*step_, *name));
-    TRY(attach_image(build.builder.helper.process, image.mount));
+    TRY(attach_image(build.builder.helper.process, image.mount, kStageImage));
     image.mode = build.image.mode;
     build.image = std::move(image);
     return {};
@@ -318,6 +393,7 @@ void Broker::publish(phase::Ready& ready, const RunningKey& key, UniqueFd direct
 void Broker::set_ready(Build& build, phase::Ready ready) {
   report_.begin(StepPhase::tasks);
   ready.builder = std::move(build.builder);
+  ready.others = std::move(build.others);
   ready.image = std::move(build.image.in_use);  // the mount itself is the container's own now
   if (step_->request.save) ready.save.emplace(std::move(build.saved), std::move(build.image.saved), control_.get());
   if (ready.builder.helper.socket && !ready.builder.stays) (void)tell(ready.builder.socket(), Finish{});

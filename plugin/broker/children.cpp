@@ -36,8 +36,8 @@ Result<void> enter_mount_namespace(const UniqueFd& theirs) {
   return join_namespace(theirs.get(), "mount");
 }
 
-Result<void> attach_to_stage(const UniqueFd& stage, const UniqueFd& image) {
-  TRY_ASSIGN(const UniqueFd place, open_file_at(stage.get(), kStageImage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+Result<void> attach_to_stage(const UniqueFd& stage, const UniqueFd& image, const std::string& name) {
+  TRY_ASSIGN(const UniqueFd place, open_file_at(stage.get(), name, O_PATH | O_DIRECTORY | O_NOFOLLOW));
   TRY_ASSIGN(UniqueFd mount, duplicate_fd(image.get(), "the image's mount"));
   return DetachedMount(std::move(mount)).attach(place.get());
 }
@@ -61,7 +61,7 @@ Result<void> stage_root(const Step& step, const TaskPlace& task, const StepImage
         fchownat(stage.get(), name, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0)
       return fail_errno(errno, std::string("make directory ") + kStageMount + "/" + name);
   }
-  return image.mount ? attach_to_stage(stage, image.mount) : Result<void>();
+  return image.mount ? attach_to_stage(stage, image.mount, kStageImage) : Result<void>();
 }
 
 /// What may outlive the job, or comes after it: its cgroup is no place any more, for Slurm may be killing all that
@@ -140,7 +140,7 @@ Result<Helper> start_builder(const Step& step, const TaskPlace& place, const Bui
   return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
 }
 
-Result<void> attach_image(const Child& builder, const UniqueFd& mount) {
+Result<void> attach_image(const Child& builder, const UniqueFd& mount, const std::string& name) {
   TRY_ASSIGN(const UniqueFd theirs, open_namespace(builder.pid(), "mnt"));
   TRY_ASSIGN(const UniqueFd ours, open_namespace(0, "mnt"));
   TRY_ASSIGN(const NamespaceId their_id, namespace_id(theirs.get()));
@@ -152,11 +152,13 @@ Result<void> attach_image(const Child& builder, const UniqueFd& mount) {
       TRY(die_with_parent());
       TRY(enter_mount_namespace(theirs));
       TRY_ASSIGN(const UniqueFd stage, open_file(kStageMount, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-      return attach_to_stage(stage, mount);
+      return attach_to_stage(stage, mount, name);
     };
     const auto attached = attach();
     if (!attached)
-      syslog(LOG_NOTICE, "%s: %s", phrase(RootOperation::keep_container_image).data(),
+      syslog(LOG_NOTICE, "%s: %s",
+             name == kStageImage ? phrase(RootOperation::keep_container_image).data()
+                                 : phrase(RootOperation::mount_other_image).data(),
              attached.error().message().c_str());
     _exit(attached ? 0 : 1);
   }

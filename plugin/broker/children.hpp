@@ -41,7 +41,7 @@ Result<Helper> start_builder(const Step& step, const TaskPlace& place, const Bui
 
 /// RootOperation::keep_container_image: attaches the image's mount beneath the stage of a builder that has made no user
 /// namespace yet. ErrorKind::denied: it has, or is not where it was started.
-Result<void> attach_image(const Child& builder, const UniqueFd& mount);
+Result<void> attach_image(const Child& builder, const UniqueFd& mount, const std::string& name);
 
 /// How it ends, and what is removed when it could not do so itself.
 struct Builder {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/text.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
@@ -84,11 +85,15 @@ bool ends_itself(Helper& helper) {
 
 }  // namespace
 
-void say_importing(const StepRequest& step, Clients& tasks) {
-  if (step.all_tasks <= 1 || step.node == 0) tasks.note({LogLevel::info, "importing docker image: " + step.image});
+void say_importing(const StepRequest& step, const std::string& image, Clients& tasks) {
+  if (step.all_tasks <= 1 || step.node == 0) tasks.note({LogLevel::info, "importing docker image: " + image});
 }
 
-Result<ImageImport> ImageImport::into_store(const Step& step, UniqueFd courier) {
+std::string ImageImport::image_name(const Step& step) const {
+  return other_.empty() ? step.request.image : printable(other_);
+}
+
+Result<ImageImport> ImageImport::into_store(const Step& step, UniqueFd courier, std::string other) {
   const SiteConfig& config = step.config;
   const Launcher& launcher = step.launcher;
   const Identity& service = step.service.value();
@@ -98,7 +103,9 @@ Result<ImageImport> ImageImport::into_store(const Step& step, UniqueFd courier) 
   import.service_ = service.uid;
   import.request_ = std::move(pipe.second);
   import.importer_line_ = std::move(between.first);
-  if (step.request.step_id == 0 || step.before_job()) TRY(import.start_importer(step, launcher.cgroups.broker()));
+  import.other_ = std::move(other);
+  const bool is_first = step.request.step_id == 0 || step.before_job();
+  if (is_first && import.other_.empty()) TRY(import.start_importer(step, launcher.cgroups.broker()));
   Launch store{Program::store,
                {"--store", config.store_path, "--uid", std::to_string(step.user.uid), "--job", step.name()},
                launcher.cgroups.broker(),
@@ -144,16 +151,18 @@ Result<void> ImageImport::on_importer_wanted(const Step& step) {
   return tell(store_.socket.get(), ImporterStarted(), process >= 0 ? std::vector<int>{process} : std::vector<int>());
 }
 
-Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& place) {
-  const bool site = !step.request.importer.empty();
+Result<ImageImport> ImageImport::as_user(const Step& step, const TaskPlace& place, std::string other) {
+  const bool site = !step.request.importer.empty() && other.empty();
   if (site) TRY(make_site_directory(site_runtime(step.request), step.user));
   TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
-  Launch what = in_task_place(step, place, Program::importer,
-                              site ? site_words("get", step.request) : std::vector<std::string>{"user", step.name()},
-                              std::move(cgroup));
+  auto words = site ? site_words("get", step.request) : std::vector<std::string>{"user", step.name()};
+  if (!other.empty()) words.push_back(other);
+  Launch what = in_task_place(step, place, Program::importer, std::move(words), std::move(cgroup));
   TRY_ASSIGN(Parcel parcel, make_parcel());
   what.fds.emplace_back(parcel.in.get(), builder_fd::kOutput);
   ImageImport import;
+  import.other_ = std::move(other);
+  import.as_user_ = true;
   TRY_ASSIGN(import.importer_, step.launcher.launch_helper(std::move(what), builder_fd::kBroker));
   import.parcel_ = std::move(parcel.out);
   return import;
@@ -169,6 +178,7 @@ Result<void> ImageImport::write_request(const Step& step) {
     writer.arguments.emplace_back("before-job");
     writer.own_pid_namespace = true;
   }
+  if (!other_.empty()) writer.arguments.insert(writer.arguments.end(), {"image", other_});
   writer.fds = {{step.spec.get(), builder_fd::kSpec},
                 {step.environment.get(), builder_fd::kEnvironment},
                 {request_.get(), builder_fd::kOutput}};
@@ -202,7 +212,7 @@ Result<std::optional<Imported>> ImageImport::on_importer(const Step& step, Clien
   // Of an import into the node's store only the store program may say what follows, but for numbers.
   auto news = news_in(*message);
   if (news && (!store_.process || std::holds_alternative<ImportProgress>(*news))) {
-    if (std::holds_alternative<ImportBegins>(*news)) say_importing(step.request, tasks);
+    if (std::holds_alternative<ImportBegins>(*news)) say_importing(step.request, image_name(step), tasks);
     tell_others(step.request, *news, tasks);
     news_ = std::move(news);
     return std::optional<Imported>();
@@ -244,7 +254,7 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     TRY(on_importer_wanted(step));
     return std::optional<Imported>();
   }
-  if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, tasks);
+  if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, image_name(step), tasks);
   if (auto news = news_in(heard->message)) {
     tell_others(step.request, *news, tasks);
     news_ = std::move(news);
@@ -305,7 +315,7 @@ void ImageImport::end(const Step& step) {
   if (stays_) store_.process = Child();
   (void)ends_itself(importer_);  // what it wrote to has no name
   // One that ended before anybody told it to, and was reaped for it, has left what it held.
-  const bool unwound = stays_ || step.origin() == ImageOrigin::user || ends_itself(store_);
+  const bool unwound = stays_ || as_user_ || ends_itself(store_);
   if (unwound) return;
   // Who did not end by himself is killed before anybody sweeps up after him.
   importer_.process = Child();

@@ -23,8 +23,8 @@ struct Imported {
   bool local = false;      ///< `file` is this node's copy
 };
 
-/// COMPAT.md 1, "Messages that people grep": only for a single task.
-void say_importing(const StepRequest& step, Clients& tasks);
+/// COMPAT.md 1, "Messages that people grep": only for a single task. image: printable.
+void say_importing(const StepRequest& step, const std::string& image, Clients& tasks);
 
 /// Into the node's store: the process of the job user that writes the request (reference, credentials, proxies) into a
 /// pipe which this side never reads; the store program, as the service user, which reads it and hands over the image;
@@ -35,11 +35,13 @@ class ImageImport {
   /// The store program lives in Situla's own cgroup. In a job's prolog and first step, which ask the registry, the
   /// importer starts at once: before Slurm has made the step's cgroups in Situla's own, where it waits without having
   /// read a byte of anybody's. Later ones mostly need none; there it starts when the store program says so. courier: to
-  /// the courier, if the step has one.
-  static Result<ImageImport> into_store(const Step& step, UniqueFd courier);
+  /// the courier, if the step has one. other: the reference of an image that is mounted in the container, and opaque
+  /// here; empty: the container's own.
+  static Result<ImageImport> into_store(const Step& step, UniqueFd courier, std::string other = {});
   /// What only the job user may read, and everything where the node has no store, is imported as that user, in the
-  /// asking task's place; by the cluster's own program (hooks/importer/site_program.cpp) if there is one.
-  static Result<ImageImport> as_user(const Step& step, const TaskPlace& place);
+  /// asking task's place; the container's own by the cluster's program (hooks/importer/site_program.cpp) if there is
+  /// one.
+  static Result<ImageImport> as_user(const Step& step, const TaskPlace& place, std::string other = {});
 
   /// When the step's cgroups are there: the importer moves into them, and the user's process starts in them. Once.
   Result<void> write_request(const Step& step);
@@ -69,16 +71,20 @@ class ImageImport {
   [[nodiscard]] int ending() const;
   /// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs. True: all have ended.
   bool on_ended(const Step& step);
+  /// Who still runs ends by himself.
+  void hang_up();
   /// Cancels what still runs: it unwinds by itself, or is killed and swept up after.
   void end(const Step& step);
 
  private:
-  /// Who still runs ends by himself.
-  void hang_up();
   Result<void> start_importer(const Step& step, CgroupPlace place);
   Result<void> on_importer_wanted(const Step& step);
 
   Helper importer_, request_writer_, store_;
+  [[nodiscard]] std::string image_name(const Step& step) const;
+
+  std::string other_;  ///< as of into_store()
+  bool as_user_ = false;
   uid_t service_ = 0;       ///< whom the store belongs to
   UniqueFd importer_line_;  ///< to the store program, until there is an importer
   UniqueFd request_;        ///< the store program's input, until there is who writes it

@@ -91,6 +91,13 @@ enum class RootOperation {
   /// user who lies gets the mount of an image whose bytes he was given before.
   keep_container_image,
 
+  /// For images of registries that the step's mounts name: they come as the step's own do (start_importer,
+  /// accept_store_image, start_as_user), are mounted as in mount_image, map_image_owner and make_view, and a forked
+  /// child attaches a clone of each beneath the stage of the builder, as in keep_container_image, in a directory whose
+  /// name is a number. The builder asks before it has a user namespace. The reference is bytes of the user's, which a
+  /// process of his gets as an argument.
+  mount_other_image,
+
   /// In a forked child: enters the mount namespace of the asking task only if that namespace belongs to our own user
   /// namespace (a user cannot make one), makes a private copy, mounts a tmpfs on a fixed path and attaches the clone in
   /// it. All of this happens before a user namespace exists, which is what locks the image mount's flags for the user.
@@ -160,7 +167,7 @@ enum class RootOperation {
 };
 
 constexpr std::string_view phrase(RootOperation operation) {
-  constexpr std::array<std::string_view, 23> kPhrases = {
+  constexpr std::array<std::string_view, 24> kPhrases = {
       "make Situla's own cgroups",
       "start the importer",
       "fetch the image before the job",
@@ -173,6 +180,7 @@ constexpr std::string_view phrase(RootOperation operation) {
       "map the image's owner",
       "show the image as the user's",
       "mount a named container's image",
+      "mount an image in the container",
       "stage the container's root",
       "write the id maps",
       "join the job's cgroup",

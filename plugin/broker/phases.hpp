@@ -2,7 +2,9 @@
 //
 //   Waiting --------> Building --------> Ready       without an import
 //   Importing -> Waiting -> Building -> Ready        from a registry; a user's image, when a task has asked
-//   Building -> Importing -> Building -> Ready       a container with a name that has to be made
+//   Building -> Importing -> Building -> Ready       a container with a name that has to be made; images that are
+//   mounted
+//                                                    in a container
 //   Importing -> Fetched                             --container-prefetch
 //   Waiting, Importing, Building -> Failed
 #pragma once
@@ -32,10 +34,13 @@ struct Wanted {
 struct Build {
   Builder builder;
   StepImage image;
-  UniqueFd for_tasks, for_others;  ///< memory files for the environments: of this step's tasks, of other steps'
-  UniqueFd saved;                  ///< parcel for what --container-save exports; none: nothing is saved
-  UniqueFd user_namespace;         ///< of the container, from the moment the builder has made it
-  std::string given;               ///< name of the store's image that the builder was given to copy; empty: none
+  UniqueFd for_tasks, for_others;         ///< memory files for the environments: of this step's tasks, of other steps'
+  UniqueFd saved;                         ///< parcel for what --container-save exports; none: nothing is saved
+  UniqueFd user_namespace;                ///< of the container, from the moment the builder has made it
+  std::string given;                      ///< name of the store's image that the builder was given to copy; empty: none
+  std::optional<OtherImageWanted> other;  ///< is being fetched, to be mounted in the container
+  uint32_t others_asked = 0;
+  std::vector<ImageInUse> others;  ///< that are mounted there
   Wanted wanted;
 };
 
@@ -51,7 +56,7 @@ struct Waiting {
 struct Importing {
   ImageImport import;
   Deadline deadline;
-  std::optional<Build> build{};  ///< of a named container: its builder waits
+  std::optional<Build> build{};  ///< that wants the image: its builder waits
   UniqueFd mapping{};            ///< make_mapping_namespace(), made while the importer works
 };
 
@@ -66,6 +71,7 @@ struct Ready {
   Builder builder{};
   UniqueFd user_namespace{};  ///< none: the container ran already, and is not ours to end
   std::optional<ImageInUse> image{};
+  std::vector<ImageInUse> others{};             ///< mounted in the container
   std::optional<RunningContainer> published{};  ///< other steps may join here
   std::optional<ContainerSave> save{};
   std::vector<UniqueFd> tasks{};  ///< pidfds of those that have got it

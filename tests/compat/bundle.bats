@@ -51,6 +51,18 @@ on_plain_host() {
     cd /tmp && exec env -i PATH=/usr/bin:/bin HOME=/tmp /tmp/debian.run "$@"' sh "$@"
 }
 
+@test "a bundle fetches nothing: images of registries are no mounts of it, and with nofail it does without" {
+  enroot bundle debian.sqsh
+  run --separate-stderr ./debian.run --mount docker://registry.test/tiny:/opt/tiny:image true
+  [ "$status" -ne 0 ]
+  [[ "$stderr" == *'mount docker://registry.test/tiny: a bundle fetches nothing'* ]]
+  run --separate-stderr ./debian.run --mount docker://registry.test/tiny:/opt/tiny:image+nofail echo ran
+  [ "$status" -eq 0 ]
+  [ "$output" = ran ]
+  [[ "$stderr" == *'docker://registry.test/tiny is not mounted: a bundle fetches nothing'* ]]
+  nothing_left
+}
+
 @test "a bundle runs its container, with the command's exit status" {
   run --separate-stderr enroot bundle debian.sqsh
   [ "$status" -eq 0 ]

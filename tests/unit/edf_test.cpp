@@ -164,7 +164,7 @@ TEST_CASE("references, and paths from where srun is called") {
   const Files files;
   files.write("user/e.toml", R"(image = "./${NAME:-x}.sqsh"
 workdir = "${SCRATCH}/run"
-mounts = ["$SCRATCH:/scratch", "${EMPTY:-/e}:/e:ro,private", "./data:/data", "/price/$$5:/p", "./d.sqsh:/d:sqsh"]
+mounts = ["$SCRATCH:/scratch", "${EMPTY:-/e}:/e:ro,private", "./data:/data", "/price/$$5:/p", "./d.sqsh:/d:sqsh", "docker://a:1:/e:image,ro"]
 devices = ["/dev/fuse", "nvidia.com/gpu=${NO:-all}"]
 [env]
 PATH = "${PATH}:/opt/bin"
@@ -176,7 +176,8 @@ PATH = "${PATH}:/opt/bin"
   CHECK(mounts_of(resolved) ==
         Words{"/scratch/me:/scratch  (e.toml:3: mounts)", "/e:/e:ro+private  (e.toml:3: mounts)",
               files.path("work/data") + ":/data  (e.toml:3: mounts)", "/price/\\$5:/p  (e.toml:3: mounts)",
-              files.path("work/d.sqsh") + ":/d:sqsh  (e.toml:3: mounts)", "/dev/fuse:/dev/fuse  (e.toml:4: devices)"});
+              files.path("work/d.sqsh") + ":/d:sqsh  (e.toml:3: mounts)",
+              "docker://a:1:/e:image+ro  (e.toml:3: mounts)", "/dev/fuse:/dev/fuse  (e.toml:4: devices)"});
   CHECK(resolved.devices == Words{"nvidia.com/gpu=all"});
   CHECK(resolved.variables == Words{"PATH=${PATH}:/opt/bin"});
 

@@ -59,6 +59,12 @@ TEST_CASE("whole lines, pass numbers, actions") {
       {"/a /b none bind,ro,rw", "0: bind /a on /b"},
       {"/a /b none bind,rro,rnosuid,nosymfollow,symfollow", "0: bind /a on /b [ro, nosuid]"},
       {"/a /b none bind,unbindable,ro", "0: bind /a on /b [ro, unbindable]"},
+      {"docker://python:3.12 /opt", "0: mount image docker://python:3.12 on /opt [create]"},
+      {"docker://python:3.12 /opt image", "0: mount image docker://python:3.12 on /opt"},
+      {"docker://host:5000/a /opt image ro,subpath=usr,x-create=auto",
+       "0: mount image docker://host:5000/a on /opt [subpath=usr, ro, create]"},
+      {"docker://a /opt none nofail", "0: mount image docker://a on /opt [if possible]"},
+      {"/d.sqsh /d sqsh subpath=a", "0: mount image /d.sqsh on /d [subpath=a]"},
       {"/with\\040blank /x\\134y none bind", "0: bind /with blank on /x\\y"},
       {"/a\t \t/b   none\tbind", "0: bind /a on /b"},
       {"tmpfs /x tmpfs defaults,size=10%,lazytime,user", "0: mount tmpfs on /x [size=10%, lazytime]"},
@@ -161,7 +167,9 @@ TEST_CASE("who asks for a mount is named where its source is missing") {
 
 TEST_CASE("--mount: what --container-mounts takes, and lines of fstab with colons") {
   const auto shown = [](std::string_view argument) {
-    const auto step = step_from_argument(argument, "--mount");
+    Environment environment;
+    environment.set("HOME", "/home/me");
+    const auto step = step_from_argument(argument, "--mount", environment);
     return step ? describe(*step) : step.error().message();
   };
   CHECK(shown("/a:/b") == "bind /a on /b [recursive, create]  (--mount)");
@@ -172,6 +180,11 @@ TEST_CASE("--mount: what --container-mounts takes, and lines of fstab with colon
   CHECK(shown("./d.sqsh/x:/c:sqsh") == "mount image ./d.sqsh/x on /c [create]  (--mount)");
   CHECK(shown("d.sqsh:/c:sqsh+noexec") == "mount image d.sqsh on /c [noexec, create]  (--mount)");
   CHECK(shown("/d.sqsh:/c:sqsh:x-create=dir") == "mount image /d.sqsh on /c [create directory]  (--mount)");
+  CHECK(shown("docker://me@h:5000/a:1:/c:noexec,subpath=b") ==
+        "mount image docker://me@h:5000/a:1 on /c [subpath=b, noexec, create]  (--mount)");
+  CHECK(shown("docker://$oauthtoken@nvcr.io#a/b:1:~/c:image") ==
+        "mount image docker://$oauthtoken@nvcr.io#a/b:1 on /home/me/c [create]  (--mount)");
+  CHECK(shown("docker://a:1") == "--mount: invalid mount 'docker://a:1': an image needs a target");
   CHECK(shown("/a:/b:readonly") == "--mount: bind /a on /b: unknown flag \"readonly\"");
   CHECK(shown("/a:/b:none:bind,RO") == "--mount: bind /a on /b: unknown flag \"RO\"");
 }

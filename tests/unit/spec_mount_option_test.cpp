@@ -46,6 +46,30 @@ TEST_CASE("entries of --container-mounts") {
   CHECK(lines("/$(id):/b") == Lines{"/$(id) /b x-create=auto,rbind"});
 }
 
+TEST_CASE("an image of a registry has colons of its own, and a target") {
+  CHECK(lines("docker://alpine:/opt/a:image") == Lines{"docker://alpine /opt/a x-create=auto,image"});
+  CHECK(lines("docker://python:3.12:/opt/p") == Lines{"docker://python:3.12 /opt/p x-create=auto,image"});
+  CHECK(lines("docker://host:5000/a/b:1.0:./p:noexec+image+subpath=usr/lib") ==
+        Lines{"docker://host:5000/a/b:1.0 ./p x-create=auto,image,noexec,subpath=usr/lib"});
+  CHECK(lines("docker://me@nvcr.io#nvidia/tools:1:$HOME/t:nofail") ==
+        Lines{"docker://me@nvcr.io#nvidia/tools:1 $HOME/t x-create=auto,image,nofail"});
+  const std::string digest = "docker://a/b@sha256:" + std::string(64, 'a');
+  CHECK(lines(digest + ":/b") == Lines{digest + " /b x-create=auto,image"});
+  CHECK(lines("docker://a:$TAG:$DIR/b:ro") == Lines{"docker://a:$TAG $DIR/b x-create=auto,image,ro"});
+  CHECK(lines("docker://a:1:$DIR:$FLAGS") == Lines{"docker://a:1 $DIR x-create=auto,image,$FLAGS"});
+  CHECK(lines("docker://h:5000/a:$DIR/b") == Lines{"docker://h:5000/a $DIR/b x-create=auto,image"});
+  CHECK(lines("$IMG:/b:subpath=c") == Lines{"$IMG /b x-create=auto,rbind,subpath=c"});
+  CHECK(lines("docker://a:$TAG:/b,/c") == Lines{"docker://a:$TAG /b x-create=auto,image", "/c /c x-create=auto,rbind"});
+  CHECK(lines("./d.sqsh:/d:image+subpath=a/b") == Lines{"./d.sqsh /d x-create=auto,rbind,image,subpath=a/b"});
+  for (const char* wrong :
+       {"docker://alpine", "docker://alpine:3.20", "docker://:/x", "docker://UPPER:/x:image",
+        "docker://alpine:/x:size=1g", "/a:/b:subpath=c", "docker://a:/x:subpath=c++", "python:3.12:/opt:image"}) {
+    INFO(wrong);
+    CHECK_FALSE(parse_mount_options(wrong));
+  }
+  CHECK_THAT(parse_mount_options("python:/opt:image").error().hint(), Catch::Contains("docker://IMAGE:TAG:/DST:image"));
+}
+
 TEST_CASE("no shell expands a ~ behind an option's =") {
   CHECK(lines("~/data:/data") == Lines{"$HOME/data /data x-create=auto,rbind"});
   CHECK(lines("~/data") == Lines{"$HOME/data $HOME/data x-create=auto,rbind"});

@@ -15,6 +15,7 @@
 #include "hooks/config/enroot_config.hpp"
 #include "hooks/containers/scratch.hpp"
 #include "hooks/run/launch.hpp"
+#include "hooks/run/mounted_images.hpp"
 #include "hooks/scripts/config_script.hpp"
 #include "hooks/squashfs/output_file.hpp"
 #include "hooks/unpack/bundle_trailer.hpp"
@@ -145,6 +146,16 @@ Result<int> start_bundle(Bundle bundle, const Scratch& home, const Options& opti
   request.root.path = options.keep ? bundle.target : bundle.path;
   if (!options.keep) request.root.image = std::move(bundle.file);
   request.command = options.command;
+  TRY_ASSIGN(const auto images, wanted_images(request.config, request.host, {}, request.start.mounts));
+  for (const WantedImage& image : images) {
+    constexpr const char* kWhy = "a bundle fetches nothing";
+    if (!image.optional())
+      return fail(Error(ErrorKind::unsupported, "mount " + printable(image.reference) + ": " + kWhy)
+                      .with_code(ErrorCode::mount_source)
+                      .with_hint("import it into a file once, and mount that: FILE:/DST:sqsh"));
+    image.say_missing(kWhy, log);
+    request.mounted_images.emplace(image.reference, ImagePlace());
+  }
   return start_container(std::move(request), log);
 }
 

@@ -75,6 +75,10 @@ void StepReport::end() {
   record_.phases.back().length = static_cast<uint64_t>(time.count());
 }
 
+void StepReport::go_on(StepPhase phase) {
+  if (!goes_on_ || record_.phases.back().phase != phase) begin(phase);
+}
+
 void StepReport::prepared(uint64_t hooks, uint64_t scripts) {
   end();
   if (record_.phases.empty() || record_.phases.back().phase != StepPhase::prepare) return;
@@ -90,6 +94,8 @@ void StepReport::heard(const ImportNews& news) {
   if (waits != (waiting != nullptr)) {
     begin(waits ? StepPhase::import : StepPhase::wait);
     kept_ = {};
+  } else if (!waits) {
+    go_on(StepPhase::import);
   }
   if (waiting != nullptr) record_.waits_for = waiting->what;
   if (const auto* progress = std::get_if<ImportProgress>(&news))

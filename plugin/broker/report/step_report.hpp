@@ -33,6 +33,8 @@ class StepReport {
   /// Phases do not overlap. Ends the one before.
   void begin(StepPhase phase);
   void end();
+  /// Begins it, unless it goes on.
+  void go_on(StepPhase phase);
   /// The end of StepPhase::prepare. As of parts_of_prepare().
   void prepared(uint64_t hooks, uint64_t scripts);
   void heard(const ImportNews& news);

@@ -77,7 +77,11 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(copied.bytes == 2);
   CHECK(copied.changed == 18446744073709551615U);
   round_trip(ImageMounted{});
-  round_trip(NotMounted{});
+  CHECK(round_trip(NotMounted{"why"}).why == "why");
+  const auto other = round_trip(OtherImageWanted{"docker://python:3.12", 7, true});
+  CHECK(other.reference == "docker://python:3.12");
+  CHECK(other.number == 7);
+  CHECK(other.optional);
   round_trip(ImageLent{});
   CHECK(round_trip(Saving{"1:name=/x"}).cgroups == "1:name=/x");
   (void)round_trip(TaskEnded{});

@@ -53,6 +53,7 @@ TEST_CASE("mounts and options go with it, what belongs to the step alone does no
   for (const auto& [kind, source] : {std::pair{MountOption::Kind::bind, "data"},
                                      {MountOption::Kind::bind, "$X/data"},
                                      {MountOption::Kind::bind, "/abs"},
+                                     {MountOption::Kind::bind, "docker://a:1"},
                                      {MountOption::Kind::script, "/spool/script"}}) {
     MountOption mount;
     mount.kind = kind;
@@ -68,10 +69,11 @@ TEST_CASE("mounts and options go with it, what belongs to the step alone does no
   CHECK(spec.remap_root == Tristate::yes);
   CHECK(spec.workdir == "/w");
   CHECK(spec.keep_env == std::vector<std::string>{"MINE"});
-  REQUIRE(spec.mounts.size() == 3);
+  REQUIRE(spec.mounts.size() == 4);
   CHECK(spec.mounts[0].source == "/home/me/data");
   CHECK(spec.mounts[1].source == "$X/data");
   CHECK(spec.mounts[2].source == "/abs");
+  CHECK(spec.mounts[3].source == "docker://a:1");
 }
 
 TEST_CASE("a command of the host has nothing of the container that would change what it is") {
