@@ -260,8 +260,14 @@ Result<void> Broker::use_other_image(const Imported& imported) {
     auto attached = attach_image(build.builder.helper.process, image.mount, stage_image(wanted.number));
     if (!attached && step_->config.mount == MountKind::kernel)
       return fail(std::move(attached).error().with_context(phrase(RootOperation::mount_other_image)));
-    if (!attached) image.mount.reset();
+    if (!attached) {
+      image.not_mounted = attached.error().message();
+      image.mount.reset();
+    }
   }
+  if (!image.not_mounted.empty())
+    clients_.note({LogLevel::warning, printable(wanted.reference) +
+                                          " is served by a process, as it cannot be mounted: " + image.not_mounted});
   if (image.mount) {
     if (image.in_use) build.others.push_back(std::move(*image.in_use));
     TRY(tell(build.builder.socket(), ImageMounted{}));

@@ -218,12 +218,13 @@ MountKind wanted_kind(const Step& step) {
 Result<StepImage> make_image(const Step& step, const GivenImage& given, UniqueFd mapping) {
   const MountKind kind = wanted_kind(step);
   const bool may_mount = !given.store_name.empty() || step.config.kernel_mount_user_images;
-  if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
-    auto image = mount_given(step, given, std::move(mapping));
-    if (image || kind == MountKind::kernel) return image;
-    syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.error().message().c_str());
-  }
   StepImage image;
+  if (may_mount && (kind == MountKind::automatic || kind == MountKind::kernel)) {
+    auto mounted = mount_given(step, given, std::move(mapping));
+    if (mounted || kind == MountKind::kernel) return mounted;
+    image.not_mounted = mounted.error().message();
+    syslog(LOG_NOTICE, "falling back to FUSE or extraction: %s", image.not_mounted.c_str());
+  }
   image.mode = kind == MountKind::fuse ? "image-fuse" : kind == MountKind::extract ? "image-extract" : "image-auto";
   return image;
 }

@@ -17,6 +17,7 @@ struct StepImage {
   const char* mode = "";  ///< builder_fd: mounted, image-fuse, image-extract, image-auto, named
   std::optional<ImageInUse> in_use;          ///< keeps the node-wide mount for as long as the container is there
   OwnerWay owner_way = OwnerWay::automatic;  ///< by which way the mount's files are the user's; automatic: no mount
+  std::string not_mounted{};                 ///< why the kernel could not mount it, where it was to; else empty
   UniqueFd saved;                            ///< the mounted file, if --container-save may need it
 };
 

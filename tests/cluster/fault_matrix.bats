@@ -21,7 +21,7 @@ point() {
 }
 
 @test "some points of the matrix" {
-  matrix --points 24 --seed "${SITULA_FAULT_SEED:-1}" --scenario cold --scenario named --scenario save --scenario start
+  matrix --points 24 --seed "${SITULA_FAULT_SEED:-1}" --scenario cold --scenario mounts --scenario named --scenario save --scenario start
   [ "$status" -eq 0 ]
 }
 

@@ -129,6 +129,8 @@ ALL = [
     Scenario("cold", step(f"--container-image={IMAGE}"), (*HELPERS, IMPORTER, PLUGIN_HOST), forget_images, images_are_whole, commands=(SRUN,)),
     Scenario("warm", step(f"--container-image={IMAGE}"), (*HELPERS, IMPORTER, PLUGIN_HOST)),
     Scenario("file", step(f"--container-image={FILE}"), (*HELPERS, IMPORTER)),
+    Scenario("mounts", step(f"--container-image={FILE}", f"--container-mounts=docker://{IMAGE}:/opt/tiny:image,{FILE}:/data:sqsh"), (*HELPERS, IMPORTER), forget_images,
+             images_are_whole),
     Scenario("named", step(f"--container-image={IMAGE}", "--container-name=made", "--container-writable",
                            command=("sh", "-c", f"echo here >/made; {LOOK[-1]}")), HELPERS, no_container, nothing_half("pyxis_made")),
     Scenario("save", step(f"--container-image={IMAGE}", "--container-writable", f"--container-save={SAVED}",
