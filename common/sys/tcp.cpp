@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -281,6 +282,14 @@ void allow_many_descriptors() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void reserve_descriptors(int count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto last = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(count))) - 1;
+  const UniqueFd any(open("/", O_PATH | O_CLOEXEC));
+  if (any) const UniqueFd highest(fcntl(any.get(), F_DUPFD_CLOEXEC, last));
 }
 
 }  // namespace situla

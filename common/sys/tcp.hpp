@@ -72,5 +72,8 @@ class TcpFrames {
 
 /// As many descriptors as this process may have (RLIMIT_NOFILE).
 void allow_many_descriptors();
+/// The kernel's table of this process's descriptors gets room for so many, as far as it may have them. In a process of
+/// several threads each time that the table grows takes a grace period of RCU, some ten milliseconds.
+void reserve_descriptors(int count);
 
 }  // namespace situla

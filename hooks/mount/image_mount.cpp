@@ -76,7 +76,9 @@ Result<void> leave_host(const std::string& place) {
   (void)node_processors();
   (void)chdir("/");
   close_other_fds(0, {device, socket});
+  constexpr int kImages = 1024;  // a table of 8 KiB; more of them are more rarely
   allow_many_descriptors();
+  reserve_descriptors(kImages);  // while this process has one thread
   const auto alone = [&]() -> Result<void> {
     TRY(unshare_namespaces(kMountNs));
     TRY(set_propagation("/", Propagation::private_mount, true));
