@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount_table.hpp"
@@ -161,7 +162,11 @@ Result<uint64_t> give_image(const MountStep& step, const ApplyTarget& target, Mo
 Result<ImagePart> part_of_mounted(const MountStep& step) {
   TRY_ASSIGN(const RootDir image, RootDir::open(step.place->directory));
   ImagePart part;
-  TRY_ASSIGN(part.fd, image.resolve("/" + step.subpath));
+  auto found = image.resolve("/" + step.subpath);
+  if (!found)
+    return fail(Error::from_errno(found.error().errnum(), "open " + printable(step.subpath) + " in the image")
+                    .with_code(ErrorCode::mount_source));
+  part.fd = std::move(*found);
   struct stat status {};
   if (fstat(part.fd.get(), &status) != 0) return fail_errno(errno, "inspect the image");
   part.is_directory = S_ISDIR(status.st_mode);
