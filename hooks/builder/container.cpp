@@ -101,14 +101,14 @@ Result<ImagePlace> place_of(Answer answer, const WantedImage& image, const std::
 }
 
 /// What mounts name of registries: while this is a process without namespaces of its own, in which root can mount.
-Result<MountedImagePlaces> get_mounted_images(const BuilderData& data, const EnrootConfig& config, LogSink& log) {
+Result<ImagePlaces> get_mounted_images(const BuilderData& data, const EnrootConfig& config, LogSink& log) {
   TRY_ASSIGN(const std::vector<WantedImage> images, wanted_images(config, data.host, data.spec.mounts, {}));
   if (images.size() > kMostOtherImages)
     return fail(Error(ErrorKind::usage, std::to_string(images.size()) + " images of registries are to be mounted")
                     .with_code(ErrorCode::mount_syntax)
                     .with_hint("a container has at most " + std::to_string(kMostOtherImages) +
                                "; squashfs files (sqsh) can be any number"));
-  MountedImagePlaces places;
+  ImagePlaces places;
   uint32_t number = 0;
   for (const WantedImage& image : images) {
     if (image.reference.size() > kLongestReference)
@@ -142,7 +142,7 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
   TRY(check_save_path(data.spec.save));
   // To a container that runs nothing is mounted.
   if (image_mode != "named") TRY(check_sources(data.spec.mounts, data.host));
-  std::optional<MountedImagePlaces> images;
+  std::optional<ImagePlaces> images;
   const auto get_images = [&]() -> Result<bool> {
     if (images) return false;
     TRY_ASSIGN(images, get_mounted_images(data, config, log));

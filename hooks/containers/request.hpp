@@ -1,7 +1,6 @@
 // What shall a container be? What srun, `situla start` or a bundle ask for, with what only the host's side can tell.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,7 +72,7 @@ struct ContainerRequest {
   std::string step;  ///< "pyxis_JOB.STEP": tasks of this Slurm step will join; empty: a command of the user's
   ScratchNotice scratch_notice;  ///< may be empty
 
-  std::map<std::string, ImagePlace> mounted_images;  ///< that mounts name, by their references as written there
+  ImagePlaces mounted_images;  ///< of registries, that mounts name
 
   StartOptions start;                ///< of a command
   std::vector<std::string> command;  ///< empty: what /etc/rc says, or a shell

@@ -1,6 +1,7 @@
 // What is one thing to be mounted, and who asked for it? A typed step; option words end here.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,8 @@ struct ImagePlace {
       file{};  ///< without a directory: the image, open for reading; none: it cannot be had, and need not
   friend bool operator==(const ImagePlace&, const ImagePlace&) = default;
 };
+/// By reference, as mounts have it.
+using ImagePlaces = std::map<std::string, ImagePlace>;
 
 struct MountStep {
   StepKind kind = StepKind::bind;

@@ -55,7 +55,7 @@ void WantedImage::say_missing(const std::string& why, LogSink& log) const {
             printable(reference) + " is not mounted: " + why);
 }
 
-void place_images(std::vector<MountStep>& steps, const MountedImagePlaces& places) {
+void place_images(std::vector<MountStep>& steps, const ImagePlaces& places) {
   for (MountStep& step : steps) {
     if (!is_of_registry(step)) continue;
     const auto found = places.find(step.source);

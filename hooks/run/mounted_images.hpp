@@ -1,7 +1,6 @@
 // Which images of registries do the mounts of a container name? They are fetched before it is begun.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -30,10 +29,7 @@ Result<std::vector<WantedImage>> wanted_images(const EnrootConfig& config, const
                                                const std::vector<MountOption>& options,
                                                const std::vector<std::string>& arguments);
 
-/// By reference; an empty place: it is optional, and cannot be had.
-using MountedImagePlaces = std::map<std::string, ImagePlace>;
-
 /// Steps of such images get to know where theirs are. Others stay without, and applying them is an error.
-void place_images(std::vector<MountStep>& steps, const MountedImagePlaces& places);
+void place_images(std::vector<MountStep>& steps, const ImagePlaces& places);
 
 }  // namespace situla

@@ -80,9 +80,10 @@ class ImageImport {
   Result<void> start_importer(const Step& step, CgroupPlace place);
   Result<void> on_importer_wanted(const Step& step);
 
-  Helper importer_, request_writer_, store_;
+  /// For messages.
   [[nodiscard]] std::string image_name(const Step& step) const;
 
+  Helper importer_, request_writer_, store_;
   std::string other_;  ///< as of into_store()
   bool as_user_ = false;
   uid_t service_ = 0;       ///< whom the store belongs to

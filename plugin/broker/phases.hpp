@@ -2,9 +2,8 @@
 //
 //   Waiting --------> Building --------> Ready       without an import
 //   Importing -> Waiting -> Building -> Ready        from a registry; a user's image, when a task has asked
-//   Building -> Importing -> Building -> Ready       a container with a name that has to be made; images that are
-//   mounted
-//                                                    in a container
+//   Building -> Importing -> Building -> Ready       a container with a name that has to be made
+//                                                    (and once for each image that is mounted in a container)
 //   Importing -> Fetched                             --container-prefetch
 //   Waiting, Importing, Building -> Failed
 #pragma once
