@@ -291,7 +291,8 @@ class Courier {
           say(line::Sent{task.kind, success, why});
         break;
       case Role::send:
-        say(line::Sent{task.kind, task.spoke, why});
+        // One that was killed has not waited until all had it.
+        say(line::Sent{task.kind, task.spoke && status && status->signal == 0, why});
         break;
       case Role::decline:
         break;

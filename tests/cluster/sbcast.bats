@@ -1,5 +1,6 @@
 # lab: --nodes 4 --user root --situla-conf tests/cluster/sbcast.toml
 # distribute = "sbcast": each node has a store of its own, and one of them imports for the others of its step.
+# shellcheck disable=SC2030,SC2031 # each test has its own
 load helpers
 
 log=$SITULA_LAB/logs
@@ -121,21 +122,26 @@ copies() { cat "$log"/slurmd.node*.log | grep -c 'sbcast req_uid=.*/\(offer\|ima
   wait_until 30 nothing_incoming
 }
 
-@test "nodes that cannot connect to the sender: sbcast takes the file to all" {
-  # Nobody who gives the file to others lives; nothing else is called so.
-  touch /shared/kills
-  as_alice python3 - 3>&- <<'PYTHON' &
-import os, signal, time
+# Nobody who gives the file to others lives for more than the seconds; nothing else is called so.
+kill_senders_until_removed() {
+  as_alice python3 - "$1" 3>&- <<'PYTHON'
+import os, signal, sys, time
 while os.path.exists("/shared/kills"):
     time.sleep(0.005)  # the nodes share these processors
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as stream:
                 if stream.read().startswith(b"situla-courier\0send\0"):
+                    time.sleep(float(sys.argv[1]))
                     os.kill(int(pid), signal.SIGKILL)
         except OSError:
             pass
 PYTHON
+}
+# Args: for how many seconds a sender lives
+start_without_senders() {
+  touch /shared/kills
+  kill_senders_until_removed "$1" &
   killer=$!
   # shellcheck disable=SC2016
   run_and_show as_alice srun -N4 --container-image=$image sh -c '. /etc/os-release; echo $ID at $SLURM_NODEID'
@@ -144,10 +150,18 @@ PYTHON
   [ "$status" -eq 0 ]
   [ "$(grep -c 'debian at' <<<"$output")" -eq 4 ]
   [ "$(grep -c 'got the image from node1' <<<"$output")" -eq 3 ]
-  cat "$log"/slurmd.node*.log | grep 'sbcast req_uid=.*/image\.0'
   times 1 1.01
   verified
   wait_until 20 nothing_incoming
+}
+
+@test "nodes that cannot connect to the sender: sbcast takes the file to all" {
+  start_without_senders 0
+  cat "$log"/slurmd.node*.log | grep 'sbcast req_uid=.*/image\.0'
+}
+
+@test "a sender that is killed when it has made its offer has not sent anything: sbcast takes the file to all" {
+  start_without_senders 0.015
 }
 
 @test "no room on one node for what comes: it says so and imports, the others get theirs" {
