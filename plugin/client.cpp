@@ -233,6 +233,9 @@ Result<void> join_others(const ReceivedContainer& container) {
 Result<std::string> enter(const ReceivedContainer& container, const ContainerSpec& spec, int socket) {
   // User namespace first: it brings the capabilities that joining the others needs.
   TRY(join_namespace(container.namespaces.user.get(), "user"));
+  // Before the container's /proc, which it need not have. With a range chown and the like work, and nothing is
+  // pretended.
+  const bool has_range = own_id_range().has_value();
   TRY(join_namespace(container.namespaces.cgroup.get(), "cgroup"));
   TRY(join_namespace(container.namespaces.mount.get(), "mount"));
   TRY(join_others(container));
@@ -244,7 +247,7 @@ Result<std::string> enter(const ReceivedContainer& container, const ContainerSpe
                     .with_hint("--container-workdir must exist in the image or be mounted"));
   if (const bool save = !spec.save.empty(); save || container.namespaces.isolation.pid)
     TRY(continue_in_child(container, save, socket));
-  TRY(install_id_filter());
+  if (!has_range) TRY(install_id_filter());
   return directory;
 }
 

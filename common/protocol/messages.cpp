@@ -8,7 +8,7 @@ namespace situla {
 namespace {
 
 // Changes with every change of a message: the plugin and the programs it starts may be upgraded while a job runs.
-constexpr uint32_t kVersion = 0x53490013;
+constexpr uint32_t kVersion = 0x53490014;
 constexpr WireForm kMessage{"message", kVersion, kMaxMessageBytes, kMaxTextBytes};
 constexpr WireForm kStepRequest{"step request", kVersion, size_t{16} << 20U};
 

@@ -98,9 +98,12 @@ struct TaskEnded {};
 struct JoinReply {
   std::string workdir;  ///< of the image; absolute, inside the container
   Isolation isolation;
+  bool has_range = false;      ///< the user namespace has the user's other ids, as of MapsWanted
   std::string slurm_inside{};  ///< kSlurmInsideVariable of the task; empty: none, and always to another broker
 
-  static auto fields(auto& reply) { return std::tie(reply.workdir, reply.isolation, reply.slurm_inside); }
+  static auto fields(auto& reply) {
+    return std::tie(reply.workdir, reply.isolation, reply.has_range, reply.slurm_inside);
+  }
 };
 
 /// The answer of a step with --container-prefetch: the node has the image, and the task goes on where it is.
@@ -210,8 +213,9 @@ struct ImageLent {};
 
 struct MapsWanted {  ///< the builder has unshared its user namespace
   bool remap_root = false;
+  bool range = false;  ///< the user's other ids as well, where he has such (common/sys/mount/subordinate_ids.hpp)
 
-  static auto fields(auto& maps) { return std::tie(maps.remap_root); }
+  static auto fields(auto& maps) { return std::tie(maps.remap_root, maps.range); }
 };
 struct MapsWritten {};
 /// The builder is about to make a directory that outlives it if it is killed; without an answer. The last one counts,

@@ -219,16 +219,44 @@ Setter fabric_parts(std::vector<Fabric> DeviceSettings::*field) {
                 });
 }
 
+/// { first, first_uid, users }, all of them.
+std::optional<IdArea> area_of(const toml::table& table) {
+  const auto number = [&](const char* name) {
+    const auto value = table[name].value_exact<int64_t>();
+    return static_cast<uint64_t>(std::max<int64_t>(value.value_or(0), 0));
+  };
+  const IdArea area{number("first"), number("first_uid"), number("users")};
+  return table.size() == 3 && area.problem().empty() ? std::optional(area) : std::nullopt;
+}
+
+std::optional<IdRangeRule> id_ranges_of(const toml::node& value) {
+  if (const toml::table* table = value.as_table()) {
+    const auto area = area_of(*table);
+    return area ? std::optional(IdRangeRule{SubordinateFiles::automatic, *area}) : std::nullopt;
+  }
+  const std::string text = text_of(value);
+  for (const auto& [name, files] :
+       {std::pair("auto", SubordinateFiles::automatic), std::pair("files", SubordinateFiles::always),
+        std::pair("off", SubordinateFiles::never)})
+    if (text == name) return IdRangeRule{files, {}};
+  return std::nullopt;
+}
+
 struct Key {
   std::string_view name;
   Setter set;
 };
 
 /// The one list of what the file may hold.
-std::array<Key, 38> keys() {
+std::array<Key, 39> keys() {
   return {{
       {"mount", one_of(&SiteConfig::mount, kMountNames, R"("auto", "kernel", "fuse" or "extract")")},
       {"image_owner", one_of(&SiteConfig::image_owner, kOwnerNames, R"("auto", "idmap", "reflink" or "dm")")},
+      {"id_ranges",
+       setter(&SiteConfig::id_ranges,
+              "\"auto\", \"files\", \"off\" or { first = ID, first_uid = UID, users = NUMBER }, 65536 ids for each "
+              "user from first on, none of them a user's own and none above 4294967294",
+              id_ranges_of)},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
       {"store_path", text(&SiteConfig::store_path, "an absolute path", is_absolute)},
       {"distribute", one_of(&SiteConfig::distribute, kDistributeNames, R"("registry", "sbcast" or "shared")")},

@@ -14,6 +14,7 @@
 #include "common/spec/import_budget.hpp"
 #include "common/spec/registry_rule.hpp"
 #include "common/spec/resolve_rule.hpp"
+#include "common/sys/mount/subordinate_ids.hpp"
 
 namespace situla {
 
@@ -103,8 +104,9 @@ struct DiskShare {
 struct SiteConfig {
   MountKind mount = MountKind::automatic;  ///< mount = "auto|kernel|fuse|extract"
   OwnerWay image_owner =
-      OwnerWay::automatic;                ///< image_owner = "auto|idmap|reflink|dm"; else FUSE, where mount allows it
-  bool kernel_mount_user_images = false;  ///< let the kernel mount a user's own .sqsh file
+      OwnerWay::automatic;  ///< image_owner = "auto|idmap|reflink|dm"; else FUSE, where mount allows it
+  IdRangeRule id_ranges;    ///< id_ranges = "auto|files|off" or a table; who is a whole root in containers
+  bool kernel_mount_user_images = false;         ///< let the kernel mount a user's own .sqsh file
   std::string store_path = "/var/lib/situla";    ///< store_path; owned by the service user, not writable by others
   Distribute distribute = Distribute::registry;  ///< distribute = "registry|sbcast|shared"
   std::string service_user = "situla";           ///< service_user; owns the store

@@ -5,6 +5,7 @@
 
 #include <grp.h>
 #include <linux/capability.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -185,6 +186,23 @@ bool is_mapped_uid(uid_t uid) {
     if (first && count && uid >= *first && uid - *first < *count) return true;
   }
   return false;
+}
+
+bool is_neighbour(uid_t uid) {
+  constexpr uid_t kLast = 0xfffffffe;  // of the machine's own namespace, which has all
+  return is_mapped_uid(uid) && !is_mapped_uid(kLast);
+}
+
+FileUser::FileUser(uid_t uid) : dumpable_(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)) {
+  (void)prctl(PR_GET_PDEATHSIG, &parent_signal_, 0, 0, 0);
+  before_ = static_cast<uid_t>(setfsuid(uid));
+}
+
+FileUser::~FileUser() {
+  (void)setfsuid(before_);
+  // Both are lost with every change (credentials(7), prctl(2)).
+  if (dumpable_ == 1) (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+  (void)prctl(PR_SET_PDEATHSIG, parent_signal_, 0, 0, 0);
 }
 
 }  // namespace situla

@@ -40,5 +40,21 @@ Result<void> own_proc_files_again();
 std::vector<gid_t> supplementary_groups();
 /// Has this process's user namespace that uid? Files of others belong to the overflow uid, 65534.
 bool is_mapped_uid(uid_t uid);
+/// The same of a user namespace that is not the whole machine's.
+bool is_neighbour(uid_t uid);
+
+/// While it lives this thread reaches files as another user of its namespace (setfsuid(2)), or as before if it may not:
+/// whoever owns a file needs no capability for it.
+class FileUser {
+ public:
+  explicit FileUser(uid_t uid);
+  FileUser(const FileUser&) = delete;
+  FileUser& operator=(const FileUser&) = delete;
+  ~FileUser();
+
+ private:
+  int dumpable_, parent_signal_ = 0;
+  uid_t before_;
+};
 
 }  // namespace situla

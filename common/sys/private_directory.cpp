@@ -84,9 +84,19 @@ Result<Place> place_of(const std::string& asked, int base, Missing missing) {
   return place;
 }
 
-Result<std::string> trusted_link(int link, const struct stat& status, const std::string& path,
+/// In a user namespace root's links are nobody's, as are those of all others whom it lacks. Where the directory is
+/// ours, and nobody else may write in it, who else than we has made names there is root.
+bool can_only_be_roots(const Place& place, uid_t owner) {
+  if (owner == 0) return true;
+  struct stat above {};
+  return owner == kNobody && !is_mapped_uid(kNobody) &&
+         fstatat(place.fd(), place.parent ? "" : ".", &above, AT_EMPTY_PATH) == 0 && is_ours(above.st_uid) &&
+         (above.st_mode & 0022U) == 0;
+}
+
+Result<std::string> trusted_link(int link, const Place& place, const struct stat& status, const std::string& path,
                                  std::string_view setting) {
-  if (!is_ours(status.st_uid) && status.st_uid != 0)
+  if (!is_ours(status.st_uid) && !can_only_be_roots(place, status.st_uid))
     return fail(Error(ErrorKind::denied,
                       shown(path, setting) + " is a symbolic link that belongs to " + owner_name(status.st_uid))
                     .with_code(code_of(setting))
@@ -120,7 +130,7 @@ Result<UniqueFd> open_private(Place place, const std::string& path, std::string_
       if (directory) return directory;
       return fail_errno(reason, "open " + shown(path, setting));
     }
-    TRY_ASSIGN(const std::string target, trusted_link(found.get(), status, path, setting));
+    TRY_ASSIGN(const std::string target, trusted_link(found.get(), place, status, path, setting));
     TRY_ASSIGN(place, place_of(target, place.fd(), missing));
   }
   return fail_errno(ELOOP, "open " + shown(path, setting));

@@ -3,6 +3,8 @@
 // Its owner is the caller (effective uid), neither group nor others may write (an ACL that lets somebody write shows as
 // the group's right), and it is held by descriptor. A symbolic link as the last component is followed when the caller
 // or root made it, as people have it who keep their containers on a scratch file system; links of others are refused.
+// In a user namespace, where root's look as those of anybody, only those in a directory that is the caller's in the
+// same way.
 //
 // Directories above it are not looked at: project directories that a group may write are common. Who may rename there
 // can take the directory away, but not put his own in its place: every opening looks again, and what comes after an

@@ -9,6 +9,7 @@
 #include "common/base/result.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/kernel.hpp"
 #include "common/sys/mount_table.hpp"
 
@@ -37,6 +38,25 @@ struct CloseDir {
   void operator()(DIR* directory) const { closedir(directory); }
 };
 using DirStream = std::unique_ptr<DIR, CloseDir>;
+
+/// In a user namespace no capability reaches into a directory whose group the namespace lacks, though it has the owner:
+/// as its owner we give it a group of ours. False: nothing has changed.
+bool take_group(int directory) {
+  struct stat status {};
+  if (fstat(directory, &status) != 0 || status.st_uid == geteuid() || !is_neighbour(status.st_uid)) return false;
+  const FileUser owner(status.st_uid);
+  return fchownat(directory, "", static_cast<uid_t>(-1), getegid(), AT_EMPTY_PATH) == 0;
+}
+
+/// action: says whether it worked, else errno why not.
+template <typename Action>
+bool reach_into(int directory, const Action& action) {
+  if (action()) return true;
+  const int errnum = errno;
+  if (errnum == EACCES && take_group(directory)) return action();
+  errno = errnum;
+  return false;
+}
 
 class Remover {
  public:
@@ -75,8 +95,12 @@ class Remover {
   Result<void> empty(int directory, int depth) {
     // An owner may have taken its own rights away (mode 0000); chmod by descriptor cannot be led elsewhere.
     (void)chmod(fd_path(directory).c_str(), 0700);
-    UniqueFd readable(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!readable) return fail_errno(errno, "open directory");
+    UniqueFd readable;
+    const auto open = [&] {
+      readable.reset(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      return static_cast<bool>(readable);
+    };
+    if (!reach_into(directory, open)) return fail_errno(errno, "open directory");
     const DirStream stream(fdopendir(readable.get()));
     if (!stream) return fail_errno(errno, "read directory");
     (void)readable.release();
@@ -96,8 +120,8 @@ class Remover {
   Result<void> move_up(int parent, const std::string& name, int directory) {
     (void)chmod(fd_path(directory).c_str(), 0700);
     std::string target = random_name(".removing-");
-    if (renameat(parent, name.c_str(), top_, target.c_str()) != 0)
-      return fail_errno(errno, "move deep directory " + name);
+    const auto move = [&] { return renameat(parent, name.c_str(), top_, target.c_str()) == 0; };
+    if (!reach_into(directory, move)) return fail_errno(errno, "move deep directory " + name);
     moved_.push_back(std::move(target));
     return {};
   }

@@ -26,6 +26,7 @@
 #include "hooks/builder/named.hpp"
 #include "hooks/builder/shared_environment.hpp"
 #include "hooks/containers/container_store.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "hooks/mount/fstab.hpp"
 #include "hooks/run/init_process.hpp"
 #include "hooks/run/isolation.hpp"
@@ -78,10 +79,13 @@ Result<void> check_save_path(const std::string& path) {
   return {};
 }
 
-Result<void> unshare_for_step(const ContainerRequest& request) {
+/// Afterwards a range is wanted only if there is one.
+Result<void> unshare_for_step(ContainerRequest& request) {
   TRY(unshare_namespaces(kUserNs | kMountNs | namespace_bits(request.isolation)));
-  TRY_ASSIGN(const Answer answer, ask_broker(MapsWanted{request.remap_root}));
+  TRY_ASSIGN(const Answer answer, ask_broker(MapsWanted{request.remap_root, request.range.wanted}));
   if (!std::holds_alternative<MapsWritten>(answer.message)) return fail(ErrorKind::cancelled, "the broker gave up");
+  TRY(check_range(request));
+  request.range.wanted = request.range.wanted && own_id_range();
   return request.isolation.net ? bring_loopback_up() : Result<void>();
 }
 
@@ -128,6 +132,28 @@ bool lies_on_image(const BuiltContainer& built) {
   return built.container.root.kind != "extracted" && built.container.root.kind != "tree";
 }
 
+/// Whether files of the container may lie in the user's data directory without a name, while it runs.
+bool may_have_scratch(const ContainerRequest& request) {
+  using Kind = RootSource::Kind;
+  const RootSource& root = request.root;
+  if (root.kind == Kind::image && root.mount != MountKind::fuse) return true;
+  return request.writable && (root.kind == Kind::image || root.kind == Kind::mounted);
+}
+
+/// Where a link leads that the data directory is: one of root's could be anybody's in a user namespace with a range,
+/// for the builder and for the scratch's cleaner. nullopt: it is none, or nobody will ask.
+std::optional<std::string> linked_data_path(const ContainerRequest& request) {
+  if (!request.range.wanted || !may_have_scratch(request)) return std::nullopt;
+  std::filesystem::path path = request.config.data_path();
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return std::nullopt;
+  const auto data = PrivateDirectory::open(path, {});
+  if (!data) return std::nullopt;
+  const std::filesystem::path real = std::filesystem::read_symlink(data->held(), error);
+  return !error && real.is_absolute() ? std::optional(real.string()) : std::nullopt;
+}
+
 bool is_users_file(const ContainerSpec& spec) {
   return spec.name.empty() && image_kind(spec.image) == ImageKind::path;
 }
@@ -164,7 +190,11 @@ Result<std::optional<BuiltContainer>> build(const std::string& image_mode, const
     (void)send_packet(builder_fd::kBroker, encode(ScratchPlace{path}));
   };
   request.mounted_images = std::move(*images);
+  TRY_ASSIGN(request.range, range_wish(request));
+  const std::optional<std::string> data_path = linked_data_path(request);
   TRY(unshare_for_step(request));
+  if (data_path && request.range.wanted) request.config.set("ENROOT_DATA_PATH", *data_path);
+  if (!request.spec.save.empty()) TRY(root->open_save_directory());
   BuiltContainer built{{}, std::move(*root), request.isolation, {}, {}};
   TRY_ASSIGN(built.proc, open_file("/proc", O_RDONLY | O_DIRECTORY));
   auto prepared = prepare_container(request, log);

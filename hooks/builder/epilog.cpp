@@ -35,7 +35,7 @@ Result<Environment> job_environment(const std::string& home) {
 Result<void> remove_all(const std::string& job, const std::string& home, LogSink& log) {
   TRY_ASSIGN(const Environment environment, job_environment(home));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(environment, log));
-  TRY_ASSIGN(const auto containers, list_containers(config));
+  TRY_ASSIGN(const auto containers, list_containers(config, OwnedBy::anybody));
   Result<void> result;
   for (const NamedContainer& container : containers) {
     if (!container.name.starts_with("pyxis_" + job + "_")) continue;

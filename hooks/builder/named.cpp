@@ -11,6 +11,7 @@
 #include "common/protocol/contract.hpp"
 #include "common/spec/image_reference.hpp"
 #include "common/spec/step_name.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "hooks/builder/broker_line.hpp"
 #include "hooks/builder/shared_environment.hpp"
@@ -27,6 +28,13 @@ namespace {
 
 /// Between looking and making, another step may make the container, or a user may remove it: look again.
 constexpr int kMaxAttempts = 16;
+
+/// Its programs have given its top directory to another user, who lets nobody else in.
+Error not_readable(const std::string& container) {
+  return Error(ErrorKind::denied, "save " + container + ": its own programs forbid you to read it")
+      .with_code(ErrorCode::denied)
+      .with_hint("a step that starts it can save it, and so can export");
+}
 
 class NamedSearch {
  public:
@@ -106,6 +114,11 @@ class NamedSearch {
 
   Result<bool> join(const NamedContainer& container, const StepRoot& root) {
     if (!may_join()) return false;
+    if (!spec_.save.empty() && !root.save_directory) {
+      // Who starts it reads it as its root.
+      if (spec_.name_flag == NameFlag::exec) return fail(not_readable(described()));
+      return false;
+    }
     if (!spec_.save.empty()) TRY(leave_for_saver(root.save_directory, root.save_image));
     keep_layers_for_broker(container);
     TRY_ASSIGN(const bool joined_other, ask_to_join({.ignored = ignored(),
@@ -135,7 +148,7 @@ class NamedSearch {
     TRY_ASSIGN(AttachTarget target, AttachTarget::open(pid));
     if (!target.is_at_work()) return false;
     TRY_ASSIGN(const Environment environment, target.environment());
-    Found found{{target.image_workdir(), target.isolation()}, {}};
+    Found found{{target.image_workdir(), target.isolation(), target.has_range()}, {}};
     TRY_ASSIGN(const std::vector<UniqueFd> fds, target.take_namespaces());
     for (const UniqueFd& fd : fds) found.namespaces.push_back(static_cast<uint32_t>(fd.get()));
     TRY(write_memory(builder_fd::kForOthers, for_other_steps(environment).block()));
@@ -207,6 +220,9 @@ class NamedSearch {
     }
     request.image = image_.get();
     request.origin = image_name();
+    const bool for_root =
+        spec_.remap_root == Tristate::unset ? config_.flag("ENROOT_REMAP_ROOT") : spec_.remap_root == Tristate::yes;
+    request.owners = owners_wish(data_.host, for_root);
     auto created = create_container(config_, request, log_);
     made_ = created.has_value();
     if (made_) say_where();
@@ -249,10 +265,13 @@ class NamedSearch {
       const bool gone = !fd && fd.error().errnum() == ENOENT;
       return gone ? fail(Error::from_errno(ENOENT, "open the container " + container.path)) : std::move(fd);
     };
-    if (container.kind == NamedContainer::Kind::tree) {
-      TRY_ASSIGN(root.save_directory, part(container.held(), O_RDONLY | O_DIRECTORY));
-    } else {
-      TRY_ASSIGN(root.save_directory, part(container.upper(), O_RDONLY | O_DIRECTORY));
+    const bool layered = container.kind == NamedContainer::Kind::layered;
+    auto changes = part(layered ? container.upper() : container.held(), O_RDONLY | O_DIRECTORY);
+    if (changes)
+      root.save_directory = std::move(*changes);
+    else if (changes.error().errnum() != EACCES)
+      return fail(std::move(changes).error());
+    if (layered) {
       TRY_ASSIGN(root.save_image, part(container.image(), O_RDONLY));
     }
     TRY_ASSIGN(root.directory, duplicate_fd(container.directory->get(), "the container"));
@@ -271,6 +290,15 @@ class NamedSearch {
 };
 
 }  // namespace
+
+Result<void> StepRoot::open_save_directory() {
+  if (save_directory || !directory) return {};
+  NamedContainer container;
+  container.path = fd_path(directory.get());
+  TRY_ASSIGN(save_directory, open_file(source.kind == RootSource::Kind::layered ? container.upper() : container.path,
+                                       O_RDONLY | O_DIRECTORY));
+  return {};
+}
 
 Result<std::optional<StepRoot>> find_or_make_container(const BuilderData& data, const EnrootConfig& config,
                                                        const std::function<Result<bool>()>& get_images, LogSink& log) {

@@ -16,6 +16,9 @@ struct StepRoot {
   UniqueFd directory;                   ///< of a named container, O_PATH
   std::string identity;                 ///< of a named container (container_identity.hpp); may be empty
   UniqueFd save_directory, save_image;  ///< what --container-save exports, as far as it is known by now
+
+  /// In the container's namespaces: the directory of a named container to which only somebody of its range has access.
+  Result<void> open_save_directory();
 };
 
 /// Runs as the user on the host, in the asking task's directory. Joins what runs, if the user's flag allows it: then it

@@ -41,6 +41,7 @@ Result<NewContainer> new_container(const Context& context, const std::string& na
   TRY_ASSIGN(request.path, container_path(context.config, name));
   request.replace = force || context.config.flag("ENROOT_FORCE_OVERRIDE");
   TRY(check_new_container(request.path, request.replace));
+  request.owners = owners_wish(context.invocation.environment, context.config.flag("ENROOT_REMAP_ROOT"));
   request.wish = StorageWish::tree;
   if (!extract) {
     TRY_ASSIGN(request.wish, storage_wish(context.invocation.environment, context.log));

@@ -27,10 +27,10 @@ ExportOptions export_options(const Context& context, const ExportCommand& option
 
 Result<int> export_named(const Context& context, const ExportCommand& options) {
   TRY_ASSIGN(const NamedContainer container, find_meant_container(context, options.name));
-  TRY_ASSIGN(const ExportSource source, ExportSource::open(container));
   const ExportOptions chosen = export_options(context, options);
-  if (const auto root = become_root_of_own_files(); !root)
-    context.log.debug("exporting with the rights of an ordinary user: " + root.error().message());
+  // As whom its directory can be opened in any case: root in it may have given it to others.
+  TRY(become_root_of(container, context.log));
+  TRY_ASSIGN(const ExportSource source, ExportSource::open(container));
   context.log.info("Creating squashfs filesystem...");
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   TRY(export_container(source, chosen, *progress, context.log));

@@ -10,6 +10,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/mount_table.hpp"
 #include "common/sys/process/process.hpp"
 
@@ -25,6 +26,12 @@ bool is_ours(int proc, const std::string& pid) {
   if (status.st_uid == geteuid()) return true;
   const std::string text = read_process_file(proc, pid + "/status");
   return text.find("\nUid:\t" + std::to_string(geteuid()) + "\t") != std::string::npos;
+}
+
+bool has_range(int proc) {
+  return NamespaceIds(read_process_file(proc, "self/uid_map"), read_process_file(proc, "self/gid_map"))
+      .range()
+      .has_value();
 }
 
 }  // namespace
@@ -47,11 +54,13 @@ std::vector<UniqueFd> mount_users(int proc, dev_t device) {
   std::vector<UniqueFd> users;
   const auto names = list_directory(proc, "/proc");
   if (!names) return users;
+  // With a range a program may be any user: nobody's number is also shown of those that the namespace lacks.
+  const bool of_anybody = has_range(proc);
   // The third field of proc_pid_mountinfo(5).
   const std::string number = " " + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + " ";
   for (const std::string& name : *names) {
     const auto pid = static_cast<pid_t>(parse_unsigned(name).value_or(0));
-    if (pid <= 0 || pid == getpid() || !is_ours(proc, name)) continue;
+    if (pid <= 0 || pid == getpid() || (!of_anybody && !is_ours(proc, name))) continue;
     // First the descriptor: if the number is given to another process meanwhile, that one is looked at.
     auto process = open_pidfd(pid);
     if (process && read_process_file(proc, name + "/mountinfo").find(number) != std::string::npos)

@@ -18,8 +18,9 @@ std::string read_process_file(int process, const std::string& name);
 /// or stand in for its first process, and have the environment of the host.
 bool runs_host_program(int process);
 
-/// Who would lose files if a file system went away: descriptors (pidfd_open(2)) of the processes of this user in whose
-/// mount namespace a file system with this device number is mounted, but for the calling one. proc: an open /proc.
+/// Who would lose files if a file system went away: descriptors (pidfd_open(2)) of the processes of this user, and in a
+/// user namespace with a range of all, in whose mount namespace a file system with this device number is mounted, but
+/// for the calling one. proc: an open /proc.
 std::vector<UniqueFd> mount_users(int proc, dev_t device);
 
 }  // namespace situla

@@ -9,12 +9,12 @@
 
 #include "common/sys/mount/mount_api.hpp"
 #include "hooks/containers/container_identity.hpp"
+#include "hooks/containers/extract_tree.hpp"
 #include "hooks/containers/keeper.hpp"
 #include "hooks/containers/named_container.hpp"
 #include "hooks/containers/running_processes.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"
-#include "hooks/unpack/extract.hpp"
 
 namespace situla {
 namespace {
@@ -184,7 +184,10 @@ class RootBuilder {
     const std::string tree = root_.scratch.held() + "/rootfs";
     TRY(make_directory(tree));
     TRY_ASSIGN(root_.changes, open_file(tree, O_RDONLY | O_DIRECTORY));
-    TRY_CONTEXT("extract the image to " + root_.scratch.path(), extract_image(image_fd, root_.changes.get(), {&log_}));
+    const bool owners = request_.range.wanted && own_id_range();
+    const auto here = [](const std::function<Result<void>()>& body) { return body(); };
+    TRY_CONTEXT("extract the image to " + root_.scratch.path(),
+                extract_tree(image_fd, root_.changes.get(), {.log = &log_, .owners = owners}, here));
     name_image();
     root_.kind = "extracted";
     return bind(tree);

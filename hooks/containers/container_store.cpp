@@ -17,10 +17,12 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/sync.hpp"
 #include "hooks/containers/container_identity.hpp"
+#include "hooks/containers/extract_tree.hpp"
+#include "hooks/containers/own_ids.hpp"
 #include "hooks/containers/request.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "hooks/mount/image_mount.hpp"
 #include "hooks/mount/overlay.hpp"
-#include "hooks/unpack/extract.hpp"
 #include "hooks/unpack/read_image.hpp"
 
 namespace situla {
@@ -68,8 +70,12 @@ void remove_abandoned(const PrivateDirectory& data, std::chrono::milliseconds pa
       if (lock) abandoned.emplace_back(name, std::move(*lock));
     }
   }
+  const auto remove = [&](const std::string& name) -> Result<void> {
+    TRY_ASSIGN(const auto range, range_to_remove(data.fd(), name));
+    return remove_whole_tree_at(data.fd(), name, range);
+  };
   for (const auto& [name, lock] : abandoned)
-    if (const auto removed = remove_tree_at(data.fd(), name); !removed) log.warning(removed.error().message());
+    if (const auto removed = remove(name); !removed) log.warning(removed.error().message());
 }
 
 /// A directory with a hidden name, removed with the object unless it was published. The data directory has to stay.
@@ -86,15 +92,16 @@ class Unfinished {
       : data_(other.data_), name_(std::exchange(other.name_, {})), lock_(std::move(other.lock_)) {}
   Unfinished& operator=(Unfinished&&) = delete;
   ~Unfinished() {
-    if (!name_.empty()) (void)remove_tree_at(data_.fd(), name_);
+    if (!name_.empty()) (void)remove_whole_tree_at(data_.fd(), name_);
   }
 
   [[nodiscard]] std::string path() const { return data_.path(name_); }
   [[nodiscard]] std::string held() const { return data_.held(name_); }
   [[nodiscard]] int fd() const { return lock_.fd(); }
 
-  /// Gives it its name. What had that name before gets the hidden one, in the same moment, and is removed.
-  Result<void> publish(const std::string& name, bool replace) {
+  /// Gives it its name. What had that name before gets the hidden one, in the same moment, and is removed; it stays
+  /// where that cannot be done because of its owners.
+  Result<void> publish(const std::string& name, bool replace, LogSink& log) {
     auto renamed = rename_new(held(), data_.held(name));
     if (renamed) {
       name_.clear();
@@ -102,17 +109,25 @@ class Unfinished {
     }
     if (renamed.error().errnum() != EEXIST) return renamed;
     TRY(check_new_container(data_.path(name), replace));
-    return exchange(name);
+    const auto range = range_to_remove(data_.fd(), name);
+    if (!range) return fail(Error(range.error()).with_context("replace " + data_.path(name)));
+    TRY_ASSIGN(const std::string old, exchange(name));
+    // The new one is there: what is left of the old one is no reason to say that it is not.
+    (void)take_back(data_.fd(), old, *range);
+    if (const auto removed = remove_whole_tree_at(data_.fd(), old, *range); !removed)
+      log.warning("remove what " + data_.path(name) + " was before: " + removed.error().message());
+    return {};
   }
 
  private:
   Unfinished(const PrivateDirectory& data, std::string name, FileLock lock)
       : data_(data), name_(std::move(name)), lock_(std::move(lock)) {}
 
-  Result<void> exchange(const std::string& name) {
-    auto exchanged = exchange_names(held(), data_.held(name));
-    if (exchanged) return remove_tree_at(data_.fd(), std::exchange(name_, {}));
-    if (exchanged.error().kind() != ErrorKind::unsupported) return exchanged;
+  /// What the old one is called now.
+  Result<std::string> exchange(const std::string& name) {
+    const auto exchanged = exchange_names(held(), data_.held(name));
+    if (exchanged) return std::exchange(name_, {});
+    if (exchanged.error().kind() != ErrorKind::unsupported) return fail(exchanged.error());
     // Some network file systems cannot: there is a moment without.
     const std::string old = name_ + ".old";
     const int data = data_.fd();
@@ -123,7 +138,7 @@ class Unfinished {
       return fail_errno(reason, "rename " + data_.path(name_) + " to " + data_.path(name));
     }
     name_.clear();
-    return remove_tree_at(data, old);
+    return old;
   }
 
   const PrivateDirectory& data_;
@@ -154,6 +169,27 @@ Result<void> keep_image(const NewContainer& request, const std::string& path) {
   TRY_CONTEXT("copy the image to " + path,
               share_or_copy(request.image, copy.get(), static_cast<uint64_t>(status.st_size)));
   return {};
+}
+
+/// nullopt: all files are the user's. By newuidmap(1) also in a step: its builder is still in no user namespace, for
+/// which the broker writes maps a single time, and what situla.toml alone gives is not to be had yet.
+Result<std::optional<IdRange>> fill_tree(const NewContainer& request, const std::string& data, int target,
+                                         ExtractOptions options) {
+  const IdRangeRule rule = request.owners ? request.owners() : IdRangeRule{SubordinateFiles::never, {}};
+  const bool wanted = !rule.off() && takes_owners(data);
+  const auto range = wanted ? find_own_range({rule.files, {}}) : fail(ErrorKind::not_found, "");
+  if (wanted && !range) {
+    const auto info = read_image_info(request.image);
+    if (info && info->names_owners)
+      options.log->info(
+          "all files of the image become yours: the owners that it names need /etc/subuid, /etc/subgid and "
+          "newuidmap(1) in an extracted container, and you cannot " +
+          range.error().message());
+  }
+  options.owners = range.has_value();
+  const auto as_root = [&](const std::function<Result<void>()>& body) { return in_own_range(body, *range); };
+  TRY_ASSIGN(const bool has_owners, extract_tree(request.image, target, options, as_root));
+  return has_owners ? std::optional(*range) : std::nullopt;
 }
 
 NamedContainer container_in(const std::string& directory) {
@@ -209,6 +245,10 @@ Result<StorageWish> storage_wish(const Environment& environment, LogSink& log) {
   return load_site_config(log).mount == MountKind::extract ? StorageWish::tree : StorageWish::automatic;
 }
 
+std::function<IdRangeRule()> owners_wish(const Environment& environment, bool for_root) {
+  return for_root && wants_range(environment) ? site_range_rule : std::function<IdRangeRule()>();
+}
+
 Result<void> check_new_container(const std::string& path, bool replace) {
   if (!exists(path) || replace) return {};
   return fail(Error(ErrorKind::exists, "File already exists: " + path)
@@ -225,20 +265,24 @@ Result<std::string> create_container(const EnrootConfig& config, const NewContai
   TRY_ASSIGN(const PrivateDirectory data, open_data_directory(config));
   TRY_ASSIGN(const bool layered, makes_layers_in(data, request.wish, log));
   remove_abandoned(data, {}, log);
+  // Before an extraction that may take minutes.
+  if (request.replace) TRY_CONTEXT("replace " + request.path, range_to_remove(data.fd(), last_component(request.path)));
   TRY_ASSIGN(Unfinished unfinished, Unfinished::make(data));
+  std::optional<IdRange> range;
   if (layered) {
     TRY(fill_layered(request, unfinished.held()));
   } else {
     log.info("Extracting squashfs filesystem...");
     const size_t threads = std::strtoul(config.get("ENROOT_MAX_PROCESSORS").c_str(), nullptr, 10);
-    TRY(extract_image(request.image, unfinished.fd(), ExtractOptions{.log = &log, .threads = threads}));
+    TRY_ASSIGN(range, fill_tree(request, data.held(), unfinished.fd(), {.log = &log, .threads = threads}));
     // What marks a layered container. Of an image's own it says nothing.
     TRY(remove_tree_at(unfinished.fd(), ".situla"));
   }
   TRY(write_identity(unfinished.fd(), request.origin));
+  TRY(write_range(unfinished.fd(), range));
   if (layered) TRY(sync_layered(unfinished.held()));
   std::string identity = identity_of(unfinished.fd());
-  TRY(unfinished.publish(last_component(request.path), request.replace));
+  TRY(unfinished.publish(last_component(request.path), request.replace, log));
   return identity;
 }
 
@@ -255,18 +299,25 @@ Result<void> remove_container(const EnrootConfig& config, std::string_view name,
   if (fstatat(data.fd(), own.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode))
     return fail(
         Error(ErrorKind::not_found, "No such file or directory: " + path).with_code(ErrorCode::container_not_found));
+  if (geteuid() != 0) TRY(check_owner(data, own));
   remove_abandoned(data, {}, log);
   const std::string hidden = random_name(hidden_prefix("remove"));
   std::optional<FileLock> lock;
+  std::optional<IdRange> range;
   {
     TRY_ASSIGN(const FileLock locked, lock_data(data));
+    auto needed = range_to_remove(data.fd(), own);
+    if (!needed) return fail(std::move(needed).error().with_context("remove " + path));
+    range = *needed;
+    // With its owner, what is left of a removal that is killed can be locked, and so be found abandoned.
+    (void)take_back(data.fd(), own, range);
     // Its owner may have taken its own rights away.
     if ((status.st_mode & 0700U) != 0700U) (void)fchmodat(data.fd(), own.c_str(), 0700, 0);
     if (auto alone = lock_in(data, own, FileLock::Kind::exclusive, std::chrono::milliseconds(0)))
       lock.emplace(std::move(*alone));
     if (renameat(data.fd(), own.c_str(), data.fd(), hidden.c_str()) != 0) return fail_errno(errno, "remove " + path);
   }
-  auto removed = remove_tree_at(data.fd(), hidden);
+  auto removed = remove_whole_tree_at(data.fd(), hidden, range);
   // What cannot be removed stays visible.
   if (!removed) (void)rename_new(data.held(hidden), data.held(own));
   return removed;

@@ -13,6 +13,7 @@
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
+#include "hooks/containers/own_ids.hpp"
 
 namespace situla {
 namespace {
@@ -33,16 +34,6 @@ Error no_container(const std::string& path) {
   return Error(ErrorKind::not_found, "No such file or directory: " + path).with_code(ErrorCode::container_not_found);
 }
 
-/// A link was made by the user, who alone can write here, and so is where it leads.
-Result<void> check_owner(const PrivateDirectory& data, const std::string& name) {
-  struct stat status {};
-  if (fstatat(data.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode)) return {};
-  if (status.st_uid == geteuid() || status.st_uid == 0) return {};
-  return fail(Error(ErrorKind::denied, data.path(name) + " belongs to uid " + std::to_string(status.st_uid))
-                  .with_code(ErrorCode::installation)
-                  .with_hint("remove it, or make it your own: chown -R"));
-}
-
 /// As it is made: links that a container's programs may have put there lead nowhere.
 bool is_layered(int directory) {
   const auto is = [&](const char* part, mode_t type) {
@@ -53,10 +44,10 @@ bool is_layered(int directory) {
          is(".situla/image.sqsh", S_IFREG);
 }
 
-Result<NamedContainer> find_in(const PrivateDirectory& data, const std::string& name) {
+Result<NamedContainer> find_in(const PrivateDirectory& data, const std::string& name, OwnedBy owner) {
   auto directory = open_file_at(data.fd(), name, O_PATH | O_DIRECTORY);
   if (!directory) return fail(no_container(data.path(name)));
-  TRY(check_owner(data, name));
+  if (owner == OwnedBy::user) TRY(check_owner(data, name));
   NamedContainer container{name, data.path(name)};
   container.directory = std::make_shared<const UniqueFd>(std::move(*directory));
   if (is_layered(container.directory->get()))
@@ -67,6 +58,16 @@ Result<NamedContainer> find_in(const PrivateDirectory& data, const std::string& 
 }
 
 }  // namespace
+
+Result<void> check_owner(const PrivateDirectory& data, const std::string& name) {
+  struct stat status {};
+  if (fstatat(data.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode)) return {};
+  if (status.st_uid == geteuid() || status.st_uid == 0 || own_range_with(status.st_uid)) return {};
+  return fail(Error(ErrorKind::denied, data.path(name) + " belongs to uid " + std::to_string(status.st_uid))
+                  .with_code(ErrorCode::installation)
+                  .with_hint("remove it, or make it your own (chown -R); an id that a container had of /etc/subuid, "
+                             "/etc/subgid or id_ranges of situla.toml has to be yours on this node, too"));
+}
 
 std::string NamedContainer::held() const {
   return directory ? fd_path(directory->get()) : path;
@@ -100,15 +101,15 @@ Result<std::string> container_path(const EnrootConfig& config, std::string_view 
   return config.data_path() + "/" + std::string(name);
 }
 
-Result<NamedContainer> find_container(const EnrootConfig& config, std::string_view name) {
+Result<NamedContainer> find_container(const EnrootConfig& config, std::string_view name, OwnedBy owner) {
   TRY_ASSIGN(const std::string path, container_path(config, name));
   const auto data = PrivateDirectory::open(config.data_path(), kSetting);
   if (!data && data.error().kind() == ErrorKind::not_found) return fail(no_container(path));
   if (!data) return fail(data.error());
-  return find_in(*data, std::string(name));
+  return find_in(*data, std::string(name), owner);
 }
 
-Result<std::vector<NamedContainer>> list_containers(const EnrootConfig& config) {
+Result<std::vector<NamedContainer>> list_containers(const EnrootConfig& config, OwnedBy owner) {
   std::vector<NamedContainer> found;
   const auto data = PrivateDirectory::open(config.data_path(), kSetting);
   if (!data && data.error().kind() == ErrorKind::not_found) return found;
@@ -117,7 +118,7 @@ Result<std::vector<NamedContainer>> list_containers(const EnrootConfig& config) 
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     if (name.starts_with('.')) continue;
-    auto container = find_in(*data, name);
+    auto container = find_in(*data, name, owner);
     if (!container) continue;
     container->directory.reset();  // there may be more of them than this process may have descriptors
     found.push_back(std::move(*container));

@@ -46,13 +46,22 @@ Result<PrivateDirectory> open_data_directory(const EnrootConfig& config);
 /// leading dot).
 Result<std::string> container_path(const EnrootConfig& config, std::string_view name);
 
+/// Whose containers count. user: the caller's, root's, and what he as root in it has given to an id of his range
+/// (own_ids.hpp). anybody: all that are in his ENROOT_DATA_PATH, so that none which cannot be removed is
+/// passed over in silence.
+enum class OwnedBy { user, anybody };
+
+/// Whether what has that name in ENROOT_DATA_PATH is the user's (OwnedBy::user), else denied. A link was made by him,
+/// who alone can write there, and so is where it leads.
+Result<void> check_owner(const PrivateDirectory& data, const std::string& name);
+
 /// ErrorKind::usage for what cannot be a name (empty, a slash, a leading dot), not_found ("No such file or directory:
 /// PATH") when there is none, denied when it, or ENROOT_DATA_PATH, is another user's. What a running step keeps on disk
 /// ("pyxis_JOB.STEP") is no container.
-Result<NamedContainer> find_container(const EnrootConfig& config, std::string_view name);
+Result<NamedContainer> find_container(const EnrootConfig& config, std::string_view name, OwnedBy owner = OwnedBy::user);
 
 /// Sorted by name, not held open; unfinished ones are not among them. No directory is no container. Without those of
 /// other users.
-Result<std::vector<NamedContainer>> list_containers(const EnrootConfig& config);
+Result<std::vector<NamedContainer>> list_containers(const EnrootConfig& config, OwnedBy owner = OwnedBy::user);
 
 }  // namespace situla

@@ -39,6 +39,7 @@ ContainerRequest ContainerRequest::of_this_user(ContainerSpec spec, Environment 
   request.gid = getegid();
   SiteConfig site = load_site_config(log);
   request.devices = std::move(site.device_settings);
+  request.id_ranges = site.id_ranges;
   request.slurm_inside = spec.slurm_inside && !site.slurm_inside.empty();
   // Relative mount sources are meant from here. PWD is missing with `srun --export=NONE`, and another directory with
   // `srun --chdir`.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/spec/container_spec.hpp"
 #include "common/spec/environment.hpp"
 #include "common/spec/site_config.hpp"
+#include "common/sys/mount/subordinate_ids.hpp"
 #include "hooks/config/enroot_config.hpp"
 #include "hooks/containers/named_container.hpp"
 #include "hooks/containers/scratch.hpp"
@@ -49,6 +51,12 @@ struct StartOptions {
   Isolation isolation;  ///< --pid --net --ipc --uts
 };
 
+/// Does a container need ids besides its user's own (common/sys/mount/id_maps.hpp)?
+struct RangeWish {
+  bool wanted = false;               ///< if there is a range
+  std::optional<IdRange> exactly{};  ///< it has files of this one
+};
+
 struct ContainerRequest {
   /// Of the calling user, who is in his directory and in no user namespace yet: there nobody can tell that situla.toml
   /// is root's. What the specification says beats the configuration.
@@ -65,6 +73,8 @@ struct ContainerRequest {
   uid_t uid = 0;        ///< of the user outside; inside it is the same, or 0 with remap_root
   gid_t gid = 0;
   bool remap_root = false, writable = false, mount_home = false;
+  RangeWish range;            ///< range_wish()
+  IdRangeRule id_ranges;      ///< of situla.toml
   Isolation isolation;        ///< the namespaces beside user, mount and cgroup namespace
   DeviceSettings devices;     ///< of situla.toml
   bool slurm_inside = false;  ///< a step has Slurm's commands: neither situla.toml nor the user says otherwise

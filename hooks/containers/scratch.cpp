@@ -12,17 +12,19 @@
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/kernel.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/private_directory.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
+#include "hooks/containers/own_ids.hpp"
 #include "hooks/containers/running_processes.hpp"
 
 namespace situla {
 namespace {
 
 /// What `start` has left whose child, below, was killed: Slurm kills what a step leaves running. Each has a lock as
-/// long as its own.
+/// long as its own. What a container with a range has left waits for one that has it, too, which can remove all of it.
 void remove_forgotten(int parent_directory) {
   constexpr time_t kLeastAge = 60;
   const auto names = list_directory(parent_directory, "ENROOT_TEMP_PATH");
@@ -34,7 +36,8 @@ void remove_forgotten(int parent_directory) {
     struct stat status {};
     if (!place || fstat(place->get(), &status) != 0 || status.st_uid != geteuid()) continue;
     if (status.st_ctim.tv_sec + kLeastAge > std::time(nullptr)) continue;
-    if (flock(place->get(), LOCK_EX | LOCK_NB) == 0) (void)remove_tree_at(parent_directory, name);
+    if (flock(place->get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (own_id_range() || owns_directories(parent_directory, name)) (void)remove_tree_at(parent_directory, name);
   }
 }
 

@@ -10,11 +10,15 @@
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
+#include "hooks/containers/own_ids.hpp"
+#include "hooks/containers/request.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "hooks/export/export_content.hpp"
 #include "hooks/export/export_tree.hpp"
 #include "hooks/squashfs/donor.hpp"
 #include "hooks/squashfs/output_file.hpp"
 #include "hooks/squashfs/writer.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla {
 namespace {
@@ -28,7 +32,8 @@ class Export {
   Result<ExportedImage> write(int fd) {
     TRY(choose_options());
     TRY_ASSIGN(const auto writer, SquashfsWriter::create(fd, options_.path, squash_));
-    ExportTree tree(*writer, log_);
+    const NamespaceIds ids = NamespaceIds::own();
+    ExportTree tree(*writer, ids, log_);
     progress_.phase("reading " + source_.name);
     std::optional<ImageAccess> image;
     if (source_.image) {
@@ -52,7 +57,7 @@ class Export {
     progress_.phase(source_.image ? "compressing what changed" : "compressing");
     TRY(content.compress_directory(root));
     exported.compressed_bytes = content.compressed_bytes();
-    TRY_ASSIGN(exported.image_bytes, writer->finish(tree.names()));
+    TRY_ASSIGN(exported.image_bytes, writer->finish(tree.names(), nullptr, tree.owners()));
     return exported;
   }
 
@@ -101,6 +106,21 @@ bool is_directory(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+/// Whether a container's image names owners that its programs would see: where the site gives the user a range. Without
+/// one all files are his to them.
+bool shows_owners(const NamedContainer& container, LogSink& log) {
+  if (container.kind != NamedContainer::Kind::layered) return false;
+  const auto image = open_file(container.image(), O_RDONLY);
+  const auto info = image ? read_image_info(image->get()) : fail(image.error());
+  return info && info->names_owners && find_own_range(load_site_config(log).id_ranges);
+}
+
+Result<void> become_root_of_range(const std::optional<IdRange>& exactly) {
+  TRY_ASSIGN(RangeHelpers helpers, RangeHelpers::begin(true, exactly));
+  TRY(unshare_namespaces(kUserNs));
+  return helpers.map();
+}
+
 }  // namespace
 
 Result<ExportSource> ExportSource::open(const NamedContainer& container) {
@@ -129,6 +149,22 @@ Result<void> become_root_of_own_files() {
   if (uid == 0) return {};
   TRY(unshare_namespaces(kUserNs));
   return write_own_id_maps(0, uid, 0, gid);
+}
+
+Result<void> become_root_of(const NamedContainer& container, LogSink& log) {
+  TRY_ASSIGN(const UniqueFd directory, open_file(container.held(), O_PATH | O_DIRECTORY));
+  TRY_ASSIGN(const ContainerRange kept, range_of_container(directory.get()));
+  if (kept.range) return become_root_of_range(kept.range);
+  const bool owners = kept.undecided && geteuid() != 0 && shows_owners(container, log);
+  // Tried apart: a user namespace whose maps are refused is left by nobody.
+  const auto possible = owners ? in_own_range([] { return Result<void>(); }) : fail(ErrorKind::unsupported, "");
+  if (possible) return become_root_of_range(std::nullopt);
+  if (owners)
+    log.warning("all files become root's, though the container's image names other owners (" +
+                possible.error().message() + "); a step with --container-remap-root and --container-save keeps them");
+  if (const auto root = become_root_of_own_files(); !root)
+    log.debug("exporting with the rights of an ordinary user: " + root.error().message());
+  return {};
 }
 
 Result<ExportedImage> export_container(const ExportSource& source, const ExportOptions& options, Progress& progress,

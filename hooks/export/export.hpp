@@ -45,11 +45,15 @@ struct ExportedImage {
 /// good, unless the caller is root. For a single-threaded process. Without it, what the user cannot read cannot be
 /// exported.
 Result<void> become_root_of_own_files();
+/// The same of a container on disk. One that has a range is exported with that, or not at all. One that nobody has been
+/// root in yet has its user's range for the owners that its image names, or loses them, with a warning.
+Result<void> become_root_of(const NamedContainer& container, LogSink& log);
 
 /// The file appears under its name when it is complete and synced; nothing is left of it otherwise. Left out are what
 /// enroot leaves out: the content of /dev, mount points it made (mode 0), /.lock and /.enroot, sockets, devices; and
-/// /.situla. Everything belongs to root. A container that is running may be exported: files that change meanwhile are
-/// taken as they are when they are read, with a warning.
+/// /.situla. Everything belongs to root; in a user namespace with a range, to whom the container's programs say. A
+/// container that is running may be exported: files that change meanwhile are taken as they are when they are read,
+/// with a warning.
 Result<ExportedImage> export_container(const ExportSource& source, const ExportOptions& options, Progress& progress,
                                        LogSink& log);
 

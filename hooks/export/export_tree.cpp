@@ -14,6 +14,8 @@
 #include "common/sys/fd_path.hpp"
 #include "hooks/containers/container_identity.hpp"
 #include "hooks/containers/running_processes.hpp"
+#include "hooks/containers/user_range.hpp"
+#include "hooks/export/file_capability.hpp"
 
 namespace situla {
 namespace {
@@ -21,8 +23,9 @@ namespace {
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 constexpr uint32_t kPermissions = 07777;
+constexpr uint32_t kNobody = 65534;
 /// Of enroot, of enroot's bundles, and our own.
-constexpr std::array<std::string_view, 4> kNeverExported = {".lock", ".enroot", ".situla", kIdentityFile};
+constexpr std::array<std::string_view, 5> kNeverExported = {".lock", ".enroot", ".situla", kIdentityFile, kRangeFile};
 
 std::string child_path(const std::string& directory, const std::string& name) {
   return directory.empty() ? name : directory + "/" + name;
@@ -74,7 +77,24 @@ Result<uint32_t> ExportTree::add_inode(const LayerEntry& entry) {
   return table_.add_made(entry);
 }
 
+/// What the container's user saw.
+Result<void> ExportTree::take_image_ids(ImageAccess& image) {
+  if (!ids_.range()) return {};
+  TRY_ASSIGN(image_ids_, image.owners());
+  if (!names_owners(image_ids_)) image_ids_.clear();
+  std::replace_if(
+      image_ids_.begin(), image_ids_.end(), [](uint32_t id) { return id > IdRange::kCount; }, kNobody);
+  return {};
+}
+
+Result<uint32_t> ExportTree::add_found(const Found& found) {
+  TRY_ASSIGN(const uint32_t inode, add_inode(found.entry));
+  owners_.set(inode, ids_.image_uid(found.status.st_uid), ids_.image_gid(found.status.st_gid));
+  return inode;
+}
+
 Result<void> ExportTree::add_image(ImageAccess& image, Content content) {
+  TRY(take_image_ids(image));
   image_begin_ = static_cast<uint32_t>(table_.size());
   TRY_ASSIGN(const StoredInode top, image.top());
   TRY_ASSIGN(const uint32_t inode, image_inode(image, top, "", content));
@@ -135,6 +155,8 @@ Result<uint32_t> ExportTree::image_inode(ImageAccess& image, const StoredInode& 
   }
   auto inode = add_inode(entry);
   if (!inode) return fail(std::move(inode).error().with_context("/" + printable(path)));
+  const auto id = [&](uint16_t place) { return place < image_ids_.size() ? image_ids_[place] : 0; };
+  owners_.set(*inode, id(stored.owner), id(stored.group));
   if (shared) image_links_.emplace(stored.number, *inode);
   return inode;
 }
@@ -149,7 +171,7 @@ Result<void> ExportTree::add_directory(const RootDir& root, Directory kind) {
   found.entry.kind = EntryKind::directory;
   found.entry.mode = static_cast<uint16_t>(found.status.st_mode & kPermissions);
   found.entry.mtime = static_cast<uint32_t>(std::clamp<int64_t>(found.status.st_mtime, 0, UINT32_MAX));
-  TRY_ASSIGN(const uint32_t inode, add_inode(found.entry));
+  TRY_ASSIGN(const uint32_t inode, add_found(found));
   tree_.put_root(inode);
   open_.emplace_back("", RootTree::kRoot);
   while (!open_.empty()) {
@@ -210,7 +232,7 @@ Result<void> ExportTree::add_name(const OpenDirectory& directory, const std::str
 }
 
 Result<void> ExportTree::add_subdirectory(const OpenDirectory& directory, const std::string& name, const Found& found) {
-  TRY_ASSIGN(const uint32_t inode, add_inode(found.entry));
+  TRY_ASSIGN(const uint32_t inode, add_found(found));
   TRY_ASSIGN(const uint32_t node, tree_.put(directory.node, name, inode));
   if (found.opaque) tree_.remove_children(node);
   open_.emplace_back(child_path(directory.path, name), node);
@@ -223,9 +245,9 @@ Result<void> ExportTree::add_leaf(const OpenDirectory& directory, const std::str
   if (found.status.st_nlink > 1)
     if (const auto known = directory_links_.find(number); known != directory_links_.end()) inode = known->second;
   if (inode == kNone) {
-    LayerEntry entry = found.entry;
-    if (entry.kind == EntryKind::symlink) TRY(read_target(directory, name, entry));
-    TRY_ASSIGN(inode, add_inode(entry));
+    Found leaf = found;
+    if (leaf.entry.kind == EntryKind::symlink) TRY(read_target(directory, name, leaf.entry));
+    TRY_ASSIGN(inode, add_found(leaf));
     if (found.status.st_nlink > 1) directory_links_.emplace(number, inode);
   }
   TRY(tree_.put(directory.node, name, inode));
@@ -258,6 +280,8 @@ Result<void> ExportTree::read_attributes(const std::string& place, const OpenDir
   }
   std::erase_if(attributes, [](const auto& attribute) { return !belongs_in_image(attribute.first); });
   if (attributes.empty()) return {};
+  for (auto& [name, value] : attributes)
+    if (name == "security.capability") value = capability_in_image(std::move(value), ids_);
   TRY_ASSIGN(found.entry.xattrs, writer_.add_xattrs(attributes));
   return {};
 }

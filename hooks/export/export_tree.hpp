@@ -13,6 +13,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/root_dir.hpp"
 #include "hooks/squashfs/layer_table.hpp"
 #include "hooks/squashfs/root_tree.hpp"
@@ -33,8 +34,10 @@ class ExportTree {
   enum class Directory { tree, upper_layer };
   enum class Content { referred, compressed };  ///< referred: by SquashfsWriter::refer()
 
-  /// writer: gets attributes, and the places of an image's content.
-  ExportTree(SquashfsWriter& writer, LogSink& log) : writer_(writer), log_(log), tree_(table_) {}
+  /// writer: gets attributes, and the places of an image's content. ids: of this process's user namespace; without a
+  /// range all files are 0's.
+  ExportTree(SquashfsWriter& writer, const NamespaceIds& ids, LogSink& log)
+      : writer_(writer), ids_(ids), log_(log), tree_(table_) {}
   ExportTree(const ExportTree&) = delete;
   ExportTree& operator=(const ExportTree&) = delete;
 
@@ -50,6 +53,7 @@ class ExportTree {
   [[nodiscard]] bool of_directory(uint32_t inode) const { return inode >= directory_begin_ && inode < end_; }
   [[nodiscard]] LayerEntry& entry(uint32_t inode) { return table_.entry(inode); }
   [[nodiscard]] RootTree& names() { return tree_; }
+  [[nodiscard]] const FileOwners& owners() const { return owners_; }
   /// Inodes that names lead to, each once, in order.
   [[nodiscard]] std::vector<uint32_t> inodes() const;
   /// Said once for each `what`; the first path is the example.
@@ -83,10 +87,15 @@ class ExportTree {
                                Found& found);
   Result<void> read_target(const OpenDirectory& directory, const std::string& name, LayerEntry& entry);
   Result<uint32_t> add_inode(const LayerEntry& entry);
+  Result<uint32_t> add_found(const Found& found);
+  Result<void> take_image_ids(ImageAccess& image);
   void hide(uint32_t directory, const std::string& name);
 
   SquashfsWriter& writer_;
+  const NamespaceIds& ids_;
   LogSink& log_;
+  FileOwners owners_;
+  std::vector<uint32_t> image_ids_;  ///< by StoredInode::owner and ::group; empty: all are 0's
   LayerTable table_;
   RootTree tree_;
   uint32_t image_begin_ = 0, directory_begin_ = 0, end_ = 0;  ///< ranges of inodes

@@ -50,6 +50,7 @@ struct HookContext {
   std::vector<std::string> wanted_devices = {};  ///< ContainerSpec::devices
   std::string root_path = {};                    ///< where `root` is
   bool real_root = false;                        ///< root of the node, in no user namespace
+  bool has_range = false;                        ///< of ids: programs can become other users
 };
 
 }  // namespace situla

@@ -59,10 +59,11 @@ std::string overflow_id(const RootDir& host_root, const std::string& name) {
 }
 
 /// The generated lines first, then those of the image whose names are not taken yet; "_apt" would make apt try to
-/// become it.
-std::string merge_database(const std::vector<std::string>& generated, const std::string& existing) {
+/// become it, which needs a range.
+std::string merge_database(const std::vector<std::string>& generated, const std::string& existing, bool has_range) {
   std::string merged;
-  std::vector<std::string_view> names = {"_apt"};
+  std::vector<std::string_view> names;
+  if (!has_range) names.emplace_back("_apt");
   const auto add = [&](std::string_view line) {
     const std::string_view name = line.substr(0, line.find(':'));
     if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
@@ -206,8 +207,9 @@ Result<ContainerEdits> shadow_hook(const HookContext& context) {
   ContainerEdits edits;
   const auto passwd = context.root.read_file("/etc/passwd", kMaxDatabase);
   const auto group = context.root.read_file("/etc/group", kMaxDatabase);
-  edits.files.push_back({FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or("")), 0644});
-  std::string all_groups = merge_database(groups, group.value_or(""));
+  edits.files.push_back(
+      {FileChange::Kind::write, "/etc/passwd", merge_database(accounts, passwd.value_or(""), context.has_range), 0644});
+  std::string all_groups = merge_database(groups, group.value_or(""), context.has_range);
   all_groups += lines_of_other_groups(user, all_groups);
   edits.files.push_back({FileChange::Kind::write, "/etc/group", std::move(all_groups), 0644});
   edits.in_host_directories = true;  // a home directory in /tmp, or where the site has mounted one

@@ -45,8 +45,7 @@ struct Service {
   ImageAccess image;
   int image_fd = -1;
   UniqueFd device;
-  uid_t uid = 0;
-  gid_t gid = 0;
+  ImageOwners owners;
   std::string mountpoint;
 };
 
@@ -106,7 +105,7 @@ Result<void> leave_host(const std::string& place) {
   if (!go || !*go) _exit(1);
   close(socket);
   if (!leave_host(service.mountpoint) || !drop_all_capabilities()) _exit(1);
-  _exit(serve_requests(service.image, service.device.get(), service.uid, service.gid) ? 0 : 1);
+  _exit(serve_requests(service.image, service.device.get(), service.owners) ? 0 : 1);
 }
 
 /// In the process between, which ends at once, so that the server is nobody's child.
@@ -168,7 +167,8 @@ Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid
   // So that an image whose root is damaged is an error here, where it can be said.
   TRY_ASSIGN(const StoredInode top, image.top());
   TRY(image.list(top));
-  Service service{std::move(image), image_fd, UniqueFd(), uid, gid, mountpoint};
+  TRY_ASSIGN(ImageOwners owners, ImageOwners::of(image, NamespaceIds::own(), uid, gid));
+  Service service{std::move(image), image_fd, UniqueFd(), std::move(owners), mountpoint};
   TRY_ASSIGN(const UniqueFd target, open_file(mountpoint, O_PATH | O_DIRECTORY));
   TRY_ASSIGN(service.device, open_fuse());
   TRY_ASSIGN(auto sockets, socket_pair());

@@ -27,8 +27,10 @@ struct ImageServer {
 /// Mounts the image on `mountpoint`, read-only, nosuid, nodev, in the calling process's mount namespace, and starts its
 /// server: no child of the caller, in a session and a mount namespace of its own, with no descriptor but the image, no
 /// capability and every signal but SIGKILL blocked. The caller is single-threaded and has mounting rights in its user
-/// namespace, in which every file will belong to uid/gid. The image needs to be readable through the descriptor only.
-/// ErrorKind::corrupt for what is no image. When the server is killed, every access gives an error instead of hanging.
+/// namespace, in which every file will belong to uid/gid; if that has a range (id_maps.hpp) and the image several
+/// owners, to whom the image says, with uid/gid in the place of 0. The image needs to be readable through the
+/// descriptor only. ErrorKind::corrupt for what is no image. When the server is killed, every access gives an error
+/// instead of hanging.
 Result<ImageServer> serve_image(int image_fd, const std::string& mountpoint, uid_t uid, gid_t gid, LogSink& log);
 
 /// A file or directory of an image, as it is shown by the server.

@@ -58,11 +58,11 @@ unsigned node_processors() {
   return count;
 }
 
-Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid_t gid) {
+Result<void> serve_requests(const ImageAccess& image, int device, const ImageOwners& owners) {
   TRY_ASSIGN(ImageAccess shared, image.another());
   TRY_ASSIGN(ImageAccess ahead, image.another());
   TRY_ASSIGN(const StoredInode top, shared.top());
-  ServedImages images(uid, gid, std::make_shared<ServedImage>(std::move(shared), top));
+  ServedImages images(owners, std::make_shared<ServedImage>(std::move(shared), top));
   // One that is busy with a large block must not keep the others' questions waiting.
   std::vector<std::thread> threads;
   try {
@@ -78,7 +78,7 @@ Result<void> serve_requests(const ImageAccess& image, int device, uid_t uid, gid
 }
 
 Result<void> serve_images(int socket, int device, uid_t uid, gid_t gid) {
-  ServedImages images(uid, gid);
+  ServedImages images(ImageOwners(uid, gid));
   std::vector<std::thread> threads;
   const auto start_threads = [&]() -> Result<void> {
     try {

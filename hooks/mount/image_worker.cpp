@@ -135,8 +135,8 @@ class Worker {
         out.attr.ino = FUSE_ROOT_ID;
         out.attr.mode = S_IFDIR | 0555;
         out.attr.nlink = 2;
-        out.attr.uid = images_.uid();
-        out.attr.gid = images_.gid();
+        out.attr.uid = images_.owners().uid();
+        out.attr.gid = images_.owners().gid();
         return answer_with(out);
       }
       case FUSE_OPENDIR:
@@ -282,8 +282,8 @@ class Worker {
     attr.atime = attr.mtime = attr.ctime = inode.modification_time;
     attr.mode = inode.mode;
     attr.nlink = inode.links;
-    attr.uid = images_.uid();
-    attr.gid = images_.gid();
+    attr.uid = images_.owners().uid_of(inode);
+    attr.gid = images_.owners().gid_of(inode);
     attr.rdev = inode.device;
     attr.blksize = block_bytes;
     return attr;

@@ -12,6 +12,7 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "hooks/unpack/image_access.hpp"
+#include "hooks/unpack/image_owners.hpp"
 
 namespace situla {
 
@@ -39,15 +40,14 @@ class ServedImage {
 
 /// What is on one device: an image, or a directory with any number of them, which are called 1, 2 and so on. That is
 /// listed by one process, to tell the kernel of many images at once: from its beginning it has those that no listing
-/// had before. Every file belongs to uid/gid, ids of the user namespace in which the mount was made.
+/// had before. Owners are ids of the user namespace in which the mount was made.
 class ServedImages {
  public:
   /// whole: null for a directory.
-  ServedImages(uid_t uid, gid_t gid, std::shared_ptr<ServedImage> whole = nullptr)
-      : uid_(uid), gid_(gid), whole_(std::move(whole)) {}
+  explicit ServedImages(ImageOwners owners, std::shared_ptr<ServedImage> whole = nullptr)
+      : owners_(std::move(owners)), whole_(std::move(whole)) {}
 
-  [[nodiscard]] uid_t uid() const { return uid_; }
-  [[nodiscard]] gid_t gid() const { return gid_; }
+  [[nodiscard]] const ImageOwners& owners() const { return owners_; }
   [[nodiscard]] const std::shared_ptr<ServedImage>& whole() const { return whole_; }
   /// The next one of the directory. Null: it cannot be had.
   void add(std::shared_ptr<ServedImage> image);
@@ -61,8 +61,7 @@ class ServedImages {
   std::atomic<uint64_t> listed = 0;      ///< number of the last image that a listing had
 
  private:
-  const uid_t uid_;
-  const gid_t gid_;
+  const ImageOwners owners_;
   const std::shared_ptr<ServedImage> whole_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<ServedImage>> images_;

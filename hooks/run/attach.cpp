@@ -168,6 +168,11 @@ Isolation AttachTarget::isolation() const {
   return {.pid = own(kPid), .net = own(kNet), .ipc = own(kIpc), .uts = own(kUts)};
 }
 
+bool AttachTarget::has_range() const {
+  return has_own_ids() &&
+         NamespaceIds(read_process_file(proc_.get(), "uid_map"), read_process_file(proc_.get(), "gid_map")).range();
+}
+
 Result<std::vector<UniqueFd>> AttachTarget::take_namespaces() {
   std::vector<UniqueFd> taken;
   for (const Kind kind : {kUser, kMount, kCgroup}) {
@@ -206,13 +211,14 @@ Result<void> AttachTarget::join() const {
 Result<int> exec_in_container(const ExecRequest& request) {
   TRY_ASSIGN(const AttachTarget target, AttachTarget::open(request.pid));
   TRY_ASSIGN(const Environment environment, environment_of(target, request));
+  const bool has_range = target.has_range();
   TRY(target.join());
   if (target.has_own_processes()) {
     TRY_ASSIGN(const std::optional<int> ended, stand_in_for_child(StandInFor::shell));
     if (ended) return *ended;
   }
   TRY(restrict_privileges(geteuid() == 0));
-  if (target.has_own_ids()) TRY(install_id_filter());
+  if (target.has_own_ids() && !has_range) TRY(install_id_filter());
   return fail(exec_command(request.command, environment));
 }
 

@@ -33,6 +33,8 @@ class AttachTarget {
   [[nodiscard]] bool has_own_processes() const { return static_cast<bool>(joined_[kPid]); }
   /// Whether the container's ids are those of a user namespace of its own.
   [[nodiscard]] bool has_own_ids() const { return static_cast<bool>(joined_[kUser]); }
+  /// Whether these are many: chown(2) and setuid(2) work.
+  [[nodiscard]] bool has_range() const;
 
   /// What tasks of a step need to join it, in the order of the message JoinReply: user, mount and cgroup namespace,
   /// then those of isolation(). unsupported: it has no user namespace of its own, or lacks another that every step has.

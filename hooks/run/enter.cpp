@@ -10,6 +10,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "hooks/inject/hook.hpp"
 #include "hooks/mount/fstab.hpp"
 #include "hooks/run/container_environment.hpp"
@@ -82,6 +83,7 @@ class Preparation {
   static Result<Preparation> begin(ContainerRequest& request, LogSink& log) {
     TRY_ASSIGN(UniqueFd stage, open_file(request.stage(), O_RDONLY | O_DIRECTORY));
     TRY_ASSIGN(ContainerRoot built, build_root(request, log));
+    TRY(keep_range(request, built.path));
     request.root.image.reset();
     TRY_ASSIGN(RootDir root, RootDir::open(built.path));
     TRY_ASSIGN(RootDir host_root, RootDir::open("/"));
@@ -175,7 +177,8 @@ class Preparation {
             .device_settings = request_.devices,
             .wanted_devices = request_.spec.devices,
             .root_path = container_.root.path,
-            .real_root = request_.real_root()};
+            .real_root = request_.real_root(),
+            .has_range = request_.range.wanted};
   }
 
   Result<void> run_all_hooks(Changes& changes, HookUse use, ScriptHost& scripts, std::optional<ConfigScript>& script) {

@@ -1,5 +1,8 @@
 #include "hooks/run/isolation.hpp"
 
+#include <optional>
+#include <vector>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +12,8 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/private_directory.hpp"
+#include "hooks/containers/own_ids.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "hooks/run/subordinate_groups.hpp"
 
 namespace situla {
@@ -38,11 +43,71 @@ unsigned namespace_bits(const Isolation& isolation) {
 
 namespace {
 
-/// Before there is a user namespace the helper for the groups begins, and in it goes on.
-Result<void> unshare_and_map(const ContainerRequest& request, LogSink& log) {
+/// A map of the groups that newgidmap(1) has written stays: there is no second one. All of its groups are the user's,
+/// and without the uids of a range there is none (own_id_range()).
+Result<void> map_without_range(const ContainerRequest& request) {
+  const std::string groups = read_file("/proc/self/gid_map").value_or("");
+  if (groups.empty()) return write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid);
+  TRY_ASSIGN(const UniqueFd map, open_file("/proc/self/uid_map", O_WRONLY));
+  return write_all(map.get(), std::to_string(request.inside_uid()) + " " + std::to_string(request.uid) + " 1\n");
+}
+
+/// Those of the user's groups that he may map, found out when they are asked for, once.
+class OwnGroups {
+ public:
+  explicit OwnGroups(const ContainerRequest& request) : request_(request) {}
+  const std::vector<gid_t>& get() {
+    if (!groups_) groups_ = groups_to_map(request_.inside_gid(), request_.uid, request_.gid);
+    return *groups_;
+  }
+
+ private:
+  const ContainerRequest& request_;
+  std::optional<std::vector<gid_t>> groups_;
+};
+
+/// What only situla.toml gives, nobody here may map. Who has no range is asked for no groups.
+Result<RangeHelpers> begin_helpers(const ContainerRequest& request, OwnGroups& groups) {
+  const auto range = find_own_range({request.id_ranges.files, {}});
+  if (!range && !request.range.exactly) return fail(range.error());
+  return RangeHelpers::begin_container(request, range ? groups.get() : std::vector<gid_t>());
+}
+
+/// Helpers begin before there is a user namespace, and go on when there is one. False: there is no range, and no
+/// namespace yet.
+Result<bool> unshare_with_range(ContainerRequest& request, unsigned bits, OwnGroups& groups, LogSink& log) {
+  auto helpers = begin_helpers(request, groups);
+  if (!helpers && request.range.exactly) return fail(std::move(helpers).error());
+  if (!helpers) {
+    log.debug("chown is pretended in the container: cannot " + helpers.error().message());
+    return false;
+  }
+  TRY(unshare_namespaces(bits | kUserNs));
+  if (const auto mapped = helpers->map(); !mapped) {
+    if (request.range.exactly)
+      return fail(Error(mapped.error())
+                      .with_context("have the range of ids that the container began with")
+                      .with_code(ErrorCode::namespaces));
+    // Where nobody gains privileges (no_new_privs), these two do not either.
+    log.debug("chown is pretended in the container: " + mapped.error().message());
+    request.range.wanted = false;
+    TRY(map_without_range(request));
+    return true;
+  }
+  TRY(check_range(request));
+  return true;
+}
+
+Result<void> unshare_and_map(ContainerRequest& request, LogSink& log) {
   const unsigned bits = namespace_bits(request.isolation) | kMountNs;
   if (request.real_root()) return unshare_namespaces(bits);
-  auto groups = SubordinateGroups::begin(request.inside_gid(), request.uid, request.gid, log);
+  OwnGroups own_groups(request);
+  if (request.range.wanted) {
+    TRY_ASSIGN(const bool done, unshare_with_range(request, bits, own_groups, log));
+    if (done) return {};
+    request.range.wanted = false;
+  }
+  auto groups = SubordinateGroups::begin(request.inside_gid(), request.gid, own_groups.get(), log);
   TRY(unshare_namespaces(bits | kUserNs));
   return write_own_id_maps(request.inside_uid(), request.uid, request.inside_gid(), request.gid,
                            [&] { return groups && groups->map(log); });
@@ -50,7 +115,7 @@ Result<void> unshare_and_map(const ContainerRequest& request, LogSink& log) {
 
 }  // namespace
 
-Result<void> enter_own_namespaces(const ContainerRequest& request, LogSink& log) {
+Result<void> enter_own_namespaces(ContainerRequest& request, LogSink& log) {
   // Covered by a tmpfs of our own namespace as soon as there is one.
   TRY_ASSIGN(PrivateDirectory made, PrivateDirectory::open_or_make(request.stage(), "ENROOT_RUNTIME_PATH"));
   const UniqueFd stage = std::move(made).take_fd();

@@ -13,8 +13,8 @@ unsigned namespace_bits(const Isolation& isolation);
 
 /// The calling process is in the new namespaces afterwards, all but the PID namespace; the loopback interface is up,
 /// and the stage, which is made if it is missing, is a tmpfs. Of the user's groups it has those that /etc/subgid lets
-/// him map.
-Result<void> enter_own_namespaces(const ContainerRequest& request, LogSink& log);
+/// him map. A range is wanted afterwards only if there is one.
+Result<void> enter_own_namespaces(ContainerRequest& request, LogSink& log);
 
 /// no_new_privs, and for whoever is not root inside an empty bounding set (COMPAT.md 6.6): before anything of the image
 /// is executed.

@@ -9,6 +9,7 @@
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/process/seccomp.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "hooks/run/enter.hpp"
 #include "hooks/run/init_process.hpp"
 #include "hooks/run/isolation.hpp"
@@ -156,6 +157,7 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
     TRY_ASSIGN(script, read_file(request.start.rc));
   }
   TRY(check_words(request.start.environment));
+  TRY_ASSIGN(request.range, range_wish(request));
   TRY(enter_own_namespaces(request, log));
   TRY_ASSIGN(Container container, enter_container(request, log));
   if (!script) script = std::move(container.rc);
@@ -164,7 +166,8 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
   // Who is root inside keeps what root may hold.
   TRY(restrict_privileges(request.inside_uid() == 0));
   // apt, dpkg and ssh change owners and ids, of which there is one (COMPAT.md 2.4; enroot does it for all it starts).
-  if (!request.real_root()) TRY(install_id_filter());
+  // With a range they can.
+  if (!request.real_root() && !request.range.wanted) TRY(install_id_filter());
   const Login login = prepare_login(root, container.environment, {request.inside_uid(), request.uid},
                                     request.config.flag("ENROOT_LOGIN_SHELL", true));
   TRY_ASSIGN(const Command command, choose_command(root, login, scripts, request));

@@ -1,14 +1,10 @@
 #include "hooks/run/subordinate_groups.hpp"
 
 #include <algorithm>
-#include <chrono>
-
-#include <unistd.h>
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
-#include "common/sys/process/run_program.hpp"
 #include "common/sys/users.hpp"
 
 namespace situla {
@@ -17,7 +13,6 @@ namespace {
 constexpr const char* kSubgid = "/etc/subgid";
 constexpr size_t kMostSubgid = size_t{16} << 20U;
 constexpr size_t kMostGroups = 339;  // of the kernel's 340 rows; the user's own has one
-constexpr std::chrono::seconds kMostTime{2};
 
 struct Range {
   std::string_view user;
@@ -45,7 +40,23 @@ std::vector<gid_t> in_any(const std::vector<Range>& ranges, const std::vector<gi
   return found;
 }
 
-/// Of the user's supplementary groups, without his own.
+std::string rows_of(gid_t inside, gid_t gid, const std::vector<gid_t>& groups) {
+  std::string rows = std::to_string(inside) + " " + std::to_string(gid) + " 1\n";
+  for (const gid_t group : groups) rows += std::to_string(group) + " " + std::to_string(group) + " 1\n";
+  return rows;
+}
+
+}  // namespace
+
+std::vector<gid_t> allowed_groups(std::string_view subgid, uid_t uid, std::string_view name,
+                                  const std::vector<gid_t>& groups) {
+  const std::string number = std::to_string(uid);
+  std::vector<Range> own = ranges(subgid);
+  std::erase_if(own,
+                [&](const Range& range) { return range.user.empty() || (range.user != name && range.user != number); });
+  return in_any(own, groups);
+}
+
 std::vector<gid_t> groups_to_map(gid_t inside, uid_t uid, gid_t gid) {
   std::vector<gid_t> groups = supplementary_groups();
   if (std::erase(groups, gid) == 0) return {};
@@ -60,61 +71,21 @@ std::vector<gid_t> groups_to_map(gid_t inside, uid_t uid, gid_t gid) {
   return groups;
 }
 
-std::vector<std::string> arguments_of_newgidmap(pid_t pid, gid_t inside, gid_t gid, const std::vector<gid_t>& groups) {
-  std::vector<std::string> arguments = {"newgidmap", std::to_string(pid)};
-  const auto add = [&](gid_t within, gid_t outside) {
-    arguments.insert(arguments.end(), {std::to_string(within), std::to_string(outside), "1"});
-  };
-  add(inside, gid);
-  for (const gid_t group : groups) add(group, group);
-  return arguments;
-}
-
-}  // namespace
-
-std::vector<gid_t> allowed_groups(std::string_view subgid, uid_t uid, std::string_view name,
-                                  const std::vector<gid_t>& groups) {
-  const std::string number = std::to_string(uid);
-  std::vector<Range> own = ranges(subgid);
-  std::erase_if(own,
-                [&](const Range& range) { return range.user.empty() || (range.user != name && range.user != number); });
-  return in_any(own, groups);
-}
-
-std::optional<SubordinateGroups> SubordinateGroups::begin(gid_t inside, uid_t uid, gid_t gid, LogSink& log) {
-  const std::vector<gid_t> groups = groups_to_map(inside, uid, gid);
+std::optional<SubordinateGroups> SubordinateGroups::begin(gid_t inside, gid_t gid, const std::vector<gid_t>& groups,
+                                                          LogSink& log) {
   if (groups.empty()) return std::nullopt;
-  SpawnOptions newgidmap;
-  newgidmap.program = find_program("newgidmap", "/usr/bin:/bin:/usr/sbin");
-  if (newgidmap.program.empty()) {
-    log.detail("only your own group is seen in the container: newgidmap (package uidmap or shadow-utils) is not here");
+  auto helper = MapHelper::begin("newgidmap", rows_of(inside, gid, groups));
+  if (!helper) {
+    log.detail("only your own group is seen in the container: " + helper.error().message());
     return std::nullopt;
   }
-  newgidmap.arguments = arguments_of_newgidmap(getpid(), inside, gid, groups);
-  auto pipe = make_pipe();
-  if (!pipe) return std::nullopt;
-  auto& [reader, writer] = *pipe;
-  auto child = fork_child();
-  if (!child) return std::nullopt;
-  if (!*child) {
-    writer.reset();
-    char byte = 0;
-    if (die_with_parent() && read(reader.get(), &byte, 1) == 1) (void)execute(newgidmap);
-    _exit(127);
-  }
-  return SubordinateGroups(std::move(*child), std::move(writer));
+  return SubordinateGroups(std::move(*helper));
 }
 
 bool SubordinateGroups::map(LogSink& log) {
-  const auto ended = [&]() -> Result<std::optional<ExitStatus>> {
-    TRY(write_all(go_.get(), "g"));
-    return child_.wait_for(kMostTime);
-  }();
-  if (ended && *ended && (*ended)->success()) return true;
-  log.warning("only your own group is seen in the container: newgidmap " + (!ended   ? "failed: " + ended.error().text()
-                                                                            : *ended ? (*ended)->text()
-                                                                                     : "does not end"));
-  return false;
+  const auto mapped = helper_.map();
+  if (!mapped) log.warning("only your own group is seen in the container: " + mapped.error().text());
+  return mapped.has_value();
 }
 
 }  // namespace situla

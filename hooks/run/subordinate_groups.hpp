@@ -10,8 +10,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/result.hpp"
-#include "common/base/unique_fd.hpp"
-#include "common/sys/process/process.hpp"
+#include "hooks/containers/user_range.hpp"
 
 namespace situla {
 
@@ -19,19 +18,23 @@ namespace situla {
 std::vector<gid_t> allowed_groups(std::string_view subgid, uid_t uid, std::string_view name,
                                   const std::vector<gid_t>& groups);
 
-/// newgidmap(1), waiting in the user's own namespace for the process that leaves it. As in map_groups(), none but his
-/// own where that is not among his supplementary ones.
+/// Of the calling user's supplementary groups those that he may map, without his own. As in map_groups(), none where
+/// his own is not among them.
+std::vector<gid_t> groups_to_map(gid_t inside, uid_t uid, gid_t gid);
+
+/// newgidmap(1), waiting in the user's own namespace for the process that leaves it.
 class SubordinateGroups {
  public:
-  /// The caller is in no user namespace of its own yet, and has a single thread. nullopt: there is nothing to map.
-  static std::optional<SubordinateGroups> begin(gid_t inside, uid_t uid, gid_t gid, LogSink& log);
+  /// groups: groups_to_map(). The caller is in no user namespace of its own yet, and has a single thread. nullopt:
+  /// there is nothing to map.
+  static std::optional<SubordinateGroups> begin(gid_t inside, gid_t gid, const std::vector<gid_t>& groups,
+                                                LogSink& log);
   /// The caller has unshared its user namespace. Once. False: nothing is written, a single group can be.
   bool map(LogSink& log);
 
  private:
-  SubordinateGroups(Child child, UniqueFd go) : child_(std::move(child)), go_(std::move(go)) {}
-  Child child_;
-  UniqueFd go_;
+  explicit SubordinateGroups(MapHelper helper) : helper_(std::move(helper)) {}
+  MapHelper helper_;
 };
 
 }  // namespace situla

@@ -8,6 +8,7 @@
 #include "common/base/text.hpp"
 #include "common/base/thrown.hpp"
 #include "common/protocol/contract.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/builder/broker_line.hpp"
@@ -50,7 +51,8 @@ Result<void> save(LogSink& log) {
   ExportOptions options = ExportOptions::of(config);
   options.path = data.spec.save;
   options.replace = true;
-  if (const auto root = become_root_of_own_files(); !root)
+  // With a range it begins in its namespace.
+  if (const auto root = own_id_range() ? Result<void>() : become_root_of_own_files(); !root)
     log.debug("saving with the rights of an ordinary user: " + root.error().message());
   SaveProgress progress(log);
   auto saved = export_container(source, options, progress, log);

@@ -18,6 +18,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/squashfs/budget.hpp"
+#include "hooks/squashfs/file_owners.hpp"
 #include "hooks/squashfs/layout.hpp"
 #include "hooks/squashfs/piece_list.hpp"
 #include "hooks/squashfs/root_tree.hpp"
@@ -78,6 +79,7 @@ class TreeWriter {
     Check check;
     ImportMeter* meter;           ///< may be null
     const sqfs_u64* names_bytes;  ///< compressed directories that wait for their place
+    const FileOwners* owners;
   };
 
   TreeWriter(const RootTree& tree, Parts parts) : tree_(tree), parts_(std::move(parts)) {}
@@ -145,12 +147,14 @@ class TreeWriter {
     }
   }
 
-  void fill_base(sqfs_inode_generic_t& inode, const LayerEntry& entry, uint32_t type, uint32_t number) const {
+  /// index: of the entry in the tree's table.
+  void fill_base(sqfs_inode_generic_t& inode, const LayerEntry& entry, uint32_t type, uint32_t index) const {
+    const FileOwners::Places owner = parts_.owners->of(index);
     inode.base.mode = static_cast<sqfs_u16>(type | entry.mode);
-    inode.base.uid_idx = squashfs::kUserIndex;
-    inode.base.gid_idx = squashfs::kGroupIndex;
+    inode.base.uid_idx = owner.uid;
+    inode.base.gid_idx = owner.gid;
     inode.base.mod_time = parts_.time_of(entry);
-    inode.base.inode_number = number;
+    inode.base.inode_number = numbers_[index];
   }
 
   Result<sqfs_u64> put(sqfs_inode_generic_t& inode) {
@@ -182,7 +186,7 @@ class TreeWriter {
     }
   }
 
-  Result<sqfs_u64> write_file(const LayerEntry& entry, uint32_t number, uint32_t links) {
+  Result<sqfs_u64> write_file(const LayerEntry& entry, uint32_t index, uint32_t links) {
     const FileData data = entry.data == kNone ? FileData{} : (*parts_.files)[entry.data];
     sqfs_inode_generic_t& inode = fresh(data.blocks * sizeof(sqfs_u32));
     inode.base.type = SQFS_INODE_EXT_FILE;
@@ -195,12 +199,12 @@ class TreeWriter {
     file.fragment_offset = data.fragment_offset;
     file.xattr_idx = entry.xattrs;
     for (uint32_t i = 0; i < data.blocks; ++i) inode.extra[i] = (*parts_.block_sizes)[data.first_block + i];
-    fill_base(inode, entry, S_IFREG, number);
+    fill_base(inode, entry, S_IFREG, index);
     TRY(parts_.check(sqfs_inode_make_basic(&inode)));
     return put(inode);
   }
 
-  Result<sqfs_u64> write_symlink(const LayerEntry& entry, uint32_t number, uint32_t links) {
+  Result<sqfs_u64> write_symlink(const LayerEntry& entry, uint32_t index, uint32_t links) {
     const std::string_view target = tree_.table().text(entry.data);
     sqfs_inode_generic_t& inode = fresh(target.size());
     inode.base.type = SQFS_INODE_EXT_SLINK;
@@ -208,17 +212,17 @@ class TreeWriter {
     inode.data.slink_ext.target_size = static_cast<sqfs_u32>(target.size());
     inode.data.slink_ext.xattr_idx = entry.xattrs;
     std::memcpy(inode.extra, target.data(), target.size());
-    fill_base(inode, entry, S_IFLNK, number);
+    fill_base(inode, entry, S_IFLNK, index);
     TRY(parts_.check(sqfs_inode_make_basic(&inode)));
     return put(inode);
   }
 
-  Result<sqfs_u64> write_fifo(const LayerEntry& entry, uint32_t number, uint32_t links) {
+  Result<sqfs_u64> write_fifo(const LayerEntry& entry, uint32_t index, uint32_t links) {
     sqfs_inode_generic_t& inode = fresh(0);
     inode.base.type = SQFS_INODE_EXT_FIFO;
     inode.data.ipc_ext.nlink = links;
     inode.data.ipc_ext.xattr_idx = entry.xattrs;
-    fill_base(inode, entry, S_IFIFO, number);
+    fill_base(inode, entry, S_IFIFO, index);
     TRY(parts_.check(sqfs_inode_make_basic(&inode)));
     return put(inode);
   }
@@ -233,11 +237,11 @@ class TreeWriter {
     const LayerEntry& entry = entry_of(node);
     Result<sqfs_u64> reference = 0;
     if (entry.kind == EntryKind::symlink)
-      reference = write_symlink(entry, numbers_[index], links);
+      reference = write_symlink(entry, index, links);
     else if (entry.kind == EntryKind::fifo)
-      reference = write_fifo(entry, numbers_[index], links);
+      reference = write_fifo(entry, index, links);
     else
-      reference = write_file(entry, numbers_[index], links);
+      reference = write_file(entry, index, links);
     if (reference && links > 1) {
       TRY(take_memory(kMapBytes));
       shared_.emplace(index, *reference);
@@ -295,7 +299,7 @@ class TreeWriter {
       return fail(Error(ErrorKind::no_space, "write the directories: out of memory").with_code(ErrorCode::memory));
     // libsquashfs counts every entry, not only directories; programs that walk trees take the number at its word.
     (inode->base.type == SQFS_INODE_EXT_DIR ? inode->data.dir_ext.nlink : inode->data.dir.nlink) = links;
-    fill_base(*inode, entry, S_IFDIR, numbers_[tree_.node(node).inode]);
+    fill_base(*inode, entry, S_IFDIR, tree_.node(node).inode);
     return put(*inode);
   }
 

@@ -126,7 +126,7 @@ struct SquashfsWriter::State {
   Result<void> create_parts();
   Result<void> start_processor();
   Result<void> harvest(bool last);
-  Result<void> write_ids();
+  Result<void> write_ids(const FileOwners& owners);
   void keep(const sqfs_inode_generic_t& inode);
   uint32_t keep(const StoredFile& stored, sqfs_u64 start, sqfs_u32 fragment);
   sqfs_compressor_t* inode_compressor() { return options.store_inodes ? &storing.base : &metadata.base; }
@@ -222,11 +222,23 @@ Result<void> SquashfsWriter::State::harvest(bool last) {
   return {};
 }
 
-Result<void> SquashfsWriter::State::write_ids() {
-  squashfs::OwnIdTable table{squashfs::kMetadataStored | (2 * sizeof(uint32_t)), 0, 0, file.size};
-  super.id_count = squashfs::kIdCount;
-  super.id_table_start = file.size + offsetof(squashfs::OwnIdTable, block);
-  return check(DescriptorFile::write_at(&file.base, file.size, &table, sizeof table), "write");
+/// Blocks that are not compressed, and behind them their places: with nobody but 0 that is an OwnIdTable.
+Result<void> SquashfsWriter::State::write_ids(const FileOwners& owners) {
+  constexpr size_t kIdsOfBlock = squashfs::kMetadataBytes / sizeof(uint32_t);
+  const std::vector<uint32_t>& ids = owners.ids();
+  std::string bytes, places;
+  for (size_t begin = 0; begin < ids.size(); begin += kIdsOfBlock) {
+    const size_t count = std::min(kIdsOfBlock, ids.size() - begin);
+    const uint64_t place = file.size + bytes.size();
+    const auto header = static_cast<uint16_t>(squashfs::kMetadataStored | (count * sizeof(uint32_t)));
+    places.append(reinterpret_cast<const char*>(&place), sizeof place);
+    bytes.append(reinterpret_cast<const char*>(&header), sizeof header);
+    bytes.append(reinterpret_cast<const char*>(&ids[begin]), count * sizeof(uint32_t));
+  }
+  super.id_count = static_cast<sqfs_u16>(ids.size());
+  super.id_table_start = file.size + bytes.size();
+  bytes += places;
+  return check(DescriptorFile::write_at(&file.base, file.size, bytes.data(), bytes.size()), "write");
 }
 
 bool belongs_in_image(std::string_view attribute) {
@@ -382,7 +394,7 @@ Result<uint32_t> SquashfsWriter::add_xattrs(const std::vector<std::pair<std::str
   return added == 0 ? kNone : index;
 }
 
-Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter) {
+Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter, const FileOwners& owners) {
   State& state = *state_;
   if (state.processor) TRY(state.harvest(true));
   // What it remembers of every small file, to find equal ones, is no longer needed.
@@ -397,8 +409,9 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter
 
   state.super.inode_table_start = state.file.size;
   const auto check = [&](int code) { return state.check(code, "write"); };
-  TreeWriter writer(tree, {inodes.get(), directories.get(), &state.files, &state.block_sizes,
-                           [&](const LayerEntry& entry) { return state.time_of(entry); }, check, meter, &waiting.size});
+  TreeWriter writer(
+      tree, {inodes.get(), directories.get(), &state.files, &state.block_sizes,
+             [&](const LayerEntry& entry) { return state.time_of(entry); }, check, meter, &waiting.size, &owners});
   TRY_ASSIGN(state.super.root_inode_ref, writer.write());
   TRY(check(sqfs_meta_writer_flush(inodes.get())));
   TRY(check(sqfs_meta_writer_flush(names.get())));
@@ -416,7 +429,7 @@ Result<uint64_t> SquashfsWriter::finish(const RootTree& tree, ImportMeter* meter
   }
   TRY(check(sqfs_dir_writer_write_export_table(directories.get(), &state.file.base, compressor, writer.root_number(),
                                                state.super.root_inode_ref, &state.super)));
-  TRY(state.write_ids());
+  TRY(state.write_ids(owners));
   TRY(check(sqfs_xattr_writer_flush(state.xattrs.get(), &state.file.base, &state.super,
                                     state.options.store_xattrs ? &state.storing.base : &state.metadata.base)));
   if (state.options.store_inodes) state.super.flags |= SQFS_FLAG_UNCOMPRESSED_INODES | SQFS_FLAG_UNCOMPRESSED_IDS;

@@ -12,6 +12,7 @@
 
 #include "common/base/result.hpp"
 #include "hooks/squashfs/donor.hpp"
+#include "hooks/squashfs/file_owners.hpp"
 #include "hooks/squashfs/root_tree.hpp"
 #include "hooks/squashfs/squash_options.hpp"
 #include "hooks/squashfs/trace.hpp"
@@ -57,7 +58,7 @@ class SquashfsWriter {
   Result<uint32_t> add_xattrs(const std::vector<std::pair<std::string, std::string>>& xattrs);
   /// Writes the metadata; the file is then complete and padded to 4 KiB, but not synced. Returns its size in bytes.
   /// meter: what the tables take until they are written is taken from it; may be null.
-  Result<uint64_t> finish(const RootTree& tree, ImportMeter* meter = nullptr);
+  Result<uint64_t> finish(const RootTree& tree, ImportMeter* meter = nullptr, const FileOwners& owners = {});
 
  private:
   struct State;

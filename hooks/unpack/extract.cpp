@@ -12,6 +12,7 @@
 #include "common/sys/root_dir.hpp"
 #include "hooks/unpack/extract_files.hpp"
 #include "hooks/unpack/image_access.hpp"
+#include "hooks/unpack/image_owners.hpp"
 
 namespace situla {
 namespace {
@@ -21,12 +22,13 @@ constexpr int kMaxDepth = 400;
 
 class Extractor {
  public:
-  Extractor(ImageAccess& image, RootDir root, const ExtractOptions& options)
+  /// owners: of files that are not all the caller's; or null.
+  Extractor(ImageAccess& image, RootDir root, const ExtractOptions& options, const ImageOwners* owners)
       : image_(image),
         root_(std::move(root)),
-        options_(options),
+        rules_{options.keep_set_id, owners},
         notes_(options.log),
-        writers_(image, options.threads, options.keep_set_id, notes_) {}
+        writers_(image, options.threads, rules_, notes_) {}
 
   Result<void> run() {
     TRY_ASSIGN(const StoredInode top, image_.top());
@@ -125,6 +127,9 @@ class Extractor {
   Result<void> symbolic_link(int parent, const std::string& name, const StoredInode& node) {
     TRY_ASSIGN(const std::string target, image_.link_target(node));
     if (symlinkat(target.c_str(), parent, name.c_str()) != 0) return fail_errno(errno, "create link");
+    if (rules_.owners != nullptr && fchownat(parent, name.c_str(), rules_.owners->uid_of(node),
+                                             rules_.owners->gid_of(node), AT_SYMLINK_NOFOLLOW) != 0)
+      return fail_errno(errno, "set owner");
     const timespec time{static_cast<time_t>(node.modification_time), 0};
     const timespec times[2] = {time, time};
     if (utimensat(parent, name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(errno, "set time");
@@ -136,7 +141,8 @@ class Extractor {
     // Opened for both ends, or the open would wait for a partner.
     const UniqueFd fd(openat(parent, name.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) return fail_errno(errno, "open fifo");
-    return finish_extracted(fd.get(), node, options_.keep_set_id);
+    TRY(give_away(fd.get(), node, rules_));
+    return finish_extracted(fd.get(), node, rules_);
   }
 
   Result<void> finish_directories() {
@@ -145,14 +151,16 @@ class Extractor {
       const std::string what = "extract " + printable(path);
       auto fd = root_.open_at(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       if (!fd) return fail(std::move(fd).error().with_context(what));
-      TRY_CONTEXT(what, finish_extracted(fd->get(), node, options_.keep_set_id));
+      // What is on top holds what Situla keeps of a container, and stays its user's.
+      if (!path.empty()) TRY_CONTEXT(what, give_away(fd->get(), node, rules_));
+      TRY_CONTEXT(what, finish_extracted(fd->get(), node, rules_));
     }
     return {};
   }
 
   ImageAccess& image_;
   RootDir root_;
-  const ExtractOptions& options_;
+  const FinishRules rules_;
   std::unordered_map<uint32_t, std::string> linked_;
   std::unordered_set<uint32_t> seen_directories_;
   std::vector<std::pair<std::string, StoredInode>> finished_;  ///< directories
@@ -166,7 +174,11 @@ Result<void> extract_image(int image_fd, int target_directory_fd, const ExtractO
   TRY_ASSIGN(ImageAccess image, ImageAccess::open(image_fd));
   UniqueFd target(openat(target_directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!target) return fail_errno(errno, "open target directory");
-  return Extractor(image, RootDir::from_fd(std::move(target)), options).run();
+  ImageOwners owners(geteuid(), getegid());
+  if (options.owners) {
+    TRY_ASSIGN(owners, ImageOwners::of(image, NamespaceIds::own(), geteuid(), getegid()));
+  }
+  return Extractor(image, RootDir::from_fd(std::move(target)), options, owners.several() ? &owners : nullptr).run();
 }
 
 }  // namespace situla

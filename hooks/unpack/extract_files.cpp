@@ -69,16 +69,21 @@ Result<void> extract_attributes(ImageAccess& image, int fd, const std::string& p
   return {};
 }
 
-Result<void> finish_extracted(int fd, const StoredInode& node, bool keep_set_id) {
-  if (fchmod(fd, node.mode & (keep_set_id ? 07777U : 01777U)) != 0) return fail_errno(errno, "set mode");
+Result<void> give_away(int fd, const StoredInode& node, const FinishRules& rules) {
+  if (rules.owners == nullptr || fchown(fd, rules.owners->uid_of(node), rules.owners->gid_of(node)) == 0) return {};
+  return fail_errno(errno, "set owner");
+}
+
+Result<void> finish_extracted(int fd, const StoredInode& node, const FinishRules& rules) {
+  if (fchmod(fd, node.mode & (rules.keep_set_id ? 07777U : 01777U)) != 0) return fail_errno(errno, "set mode");
   const timespec time{static_cast<time_t>(node.modification_time), 0};
   const timespec times[2] = {time, time};
   if (futimens(fd, times) != 0) return fail_errno(errno, "set time");
   return {};
 }
 
-FileWriters::FileWriters(ImageAccess& image, size_t threads, bool keep_set_id, ExtractNotes& notes)
-    : image_(image), keep_set_id_(keep_set_id), notes_(notes) {
+FileWriters::FileWriters(ImageAccess& image, size_t threads, const FinishRules& rules, ExtractNotes& notes)
+    : image_(image), rules_(rules), notes_(notes) {
   threads_before_ = thread_count();
   const size_t wanted = std::min(threads != 0 ? threads : processors(), kMaxThreads);
   if (wanted < 2) return;
@@ -188,8 +193,9 @@ Result<void> FileWriters::write_part(ImageAccess& image, const Part& part) {
   // A hole at the end, or nothing but holes. A size beyond what a file can have is EFBIG or EINVAL here.
   if (file.end != file.node.size && ftruncate(file.fd.get(), static_cast<off_t>(file.node.size)) != 0)
     return fail_errno(errno, "set size");
+  TRY(give_away(file.fd.get(), file.node, rules_));
   TRY(extract_attributes(image, file.fd.get(), file.path, file.node, notes_));
-  TRY(finish_extracted(file.fd.get(), file.node, keep_set_id_));
+  TRY(finish_extracted(file.fd.get(), file.node, rules_));
   file.fd.reset();
   if (threads_.empty()) return {};
   {

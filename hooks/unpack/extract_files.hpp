@@ -19,6 +19,7 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "hooks/unpack/image_access.hpp"
+#include "hooks/unpack/image_owners.hpp"
 
 namespace situla {
 
@@ -37,13 +38,20 @@ class ExtractNotes {
 /// Attributes of a file or directory, as far as they can be kept.
 Result<void> extract_attributes(ImageAccess& image, int fd, const std::string& path, const StoredInode& node,
                                 ExtractNotes& notes);
+/// How files are finished.
+struct FinishRules {
+  bool keep_set_id = false;
+  const ImageOwners* owners = nullptr;  ///< null: they are the caller's own
+};
+/// The owner. Before attributes and mode: a change of it takes capabilities and set-id bits away.
+Result<void> give_away(int fd, const StoredInode& node, const FinishRules& rules);
 /// Mode and time, which come last.
-Result<void> finish_extracted(int fd, const StoredInode& node, bool keep_set_id);
+Result<void> finish_extracted(int fd, const StoredInode& node, const FinishRules& rules);
 
 class FileWriters {
  public:
   /// image: used by add() and finish() where there is one thread only. threads: 0: one per processor.
-  FileWriters(ImageAccess& image, size_t threads, bool keep_set_id, ExtractNotes& notes);
+  FileWriters(ImageAccess& image, size_t threads, const FinishRules& rules, ExtractNotes& notes);
   FileWriters(const FileWriters&) = delete;
   FileWriters& operator=(const FileWriters&) = delete;
   ~FileWriters();
@@ -81,7 +89,7 @@ class FileWriters {
   void stop(bool at_once);
 
   ImageAccess& image_;
-  const bool keep_set_id_;
+  const FinishRules rules_;
   ExtractNotes& notes_;
 
   Batch batch_;  ///< being collected

@@ -37,6 +37,7 @@ struct StoredInode {
   InodeRef ref = 0;
   uint32_t mode = 0;               ///< type and permissions as in st_mode
   uint32_t modification_time = 0;  ///< seconds since 1970
+  uint16_t owner = 0, group = 0;   ///< places in ImageAccess::owners()
   uint32_t number = 0;             ///< the same number is the same file (hard links)
   uint32_t links = 1;
   uint32_t device = 0;          ///< as squashfs encodes it
@@ -102,8 +103,8 @@ class ImageAccess {
   /// Where the content of a file lies, for those who copy its blocks as they are. Not checked.
   Result<StoredFile> stored(const StoredInode& file);
   Result<std::vector<std::pair<std::string, std::string>>> attributes(const StoredInode& inode);
-  /// Every file's owner and group, when one number serves for all of them.
-  Result<std::optional<uint32_t>> only_owner();
+  /// The ids of owners and groups (StoredInode::owner, group).
+  Result<std::vector<uint32_t>> owners();
 
  private:
   struct Block;

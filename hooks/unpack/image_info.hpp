@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace situla {
 
@@ -16,8 +16,12 @@ struct ImageInfo {
   uint64_t bytes_used = 0;         ///< bytes without padding
   uint32_t modification_time = 0;  ///< seconds since 1970
   uint32_t root_mode = 0;          ///< of the top directory, octal 07777
-  /// Every file's owner and group, when one number serves for all of them (0 in images made with -all-root).
-  std::optional<uint32_t> only_owner;
+  bool names_owners = false;       ///< names_owners() of its ids
 };
+
+/// Whether an image says whose its files are, by the numbers that are owners and groups in it: there is root's, 0, and
+/// another. In one that a user has packed as he is (mksquashfs without -all-root) all are of his own numbers, and mean
+/// root's.
+bool names_owners(const std::vector<uint32_t>& ids);
 
 }  // namespace situla

@@ -224,6 +224,8 @@ Result<StoredInode> ImageAccess::inode(InodeRef ref) {
   inode.ref = ref;
   inode.modification_time = header.modification_time;
   inode.number = header.number;
+  inode.owner = header.owner;
+  inode.group = header.group;
   inode.mode = kTypes[type] | (header.mode & 07777U);
   if (S_ISDIR(inode.mode))
     TRY(is_long ? read_directory<squashfs::LongDirectoryInode>(at, inode)
@@ -303,15 +305,14 @@ Result<MetadataPosition> ImageAccess::table_entry(uint64_t table, uint64_t index
   return MetadataPosition{block, static_cast<uint32_t>(index % per_block * entry_bytes)};
 }
 
-Result<std::optional<uint32_t>> ImageAccess::only_owner() {
-  std::optional<uint32_t> owner;
+Result<std::vector<uint32_t>> ImageAccess::owners() {
+  std::vector<uint32_t> ids;
   for (uint16_t i = 0; i < std::max<uint16_t>(image_->super.id_count, 1); ++i) {
     TRY_ASSIGN(MetadataPosition at, table_entry(image_->super.id_table, i, sizeof(uint32_t)));
     TRY_ASSIGN(const uint32_t id, read_fields<uint32_t>(at));
-    if (owner.value_or(id) != id) return std::nullopt;
-    owner = id;
+    ids.push_back(id);
   }
-  return owner;
+  return ids;
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> ImageAccess::attributes(const StoredInode& inode) {

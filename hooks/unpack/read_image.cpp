@@ -1,5 +1,6 @@
 #include "hooks/unpack/read_image.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include <sys/stat.h>
@@ -13,8 +14,14 @@ Result<ImageInfo> read_image_info(int image_fd) {
   ImageInfo info = image.info();
   TRY_ASSIGN(const StoredInode top, image.top());
   info.root_mode = top.mode & 07777U;
-  TRY_ASSIGN(info.only_owner, image.only_owner());
+  TRY_ASSIGN(const std::vector<uint32_t> ids, image.owners());
+  info.names_owners = names_owners(ids);
   return info;
+}
+
+bool names_owners(const std::vector<uint32_t>& ids) {
+  const auto is_root = [](uint32_t id) { return id == 0; };
+  return std::any_of(ids.begin(), ids.end(), is_root) && !std::all_of(ids.begin(), ids.end(), is_root);
 }
 
 Result<StoredInode> find_in_image(ImageAccess& image, const std::string& path) {

@@ -42,6 +42,12 @@ std::optional<uint32_t> parse_id(const std::string& text) {
   return number && *number <= UINT32_MAX ? std::optional(static_cast<uint32_t>(*number)) : std::nullopt;
 }
 
+/// Nobody has one where situla.toml cannot be read.
+IdRangeRule range_rule() {
+  auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
+  return config ? config->id_ranges : IdRangeRule{SubordinateFiles::never, {}};
+}
+
 using Clock = std::chrono::steady_clock;
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
@@ -57,8 +63,8 @@ void remove_scratch(const Launcher& launcher, const std::string& path, Clock::ti
   const auto uid = parts ? parse_id(std::string(parts->first)) : std::nullopt;
   const auto account = uid ? account_of(*uid) : fail(ErrorKind::corrupt, "");
   if (!account) return;
-  auto cleaner = start_cleaner(launcher, account->identity, std::string(parts->second));
-  const auto cleaned = cleaner ? cleaner->wait_for(left_until(end)) : fail(cleaner.error());
+  Cleaner cleaner = Cleaner::of_scratch(launcher, account->identity, std::string(parts->second));
+  const auto cleaned = cleaner.run(range_rule, left_until(end));
   if (cleaned && *cleaned && (*cleaned)->success())
     (void)unlink(path.c_str());
   else
@@ -92,8 +98,8 @@ Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t 
   const std::string path = job_environment_path(job);
   // Nobody else has a name in that directory.
   const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
-  TRY_ASSIGN(Child cleaner, start_job_cleaner(launcher, user, job, environment ? environment->get() : -1));
-  TRY_ASSIGN(const auto status, cleaner.wait_for(left_until(end)));
+  TRY_ASSIGN(Cleaner cleaner, Cleaner::of_job(launcher, user, job, environment ? environment->get() : -1));
+  TRY_ASSIGN(const auto status, cleaner.run(range_rule, left_until(end)));
   (void)unlink(path.c_str());
   if (!status) return fail(ErrorKind::failure, "it takes too long: some are left");
   if (status->success()) return {};

@@ -189,11 +189,11 @@ void Broker::grant(Client& client) {
   auto& ready = std::get<phase::Ready>(phase_);
   std::vector<int> fds = ready.container.namespaces.numbers();
   fds.push_back(ready.container.environment.get());
-  UniqueFd socket =
-      Clients::answer(client,
-                      JoinReply{ready.container.workdir, ready.container.namespaces.isolation,
-                                slurm_ ? slurm_->door(ready.container.namespaces.isolation) : std::string()},
-                      fds);
+  UniqueFd socket = Clients::answer(
+      client,
+      JoinReply{ready.container.workdir, ready.container.namespaces.isolation, ready.container.has_range,
+                slurm_ ? slurm_->door(ready.container.namespaces.isolation) : std::string()},
+      fds);
   if (!socket) return;
   if (ready.save) ready.save->tasks.push_back(std::move(socket));
   if (client.pidfd) ready.tasks.push_back(std::move(client.pidfd));
@@ -216,7 +216,7 @@ void Broker::on_other_step(phase::Ready& ready) {
   std::vector<int> fds = ready.container.namespaces.numbers();
   fds.push_back(ready.for_others.get());
   if (ready.published->directory()) fds.push_back(ready.published->directory().get());
-  const JoinReply reply{ready.container.workdir, ready.container.namespaces.isolation};
+  const JoinReply reply{ready.container.workdir, ready.container.namespaces.isolation, ready.container.has_range};
   ready.shared = tell(connection->get(), reply, fds) || ready.shared;
 }
 
@@ -326,7 +326,7 @@ void Broker::take_down(Phase phase, bool orderly) {
   if (build != nullptr) {
     end_builder(build->builder, false);
     // What the image's own scripts have started may outlive the builder.
-    if (build->user_namespace) end_container(build->user_namespace.get(), step_->user.uid);
+    if (build->user_namespace) end_container(build->user_namespace.get(), step_->user.uid, build->range);
   }
   // Once for each step on the node, however it ends.
   if (!std::exchange(release_owed_, false)) return;
@@ -336,7 +336,8 @@ void Broker::take_down(Phase phase, bool orderly) {
 
 /// Tasks outlive slurmstepd. In a container that tasks of other steps share only this step's own tasks are ended.
 void Broker::end_processes(const phase::Ready& ready) const {
-  if (!ready.shared && ready.user_namespace) return end_container(ready.user_namespace.get(), step_->user.uid);
+  if (!ready.shared && ready.user_namespace)
+    return end_container(ready.user_namespace.get(), step_->user.uid, ready.range);
   for (const UniqueFd& task : ready.tasks) (void)signal_pidfd(task.get(), SIGKILL);
 }
 

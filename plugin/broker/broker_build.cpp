@@ -13,6 +13,7 @@
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/container.hpp"
 #include "plugin/broker/node/container_images.hpp"
+#include "plugin/broker/node/id_ranges.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -309,13 +310,13 @@ Result<void> Broker::write_maps(Build& build, const MapsWanted& wanted) {
   const Identity& user = step_->user;
   TRY_ASSIGN(build.user_namespace, open_user_namespace(pid, user.uid));
   TRY_ASSIGN(const UniqueFd proc, open_file("/proc/" + std::to_string(pid), O_PATH | O_DIRECTORY));
-  const bool root = wanted.remap_root;
-  const GroupMap groups = map_groups(root ? 0 : user.gid, user.gid, user.groups);
-  if (groups.left_out > 0)
-    clients_.note({LogLevel::warning, std::to_string(groups.left_out) + " of your " +
+  if (wanted.range) build.range = range_of(user, step_->config.id_ranges);
+  const IdMaps maps = container_maps(user, wanted.remap_root, build.range);
+  if (maps.groups.left_out > 0)
+    clients_.note({LogLevel::warning, std::to_string(maps.groups.left_out) + " of your " +
                                           std::to_string(user.groups.size()) +
                                           " groups are not seen in the container: the kernel has no room for more"});
-  TRY_CONTEXT(phrase(RootOperation::write_id_maps), write_id_maps(proc.get(), root ? 0 : user.uid, user.uid, groups));
+  TRY_CONTEXT(phrase(RootOperation::write_id_maps), write_id_maps(proc.get(), maps));
   return tell(build.builder.socket(), MapsWritten{});
 }
 
@@ -341,9 +342,10 @@ Result<void> Broker::accept_container(Build& build, const Ready& message) {
   report_.root = viewed ? to_string(way) : message.root;
   if (!message.on_image) build.image.saved.reset();
   report_.prepared(message.hooks_ms, message.scripts_ms);
-  phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks)},
+  phase::Ready ready{{std::move(*namespaces), message.workdir, std::move(build.for_tasks), build.range.has_value()},
                      std::move(build.for_others)};
   ready.user_namespace = std::move(build.user_namespace);
+  ready.range = build.range;
   publish(ready, key, std::move(directory));
   set_ready(build, std::move(ready));
   return {};
@@ -369,7 +371,8 @@ Result<void> Broker::join_found(Build& build, const Found& found) {
                                           found.namespaces, step_->user.uid);
   if (!namespaces) return tell(build.builder.socket(), NotRunning{});
   TRY(seal_memory(build.for_others.get()));
-  return use_running(build, {std::move(*namespaces), found.container.workdir, std::move(build.for_others)});
+  return use_running(
+      build, {std::move(*namespaces), found.container.workdir, std::move(build.for_others), found.container.has_range});
 }
 
 Result<void> Broker::use_running(Build& build, StepContainer container) {
@@ -401,7 +404,8 @@ void Broker::set_ready(Build& build, phase::Ready ready) {
   ready.builder = std::move(build.builder);
   ready.others = std::move(build.others);
   ready.image = std::move(build.image.in_use);  // the mount itself is the container's own now
-  if (step_->request.save) ready.save.emplace(std::move(build.saved), std::move(build.image.saved), control_.get());
+  if (step_->request.save)
+    ready.save.emplace(std::move(build.saved), std::move(build.image.saved), ready.container.has_range, control_.get());
   if (ready.builder.helper.socket && !ready.builder.stays) (void)tell(ready.builder.socket(), Finish{});
   enter(std::move(ready));
   clients_.for_each_waiting([this](Client& client) { grant(client); });

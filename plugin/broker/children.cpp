@@ -1,5 +1,6 @@
 #include "plugin/broker/children.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/users.hpp"
 #include "plugin/broker/events/heard.hpp"
+#include "plugin/broker/node/id_ranges.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -66,17 +68,24 @@ Result<void> stage_root(const Step& step, const TaskPlace& task, const StepImage
 
 /// What may outlive the job, or comes after it: its cgroup is no place any more, for Slurm may be killing all that
 /// lives there.
-Launch cleaning(Program program, std::vector<std::string> arguments, const Launcher& launcher, const Identity& user) {
-  Launch what{program, std::move(arguments), launcher.cgroups.cleanup(), user};
+Launch cleaning(std::vector<std::string> arguments, const Launcher& launcher, const Identity& user) {
+  Launch what{Program::builder, std::move(arguments), launcher.cgroups.cleanup(), user};
   what.own_pid_namespace = true;
   return what;
 }
 
-/// Removes, as the user, what a killed builder left of a named container that it was making.
-Result<Helper> start_unfinished_sweeper(const Step& step, const TaskPlace& place) {
+/// Removes, as the user, what a killed builder left of a named container that it was making; then what others of his
+/// range own of it.
+void sweep_unfinished(const Step& step, const TaskPlace& place) {
   Launch what = in_task_place(step, place, Program::builder, {"sweep"}, step.launcher.cgroups.cleanup());
   what.own_pid_namespace = true;
-  return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
+  const auto run = [&] {
+    if (auto sweeper = step.launcher.launch_helper(what, builder_fd::kBroker))
+      (void)sweeper->process.wait_for(kEndLimit);
+  };
+  run();
+  what.id_maps = helper_maps(step.user, step.config.id_ranges);
+  if (what.id_maps) run();
 }
 
 std::string how_it_ended(Child& process) {
@@ -190,15 +199,29 @@ Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& co
                           Rights::service});
 }
 
-Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd) {
+Result<Cleaner> Cleaner::of_job(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd) {
   TRY_ASSIGN(const Account account, account_of(user));
-  Launch what = cleaning(Program::builder, {"epilog", std::to_string(job), account.home}, launcher, account.identity);
+  Launch what = cleaning({"epilog", std::to_string(job), account.home}, launcher, account.identity);
   if (environment_fd >= 0) what.fds = {{environment_fd, builder_fd::kEnvironment}};
-  return launcher.launch(what);
+  return Cleaner(launcher, std::move(what));
 }
 
-Result<Child> start_cleaner(const Launcher& launcher, const Identity& user, const std::string& path) {
-  return launcher.launch(cleaning(Program::builder, {"clean", path}, launcher, user));
+Cleaner Cleaner::of_scratch(const Launcher& launcher, const Identity& user, const std::string& path) {
+  return {launcher, cleaning({"clean", path}, launcher, user)};
+}
+
+Result<std::optional<ExitStatus>> Cleaner::run(const std::function<IdRangeRule()>& rule,
+                                               std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  TRY_ASSIGN(Child first, launcher_.launch(what_));
+  auto status = first.wait_for(limit);
+  if (!status || !*status || (*status)->success()) return status;
+  what_.id_maps = helper_maps(what_.who, rule());
+  if (!what_.id_maps) return status;
+  for (const auto& [fd, number] : what_.fds) (void)lseek(fd, 0, SEEK_SET);  // the first one has read it
+  TRY_ASSIGN(Child second, launcher_.launch(what_));
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  return second.wait_for(std::max(left, std::chrono::milliseconds(0)));
 }
 
 /// What it had said of its scratch directory, if it was killed before that was read.
@@ -222,13 +245,12 @@ bool Builder::end(const Step& step, const TaskPlace& place, bool orderly, bool r
   if (!stays) drain_messages();
   helper = Helper{};
   const bool ended_itself = status && *status && (*status)->signal == 0;
-  if (step.request.named && !ready && !ended_itself)
-    if (auto sweeper = start_unfinished_sweeper(step, place)) (void)sweeper->process.wait_for(kEndLimit);
+  if (step.request.named && !ready && !ended_itself) sweep_unfinished(step, place);
   // One that failed before there was a container has removed what it had made, and another node may have the name now.
   const bool cleaned_up = ended_itself && (!ready || (*status)->success());
   if (scratch_path.empty() || cleaned_up) return true;
-  auto cleaner = start_cleaner(step.launcher, step.user, scratch_path);
-  const auto cleaned = cleaner ? cleaner->wait_for(kEndLimit) : fail(cleaner.error());
+  const auto cleaned =
+      Cleaner::of_scratch(step.launcher, step.user, scratch_path).run([&] { return step.config.id_ranges; }, kEndLimit);
   return cleaned && *cleaned && (*cleaned)->success();
 }
 

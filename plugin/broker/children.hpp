@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -67,11 +68,21 @@ void refresh_inventory(const Step& step);
 /// Removes, as the service user, what killed imports left in the store. step: "123.0", one that has none any more.
 Result<Child> start_store_sweeper(const Launcher& launcher, const SiteConfig& config, const std::string& step);
 
-/// Removes, as the user, the named containers of a job that has ended. environment_fd: keep_environment()'s file, or
-/// -1.
-Result<Child> start_job_cleaner(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd);
+/// Who removes as the user what he owns, and, if that is not all there is, once more what others of his range own.
+class Cleaner {
+ public:
+  /// The named containers of a job that has ended. environment_fd: keep_environment()'s file, or -1.
+  static Result<Cleaner> of_job(const Launcher& launcher, uid_t user, uint32_t job, int environment_fd);
+  /// A scratch directory; the path means nothing to this side.
+  static Cleaner of_scratch(const Launcher& launcher, const Identity& user, const std::string& path);
 
-/// Removes a scratch directory as the user who owns it; the path means nothing to this side.
-Result<Child> start_cleaner(const Launcher& launcher, const Identity& user, const std::string& path);
+  /// nullopt: it takes longer. rule: id_ranges of situla.toml, asked for once that is not all there is.
+  Result<std::optional<ExitStatus>> run(const std::function<IdRangeRule()>& rule, std::chrono::milliseconds limit);
+
+ private:
+  Cleaner(const Launcher& launcher, Launch what) : launcher_(launcher), what_(std::move(what)) {}
+  const Launcher& launcher_;
+  Launch what_;
+};
 
 }  // namespace situla

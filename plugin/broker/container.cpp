@@ -31,38 +31,62 @@ std::string status_of(int proc_fd) {
   return file ? read_all(file->get(), kMaxBytes).value_or("") : "";
 }
 
-bool has_real_uid(std::string_view status, uid_t uid) {
+std::optional<uint64_t> real_uid(std::string_view status) {
   constexpr std::string_view kLine = "\nUid:\t";
   const size_t line = status.find(kLine);
-  if (line == std::string_view::npos) return false;
+  if (line == std::string_view::npos) return std::nullopt;
   const auto words = split_words(status.substr(line + kLine.size(), 64));
-  return !words.empty() && words[0] == std::to_string(uid);
+  return words.empty() ? std::nullopt : parse_unsigned(words[0]);
 }
 
-/// SIGKILL to one process if, looked at through its pidfd's lifetime, it is the owner's and lives in the namespace.
-bool kill_member(pid_t pid, const NamespaceId& members_of, uid_t owner) {
+bool has_real_uid(std::string_view status, uid_t uid) {
+  return real_uid(status) == uid;
+}
+
+/// Whom a container's processes may belong to. An administrator who has joined it is none of them.
+struct Members {
+  NamespaceId user_namespace;
+  uid_t owner = 0;
+  std::optional<IdRange> range{};
+
+  [[nodiscard]] bool have(uint64_t uid) const {
+    return uid == owner || (range && uid >= range->first_uid && uid - range->first_uid < IdRange::kCount);
+  }
+};
+
+/// Whether it is that one, or was made in it or in one of those: a container's processes make some of their own.
+bool is_within(UniqueFd user_namespace, const NamespaceId& top) {
+  for (Result<UniqueFd> each = std::move(user_namespace); each; each = parent_user_namespace(each->get())) {
+    const auto id = namespace_id(each->get());
+    if (!id) return false;
+    if (*id == top) return true;
+  }
+  return false;
+}
+
+/// SIGKILL to one process if, looked at through its pidfd's lifetime, it is a member and lives in the namespace.
+bool kill_member(pid_t pid, const Members& members) {
   // The pidfd first: what is read from /proc afterwards is of that process, or the signal below goes nowhere.
   const auto pidfd = open_pidfd(pid);
   if (!pidfd) return false;
   const auto proc = open_file("/proc/" + std::to_string(pid), O_PATH | O_DIRECTORY);
   if (!proc) return false;
-  const auto user = open_file_at(proc->get(), "ns/user", O_RDONLY);
-  if (!user) return false;
-  const auto id = namespace_id(user->get());
-  if (!id || !(*id == members_of)) return false;
+  auto user = open_file_at(proc->get(), "ns/user", O_RDONLY);
+  if (!user || !is_within(std::move(*user), members.user_namespace)) return false;
   const std::string status = status_of(proc->get());
+  const auto uid = real_uid(status);
   // A zombie keeps its user namespace until its parent reaps it; there is nothing left in it to end.
-  if (status.find("\nState:\tZ") != std::string::npos || !has_real_uid(status, owner)) return false;
+  if (status.find("\nState:\tZ") != std::string::npos || !uid || !members.have(*uid)) return false;
   return signal_pidfd(pidfd->get(), SIGKILL).has_value();
 }
 
-size_t kill_members(const NamespaceId& id, uid_t owner) {
+size_t kill_members(const Members& members) {
   size_t killed = 0;
   const auto names = list_directory("/proc");
   if (!names) return 0;
   for (const std::string& name : *names) {
     const auto pid = parse_unsigned(name);
-    if (pid && kill_member(static_cast<pid_t>(*pid), id, owner)) ++killed;
+    if (pid && kill_member(static_cast<pid_t>(*pid), members)) ++killed;
   }
   return killed;
 }
@@ -154,11 +178,11 @@ bool belongs_to(int proc_fd, uid_t uid) {
   return has_real_uid(status_of(proc_fd), uid);
 }
 
-void end_container(int user_namespace_fd, uid_t owner) {
+void end_container(int user_namespace_fd, uid_t owner, const std::optional<IdRange>& range) {
   const auto kill = [&]() -> Result<void> {
     TRY_ASSIGN(const NamespaceId id, namespace_id(user_namespace_fd));
     const auto end = std::chrono::steady_clock::now() + kKillLimit;
-    while (kill_members(id, owner) > 0) {
+    while (kill_members({id, owner, range}) > 0) {
       if (std::chrono::steady_clock::now() > end)
         return fail(ErrorKind::failure, "processes are still there after SIGKILL");
       std::this_thread::sleep_for(kKillPause);

@@ -1,6 +1,7 @@
 // Which namespaces may the broker hand out, and how are a container's processes ended?
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <sys/types.h>
@@ -8,6 +9,7 @@
 #include "common/base/result.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/mount/namespaces.hpp"
 
 namespace situla {
@@ -29,8 +31,8 @@ Result<NamespaceFds> open_container_namespaces(pid_t builder, const Isolation& i
 /// Whether a process, by its open /proc/<pid>, has this real user id.
 bool belongs_to(int proc_fd, uid_t uid);
 
-/// RootOperation::kill_container: SIGKILL to every process of `owner` in that user namespace; repeats until none is
-/// left or two seconds have passed; what is left then is logged.
-void end_container(int user_namespace_fd, uid_t owner);
+/// RootOperation::kill_container: SIGKILL to every process of `owner`, or of his range, in that user namespace or in
+/// one within; repeats until none is left or two seconds have passed; what is left then is logged.
+void end_container(int user_namespace_fd, uid_t owner, const std::optional<IdRange>& range);
 
 }  // namespace situla

@@ -17,6 +17,7 @@
 #include "common/sys/socket.hpp"
 #include "common/sys/users.hpp"
 #include "plugin/broker/events/heard.hpp"
+#include "plugin/broker/node/id_ranges.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -152,6 +153,15 @@ Result<StepImage> mount_view(const Step& step, ImageFile& file) {
   return image;
 }
 
+/// Images of the store have one owner. A user's own may have been saved from a container with a range, and has all of
+/// its owners then. His groups on this node are none of them.
+Result<UniqueFd> mapping_for(const Step& step, bool of_user) {
+  const Identity& user = step.user;
+  const auto range = of_user ? range_of(user, step.config.id_ranges) : std::nullopt;
+  return range ? make_mapping_namespace(map_range({user.uid, user.gid, {}}, true, *range))
+               : make_mapping_namespace(user.uid, user.gid);
+}
+
 /// RootOperation::mount_image and map_image_owner.
 Result<StepImage> mount_mapped(const Step& step, ImageFile& file, UniqueFd mapping) {
   StepImage image;
@@ -170,8 +180,8 @@ Result<StepImage> mount_mapped(const Step& step, ImageFile& file, UniqueFd mappi
     return fail(
         std::move(mounted).error().with_context(phrase(RootOperation::mount_image)).with_code(ErrorCode::mount_failed));
   const auto map = [&]() -> Result<void> {
-    if (!mapping) {
-      TRY_ASSIGN(mapping, make_mapping_namespace(step.user.uid, step.user.gid));
+    if (!mapping || file.store_name().empty()) {
+      TRY_ASSIGN(mapping, mapping_for(step, file.store_name().empty()));
     }
     return mounted->map_ids(mapping.get());
   };

@@ -50,6 +50,45 @@ Result<UniqueFd> open_program(const std::string& path, const struct stat& own) {
   _exit(1);
 }
 
+/// A child that is root still when its parent has become the user: it writes the maps of the user namespace that its
+/// parent makes then.
+class MapWriter {
+ public:
+  static Result<MapWriter> start(const IdMaps& maps) {
+    TRY_ASSIGN(const UniqueFd parent, open_file("/proc/self", O_PATH | O_DIRECTORY));
+    TRY_ASSIGN(auto sockets, socket_pair());
+    TRY_ASSIGN(Child child, fork_child());
+    if (!child) {
+      sockets.first.reset();
+      const auto write = [&]() -> Result<void> {
+        TRY(die_with_parent());
+        TRY_ASSIGN(const auto made, receive_packet(sockets.second.get(), 1));
+        return made ? write_id_maps(parent.get(), maps) : fail(ErrorKind::cancelled, "");
+      };
+      const auto written = write();
+      if (!written) (void)send_packet(sockets.second.get(), written.error().message());
+      _exit(written ? 0 : 1);
+    }
+    return MapWriter(std::move(child), std::move(sockets.first));
+  }
+
+  /// The caller is the user.
+  Result<void> enter() {
+    TRY(unshare_namespaces(kUserNs));
+    TRY(send_packet(line_.get(), "m"));
+    TRY_ASSIGN(const auto status, child_.wait());
+    if (status.success()) return keep_capabilities_over_exec();
+    const auto why = receive_packet(line_.get(), kMaxMessageBytes);
+    return fail(Error(ErrorKind::failure, why && *why ? (*why)->bytes : "the child " + status.text())
+                    .with_context(phrase(RootOperation::write_id_maps)));
+  }
+
+ private:
+  MapWriter(Child child, UniqueFd line) : child_(std::move(child)), line_(std::move(line)) {}
+  Child child_;  // which ends by itself when nobody is there who could ask: first to come, last to go
+  UniqueFd line_;
+};
+
 /// In the forked child; returns in one that is to execute the program.
 Result<void> become_child(const Launch& what, bool born_there) {
   if (!born_there) TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(getpid(), what.place.text()));
@@ -64,11 +103,15 @@ Result<void> become_child(const Launch& what, bool born_there) {
     }
   }
   if (what.rights == Rights::root) return {};
+  std::optional<MapWriter> maps;
+  if (what.id_maps && what.rights == Rights::user) {
+    TRY_ASSIGN(maps, MapWriter::start(*what.id_maps));
+  }
   // The bounding set needs CAP_SETPCAP to be emptied, so it goes before the identity does.
   if (what.rights == Rights::service) TRY(drop_bounding_set());
   TRY(what.rights == Rights::reader ? become_keeping(what.who, kReadAnyFile) : become(what.who));
   if (what.rights == Rights::service) TRY(drop_all_capabilities());
-  return {};
+  return maps ? maps->enter() : Result<void>();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "common/base/result.hpp"
 #include "common/sys/identity.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/process/process.hpp"
 #include "plugin/broker/node/cgroup_place.hpp"
 
@@ -48,6 +49,9 @@ struct Launch {
   std::string directory = "/";
   bool die_with_parent = true;
   bool own_pid_namespace = false;  ///< whatever it starts ends with it
+  /// RootOperation::write_id_maps: it begins in a user namespace of its own with those maps, and has all capabilities
+  /// in it. Where none can be made, it does not.
+  std::optional<IdMaps> id_maps{};
 };
 
 /// What every process needs that starts others. The programs are held open from the broker's start to its end: neither

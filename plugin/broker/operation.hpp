@@ -72,7 +72,8 @@ enum class RootOperation {
   /// process serves (FUSE).
   mount_image,
 
-  /// Clones that mount and maps owner 0 to the job user. A clone adds no right to the files: they are read-only, the
+  /// Clones that mount and maps owner 0 to the job user, and other owners, which only a user's own file has, to his
+  /// range if he has one (write_id_maps). A clone adds no right to the files: they are read-only, the
   /// content of an image whose manifest the registry gave out to this very user.
   map_image_owner,
 
@@ -103,14 +104,31 @@ enum class RootOperation {
   /// it. All of this happens before a user namespace exists, which is what locks the image mount's flags for the user.
   stage_root,
 
-  /// Writes the id maps for our own unreaped child, with setgroups denied: the job user's single uid becomes itself or
-  /// 0, his group likewise, and each of the job's other groups becomes itself. The kernel refuses if that process still
-  /// lives in our user namespace. What the map gives him is to take one of these groups for his own, to hand files of
-  /// his to it, and to make them setgid for it: a member may do each of these outside, too (newgrp(1), chgrp(1),
-  /// chmod(2)). It adds no group to a process and takes none from it: setgroups(2) stays denied, and where his own
-  /// group is not among his supplementary ones, so that to take another would be to leave it, no other is mapped.
-  /// Capabilities in his namespace count for files only whose owner *and* group are in the maps, and the only owner is
-  /// he himself. Group 0 is never mapped.
+  /// Writes the id maps for our own unreaped child. The kernel refuses if that process still lives in our user
+  /// namespace. Without a range, with setgroups denied: the job user's single uid becomes itself or 0, his group
+  /// likewise, and each of the job's other groups becomes itself. What the map gives him is to take one of these groups
+  /// for his own, to hand files of his to it, and to make them setgid for it: a member may do each of these outside,
+  /// too (newgrp(1), chgrp(1), chmod(2)). It adds no group to a process and takes none from it: setgroups(2) stays
+  /// denied, and where his own group is not among his supplementary ones, so that to take another would be to leave it,
+  /// no other is mapped. Capabilities in his namespace count for files only whose owner *and* group are in the maps,
+  /// and the only owner is he himself. Group 0 is never mapped.
+  ///
+  /// With a range, 65,535 ids more that root has given him. Either in /etc/subuid and /etc/subgid, files of root's of
+  /// which only lines of one exact form count, and, unless situla.toml says otherwise, only where newuidmap(1) and
+  /// newgidmap(1) have their privileges and map the same ids for him. Or by a rule in situla.toml (id_ranges), which is
+  /// computed, so that no two users' overlap. Neither gives anything if an id of the user's own, or an account, a group
+  /// or another's range of the node's own files, lies in it; what a directory service alone knows the administrator
+  /// answers for (the doctor asks it for a sample). Nothing of the user's, of an image's or of a container's is read
+  /// for it. An id that the map lacks cannot be had, and capabilities do not count for its files. setgroups(2) works
+  /// there, as no daemon could become its user without. A process can leave the user's groups by it, as with
+  /// newgidmap(1), and files that keep a group's members off (mode 0604) do not keep him off any more: whoever needs
+  /// that writes id_ranges = "off". It can enter none: the map has his own groups and the range's. A user whose own
+  /// group is not among his supplementary ones has no range. What runs under an id of the range is another user to the
+  /// node: it is handed no namespace, and cannot trace or signal the job user. Files, shared memory and queues of such
+  /// ids outlive the job, as the user's own do, so that ids once given are never another's (admin.md).
+  /// A helper that saves, or removes what others of the range own, begins in such a namespace as well: its map is
+  /// written by a child of its own, which was forked as root before the helper became the user and ends with this one
+  /// write. It is the job user's process, and its capabilities count for his files and the range's.
   write_id_maps,
 
   /// Moves our own child into the cgroups of its step, and reads back that it lives there: nothing is started that does
@@ -161,8 +179,9 @@ enum class RootOperation {
   /// Their paths are the kernel's own text; only those named "job_<id>", and their parents when empty.
   end_job,
 
-  /// Ends processes by pidfd that belong to the job user and live in that user namespace, when slurmstepd is gone or
-  /// the container could not be made; of a container that other steps share, only the tasks that asked here.
+  /// Ends processes by pidfd that belong to the job user, or to an id of his range, and live in that user namespace or
+  /// in one made within it, when slurmstepd is gone or the container could not be made; of a container that other steps
+  /// share, only the tasks that asked here.
   kill_container,
 };
 

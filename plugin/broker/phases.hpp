@@ -36,6 +36,7 @@ struct Build {
   UniqueFd for_tasks, for_others;         ///< memory files for the environments: of this step's tasks, of other steps'
   UniqueFd saved;                         ///< parcel for what --container-save exports; none: nothing is saved
   UniqueFd user_namespace;                ///< of the container, from the moment the builder has made it
+  std::optional<IdRange> range;           ///< that it has
   std::string given;                      ///< name of the store's image that the builder was given to copy; empty: none
   std::optional<OtherImageWanted> other;  ///< is being fetched, to be mounted in the container
   uint32_t others_asked = 0;
@@ -68,7 +69,8 @@ struct Ready {
   StepContainer container;
   UniqueFd for_others;  ///< the environment for tasks of other steps
   Builder builder{};
-  UniqueFd user_namespace{};  ///< none: the container ran already, and is not ours to end
+  UniqueFd user_namespace{};       ///< none: the container ran already, and is not ours to end
+  std::optional<IdRange> range{};  ///< that it has
   std::optional<ImageInUse> image{};
   std::vector<ImageInUse> others{};             ///< mounted in the container
   std::optional<RunningContainer> published{};  ///< other steps may join here

@@ -8,20 +8,23 @@
 #include "common/protocol/contract.hpp"
 #include "common/sys/socket.hpp"
 #include "plugin/broker/children.hpp"
+#include "plugin/broker/node/id_ranges.hpp"
 
 namespace situla {
-namespace {
 
-/// As the job user in the asking task's place: writes a squashfs file of what the builder gave. image: or -1.
-Result<Helper> start_saver(const Step& step, const TaskPlace& place, int files, int image) {
+/// As the job user in the asking task's place: writes a squashfs file of what the builder gave.
+Result<Helper> ContainerSave::start_saver(const Step& step, const TaskPlace& place) const {
   TRY_ASSIGN(CgroupPlace cgroup, step.launcher.cgroups.step());
   Launch what = in_task_place(step, place, Program::saver, {}, std::move(cgroup));
-  what.fds.emplace_back(files, saver_fd::kFiles);
-  if (image >= 0) what.fds.emplace_back(image, saver_fd::kImage);
+  what.fds.emplace_back(files_.get(), saver_fd::kFiles);
+  if (image_) what.fds.emplace_back(image_.get(), saver_fd::kImage);
+  if (has_range_ && !(what.id_maps = helper_maps(step.user, step.config.id_ranges)))
+    return fail(
+        Error(ErrorKind::denied, "--container-save: the container has a range of ids that is not the user's any more")
+            .with_code(ErrorCode::namespaces)
+            .with_hint("the node's log may say why; /etc/subuid and /etc/subgid may have changed"));
   return step.launcher.launch_helper(std::move(what), builder_fd::kBroker);
 }
-
-}  // namespace
 
 void ContainerSave::say(Note note, bool at_once) {
   constexpr size_t kMaxUnsaid = 64;
@@ -48,7 +51,7 @@ Result<void> ContainerSave::run(const Step& step, const TaskPlace& place, NoteLi
 }
 
 Result<void> ContainerSave::run_saver(const Step& step, const TaskPlace& place, NoteLimit& limit, int task) {
-  TRY_ASSIGN(Helper saver, start_saver(step, place, files_.get(), image_.get()));
+  TRY_ASSIGN(Helper saver, start_saver(step, place));
   for (;;) {
     std::array<pollfd, 3> entries = {{{saver.socket.get(), POLLIN, 0}, {control_, POLLIN, 0}, {task, POLLIN, 0}}};
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return fail_errno(errno, "wait for the saver");

@@ -15,9 +15,10 @@ namespace situla {
 class ContainerSave {
  public:
   /// files: the parcel in which the builder has left them; image: the file beneath them if the broker has mounted it,
-  /// or none. control: the socket to slurmstepd.
-  ContainerSave(UniqueFd files, UniqueFd image, int control)
-      : files_(std::move(files)), image_(std::move(image)), control_(control) {}
+  /// or none. has_range: as JoinReply::has_range; one without has no owners but its user. control: the socket to
+  /// slurmstepd.
+  ContainerSave(UniqueFd files, UniqueFd image, bool has_range, int control)
+      : files_(std::move(files)), image_(std::move(image)), has_range_(has_range), control_(control) {}
 
   /// Connections of the tasks, each of which says TaskEnded when its program has ended: then the last one waits for the
   /// save, of which it has the exit status.
@@ -33,10 +34,12 @@ class ContainerSave {
   void say_rest();
 
  private:
+  Result<Helper> start_saver(const Step& step, const TaskPlace& place) const;
   Result<void> run_saver(const Step& step, const TaskPlace& place, NoteLimit& limit, int task);
   void say(Note note, bool at_once);
 
   UniqueFd files_, image_;
+  bool has_range_;
   int control_;
   uint32_t ended_ = 0;
   bool begun_ = false;

@@ -40,8 +40,9 @@ struct Scene {
   Result<ContainerEdits> run_hook(Result<ContainerEdits> (*hook)(const HookContext&)) const {
     const RootDir root = *RootDir::open(base + "/root");
     const RootDir host_root = *RootDir::open(base + "/host");
-    return hook(
-        HookContext{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log});
+    HookContext context{root, host_root, host, container, user, remap_root, mount_home, restrict_devices, own_ipc, log};
+    context.has_range = has_range;
+    return hook(context);
   }
   ContainerEdits run(Result<ContainerEdits> (*hook)(const HookContext&)) const {
     auto edits = run_hook(hook);
@@ -62,7 +63,7 @@ struct Scene {
   mutable test::MemoryLog log;
   Environment host, container;
   UserEntry user{"me", "Me,,,", "/home/me", "/bin/bash", "us", 1000, 100};
-  bool remap_root = false, mount_home = false, restrict_devices = false, own_ipc = false;
+  bool remap_root = false, mount_home = false, restrict_devices = false, own_ipc = false, has_range = false;
 };
 
 }  // namespace
@@ -81,6 +82,11 @@ TEST_CASE("shadow: generated entries first, duplicates and _apt gone, shell if t
   scene.put("/root/bin/bash", "x", 0755);
   edits = scene.run(shadow_hook);
   CHECK_THAT(Scene::change(edits, "/etc/passwd")->content, Catch::Contains("me:x:1000:100:Me,,,:/home/me:/bin/bash\n"));
+  // Programs that can become it find it.
+  scene.has_range = true;
+  edits = scene.run(shadow_hook);
+  CHECK_THAT(Scene::change(edits, "/etc/passwd")->content, Catch::Contains("_apt:x:42::/:/x\n"));
+  CHECK_THAT(Scene::change(edits, "/etc/group")->content, Catch::Contains("_apt:x:42:\n"));
 }
 
 TEST_CASE("shadow: the user's other groups come last, where the image has not the same name and number") {
@@ -211,6 +217,8 @@ TEST_CASE("aptfix: Debian with remapped root only") {
   CHECK(scene.run(aptfix_hook).files.empty());
   scene.remap_root = true;
   CHECK(scene.run(aptfix_hook).files.size() == 1);
+  scene.has_range = true;
+  CHECK(scene.run(aptfix_hook).files.empty());
 }
 
 namespace {

@@ -14,9 +14,12 @@
 
 #include "common/base/scope_exit.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/process/process.hpp"
 #include "hooks/containers/container_identity.hpp"
 #include "hooks/containers/container_store.hpp"
+#include "hooks/containers/extract_tree.hpp"
+#include "hooks/containers/user_range.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -271,4 +274,113 @@ TEST_CASE("what a step keeps on disk is no container; a container may have such 
   for (const NamedContainer& container : store.containers()) names.push_back(container.name);
   CHECK(names == std::vector<std::string>{"pyxis_24.10", "pyxis_x"});
   CHECK(find_container(store.config, "pyxis_12.0").error().kind() == ErrorKind::not_found);
+}
+
+TEST_CASE("what is another user's is found by who removes it only") {
+  if (geteuid() != 0) SITULA_SKIP("only root has files of two users");
+  Store store;
+  fs::create_directories(store.dir / "data/other/etc");
+  REQUIRE(chown((store.dir / "data/other").c_str(), 12345, 12345) == 0);
+  const auto found = find_container(store.config, "other");
+  REQUIRE_FALSE(found);
+  CHECK(found.error().kind() == ErrorKind::denied);
+  CHECK(store.containers().empty());
+  CHECK(find_container(store.config, "other", OwnedBy::anybody));
+  CHECK(list_containers(store.config, OwnedBy::anybody)->size() == 1);
+  CHECK(remove_container(store.config, "other", store.log));
+  CHECK(store.entries().empty());
+}
+
+TEST_CASE("a container in which only its user has written is replaced and removed whatever range it has") {
+  Store store;
+  const std::string image = store.image("hello");
+  for (const bool readable : {true, false}) {
+    REQUIRE(store.create("a", image, StorageWish::tree));
+    store.dir.write("data/a/.situla-range", "3000000000 3000000000\n");
+    store.dir.write("data/a/srv/its", "");
+    if (!readable) fs::permissions(store.dir / "data/a/srv", fs::perms::none);
+    if (!readable) fs::permissions(store.dir / "data/a", fs::perms::none);
+    CHECK(store.create("a", image, StorageWish::tree, true));
+    CHECK_FALSE(fs::exists(store.dir / "data/a/srv"));
+    store.dir.write("data/a/.situla-range", "3000000000 3000000000\n");
+    CHECK(remove_container(store.config, "a", store.log));
+    CHECK(store.entries().empty());
+  }
+  CHECK(store.log.count(LogLevel::warning, "") == 0);
+}
+
+TEST_CASE("a container that its user may not search has no range, and one that says nonsense is an error") {
+  const test::TempDir dir;
+  dir.write("c/.situla-range", "");
+  const UniqueFd held = std::move(*open_file(dir / "c", O_PATH | O_DIRECTORY));
+  fs::permissions(dir / "c", fs::perms::none);
+  const auto kept = [&] {
+    std::optional<FileUser> ordinary;
+    if (geteuid() == 0) ordinary.emplace(65534);  // root may search every directory
+    return range_of_container(held.get());
+  }();
+  fs::permissions(dir / "c", fs::perms::owner_all);
+  REQUIRE(kept);
+  CHECK_FALSE(kept->undecided);
+  CHECK_FALSE(kept->range);
+  dir.write("c/.situla-range", "1 2 3");
+  CHECK(range_of_container(open_file(dir / "c", O_PATH | O_DIRECTORY)->get()).error().kind() == ErrorKind::corrupt);
+}
+
+TEST_CASE("a tree whose files cannot have their owners is begun again, and all of it is the user's") {
+  const test::TempDir dir;
+  test::MemoryLog log;
+  dir.write("source/a", "text");
+  REQUIRE(
+      std::system(("mksquashfs " + (dir / "source") + " " + (dir / "i.sqsh") +
+                   " -noappend -quiet -no-progress -p 'roots f 644 0 0 true' -p 'its f 644 101 102 true' >/dev/null")
+                      .c_str()) == 0);
+  const UniqueFd image = std::move(*open_file(dir / "i.sqsh", O_RDONLY));
+  const auto extract = [&](const std::string& name, const RunAsRoot& as_root) {
+    fs::create_directories(dir / name);
+    const UniqueFd target = std::move(*open_file(dir / name, O_RDONLY | O_DIRECTORY));
+    return extract_tree(image.get(), target.get(), {.log = &log, .owners = true}, as_root);
+  };
+  // When it fails, all is there, and the directory may not be written any more.
+  const auto refused = extract("a", [&](const std::function<Result<void>()>& body) -> Result<void> {
+    TRY(body());
+    fs::permissions(dir / "a", fs::perms::owner_read);
+    return fail_errno(EPERM, "set owner");
+  });
+  REQUIRE(refused);
+  CHECK_FALSE(*refused);
+  CHECK(log.count(LogLevel::warning, "set owner") == 1);
+  CHECK(test::slurp(dir / "a/a") == "text");
+  CHECK(fs::exists(dir / "a/its"));
+  // The error of the child that did it: an errno does not come along.
+  for (const int errnum : {ENOSPC, EDQUOT}) {
+    const auto full = extract("b", [&](const auto&) -> Result<void> {
+      return fail(SentError::of(Error::from_errno(errnum, "write")).error());
+    });
+    REQUIRE_FALSE(full);
+    CHECK(full.error().kind() == ErrorKind::no_space);
+    CHECK(fs::is_empty(dir / "b"));
+  }
+  const auto kept = extract("c", [](const auto& body) { return body(); });
+  REQUIRE(kept);
+  CHECK(*kept);
+}
+
+TEST_CASE("who is root wants a range, unless the site or he himself says no") {
+  ContainerRequest request;
+  request.uid = 1000;
+  request.gid = 1000;
+  const auto wanted = [&] { return range_wish(request)->wanted; };
+  const auto new_one = [&] { return static_cast<bool>(owners_wish(request.host, request.remap_root)); };
+  CHECK_FALSE(wanted());
+  CHECK_FALSE(new_one());
+  request.remap_root = true;
+  CHECK(wanted());
+  CHECK(new_one());
+  request.id_ranges = {SubordinateFiles::never, {}};
+  CHECK_FALSE(wanted());
+  request.id_ranges = {};
+  request.host.set("SITULA_ID_RANGE", "no");
+  CHECK_FALSE(wanted());
+  CHECK_FALSE(new_one());
 }

@@ -18,6 +18,10 @@ TEST_CASE("an empty situla.toml gives the defaults") {
   CHECK(config->store_path == "/var/lib/situla");
   CHECK(config->service_user == "situla");
   CHECK(config->import_timeout == std::chrono::hours(1));
+  CHECK(config->id_ranges == IdRangeRule{SubordinateFiles::automatic, {}});
+  CHECK(SiteConfig::parse("id_ranges = \"auto\"", "x")->id_ranges == IdRangeRule{});
+  CHECK(SiteConfig::parse("id_ranges = \"files\"", "x")->id_ranges == IdRangeRule{SubordinateFiles::always, {}});
+  CHECK(SiteConfig::parse("id_ranges = \"off\"", "x")->id_ranges == IdRangeRule{SubordinateFiles::never, {}});
 }
 
 TEST_CASE("every key of situla.toml is understood") {
@@ -54,9 +58,11 @@ cdi_directories = ["/srv/cdi"]
 cdi_hooks = false
 fabric = ["ucx", "cxi", "ucx"]
 devices = ["amd.com/gpu=all", "situla.dev/hca=mlx5_0"]
+id_ranges = { first = 1000000000, first_uid = 1000, users = 30000 }
 )",
                                         "situla.toml");
   REQUIRE(config);
+  CHECK(config->id_ranges == IdRangeRule{SubordinateFiles::automatic, {1000000000, 1000, 30000}});
   CHECK(config->mount == MountKind::fuse);
   CHECK(config->kernel_mount_user_images);
   CHECK(config->store_path == "/scratch/situla");
@@ -102,6 +108,13 @@ TEST_CASE("a mistake in situla.toml is named with its line and what is wanted") 
            Case{"mount = \"loop\"", "s.toml:1: mount must be \"auto\", \"kernel\", \"fuse\" or \"extract\""},
            Case{"mount = 1", "s.toml:1: mount must be"},
            Case{"kernel_mount_user_images = \"yes\"", "must be true or false"},
+           Case{"id_ranges = \"yes\"", "id_ranges must be \"auto\", \"files\", \"off\" or { first = ID, "},
+           Case{"id_ranges = { first = 1000000000, first_uid = 1000 }", "id_ranges must be"},
+           Case{"id_ranges = { first = 1000000000, first_uid = 1000, users = 1, more = 1 }", "id_ranges must be"},
+           Case{"id_ranges = { first = \"1\", first_uid = 1000, users = 1 }", "id_ranges must be"},
+           Case{"id_ranges = { first = -1000000, first_uid = 1000, users = 1 }", "id_ranges must be"},
+           Case{"id_ranges = { first = 1000000000, first_uid = 1000, users = 60000 }", "above 4294967294"},
+           Case{"id_ranges = { first = 100000, first_uid = 1000, users = 200000 }", "none of them a user's own"},
            Case{"store_path = \"images\"", "store_path must be an absolute path"},
            Case{"local_tier = \"copies\"", "local_tier must be an absolute path"},
            Case{"service_user = \"root\"", "must be the name of a user other than root"},
@@ -158,7 +171,7 @@ TEST_CASE("every key of situla.toml is in the sample") {
     return keys;
   };
   const auto top = known_keys("zzzzzzzz = 1");
-  REQUIRE(top.size() == 40);
+  REQUIRE(top.size() == 41);
   for (const std::string& key : top) {
     INFO(key);
     const std::string table = key == "registry" ? "[[registry]]" : "\n#   [limits]\n";

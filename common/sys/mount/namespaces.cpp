@@ -1,9 +1,7 @@
 #include "common/sys/mount/namespaces.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 #include <fcntl.h>
 #include <linux/nsfs.h>
@@ -79,38 +77,6 @@ Error namespace_error(int errnum, const std::string& what) {
   return std::move(error).with_code(ErrorCode::namespaces);
 }
 
-Result<void> write_proc_file(int directory, const char* name, const std::string& text) {
-  UniqueFd file(openat(directory, name, O_WRONLY | O_CLOEXEC));
-  if (!file) return fail(namespace_error(errno, std::string("open /proc/<pid>/") + name));
-  // The kernel takes the whole map in one write or nothing.
-  if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    const int errnum = errno;
-    std::string shown(trim(text));
-    std::replace(shown.begin(), shown.end(), '\n', ',');
-    return fail(namespace_error(errnum, "write \"" + shown + "\" to /proc/<pid>/" + name));
-  }
-  return {};
-}
-
-constexpr size_t kMostRows = 340;           // UID_GID_MAP_MAX_EXTENTS since Linux 4.15
-constexpr size_t kMostMapBytes = 4096 - 1;  // less than a page; some machines have larger ones
-
-std::string map_line(unsigned inside, unsigned outside, size_t count = 1) {
-  return std::to_string(inside) + " " + std::to_string(outside) + " " + std::to_string(count) + "\n";
-}
-
-/// Rows of those numbers, each for itself; numbers that follow each other share one.
-std::vector<std::string> identity_rows(std::vector<gid_t> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  std::vector<std::string> rows;
-  for (size_t first = 0, end = 0; first < numbers.size(); first = end) {
-    end = first + 1;
-    while (end < numbers.size() && numbers[end] == numbers[first] + (end - first)) ++end;
-    rows.push_back(map_line(numbers[first], numbers[first], end - first));
-  }
-  return rows;
-}
-
 }  // namespace
 
 Result<void> unshare_namespaces(unsigned bits) {
@@ -164,47 +130,16 @@ Result<UniqueFd> owning_user_namespace(int fd) {
   return owner;
 }
 
+Result<UniqueFd> parent_user_namespace(int fd) {
+  UniqueFd parent(ioctl(fd, NS_GET_PARENT));
+  if (!parent) return fail_errno(errno, "find the parent of a user namespace");
+  return parent;
+}
+
 Result<uid_t> user_namespace_owner(int fd) {
   uid_t uid = 0;
   if (ioctl(fd, NS_GET_OWNER_UID, &uid) != 0) return fail_errno(errno, "find the owner of a user namespace");
   return uid;
-}
-
-GroupMap map_groups(gid_t inside, gid_t outside, const std::vector<gid_t>& supplementary) {
-  constexpr auto kNoGroup = static_cast<gid_t>(-1);
-  const bool keeps_own = std::find(supplementary.begin(), supplementary.end(), outside) != supplementary.end();
-  std::vector<gid_t> groups;
-  std::set<gid_t> seen = {0, kNoGroup, inside, outside};
-  for (const gid_t group : supplementary)
-    if (keeps_own && seen.insert(group).second) groups.push_back(group);
-  GroupMap map;
-  for (const size_t all = groups.size();; groups.pop_back()) {
-    const std::vector<std::string> rows = identity_rows(groups);
-    map.text = map_line(inside, outside) + join(rows, "");
-    map.left_out = all - groups.size();
-    if (rows.size() < kMostRows && map.text.size() <= kMostMapBytes) return map;
-    // At once to where it may fit: a user can be in 65,536 groups.
-    if (groups.size() > kMostRows) groups.resize(kMostRows);
-  }
-}
-
-Result<void> write_id_maps(int proc_pid_fd, uid_t inside_uid, uid_t outside_uid, const GroupMap& groups) {
-  TRY(write_proc_file(proc_pid_fd, "setgroups", "deny"));
-  TRY(write_proc_file(proc_pid_fd, "gid_map", groups.text));
-  return write_proc_file(proc_pid_fd, "uid_map", map_line(inside_uid, outside_uid));
-}
-
-Result<void> write_own_id_maps(uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid) {
-  TRY_ASSIGN(const UniqueFd self, open_file("/proc/self", O_RDONLY | O_DIRECTORY));
-  return write_id_maps(self.get(), inside_uid, outside_uid, map_groups(inside_gid, outside_gid));
-}
-
-Result<void> write_own_id_maps(uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid,
-                               const std::function<bool()>& map_groups) {
-  TRY_ASSIGN(const UniqueFd self, open_file("/proc/self", O_RDONLY | O_DIRECTORY));
-  TRY(write_proc_file(self.get(), "setgroups", "deny"));
-  if (!map_groups()) TRY(write_proc_file(self.get(), "gid_map", map_line(inside_gid, outside_gid)));
-  return write_proc_file(self.get(), "uid_map", map_line(inside_uid, outside_uid));
 }
 
 Result<void> bring_loopback_up() {
@@ -218,7 +153,7 @@ Result<void> bring_loopback_up() {
   return {};
 }
 
-Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
+Result<UniqueFd> make_mapping_namespace(const IdMaps& maps) {
   TRY_ASSIGN(auto pipe, make_pipe());
   auto& [reader, writer] = pipe;
   // The bare call: other threads of this process may hold locks, and the child does nothing but wait for the end of the
@@ -242,10 +177,14 @@ Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
   }
   Child child(pid, UniqueFd(pidfd));
   TRY_ASSIGN(const UniqueFd directory, open_file("/proc/" + std::to_string(pid), O_RDONLY | O_DIRECTORY));
-  TRY_CONTEXT("map id 0 to uid " + std::to_string(uid), write_id_maps(directory.get(), 0, uid, map_groups(0, gid)));
+  TRY(write_id_maps(directory.get(), maps));
   UniqueFd user(openat(directory.get(), "ns/user", O_RDONLY | O_CLOEXEC));
   if (!user) return fail_errno(errno, "open user namespace of child process");
   return user;
+}
+
+Result<UniqueFd> make_mapping_namespace(uid_t uid, gid_t gid) {
+  return make_mapping_namespace({"0 " + std::to_string(uid) + " 1\n", map_groups(0, gid), false});
 }
 
 }  // namespace situla

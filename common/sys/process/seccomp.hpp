@@ -1,5 +1,6 @@
 // Why can apt and ssh run with one mapped uid? Because chown and set*id report success without doing anything.
 // COMPAT.md 2.4.
+// Not needed where a container has a range of ids (common/sys/mount/id_maps.hpp).
 #pragma once
 
 #include "common/base/result.hpp"

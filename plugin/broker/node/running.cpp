@@ -133,7 +133,7 @@ std::optional<StepContainer> find_running(const std::string& runtime, const Runn
     auto namespaces = NamespaceFds::take(reply->isolation, given);
     if (!namespaces || given.size() != (directory ? 2U : 1U)) continue;
     if (directory && !same_directory(given[1].get(), directory.get())) continue;
-    return StepContainer{std::move(*namespaces), reply->workdir, std::move(given[0])};
+    return StepContainer{std::move(*namespaces), reply->workdir, std::move(given[0]), reply->has_range};
   }
   return std::nullopt;
 }

@@ -61,8 +61,9 @@ void forget_running(const std::string& runtime, uint32_t job, std::optional<uint
 /// What the tasks of a step join.
 struct StepContainer {
   NamespaceFds namespaces;
-  std::string workdir;   ///< of the image
-  UniqueFd environment;  ///< for those tasks: a sealed memory file
+  std::string workdir;     ///< of the image
+  UniqueFd environment;    ///< for those tasks: a sealed memory file
+  bool has_range = false;  ///< as JoinReply::has_range
 };
 
 /// Asks the brokers of other steps that run it. directory: of a named container, or none. nullopt: nobody runs it.

@@ -28,8 +28,9 @@ TEST_CASE("every message arrives as it was sent") {
   CHECK(join.token == token);
   CHECK(join.directory == "/home/alice");
   const Isolation isolation{.pid = true, .net = false, .ipc = true, .uts = false};
-  const JoinReply joined = round_trip(JoinReply{"/srv", isolation});
+  const JoinReply joined = round_trip(JoinReply{"/srv", isolation, true});
   CHECK(joined.workdir == "/srv");
+  CHECK(joined.has_range);
   CHECK(joined.isolation == isolation);
   CHECK(round_trip(Found{joined, {7, 8, 9}}).container.isolation == isolation);
   const Note note = round_trip(Note{LogLevel::warning, "text"});

@@ -129,6 +129,25 @@ TEST_CASE("Links of the user and of root are followed, those of others are not")
         }) == "");
 }
 
+TEST_CASE("In a user namespace root's links are known by where only root and the user can have made them") {
+  if (geteuid() != 0) SITULA_SKIP("only root has files of two users");
+  const Home home;
+  for (const char* name : {"real", "shared"}) {
+    REQUIRE(mkdir((home / name).c_str(), 0700) == 0);
+    test::give_to_user(home / name);
+  }
+  REQUIRE(symlink("real", (home / "roots").c_str()) == 0);
+  REQUIRE(symlink("../real", (home / "shared/roots").c_str()) == 0);
+  CHECK(test::in_user_namespace([&]() -> Result<void> {
+          TRY_ASSIGN(const auto data, PrivateDirectory::open(home / "roots", "X"));
+          EXPECT(names_same(data.fd(), home / "real"));
+          TRY(PrivateDirectory::open(home / "shared/roots", "X"));
+          EXPECT(chmod((home / "shared").c_str(), 0777) == 0);
+          EXPECT(PrivateDirectory::open(home / "shared/roots", "X").error().kind() == ErrorKind::denied);
+          return {};
+        }) == "");
+}
+
 TEST_CASE("What has been opened stays the same whatever others do to the path") {
   const Home home;
   CHECK(test::as_user([&]() -> Result<void> {
