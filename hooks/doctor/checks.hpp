@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/spec/environment.hpp"
 #include "common/spec/site_config.hpp"
@@ -30,6 +31,14 @@ Check check_namespace_limits(const Places& places);
 Check check_apparmor(const Places& places);
 Check check_selinux(const Places& places);
 Check check_cgroups(const Places& places);
+
+// range_checks.cpp: what users who have ids beside their own (common/sys/mount/subordinate_ids.hpp) need of the node.
+/// The fact "files" of a node where nobody has ids by /etc/subuid and /etc/subgid. Elsewhere it tells whether the two
+/// files are those of other nodes.
+constexpr const char* kNoRangeLines = "none";
+Check check_id_ranges(const Places& places, const SiteConfig& config);
+/// check_id_ranges(), and where somebody has such ids what becomes of his processes and files.
+std::vector<Check> check_ranges(const Places& places, const SiteConfig& config, const SlurmFiles& files);
 
 // site_checks.cpp: what the administrator installed and decided.
 Check check_site_config(const Places& places, SiteConfig& config);

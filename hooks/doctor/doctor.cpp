@@ -153,6 +153,7 @@ Report examine(const Places& installed, const Environment& environment) {
                              "kernel and what it allows",
                              {check_kernel(places), check_user_namespaces(places), check_namespace_limits(places),
                               check_apparmor(places), check_selinux(places), check_cgroups(places)}});
+  for (Check& check : check_ranges(places, config, files)) report.sections.back().lines.push_back(std::move(check));
   report.sections.push_back({"images",
                              "images as root file systems",
                              {check_mount_api(), check_overlay(), check_squashfs(places), check_loop(places),

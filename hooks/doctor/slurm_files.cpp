@@ -157,6 +157,7 @@ SlurmFiles SlurmFiles::find(const Places& places, const Environment& environment
   settings.add(files.slurm_conf);
   files.unreadable = std::move(settings.unreadable);
   files.prolog_flags = setting(settings.lines, "prologflags");
+  files.proctrack = setting(settings.lines, "proctracktype");
   const std::string directories = setting(settings.lines, "plugindir");
   for (const std::string_view directory : split_nonempty(directories, ':'))
     files.plugin_directories.emplace_back(directory);

@@ -27,6 +27,7 @@ struct SlurmFiles {
   std::string plugstack;                        ///< PlugStackConfig, or plugstack.conf beside slurm.conf
   bool plugstack_exists = false;                ///< Slurm goes on without one
   std::string prolog_flags;                     ///< PrologFlags, as written
+  std::string proctrack;                        ///< ProctrackType, as written
   std::vector<std::string> plugin_directories;  ///< PluginDir; empty: Slurm's own default
   bool one_address = false;                     ///< CommunicationParameters has NoInAddrAny
   bool bcast_addresses = false;                 ///< nodes have addresses of their own for sbcast (BcastAddr)

@@ -1,10 +1,17 @@
 // situla doctor --cluster: which nodes are asked, and how do their answers look side by side?
+#include <optional>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "hooks/doctor/ask.hpp"
+#include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/cluster/cluster.hpp"
 #include "hooks/doctor/cluster/nodeset.hpp"
+#include "hooks/doctor/slurm_files.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
@@ -152,4 +159,127 @@ TEST_CASE("without Slurm's commands --cluster says so") {
   environment.set("PATH", "/nonexistent");
   const auto asked = doctor::ask_cluster({}, environment);
   if (!asked) CHECK_FALSE(asked.error().hint().empty());
+}
+
+namespace {
+
+/// A node whose files are in one directory.
+struct RangeNode {
+  test::TempDir dir;
+  doctor::Places places;
+  SiteConfig config;
+
+  RangeNode() {
+    places.etc = dir / "etc";
+    places.proc = dir / "proc";
+    config.id_ranges.files = SubordinateFiles::always;
+  }
+  doctor::Check with(const std::string& subuid, const std::string& subgid) const {
+    REQUIRE(chmod(dir.write("etc/subuid", subuid).c_str(), 0644) == 0);
+    REQUIRE(chmod(dir.write("etc/subgid", subgid).c_str(), 0644) == 0);
+    return doctor::check_id_ranges(places, config);
+  }
+};
+
+const std::string kLines = "alice:100000:65536\nbob:165536:65536\n";
+const std::string kOtherLines = "alice:165536:65536\nbob:100000:65536\n";
+
+}  // namespace
+
+TEST_CASE("who has ids beside his own") {
+  RangeNode node;
+  CHECK(doctor::check_id_ranges(node.places, node.config).found == "0 users by /etc/subuid and /etc/subgid");
+  const doctor::Check both = node.with(kLines, kLines);
+  CHECK_THAT(both.found, Catch::StartsWith("2 users by /etc/subuid and /etc/subgid"));
+  // The order, other lines and comments change nothing.
+  CHECK(node.with("bob:165536:65536\nalice:100000:65536\n# lines\nalice:5:10\n", kLines).facts == both.facts);
+  CHECK(node.with(kOtherLines, kLines).facts != both.facts);
+  CHECK_THAT(node.with(kLines, "bob:165536:65536\n").found, Catch::StartsWith("1 user by "));
+  CHECK(node.with("", kLines).facts.front().second == doctor::kNoRangeLines);
+  node.config.id_ranges.files = SubordinateFiles::never;
+  CHECK(node.with(kLines, kLines).found == "off: nobody is a whole root in containers");
+  CHECK(node.with(kLines, kLines).facts.empty());
+  node.config.id_ranges = {SubordinateFiles::always, {1000000000, 1000, 30000}};
+  CHECK_THAT(node.with(kLines, kLines).found, Catch::Contains(", and uids from 1000 to 30999 by id_ranges"));
+  if (geteuid() != 0) return;
+  CHECK(node.with("carol:1000000005:65536\n", "").state == State::warn);
+  CHECK_THAT(node.with("carol:1000000005:65536\n", "").found, Catch::Contains("which gives nobody any: "));
+}
+
+TEST_CASE("ranges in which somebody has an id") {
+  const RangeNode node;
+  // The two files are made up, the accounts are this machine's: each has uid 1, but /etc/passwd there does not.
+  const doctor::Check taken = node.with("no-such-user:1:65535\n", "no-such-user:300000:65535\n");
+  CHECK(taken.state == State::warn);
+  CHECK_THAT(taken.found, Catch::Contains("; uid 1 is the account "));
+  const doctor::Check group = node.with("no-such-user:300000:65535\n", "no-such-user:1:65535\n");
+  CHECK_THAT(group.found, Catch::Contains("; gid 1 is the group "));
+  if (geteuid() != 0) return;
+  const std::string lines = "64901:300000:65536\nno-such-user:365534:65536\n";
+  const doctor::Check refused = node.with(lines, lines);
+  CHECK(refused.state == State::warn);
+  CHECK_THAT(refused.found, Catch::Contains("; 64901 has none: ") && Catch::Contains("ids of no-such-user lie in it"));
+}
+
+TEST_CASE("what becomes of the processes and files of ranges") {
+  const RangeNode node;
+  (void)node.with(kLines, kLines);
+  doctor::SlurmFiles slurm;
+  const auto state_of = [&](const std::string& name) {
+    for (const doctor::Check& check : check_ranges(node.places, node.config, slurm))
+      if (check.name == name) return std::optional(check.state);
+    return std::optional<State>();
+  };
+  CHECK_FALSE(state_of("range-processes"));  // there is no Slurm
+  slurm.slurm_conf = "/etc/slurm/slurm.conf";
+  for (const char* type : {"", "proctrack/cgroup", "cgroup"}) {
+    slurm.proctrack = type;
+    CHECK(state_of("range-processes") == State::ok);
+  }
+  for (const char* type : {"proctrack/linuxproc", "proctrack/pgid"}) {
+    slurm.proctrack = type;
+    CHECK(state_of("range-processes") == State::warn);
+  }
+
+  const auto mounts = [&](const std::string& text) {
+    (void)node.dir.write("proc/self/mounts", text);
+    return check_ranges(node.places, node.config, slurm).back();
+  };
+  const std::string closed =
+      "/dev/sda1 / ext4 rw,relatime 0 0\ntmpfs /tmp tmpfs rw,nosuid,nodev 0 0\n/dev/sda2 /var ext4 rw 0 0\n"
+      "/dev/sda3 /var/tmp ext4 rw,nosuid 0 0\ntmpfs /dev/shm tmpfs rw,nosuid 0 0\n";
+  CHECK_THAT(mounts(closed).found, Catch::StartsWith("mounted without nosuid: /home; "));
+  CHECK(mounts(closed).state == State::info);
+  CHECK(mounts(closed + "server:/home /home nfs4 rw 0 0\n").state == State::ok);
+  CHECK_THAT(mounts(closed + "/dev/sdb /tmp xfs rw 0 0\nserver:/home /home nfs4 rw 0 0\n").found,
+             Catch::StartsWith("mounted without nosuid: /tmp; "));
+  CHECK_THAT(mounts("/dev/sda1 / ext4 rw 0 0\n/dev/sda2 /tmpfiles ext4 rw,nosuid 0 0\n").found,
+             Catch::StartsWith("mounted without nosuid: /tmp, /var/tmp, /dev/shm, /home; "));
+
+  // Nobody has a range: nothing is said of them.
+  (void)node.with("", "");
+  CHECK(check_ranges(node.places, node.config, slurm).size() == 1);
+}
+
+TEST_CASE("nodes that give the same ids to different users, or to nobody") {
+  const RangeNode files;
+  const auto node = [&](const std::string& name, const std::string& subuid) {
+    Report report = report_of(name, State::ok, "fine");
+    report.sections[0].lines.push_back(files.with(subuid, kLines));
+    return answered(report);
+  };
+  const auto differences = [&](const std::string& third) {
+    std::string found;
+    for (const doctor::Check& check :
+         doctor::compare_nodes({node("node1", kLines), node("node2", kLines), node("node3", third)}))
+      if (check.name == "id-ranges") found += check.found;
+    return found;
+  };
+  CHECK(differences(kLines).empty());
+  CHECK(differences(kOtherLines) ==
+        "ranges by /etc/subuid and /etc/subgid differ: node[1-2] against node3; a user may be root over what others' "
+        "containers write to a shared directory");
+  CHECK(differences("") ==
+        "ranges by /etc/subuid and /etc/subgid differ: node[1-2] against node3 (no ranges); containers with a range "
+        "cannot be used where it is missing");
 }

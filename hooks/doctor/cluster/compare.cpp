@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "common/base/text.hpp"
+#include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/cluster/cluster.hpp"
 #include "hooks/doctor/cluster/nodeset.hpp"
 
@@ -94,6 +95,24 @@ void compare_service_users(const std::vector<NodeAnswer>& nodes, std::vector<Che
                     "give service_user one number on all nodes: usermod --uid, and chown what it owns"});
 }
 
+/// Where one node gives a user the ids that another one gives somebody else, or gives nobody.
+void compare_id_ranges(const std::vector<NodeAnswer>& nodes, std::vector<Check>& checks) {
+  const auto groups = grouped(nodes, [](const NodeAnswer& node) { return fact(node, "id-ranges", "files"); });
+  if (groups.size() < 2) return;
+  std::vector<std::string> alike;
+  for (const Alike& group : groups)
+    alike.push_back(fold_nodes(group.nodes) + (group.value == kNoRangeLines ? " (no ranges)" : ""));
+  const bool only_missing =
+      groups.size() == 2 && (groups[0].value == kNoRangeLines || groups[1].value == kNoRangeLines);
+  checks.push_back(
+      {"id-ranges", State::warn,
+       "ranges by /etc/subuid and /etc/subgid differ: " + join(alike, " against ") +
+           (only_missing ? "; containers with a range cannot be used where it is missing"
+                         : "; a user may be root over what others' containers write to a shared directory"),
+       "the same two files on all nodes, and newuidmap and newgidmap, or id_ranges = \"off\" in "
+       "situla.toml"});
+}
+
 /// How many seconds a node's clock is ahead of that of who asked: something between the two.
 struct Offset {
   const NodeAnswer* node;
@@ -152,6 +171,7 @@ std::vector<Check> compare_nodes(const std::vector<NodeAnswer>& nodes) {
   compare_modes(nodes, checks);
   compare_stores(nodes, checks);
   compare_service_users(nodes, checks);
+  compare_id_ranges(nodes, checks);
   compare_clocks(nodes, checks);
   compare_versions(nodes, checks);
   return checks;
