@@ -146,7 +146,7 @@ send "PS1='now> '\r"
 expect "now> "
 send "srun -N2 -n2 sh -c 'echo begun; sleep 300'\r"
 expect "begun\r*begun\r"
-puts [exec pgrep -f {^[^ ]*sleep 300$}]
+puts [exec sh -c {until pgrep -f "^[^ ]*sleep 300$"; do sleep 0.1; done}]
 send "\003"
 expect "one more within 1 sec to abort"
 send "\003"

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/base/unique_fd.hpp"
+#include "common/sys/mount/id_maps.hpp"
 #include "common/sys/socket.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/walk_image.hpp"
@@ -102,6 +103,9 @@ void situla::fuzz(std::string_view bytes) {
       kernel.ask_all(walked.inodes[i].ref + 2, walked.names.empty() ? "" : *walked.names.begin());
   }
   kernel.unmount();
-  (void)serve_requests(*image, kernel.server(), 1000, 1000);
+  // Root of a range, to whom every owner is somebody.
+  const std::string map = "0 1000 1\n1 100000 65535\n";
+  const auto owners = ImageOwners::of(*image, NamespaceIds(map, map), 0, 0);
+  (void)serve_requests(*image, kernel.server(), owners ? *owners : ImageOwners(1000, 1000));
   kernel.check_answers();
 }
