@@ -36,8 +36,8 @@ Result<std::unique_ptr<LayerStream>> open_stream(const std::vector<std::string>&
 void check_built(int file) {
   auto image = ImageAccess::open(file);
   if (!image || !image->top()) std::abort();
-  for (const uint32_t owner : image->owners().value())
-    if (owner != 0) std::abort();
+  const auto owners = image->owners().value();
+  if (std::any_of(owners.begin(), owners.end(), [](uint32_t owner) { return owner != 0; })) std::abort();
   for (const StoredInode& inode : walk_image(*image).inodes) {
     if (S_ISBLK(inode.mode) || S_ISCHR(inode.mode)) std::abort();
     if (S_ISDIR(inode.mode) && !image->list(inode)) std::abort();
