@@ -37,6 +37,7 @@ struct ReceivedContainer {
   std::string workdir;
   NamespaceFds namespaces;
   std::string environment;
+  bool has_range = false;  ///< as JoinReply::has_range
   std::string slurm_inside;
 };
 
@@ -101,7 +102,8 @@ Result<ReceivedContainer> unpack(const JoinReply& reply, std::vector<UniqueFd> f
   TRY_ASSIGN(NamespaceFds namespaces, NamespaceFds::take(reply.isolation, fds));
   if (fds.size() != 1) return fail(ErrorKind::corrupt, "the container's broker sent a container without environment");
   TRY_ASSIGN(std::string environment, read_sealed_memory(fds[0].get(), kMaxEnvironmentBytes));
-  return ReceivedContainer{reply.workdir, std::move(namespaces), std::move(environment), reply.slurm_inside};
+  return ReceivedContainer{reply.workdir, std::move(namespaces), std::move(environment), reply.has_range,
+                           reply.slurm_inside};
 }
 
 struct Reply {
@@ -233,9 +235,6 @@ Result<void> join_others(const ReceivedContainer& container) {
 Result<std::string> enter(const ReceivedContainer& container, const ContainerSpec& spec, int socket) {
   // User namespace first: it brings the capabilities that joining the others needs.
   TRY(join_namespace(container.namespaces.user.get(), "user"));
-  // Before the container's /proc, which it need not have. With a range chown and the like work, and nothing is
-  // pretended.
-  const bool has_range = own_id_range().has_value();
   TRY(join_namespace(container.namespaces.cgroup.get(), "cgroup"));
   TRY(join_namespace(container.namespaces.mount.get(), "mount"));
   TRY(join_others(container));
@@ -247,7 +246,8 @@ Result<std::string> enter(const ReceivedContainer& container, const ContainerSpe
                     .with_hint("--container-workdir must exist in the image or be mounted"));
   if (const bool save = !spec.save.empty(); save || container.namespaces.isolation.pid)
     TRY(continue_in_child(container, save, socket));
-  if (!has_range) TRY(install_id_filter());
+  // With a range chown and the like work, and nothing is pretended.
+  if (!container.has_range) TRY(install_id_filter());
   return directory;
 }
 

@@ -184,10 +184,9 @@ class RootBuilder {
     const std::string tree = root_.scratch.held() + "/rootfs";
     TRY(make_directory(tree));
     TRY_ASSIGN(root_.changes, open_file(tree, O_RDONLY | O_DIRECTORY));
-    const bool owners = request_.range.wanted && own_id_range();
     const auto here = [](const std::function<Result<void>()>& body) { return body(); };
     TRY_CONTEXT("extract the image to " + root_.scratch.path(),
-                extract_tree(image_fd, root_.changes.get(), {.log = &log_, .owners = owners}, here));
+                extract_tree(image_fd, root_.changes.get(), {.log = &log_, .owners = request_.range.wanted}, here));
     name_image();
     root_.kind = "extracted";
     return bind(tree);

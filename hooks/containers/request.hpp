@@ -53,7 +53,7 @@ struct StartOptions {
 
 /// Does a container need ids besides its user's own (common/sys/mount/id_maps.hpp)?
 struct RangeWish {
-  bool wanted = false;               ///< if there is a range
+  bool wanted = false;               ///< if there is a range; in the container's user namespace: there is one
   std::optional<IdRange> exactly{};  ///< it has files of this one
 };
 

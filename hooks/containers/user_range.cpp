@@ -225,14 +225,14 @@ Result<void> MapHelper::map() {
   return fail(ErrorKind::denied, program_ + " " + (ended ? ended->text() : std::string("does not end")));
 }
 
-Result<RangeHelpers> RangeHelpers::begin(const Identity& user, const IdRangeRule& rule,
-                                         const std::optional<IdRange>& exactly, const MapsOf& maps_of) {
+Result<RangeHelpers> RangeHelpers::begin(const IdRangeRule& rule, const std::optional<IdRange>& exactly,
+                                         const std::function<IdMaps(const IdRange&)>& maps_of) {
   const auto helpers = [&]() -> Result<RangeHelpers> {
     // What only situla.toml gives, newuidmap(1) refuses.
-    TRY_ASSIGN(const IdRange range, find_id_range(user, {rule.files, {}}));
+    TRY_ASSIGN(const IdRange range, find_own_range({rule.files, {}}));
     if (exactly && range != *exactly)
       return fail(ErrorKind::denied, "/etc/subuid and /etc/subgid give you that from " + shown(range));
-    const IdMaps maps = maps_of(user, range);
+    const IdMaps maps = maps_of(range);
     TRY_ASSIGN(MapHelper uids, MapHelper::begin("newuidmap", maps.uids));
     TRY_ASSIGN(MapHelper gids, MapHelper::begin("newgidmap", maps.groups.text));
     return RangeHelpers(std::move(uids), std::move(gids));
@@ -243,14 +243,16 @@ Result<RangeHelpers> RangeHelpers::begin(const Identity& user, const IdRangeRule
 }
 
 Result<RangeHelpers> RangeHelpers::begin(bool as_root, const std::optional<IdRange>& exactly) {
-  return begin(identity_for_helpers({}), {}, exactly, [&](const Identity& user, const IdRange& range) {
-    return map_range(user, as_root, range, Nobody::unmapped);
+  return begin({}, exactly, [&](const IdRange& range) {
+    return map_range(identity_for_helpers({}), as_root, range, Nobody::unmapped);
   });
 }
 
-Result<RangeHelpers> RangeHelpers::begin_container(const ContainerRequest& request, const std::vector<gid_t>& groups) {
-  return begin(identity_for_helpers(groups), request.id_ranges, request.range.exactly,
-               [&](const Identity& user, const IdRange& range) { return map_range(user, request.remap_root, range); });
+Result<RangeHelpers> RangeHelpers::begin_container(const ContainerRequest& request,
+                                                   const std::function<std::vector<gid_t>()>& groups) {
+  return begin(request.id_ranges, request.range.exactly, [&](const IdRange& range) {
+    return map_range(identity_for_helpers(groups()), request.remap_root, range);
+  });
 }
 
 Result<void> RangeHelpers::map() {

@@ -69,16 +69,17 @@ class RangeHelpers {
   /// As MapHelper::begin(), for who looks at files of anybody, whatever the site says of containers: those that are
   /// there can be saved and removed in any case. exactly: only this one. Fails where it cannot be had.
   static Result<RangeHelpers> begin(bool as_root, const std::optional<IdRange>& exactly = std::nullopt);
-  /// The same for a container that starts. groups: those that the user may map besides his own (subgid(5)).
-  static Result<RangeHelpers> begin_container(const ContainerRequest& request, const std::vector<gid_t>& groups);
+  /// The same for a container that starts. groups: says, where there is a range, which the user may map besides his own
+  /// (subgid(5)).
+  static Result<RangeHelpers> begin_container(const ContainerRequest& request,
+                                              const std::function<std::vector<gid_t>()>& groups);
   /// As MapHelper::map(), gids first: where they fail, nothing is written, and where only the uids do, a single one
   /// still can be.
   Result<void> map();
 
  private:
-  using MapsOf = std::function<IdMaps(const Identity&, const IdRange&)>;
-  static Result<RangeHelpers> begin(const Identity& user, const IdRangeRule& rule,
-                                    const std::optional<IdRange>& exactly, const MapsOf& maps_of);
+  static Result<RangeHelpers> begin(const IdRangeRule& rule, const std::optional<IdRange>& exactly,
+                                    const std::function<IdMaps(const IdRange&)>& maps_of);
   RangeHelpers(MapHelper uids, MapHelper gids) : uids_(std::move(uids)), gids_(std::move(gids)) {}
   MapHelper uids_, gids_;
 };

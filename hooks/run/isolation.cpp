@@ -12,7 +12,6 @@
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/mount/namespaces.hpp"
 #include "common/sys/private_directory.hpp"
-#include "hooks/containers/own_ids.hpp"
 #include "hooks/containers/user_range.hpp"
 #include "hooks/run/subordinate_groups.hpp"
 
@@ -66,17 +65,10 @@ class OwnGroups {
   std::optional<std::vector<gid_t>> groups_;
 };
 
-/// What only situla.toml gives, nobody here may map. Who has no range is asked for no groups.
-Result<RangeHelpers> begin_helpers(const ContainerRequest& request, OwnGroups& groups) {
-  const auto range = find_own_range({request.id_ranges.files, {}});
-  if (!range && !request.range.exactly) return fail(range.error());
-  return RangeHelpers::begin_container(request, range ? groups.get() : std::vector<gid_t>());
-}
-
 /// Helpers begin before there is a user namespace, and go on when there is one. False: there is no range, and no
 /// namespace yet.
 Result<bool> unshare_with_range(ContainerRequest& request, unsigned bits, OwnGroups& groups, LogSink& log) {
-  auto helpers = begin_helpers(request, groups);
+  auto helpers = RangeHelpers::begin_container(request, [&] { return groups.get(); });
   if (!helpers && request.range.exactly) return fail(std::move(helpers).error());
   if (!helpers) {
     log.debug("chown is pretended in the container: cannot " + helpers.error().message());

@@ -12,7 +12,7 @@ home=/home/alice
 data=$home/.local/share/enroot
 
 setup_file() {
-  for file in /etc/subuid /etc/subgid; do echo "alice:300000:65536" >>"$file"; done
+  for file in /etc/subuid /etc/subgid; do echo "alice:300000:65536" >"$file"; done
   # Its configuration makes a user, gives him directories and becomes him, as postgresql's does.
   package="$BATS_FILE_TMPDIR/package"
   mkdir -p "$package/DEBIAN" "$package/usr/bin" "$package/etc/ledger"

@@ -6,7 +6,7 @@ load ../cluster/helpers
 image=registry.test/debian:12
 
 setup_file() {
-  for file in /etc/subuid /etc/subgid; do printf '%s\n' alice:300000:65536 bob:365536:65536 >>"$file"; done
+  for file in /etc/subuid /etc/subgid; do printf '%s\n' alice:300000:65536 bob:365536:65536 >"$file"; done
 }
 
 setup() {
