@@ -367,6 +367,8 @@ Result<void> send(uint32_t nodes) {
 Result<void> transfer(const std::string& what, uint32_t number) {
   TRY(drop_all_capabilities());
   if (what == "send") return send(number);
+  // Where a connection broke off, another one has read it before.
+  if (lseek(stream_fd::kOffer, 0, SEEK_SET) != 0) return fail_errno(errno, "read the offer");
   TRY_ASSIGN(const std::string words, read_all(stream_fd::kOffer, stream::kMostOffer));
   TRY_ASSIGN(const stream::Offer offer, stream::decode_offer(words));
   if (what == "decline") return stream::decline_file(offer, number);

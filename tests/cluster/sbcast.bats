@@ -164,6 +164,10 @@ start_without_senders() {
   start_without_senders 0.015
 }
 
+@test "a sender that is killed in the middle of the file: the nodes ask again before sbcast takes it to all" {
+  start_without_senders 0.05
+}
+
 @test "no room on one node for what comes: it says so and imports, the others get theirs" {
   srun -N1 -w node3 mount -t tmpfs -o size=1m,mode=755 none /var/lib/situla-incoming
   began=$SECONDS
