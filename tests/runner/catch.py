@@ -1,5 +1,4 @@
 """Catch2 programs, as CTest knows them, and libFuzzer's."""
-import concurrent.futures
 import json
 import os
 import re
@@ -69,32 +68,37 @@ exec setpriv --reuid {TEST_UID} --regid {TEST_UID} --init-groups --inh-caps=-all
     return ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "ordinary-user", *command]
 
 
-def run_catch(context, tally, preset, labels):
-    """labels: of the programs, and how each is run: its command in another one, and variables."""
+def begin_catch(context, preset, labels):
+    """(name, command, future) of each program. labels: of the programs, and how each is run: its command in another one, and variables."""
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
-    if not programs:
-        tally.add(0, 1)
-        print(f"  fail  no test program carries the label {' or '.join(labels)}")
-        return
     # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
     context.build(preset, {name for name, *_ in programs} if preset in ("asan", "assertions") else None)
     # Only now CTest knows where the programs are.
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     programs.sort(key=lambda program: -float(program[2].get("COST", 0)))  # those that take long first, so that none is alone at the end
-
-    def run(program):
-        _, command, properties, label = program
-        wrap, variables = labels[label]
-        began = time.monotonic()
-        limit = float(properties.get("TIMEOUT", 300))
-        extra = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
-        result = run_program(context, wrap(command), limit, {**os.environ, **extra, **variables}, properties.get("WORKING_DIRECTORY", BUILD))
-        return (*result, time.monotonic() - began)
-
     # Several at a time, and one more than there are processors: the programs have nothing in common, and some mostly wait.
-    with concurrent.futures.ThreadPoolExecutor(max_workers=int(JOBS) + 1) as pool:
-        for (name, command, _, label), (code, output, seconds) in zip(programs, pool.map(run, programs)):
-            report_catch(context, tally, name, code, output, seconds, labels[label][0](command)[-len(command):])
+    for name, command, properties, label in programs:
+        wrap, variables = labels[label]
+        variables = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", [])) | variables
+        yield name, command, context.begin(int(JOBS) + 1, run_one, wrap(command), variables, properties)
+
+
+def run_one(context, command, variables, properties):
+    """(exit status, output, seconds)"""
+    began = time.monotonic()
+    result = run_program(context, command, float(properties.get("TIMEOUT", 300)), {**os.environ, **variables},
+                         properties.get("WORKING_DIRECTORY", BUILD))
+    return (*result, time.monotonic() - began)
+
+
+def run_catch(context, tally, preset, labels):
+    """The same, and what they come to."""
+    begun = list(begin_catch(context, preset, labels))
+    if not begun:
+        tally.add(0, 1)
+        print(f"  fail  no test program carries the label {' or '.join(labels)}")
+    for name, command, done in begun:
+        report_catch(context, tally, name, *done.result(), command)
 
 
 def report_catch(context, tally, name, code, output, seconds, command):

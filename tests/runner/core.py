@@ -1,4 +1,5 @@
 """What every suite is made of: the tally, the builds, a program with a time limit."""
+import concurrent.futures
 import contextlib
 import os
 import re
@@ -55,6 +56,7 @@ class Context:
     def __init__(self, options):
         self.options, self.configured, self.built = options, set(), {}
         self.running = set()  # processes that outlive an exception: labs, and what goes on beside them
+        self.pools, self.begun = {}, {}
         # Of each preset's directory: what is built idly holds back nothing but itself.
         self.building = {preset: threading.RLock() for preset in ("release", "debug", "asan", "fuzz", "clang", "assertions")}
 
@@ -76,7 +78,18 @@ class Context:
             run_or_raise(self, command, f"build {preset}")
             self.built[preset] = "all" if not targets else self.built.get(preset, set()) | targets
 
+    def begin(self, lanes, work, *what, **options):
+        """A future of work(self, *what, **options), one of so many at a time; the same one for what was begun before its turn."""
+        key = (work, repr(what))
+        if key not in self.begun:
+            if lanes not in self.pools:
+                self.pools[lanes] = concurrent.futures.ThreadPoolExecutor(max_workers=lanes)
+            self.begun[key] = self.pools[lanes].submit(work, self, *what, **options)
+        return self.begun[key]
+
     def terminate(self):
+        for pool in self.pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
         for process in list(self.running):
             process.terminate()
 

@@ -1,5 +1,4 @@
 """bats files, each in a lab of its own, and what goes on beside them."""
-import concurrent.futures
 import io
 import re
 import shlex
@@ -11,31 +10,29 @@ from runner.catch import catch_programs, missing_for_fuzz
 from runner.core import IDLY, ROOT, BuildError, Tally, hurry, yielding
 from runner.matrix import LARGE, labs
 
+LANES = 4  # labs at a time: they have nothing in common, and much of their time is waiting
 LABELS = {"asan": ["unit", "userns", "plugin"], "fuzz": ["fuzz"]}  # what the suites that have a preset of their own build
 
 
-def run_bats(context, tally, files, chosen_lab="", lanes=3, yielding=False):
-    """Each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time. yielding: a later one leaves the
-    processors to an earlier one."""
+def begin_bats(context, files, chosen_lab="", lanes=LANES, yielding=False):
+    """Futures of run_tap(): each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time. yielding: a later
+    one leaves the processors to an earlier one."""
+    # What tests run in labs besides Situla.
+    context.build("release", {"tests/cluster/all", "tests/faults/all", "tests/gpu/all"})
+    # Who yields waits for those before it, too.
+    return [context.begin(lanes, run_tap, *lab, limit=2700 * (number + 1 if yielding else 1), nice=5 * number if yielding else 0)
+            for number, lab in enumerate(labs_of(context, files, chosen_lab))]
+
+
+def run_bats(context, tally, files, *which, **how):
+    """The same, and what they come to."""
     if not files:
         tally.add(0, 1)
         print("  fail  there is no .bats file")
-    # What tests run in labs besides Situla.
-    context.build("release", {"tests/cluster/all", "tests/faults/all", "tests/gpu/all"})
-    # They have nothing in common, and much of their time is waiting.
-    with concurrent.futures.ThreadPoolExecutor(max_workers=lanes) as pool:
-        try:
-            runs = labs_of(context, files, chosen_lab)
-            # Who yields waits for those before it, too.
-            for done in [pool.submit(run_tap, context, *lab, limit=2700 * (number + 1 if yielding else 1), nice=5 * number if yielding else 0)
-                         for number, lab in enumerate(runs)]:
-                output, part = done.result()
-                print(output, end="", flush=True)
-                tally.merge(part)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            context.terminate()
-            raise
+    for done in begin_bats(context, files, *which, **how):
+        output, part = done.result()
+        print(output, end="", flush=True)
+        tally.merge(part)
 
 
 def labs_of(context, files, chosen_lab):
