@@ -72,13 +72,16 @@ fails_with() {
   fails_with imagge.sqsh 'open imagge.sqsh: No such file' 'did you mean image.sqsh'
 }
 @test "full disk" {
-  # The node's store on a file system that is too small for the image.
+  # The node's store on a file system that is too small for the image. Of that a user may have all, or his share might be used up first.
+  cp /etc/situla/situla.toml "$BATS_TEST_TMPDIR/before"
+  echo 'bytes_per_user = 0' >>/etc/situla/situla.toml
   mount -t tmpfs -o size=1m,mode=0755 small /var/lib/situla
   chown situla: /var/lib/situla
   fails_with registry.test/debian:12 'No space left'
   run find /var/lib/situla -type f -size +0 -not -path "*/grants/*"
   [ -z "$output" ]
   umount /var/lib/situla
+  cat "$BATS_TEST_TMPDIR/before" >/etc/situla/situla.toml
 }
 @test "malformed reference and mounts are refused by srun, before a job is queued" {
   run_and_show as_alice srun --container-image=UPPER/case true
