@@ -92,10 +92,11 @@ Result<void> ImageBuilder::read_layers(const StreamOpener& open, BuiltImage& bui
   return {};
 }
 
-/// A damaged stream is reported by the stream, which names the layer; everything else here. An archive that cannot be
-/// read is no news when the layer turns out to have another digest.
+/// What fails in the stream it reports itself, and names its layer, which may be one that is read later; everything
+/// else here. An archive that cannot be read is no news when the layer turns out to have another digest.
 Error ImageBuilder::cause_of(Error error, LayerStream& stream, const Blob& blob) {
-  if (error.message().starts_with(blob.name)) return error;
+  const auto is_named = [&error](const Blob& one) { return error.message().starts_with(one.name); };
+  if (std::any_of(blobs_.begin(), blobs_.end(), is_named)) return error;
   if (error.kind() == ErrorKind::corrupt)
     if (auto rest = stream.drain(); !rest) return std::move(rest).error();
   return std::move(error).with_context(blob.name);

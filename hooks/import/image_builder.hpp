@@ -63,7 +63,7 @@ class ImageBuilder {
   [[nodiscard]] bool reuse_failed() const { return reuse_failed_; }
 
  private:
-  static Error cause_of(Error error, LayerStream& stream, const Blob& blob);
+  Error cause_of(Error error, LayerStream& stream, const Blob& blob);
   Result<void> read_layers(const StreamOpener& open, BuiltImage& built);
   Result<void> read_layer(LayerStream& stream, const Blob& blob);
   Result<void> replay_layer(const KnownLayer& known);

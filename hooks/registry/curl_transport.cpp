@@ -132,9 +132,12 @@ Error certificate_error(const Transfer& transfer, const std::string& where) {
   std::string_view detail = transfer.detail.data();
   constexpr std::string_view kPrefix = "SSL certificate problem: ";
   if (detail.starts_with(kPrefix)) detail.remove_prefix(kPrefix.size());
+  const bool of_another_time = detail.find("not yet valid") != detail.npos || detail.find("has expired") != detail.npos;
   return Error(ErrorKind::failure, "verify the certificate of " + where + ": " + printable(detail))
       .with_code(ErrorCode::registry_certificate)
-      .with_hint("install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
+      .with_hint(of_another_time
+                     ? "look at this node's clock (date); if it is right, the registry's operators must renew it"
+                     : "install the registry's CA on this node, or set SSL_CERT_FILE to a bundle that has it");
 }
 
 /// A connection that broke while TLS was begun has said nothing of what the other end speaks.

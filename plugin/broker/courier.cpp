@@ -87,8 +87,11 @@ void remove_old_sinks(const Step& step, int incoming) {
     if (number && owner_of(incoming, name) == 0) sinks.push_back(*number);
   }
   std::sort(sinks.begin(), sinks.end());
-  for (size_t i = 0; i + kMostSinks < sinks.size(); ++i)
+  for (size_t i = 0; i + kMostSinks < sinks.size(); ++i) {
     remove_incoming(step.launcher, step.config, prefix + std::to_string(sinks[i]));
+    // The notes of the others remind the epilog.
+    (void)unlink(step_incoming_path(step.request.job_id, static_cast<uint32_t>(sinks[i])).c_str());
+  }
 }
 
 /// In the place of the user's directory one of root's, in which each file that a node may send is there already, and
@@ -165,8 +168,12 @@ void Courier::end(const Step& step) {
   helper_.socket.reset();
   if (helper_.process) (void)helper_.process.wait_for(kEndLimit);
   helper_ = Helper{};
-  if (const auto left = leave_sink(step); !left)
-    syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_incoming).data(), left.error().message().c_str());
+  const auto left = leave_sink(step);
+  if (left) return;
+  syslog(LOG_WARNING, "%s: %s", phrase(RootOperation::keep_incoming).data(), left.error().message().c_str());
+  // Without one: what still comes is an error of whoever sends it, and its disk may be what is full.
+  for (const std::string& name : {step.name(), step.name() + ".ended"})
+    remove_incoming(step.launcher, step.config, name);
 }
 
 void remove_incoming(const Launcher& launcher, const SiteConfig& config, const std::string& step) {

@@ -1,4 +1,5 @@
-# lab: --user root --proctrack cgroup --slurm-conf KillWait=15 --situla-conf tests/cluster/no_idle.toml
+# lab: --name node --user root --proctrack cgroup --slurm-conf KillWait=15 --situla-conf tests/cluster/no_idle.toml
+# lab: --name nodes --user root --proctrack cgroup --slurm-conf KillWait=15 --nodes 2 --situla-conf tests/faults/nodes.toml
 # A system call of one of Situla's programs fails: the step goes on as if nothing had been, or fails with a message; nothing is left, and the next step
 # works. tests/faults/README.md says how, and walks through all of them. SITULA_FAULT_SEED chooses other points.
 load helpers
@@ -20,6 +21,17 @@ point() {
   grep -Eq -- "$pattern" <<<"$output" || { echo "no line matches: $pattern"; return 1; }
 }
 
+# bats test_tags=lab:nodes
+@test "some points of a step of two nodes, one of which gives the image to the other" {
+  SITULA_FAULTS_LAB=nodes matrix --points 5 --seed "${SITULA_FAULT_SEED:-1}"
+  [ "$status" -eq 0 ]
+}
+# bats test_tags=lab:nodes
+@test "where nothing can be made in the place of what other nodes have sent, that is removed all the same" {
+  SITULA_FAULTS_LAB=nodes point 'mknodat claim.0' --scenario nodes --program situla-broker --error ENOSPC --call mknodat --operand claim.0
+}
+
+# bats file_tags=lab:node
 @test "some points of the matrix" {
   matrix --points 24 --seed "${SITULA_FAULT_SEED:-1}" --scenario cold --scenario mounts --scenario named --scenario save --scenario start
   [ "$status" -eq 0 ]
@@ -45,6 +57,12 @@ point() {
 @test "a thread that does not start, a helper that is killed, have a message" {
   point 'start a thread: Resource temporarily unavailable' --scenario cold --program situla-store --error EAGAIN --call clone3
   point 'collecting the credentials was killed by SIGKILL' --scenario cold --program situla-builder --argument request --error kill --call read
+}
+
+@test "a clock that jumps: nothing waits for a day, and what a certificate says of it is told" {
+  point 'hint: look at this node.s clock' --scenario cold --program situla-importer --error clock-back
+  point 'status 0' --scenario cold --program situla-store --error clock-forward
+  point 'status 0' --scenario warm --program situla-broker --error clock-back
 }
 
 @test "the socket of a running container does not keep its first name" {

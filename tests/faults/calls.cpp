@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <initializer_list>
 #include <unordered_map>
 #include <utility>
@@ -41,6 +42,8 @@ constexpr FaultName kNames[] = {
     {"kill", kill, 0},
     {"term", term, 0},
     {"stop", stop, 0},
+    {"clock-forward", clock_forward, 0},
+    {"clock-back", clock_back, 0},
 };
 
 /// What a call's first operands are; decides which of its errors are possible this time.
@@ -62,6 +65,7 @@ enum class Kind {
   locking,  ///< flock(2)
   copying,  ///< copy_file_range(2): the size is argument 4
   feeding,  ///< sendfile(2): the size is argument 3
+  clock,    ///< argument `operand` points to the seconds
 };
 
 struct Row {
@@ -87,6 +91,7 @@ const Faults kReading = {eio, eintr, eagain, estale, short_read};
 const Faults kWriting = {enospc, edquot, eio, eintr, eagain, estale, short_write};
 const Faults kMemory = {enomem};
 const Faults kWaiting = {eintr};
+const Faults kClock = {clock_forward, clock_back};
 
 /// Sections 2 of the manual; ESTALE by errno(3), for whatever may lie on NFS.
 const std::unordered_map<uint64_t, Row>& table() {
@@ -209,6 +214,9 @@ const std::unordered_map<uint64_t, Row>& table() {
       SITULA_CALL(setgroups, Kind::plain, 0, kMemory),
       SITULA_CALL(seccomp, Kind::plain, 0, kMemory),
       {444, Row{"landlock_create_ruleset", Kind::plain, 0, kMemory}},
+      SITULA_CALL(clock_gettime, Kind::clock, 1, kClock),
+      SITULA_CALL(gettimeofday, Kind::clock, 0, kClock),
+      SITULA_CALL(time, Kind::clock, 0, kClock),
   };
   return rows;
 }
@@ -319,6 +327,11 @@ std::optional<Failure> failure_of_row(const Call& call, const Row& row, Fault fa
       return fault == short_write ? less(call, 4) : when(true);
     case Kind::feeding:
       return fault == short_write ? less(call, 3) : when(true);
+    case Kind::clock: {
+      const bool other = call.number == SYS_clock_gettime && call.arguments[0] != CLOCK_REALTIME &&
+                         call.arguments[0] != CLOCK_REALTIME_COARSE;
+      return other ? std::nullopt : std::optional(Failure{Failure::Way::clock, row.operand, 0});
+    }
   }
   return std::nullopt;
 }
@@ -337,6 +350,11 @@ int error_number(Fault fault) {
   return 0;
 }
 
+int64_t clock_step(Fault fault) {
+  constexpr int64_t kDay = 86400;
+  return fault == clock_forward ? kDay : fault == clock_back ? -kDay : 0;
+}
+
 std::optional<Failure> failure_of(const Call& call, Fault fault) {
   // The process is hit, whatever it does.
   if (fault == kill || fault == term || fault == stop) return Failure{};
@@ -352,7 +370,9 @@ std::string name_of(uint64_t number) {
 
 std::string operand_of(const Call& call) {
   const auto found = table().find(call.number);
-  if (found == table().end() || found->second.kind == Kind::plain || found->second.kind == Kind::clone) return {};
+  if (found == table().end() || found->second.kind == Kind::plain || found->second.kind == Kind::clone ||
+      found->second.kind == Kind::clock)
+    return {};
   const Row& row = found->second;
   if (row.kind == Kind::path || row.kind == Kind::open) {
     const std::string path = text_of(call.process, call.arguments[row.operand]);

@@ -25,11 +25,15 @@ enum class Fault {
   kill,
   term,
   stop,
+  clock_forward,  ///< from the chosen call on the clock of the program's processes is a day ahead
+  clock_back,
 };
 
 std::optional<Fault> fault_of(const std::string& name);
 /// Of the faults that are errors; 0 for the others.
 int error_number(Fault fault);
+/// Seconds that the clock jumps by; 0 for what is not about clocks.
+int64_t clock_step(Fault fault);
 
 /// A thread that is about to make a system call.
 struct Call {
@@ -44,6 +48,7 @@ struct Failure {
     instead,  ///< the error in place of the call
     after,    ///< the call is made, and then reports the error: close(2)
     less,     ///< the call is made for fewer bytes or blocks: argument `argument` becomes `value`
+    clock,    ///< the call tells another time: the seconds are where argument `argument` points
   };
   Way way = Way::instead;
   unsigned argument = 0;

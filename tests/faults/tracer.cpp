@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <elf.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -78,6 +79,20 @@ const Mapping* mapping_with(const std::vector<Mapping>& mappings, uint64_t addre
   return nullptr;
 }
 
+/// Clocks are read by system calls then, as on machines without vdso(7). Right after execve(2): on the stack lie the
+/// number of arguments, these, the variables and the auxiliary vector, each with a null word at its end.
+void hide_vdso(pid_t tid) {
+  user_regs_struct registers{};
+  trace(PTRACE_GETREGS, tid, nullptr, &registers);
+  uint64_t at = registers.rsp + sizeof(uint64_t);
+  for (int lists = 0; lists < 2; at += sizeof(uint64_t))
+    if (word_of(tid, at) == 0) ++lists;
+  uint64_t type = AT_NULL;
+  for (; (type = word_of(tid, at)) != AT_NULL; at += sizeof(Elf64_auxv_t))
+    if (type == AT_SYSINFO_EHDR)
+      trace(PTRACE_POKEDATA, tid, reinterpret_cast<void*>(at), reinterpret_cast<void*>(uint64_t{AT_IGNORE}));
+}
+
 }  // namespace
 
 bool Tracer::seize(pid_t process) {
@@ -133,7 +148,10 @@ int Tracer::run(pid_t command) {
       continue;
     }
     threads_.erase(tid);
-    if (tid == command) return status;
+    if (tid != command) continue;
+    // What outlives the command, and holds its standard error, is not stopped for ever.
+    if (stopped_process_ != 0) ::kill(stopped_process_, SIGCONT);
+    return status;
   }
   return 0;
 }
@@ -189,6 +207,7 @@ void Tracer::executed(pid_t tid) {
   thread.known = true;
   thread.due.reset();
   thread.program = look_at(tid);
+  if (thread.program.chosen && clock_step(order_.fault) != 0) hide_vdso(tid);
 }
 
 void Tracer::at_call(pid_t tid, Thread& thread) {
@@ -208,7 +227,8 @@ void Tracer::at_entry(pid_t tid, Thread& thread, const Call& call, uint64_t inst
   if (over() || !thread.program.chosen) return;
   if (instruction >= thread.program.loader_begin && instruction < thread.program.loader_end) return;
   const auto failure = failure_of(call, order_.fault);
-  if (!failure || !is_meant(call, stack)) return;
+  if (failure && failure->way == Failure::Way::clock && outcome_.reached) thread.due = failure;
+  if (!failure || outcome_.reached || !is_meant(call, stack)) return;
   if (++outcome_.possible != order_.nth) return;
   outcome_.reached = true;
   note(thread, call, stack);
@@ -255,10 +275,17 @@ void Tracer::strike(pid_t tid, Thread& thread, const Failure& failure) {
 void Tracer::at_exit(pid_t tid, Thread& thread) {
   user_regs_struct registers{};
   trace(PTRACE_GETREGS, tid, nullptr, &registers);
+  decltype(registers.rdi)* const arguments[] = {&registers.rdi, &registers.rsi, &registers.rdx,
+                                                &registers.r10, &registers.r8,  &registers.r9};
   if (thread.due->way == Failure::Way::less) {
-    decltype(registers.rdi)* const arguments[] = {&registers.rdi, &registers.rsi, &registers.rdx,
-                                                  &registers.r10, &registers.r8,  &registers.r9};
     *arguments[thread.due->argument] = thread.argument_before;
+  } else if (thread.due->way == Failure::Way::clock) {
+    const uint64_t seconds = *arguments[thread.due->argument];
+    const auto step = static_cast<uint64_t>(clock_step(order_.fault));
+    if (seconds != 0)
+      trace(PTRACE_POKEDATA, tid, reinterpret_cast<void*>(seconds),
+            reinterpret_cast<void*>(word_of(tid, seconds) + step));
+    if (registers.orig_rax == SYS_time) registers.rax += step;
   } else {
     registers.rax = static_cast<decltype(registers.rax)>(-error_number(order_.fault));
   }

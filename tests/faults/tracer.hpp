@@ -74,7 +74,8 @@ class Tracer {
   [[nodiscard]] bool is_meant(const Call& call, uint64_t stack) const;
   [[nodiscard]] bool made_inside(pid_t process, uint64_t stack) const;
   [[nodiscard]] Program look_at(pid_t process) const;
-  [[nodiscard]] bool over() const { return order_.nth != 0 && outcome_.reached; }
+  /// A clock stays as it is.
+  [[nodiscard]] bool over() const { return order_.nth != 0 && outcome_.reached && clock_step(order_.fault) == 0; }
   void go_on(pid_t tid, const Thread& thread, int signal) const;
 
   Order order_;

@@ -17,9 +17,9 @@ WARNING = re.compile(r"situla: |\[WARN\]")
 BUG = re.compile(r"internal|terminate called|core dumped|[Aa]ssertion|bad_alloc|std::|Segmentation|double free|corrupted")
 MEANS = {"EDQUOT": "|quota", "ENOMEM": "|memory"}
 CAUSES = {"kill": r"SIGKILL|[Kk]illed|lost|ended|closed|gone", "term": r"SIGTERM|[Tt]erminated|[Kk]illed|lost|ended|cancelled|closed|gone",
-          "stop": r"time|.", "short-read": ".", "short-write": "."}
+          "stop": r"time|.", "short-read": ".", "short-write": ".", "clock-forward": "expired|time|clock|day", "clock-back": "not yet|time|clock|future"}
 # Numbers of steps, mounts, devices, namespaces, memory files, and times: other ones each time.
-VARIABLE = re.compile(r"^(SLURM|PMI|PYXIS_|SRUN_|SITULA_)\w*=.*$|\b\d+:\d+\b|\b\d+ \d+ (?=\d+:\d+ )|pyxis_\d+\.\d+|:container:\S+|\w{3} +\d+ [\d:]+|loop\d+|\b[0-9a-f]{16,}\b|"
+VARIABLE = re.compile(r"^(SLURM|PMI|PYXIS_|SRUN_|SITULA_)\w*=.*$|\b\d+:\d+\b|\b\d+ \d+ (?=\d+:\d+ )|pyxis_\d+\.\d+|\bjob\d+|:container:\S+|\w{3} +\d+ [\d:]+|loop\d+|\b[0-9a-f]{16,}\b|"
                       r"/proc/self/fd/\d+|\b(master|shared|propagate_from):\d+|size=\d+k|nr_inodes=\d+", re.M)
 SIGNALS = {"kill": 9, "term": 15}
 

@@ -5,10 +5,18 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from node import HOME, STORE, USER, Holder, run_as_user
+from node import HOME, STORE, USER, Holder, resume, run, run_as_user
 
 IMAGE = "registry.test/tiny"
 FILE = "/shared/tiny.sqsh"
+NODES = 2  # of the lab that has several
+# What a lab is started with, besides what all are.
+LABS = {
+    "": ["--situla-conf", "tests/cluster/no_idle.toml"],
+    "jobs": ["--situla-conf", "tests/cluster/no_idle.toml", "--slurm-conf", "PrologFlags=Alloc", "--slurm-conf", "SchedulerParameters=bf_interval=1,sched_interval=1",
+             "--plugin-arg", "container_scope=job"],
+    "nodes": ["--nodes", str(NODES), "--situla-conf", "tests/faults/nodes.toml"],
+}
 # What a program of the user's finds in its container.
 LOOK = ("sh", "-c", "cat hello.txt; pwd; id; umask; ulimit -n; env | sort; ls /proc/self/fd; ls -l /dev /etc; cat /proc/self/mountinfo; "
         "grep -E '^(Cap|Seccomp|NoNew|Sig[BIC])' /proc/self/status")
@@ -41,6 +49,8 @@ class Scenario:
     prepare: Callable[[], None] = lambda: None
     check: Callable[[bool], list[str]] = lambda succeeded: []
     commands: tuple[Program, ...] = field(default=())
+    in_holder: bool = True
+    lab: str = ""  # of LABS
 
 
 def remove(*paths: str) -> None:
@@ -113,6 +123,22 @@ def imported(succeeded: bool) -> list[str]:
     return ["there is no file"] if succeeded else []
 
 
+def forget_on_all_nodes() -> None:
+    run(["srun", "-Q", f"-N{NODES}", "--ntasks-per-node=1", "sh", "-c", f"rm -rf {STORE}/images/sha256/* {STORE}/layers/* {STORE}/grants/*"])
+
+
+def node_is_there() -> None:
+    resume()
+    forget_images()
+    remove(f"{HOME}/out", f"{HOME}/err")
+
+
+def batch(_: str) -> list[str]:
+    """A job of its own, with prolog and epilog. What its script says comes when it has ended."""
+    submit = f"sbatch -Q -W -o {HOME}/out -e {HOME}/err --container-image={IMAGE} {HOME}/look"
+    return ["sh", "-c", f'printf "#!/bin/sh\n%s\n" "$1" >{HOME}/look; {submit}; status=$?; cat {HOME}/err >&2; cat {HOME}/out; exit $status', "batch", LOOK[-1]]
+
+
 def step(*options: str, command: tuple[str, ...] = LOOK) -> Callable[[str], list[str]]:
     return lambda job: ["srun", f"--jobid={job}", "--overlap", *options, *command]
 
@@ -123,6 +149,10 @@ SAVER = Program("situla-saver")
 # That it is killed is Slurm's affair: srun waits for it for minutes.
 PLUGIN_HOST = Program("slurmstepd", inside=PLUGIN)
 SRUN = Program("srun", inside=PLUGIN)
+COURIER = Program("situla-courier")
+RECORDER = Program("situla-recorder")
+MONITOR = Program("situla-monitor")
+PROLOG, EPILOG = (Program("situla-broker", argument=word) for word in ("prolog", "epilog"))
 TOOL = (Program("situla"), Program("situla-full"))
 
 ALL = [
@@ -139,11 +169,14 @@ ALL = [
     Scenario("create", lambda _: ["situla", "create", "-n", "made", FILE], (), no_container, nothing_half("made"), commands=TOOL),
     Scenario("start", lambda _: ["situla", "start", FILE, *LOOK], (), commands=TOOL),
     Scenario("export", lambda _: ["situla", "export", "-f", "-o", SAVED, "exported"], (), a_container, old_or_new, commands=TOOL),
+    Scenario("batch", batch, (PROLOG, EPILOG, *HELPERS, IMPORTER, PLUGIN_HOST), node_is_there, images_are_whole, in_holder=False, lab="jobs"),
+    Scenario("nodes", step(f"--nodes={NODES}", f"--container-image={IMAGE}"), (*HELPERS, IMPORTER, COURIER, RECORDER), forget_on_all_nodes, images_are_whole,
+             commands=(SRUN, MONITOR), lab="nodes"),
 ]
 
 
 def holder_needed(scenario: Scenario) -> bool:
-    return bool(scenario.programs)
+    return bool(scenario.programs) and scenario.in_holder
 
 
 def words_of(scenario: Scenario, holder: Holder) -> list[str]:
