@@ -101,6 +101,7 @@ Result<void> save(const std::string& tree, const std::string& image, const std::
   ExportOptions options;
   options.path = image;
   options.replace = true;
+  options.all_time = 1;  // two of the same tree are the same file in whichever second they are made
   NullProgress progress;
   test::MemoryLog log;
   TRY(export_container(source, options, progress, log));
