@@ -342,8 +342,10 @@ class Worker {
     TRY_ASSIGN(const std::vector<Extent> extents, access_->read(inode, in.offset, most));
     std::vector<std::string_view> parts;
     parts.reserve(extents.size());
+    const uint32_t block = access_->info().block_size;
     for (const Extent& extent : extents) {
-      if (extent.bytes == nullptr && zeros_.size() < extent.size) zeros_.assign(access_->info().block_size, '\0');
+      // Other images have smaller blocks. Never between two parts: the first would look at what is freed.
+      if (extent.bytes == nullptr && zeros_.size() < block) zeros_.assign(block, '\0');
       parts.emplace_back(extent.bytes != nullptr ? extent.bytes : zeros_.data(), extent.size);
     }
     answer(parts);
