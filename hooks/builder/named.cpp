@@ -58,6 +58,7 @@ class NamedSearch {
       TRY_ASSIGN(const bool joined, join(*container, *root));
       if (joined) return std::optional<StepRoot>();
       TRY(check_sources(spec_.mounts, data_.host));
+      if (!made_ && spec_.name_flag == NameFlag::create) TRY(check_reuse(*container));
       TRY_ASSIGN(const bool waited, get_images_());
       if (waited) continue;
       if (!made_) TRY(check_reuse(*container));
@@ -218,6 +219,7 @@ class NamedSearch {
     if (!image_) {
       TRY_ASSIGN(image_, get_image());
     }
+    TRY(get_images_());
     request.image = image_.get();
     request.origin = image_name();
     const bool for_root =

@@ -1,4 +1,6 @@
 // The second half of Broker: how the image and the container come to be, in the order in which it happens.
+#include <algorithm>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <syslog.h>
@@ -103,12 +105,15 @@ void Broker::build_on(phase::Importing& importing) {
 
 /// An image is taken from it.
 void Broker::let_end(ImageImport import) {
-  constexpr size_t kMostEnding = 4;
+  constexpr auto kMostEnding = 4;
   ending_imports_.push_back(std::move(import));
-  if (ending_imports_.size() <= kMostEnding) return;
+  // The root's own may go on for the other nodes of the step.
+  const auto is_other = [](const ImageImport& each) { return each.is_other(); };
+  if (std::count_if(ending_imports_.begin(), ending_imports_.end(), is_other) <= kMostEnding) return;
   // Whatever its processes still do, and they may be the user's: a step's end does not wait for hundreds of them.
-  ending_imports_.front().end(*step_);
-  ending_imports_.pop_front();
+  const auto oldest = std::find_if(ending_imports_.begin(), ending_imports_.end(), is_other);
+  oldest->end(*step_);
+  ending_imports_.erase(oldest);
   changed_ = true;
 }
 
@@ -361,7 +366,7 @@ Result<void> Broker::join_running(Build& build, const RunningWanted& wanted) {
     TRY_ASSIGN(key, RunningKey::of_container(step_->user.uid, wanted.identity, build.wanted.directory.get()));
     build.wanted.name = key;
   }
-  auto container = find_running(SITULA_RUNTIME_DIR, key, build.wanted.directory);
+  TRY_ASSIGN(auto container, find_running(SITULA_RUNTIME_DIR, key, build.wanted.directory));
   return container ? use_running(build, std::move(*container)) : tell(build.builder.socket(), NotRunning{});
 }
 
@@ -378,6 +383,7 @@ Result<void> Broker::join_found(Build& build, const Found& found) {
 Result<void> Broker::use_running(Build& build, StepContainer container) {
   TRY_ASSIGN(UniqueFd for_others, duplicate_fd(container.environment.get(), "the container's environment"));
   build.builder.helper.socket.reset();  // nothing is to be built: it ends
+  build.others.clear();                 // nor are the images in use that it was to mount
   clients_.note({LogLevel::detail, "reusing existing container namespaces"});
   if (!build.wanted.ignored.empty()) clients_.note({LogLevel::warning, build.wanted.ignored});
   report_.source = "running";

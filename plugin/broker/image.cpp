@@ -1,5 +1,7 @@
 #include "plugin/broker/image.hpp"
 
+#include <functional>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -45,6 +47,14 @@ MountShare share_of(const Step& step) {
   return {step.user.uid, step.config.mounts_per_user};
 }
 
+/// Mounts that nobody uses stay for a while, and are no reason to refuse one.
+Result<DetachedMount> mount_within_share(const Step& step, const std::function<Result<DetachedMount>()>& mount) {
+  auto mounted = mount();
+  if (mounted || mounted.error().code() != ErrorCode::mount_limit) return mounted;
+  step.mounts.drop_idle(std::chrono::seconds(0));
+  return mount();
+}
+
 /// Asks the store program, as the service user, for one file. `image`: what it gets of us, or -1.
 Result<Heard> ask_store(const Step& step, const Identity& service, std::vector<std::string> arguments, int image) {
   arguments.insert(arguments.begin(), {"--store", step.config.store_path});
@@ -74,11 +84,11 @@ Result<DetachedMount> mount_new_view(const Step& step, int file) {
   const int made = heard.fds[0].get();
   if (view->whole) {
     TRY(check_store_view(made, service.uid, config.service_user));
-    return mount_image_file(made, share_of(step));
+    return mount_within_share(step, [&] { return mount_image_file(made, share_of(step)); });
   }
   TRY(read_sealed_memory(made, 2 * ViewMade::kBlockBytes));
   TRY_ASSIGN(const FileLock making, step.mounts.lock_dm());
-  return mount_patched_file(file, made, view->offset, share_of(step));
+  return mount_within_share(step, [&] { return mount_patched_file(file, made, view->offset, share_of(step)); });
 }
 
 /// RootOperation::keep_container_image: of an image that the user has had, by its name.
@@ -122,7 +132,7 @@ class ImageFile {
 Result<ImageInUse> acquire_image(const Step& step, ImageFile& file, MountShare share) {
   return step.mounts.acquire(file.mount_name(), [&]() -> Result<DetachedMount> {
     TRY_ASSIGN(const int fd, file.open());
-    return mount_image_file(fd, share);
+    return mount_within_share(step, [&] { return mount_image_file(fd, share); });
   });
 }
 
@@ -170,7 +180,7 @@ Result<StepImage> mount_mapped(const Step& step, ImageFile& file, UniqueFd mappi
   const auto mount = [&]() -> Result<DetachedMount> {
     if (file.store_name().empty()) {
       TRY_ASSIGN(const int fd, file.open());
-      return mount_image_file(fd, share_of(step));
+      return mount_within_share(step, [&] { return mount_image_file(fd, share_of(step)); });
     }
     TRY_ASSIGN(image.in_use, acquire_image(step, file, share_of(step)));
     return clone_tree(image.in_use->mount.get(), false);

@@ -61,6 +61,8 @@ class ImageImport {
   /// What the store program has said of why it has none: nothing will come out of this.
   [[nodiscard]] const std::optional<std::string>& no_store() const { return no_store_; }
 
+  /// Of an image that the container mounts.
+  [[nodiscard]] bool is_other() const { return !other_.empty(); }
   /// Its image is taken. They are not listened to any more, but for one that goes on beside the step:
   /// ignore().
   void image_taken();

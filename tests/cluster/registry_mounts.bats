@@ -103,6 +103,13 @@ inside() { run_and_show as_alice srun --container-image=registry.test/debian:12 
   grep -q 'docker://registry.test/nosuchimage is not mounted: .*\[image-not-found\]' <<<"$output"
   [ "$(grep -c 'nosuchimage' <<<"$(grep -v hint <<<"$output")")" -eq 1 ]
   nothing_left
+  # A container with a name is made when everything else is there.
+  for flag in "" :create; do
+    inside --container-name=x$flag --container-mounts=docker://registry.test/nosuchimage:/opt/x:image echo ran
+    [ "$status" -ne 0 ]
+    grep -q '\[image-not-found\]' <<<"$output"
+    [ -z "$(as_alice enroot list)" ]
+  done
   inside --container-mounts="docker://registry.test/nosuchimage:/opt/x:image+nofail+silent" echo ran
   [ "$status" -eq 0 ]
   if grep -q nosuchimage <<<"$output"; then false; fi

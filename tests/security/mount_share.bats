@@ -80,6 +80,18 @@ COUNT
   wait_until 20 eval '[ "$(loops)" -eq 0 ]'
 }
 
+@test "mounts that nobody uses are no part of the share's end: they go for a new one" {
+  printf 'mount = "kernel"\nmounts_per_user = 2\nimage_mount_idle = 600\n' >/etc/situla/situla.toml
+  as carol srun --container-image=registry.test/tiny:latest true
+  as carol srun --container-image=registry.test/tiny:zstd true
+  wait_until 20 eval '[ "$(loops)" -eq 2 ]'
+  as carol srun --container-image=registry.test/debian:12 true
+  [ "$(loops)" -eq 1 ]
+  printf 'image_mount_idle = 0\n' >/etc/situla/situla.toml
+  as carol srun --container-image=registry.test/debian:12 true
+  wait_until 20 eval '[ "$(loops)" -eq 0 ]'
+}
+
 @test "where FUSE is to serve nothing, the share's end is an error with a code of its own" {
   printf 'mount = "kernel"\nmounts_per_user = 2\nimage_mount_idle = 0\n' >/etc/situla/situla.toml
   carol_keeps registry.test/tiny:latest 1

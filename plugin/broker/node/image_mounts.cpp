@@ -165,7 +165,9 @@ void ImageMounts::drop_idle(std::chrono::seconds idle) const {
     const std::string lock_path = directory_ + "/" + file;
     const std::string path = lock_path.substr(0, lock_path.size() - 5);
     struct stat info {};
-    if (stat(lock_path.c_str(), &info) != 0 || time(nullptr) - info.st_mtime < idle.count()) continue;
+    if (stat(lock_path.c_str(), &info) != 0) continue;
+    const int64_t age = time(nullptr) - info.st_mtime;  // below 0: the node's clock has been set back since
+    if (age >= 0 && age < idle.count()) continue;
     // Held by a broker whose step uses the image: not idle, whatever its age.
     const auto lock = FileLock::acquire(lock_path, FileLock::Kind::exclusive, kNoWait);
     if (!lock) continue;

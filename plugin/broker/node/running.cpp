@@ -117,25 +117,32 @@ void forget_running(const std::string& runtime, uint32_t job, std::optional<uint
   }
 }
 
-std::optional<StepContainer> find_running(const std::string& runtime, const RunningKey& key,
-                                          const UniqueFd& directory) {
+Result<std::optional<StepContainer>> find_running(const std::string& runtime, const RunningKey& key,
+                                                  const UniqueFd& directory) {
   constexpr std::chrono::milliseconds kLimit{3000};
   const auto end = std::chrono::steady_clock::now() + kLimit;
+  bool is_of_other_release = false;
   for (const UniqueFd& connection : connect_to_all(directory_of(runtime, key))) {
     // The other broker answers at once, or is ending its container.
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (!wait_for_packet(connection.get(), std::max(left, std::chrono::milliseconds::zero()))) continue;
     auto packet = receive_packet(connection.get(), kMaxMessageBytes);
     const auto message = packet && *packet ? decode((*packet)->bytes) : fail(ErrorKind::cancelled, "");
+    if (packet && *packet && !message) is_of_other_release = true;
     const auto* reply = message ? std::get_if<JoinReply>(&*message) : nullptr;
     if (reply == nullptr) continue;
     std::vector<UniqueFd>& given = (*packet)->fds;
     auto namespaces = NamespaceFds::take(reply->isolation, given);
     if (!namespaces || given.size() != (directory ? 2U : 1U)) continue;
     if (directory && !same_directory(given[1].get(), directory.get())) continue;
-    return StepContainer{std::move(*namespaces), reply->workdir, std::move(given[0]), reply->has_range};
+    return std::optional(StepContainer{std::move(*namespaces), reply->workdir, std::move(given[0]), reply->has_range});
   }
-  return std::nullopt;
+  if (is_of_other_release)
+    return fail(Error(ErrorKind::unsupported,
+                      "the container runs in a step that began with another release of Situla, and cannot be joined")
+                    .with_code(ErrorCode::installation)
+                    .with_hint("until that step has ended, --container-name=NAME:no_exec uses the container's files"));
+  return std::optional<StepContainer>();
 }
 
 }  // namespace situla

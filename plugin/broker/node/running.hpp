@@ -67,8 +67,10 @@ struct StepContainer {
 };
 
 /// Asks the brokers of other steps that run it. directory: of a named container, or none. nullopt: nobody runs it.
+/// ErrorKind::unsupported: a broker of another release does, of a step that has run since before an upgrade.
 /// Namespaces are held by the descriptors from here on: it does not matter whether the container's own tasks end before
 /// ours have joined.
-std::optional<StepContainer> find_running(const std::string& runtime, const RunningKey& key, const UniqueFd& directory);
+Result<std::optional<StepContainer>> find_running(const std::string& runtime, const RunningKey& key,
+                                                  const UniqueFd& directory);
 
 }  // namespace situla
