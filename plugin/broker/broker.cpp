@@ -116,10 +116,20 @@ std::optional<Deadline> Broker::deadline() const {
   return std::nullopt;
 }
 
+void Broker::begin_time_anew() {
+  const auto now = std::chrono::steady_clock::now();
+  if (auto* importing = std::get_if<phase::Importing>(&phase_))
+    importing->deadline = now + step_->config.import_timeout;
+  else if (auto* building = std::get_if<phase::Building>(&phase_))
+    building->deadline = now + step_->config.build_timeout;
+}
+
 void Broker::on_deadline() {
   const auto end = deadline();
   if (!end || std::chrono::steady_clock::now() < *end) return;
   const SiteConfig& config = step_->config;
+  // Whoever is at work stands still: what is left for it when the job goes on, nobody knows.
+  if (step_->launcher.cgroups.is_suspended()) return begin_time_anew();
   if (std::holds_alternative<phase::Importing>(phase_))
     import_failed(
         Error(ErrorKind::failure,

@@ -44,6 +44,7 @@ class Broker {
   void on_task_ended(UniqueFd& connection);
   void on_task_gone();
   void on_deadline();
+  void begin_time_anew();
   Result<void> step_prepared();
   void grant(Client& client);
   void refuse(Client& client);

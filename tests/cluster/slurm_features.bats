@@ -360,3 +360,26 @@ SCRIPT
 Read-only" ]
   done
 }
+
+# bats test_tags=lab:cgroup
+@test "a job that is suspended while its container is prepared starts when it goes on, however long that was" {
+  local job
+  cp /etc/situla/situla.toml "$BATS_TEST_TMPDIR"
+  echo 'build_timeout = 4' >>/etc/situla/situla.toml
+  mkdir -p /etc/enroot/hooks.d
+  printf '#!/bin/sh\ntouch /shared/begun\nexec sleep 2.5\n' >/etc/enroot/hooks.d/50-slow.sh
+  chmod 755 /etc/enroot/hooks.d/50-slow.sh
+  as_alice srun -J slow "${container[@]}" echo 'went on' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 30 test -e /shared/begun
+  job=$(squeue -h -n slow -o %i)
+  scontrol suspend "$job"
+  sleep 7
+  scontrol resume "$job"
+  status=0
+  wait $! || status=$?
+  cat "$BATS_TEST_TMPDIR/out"
+  rm /etc/enroot/hooks.d/50-slow.sh /shared/begun
+  cp "$BATS_TEST_TMPDIR/situla.toml" /etc/situla
+  [ "$status" -eq 0 ]
+  grep -qx 'went on' "$BATS_TEST_TMPDIR/out"
+}

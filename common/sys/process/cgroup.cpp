@@ -257,6 +257,18 @@ bool memory_ran_out(std::string_view cgroups) {
   return false;
 }
 
+bool is_frozen(std::string_view cgroups) {
+  for (const CgroupLine& line : cgroup_lines(cgroups)) {
+    if (!line.v2() && line.controllers.find("freezer") == std::string_view::npos) continue;
+    const auto found = find_cgroup(line);
+    if (!found || !*found) continue;
+    const auto state = read_file((*found)->path + (line.v2() ? "/cgroup.events" : "/freezer.state"), kMaxProcBytes);
+    if (state && (line.v2() ? state->find("frozen 1") != std::string::npos : !state->starts_with("THAWED")))
+      return true;
+  }
+  return false;
+}
+
 bool kill_cgroups(std::string_view cgroups, std::string_view name, KillBy way) {
   const auto mounted = mounted_hierarchies();
   if (!mounted) return false;

@@ -49,6 +49,9 @@ Result<std::optional<CgroupDirectory>> find_cgroup(const CgroupLine& line);
 /// Whether the kernel has killed a process in one of them, or beneath, because no memory was left there.
 bool memory_ran_out(std::string_view cgroups);
 
+/// Whether the processes of one of them, or of one above it, are being stopped or stand still.
+bool is_frozen(std::string_view cgroups);
+
 /// stopping: where they cannot be killed at once (before Linux 5.14), they are stopped first, so that none of them
 /// begins others meanwhile. Should this process be killed in that moment, they stay stopped.
 enum class KillBy { list, stopping };

@@ -60,6 +60,18 @@ Result<bool> exists(const CgroupLine& line, const std::string& path) {
   return fail_errno(errno, "look at cgroup " + found->path);
 }
 
+/// The step's cgroup in that of its job, or "". In version 1 slurmstepd need not be in it: where a part of "srun A : B"
+/// has one with a number more it is found by its name, unless several parts run on this node.
+Result<std::string> step_beneath(const CgroupLine& job, const std::string& step) {
+  TRY_ASSIGN(const bool has_step, exists(job, std::string(job.path) + step));
+  if (has_step) return step;
+  TRY_ASSIGN(const auto found, find_cgroup(job));
+  std::vector<std::string> parts;
+  for (const std::string& name : list_directory(found ? found->path : "").value_or(std::vector<std::string>()))
+    if (("/" + name).starts_with(step + "+")) parts.push_back("/" + name);
+  return parts.size() == 1 ? parts.front() : "";
+}
+
 Result<void> write_control(const std::string& file, std::string_view value) {
   TRY_ASSIGN(const UniqueFd fd, open_file(file, O_WRONLY));
   return write_all(fd.get(), value);
@@ -99,8 +111,10 @@ Result<void> make_share_in(const CgroupLine& line, const std::string& leaf) {
   if (!found) return fail(ErrorKind::not_found, "make cgroup " + std::string(line.path) + ": not mounted here");
   const std::string& own = found->path;
   const std::string directory = own + leaf;
-  // It is there, as a rule. Its time says when it was used last: remove_idle_shares().
-  if (utimensat(AT_FDCWD, directory.c_str(), nullptr, 0) == 0) return {};
+  // It is there, as a rule. Its time says when it was used last: remove_idle_shares(). Another broker may have made it
+  // just now, and be about to give it its processors.
+  if (utimensat(AT_FDCWD, directory.c_str(), nullptr, 0) == 0)
+    return line.controllers.find("cpuset") == std::string_view::npos ? Result<void>() : inherit_cpuset(directory);
   const std::string all_users = directory.substr(0, directory.rfind('/'));
   TRY(make_cgroup(own));
   TRY(make_cgroup(all_users));
@@ -274,26 +288,32 @@ Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
   if (own_.empty()) TRY(make_own(text));
   if (own_.empty()) TRY(note_none());
   std::string below;  // of version 1, with the job
-  for (const CgroupLine& line : lines)
-    if (const auto in_job = cut_after(line.path, job); in_job && !line.v2()) {
-      TRY_ASSIGN(const auto top, top_of(line.at(*in_job)));
-      below = in_job->substr(top.value_or("").size());
-    }
+  std::string own_step = step_component(step_);
+  for (const CgroupLine& line : lines) {
+    const auto in_job = cut_after(line.path, job);
+    if (!in_job) continue;
+    // Of "srun A : B" in one allocation it has a number more: "/step_0+1".
+    if (const std::string_view rest = line.path.substr(in_job->size()); rest.starts_with("/step_"))
+      own_step = rest.substr(0, rest.find('/', 1));
+    if (line.v2()) continue;
+    TRY_ASSIGN(const auto top, top_of(line.at(*in_job)));
+    below = in_job->substr(top.value_or("").size());
+  }
   std::string step_text, job_text;
   for (const CgroupLine& line : lines) {
     std::string in_step(line.path);
     std::string in_job(line.path);
     if (const auto part = cut_after(line.path, job); part && line.v2()) {
       in_job = std::string(*part) + kOwn;
-      in_step = std::string(*part) + step_component(step_) + kUserLeaf;
+      in_step = std::string(*part) + own_step + kUserLeaf;
       TRY(make_leaf(line.at(in_step)));
     } else if (!below.empty() && !line.v2()) {
       TRY_ASSIGN(const auto top, top_of(line));
       TRY_ASSIGN(const bool has_job, exists(line, top.value_or("") + below));
       if (has_job) {
         in_step = in_job = top.value_or("") + below;
-        TRY_ASSIGN(const bool has_step, exists(line, in_job + step_component(step_)));
-        if (has_step) in_step += step_component(step_);
+        TRY_ASSIGN(const std::string step, step_beneath(line.at(in_job), own_step));
+        in_step += step;
       }
     }
     step_text += std::string(line.head) + in_step + "\n";

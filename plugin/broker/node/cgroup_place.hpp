@@ -57,6 +57,9 @@ class NodeCgroups {
   /// Whether the kernel has killed something of the step because its memory was used up.
   [[nodiscard]] bool memory_ran_out() const { return prepared_ && situla::memory_ran_out(step_text_); }
 
+  /// Whether Slurm has suspended the step's job (scontrol suspend, PreemptMode=SUSPEND).
+  [[nodiscard]] bool is_suspended() const { return prepared_ && is_frozen(step_text_); }
+
   /// Whether what says that it is a task of the step lives in the job: a process of the same user outside of it may
   /// have read the token in a task's memory.
   [[nodiscard]] Result<void> check_task(std::string_view cgroups) const;
