@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -54,13 +55,21 @@ Result<Child> start_cancel_probe(int program, const std::string& cgroups) {
   return probe;
 }
 
+bool has_any(const std::string& directory, const std::function<bool(const std::string&)>& wanted) {
+  const auto names = list_directory(directory);
+  return names && std::any_of(names->begin(), names->end(), wanted);
+}
+
 /// Of a step whose broker was killed, or whose nodes have shared an image.
 bool has_left_something(uint32_t job) {
-  const auto names = list_directory(kJobsDirectory);
-  return names && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
-           return name.starts_with(std::to_string(job) + ".") &&
-                  (name.ends_with(".scratch") || name.ends_with(".incoming"));
-         });
+  const std::string of_job = std::to_string(job) + ".", of_container = ".step." + of_job;
+  // The socket of a running container is the last thing that a broker without a note has.
+  return has_any(kJobsDirectory,
+                 [&](const std::string& name) {
+                   return name.starts_with(of_job) && (name.ends_with(".scratch") || name.ends_with(".incoming"));
+                 }) ||
+         has_any(kContainersDirectory,
+                 [&](const std::string& name) { return name.find(of_container) != std::string::npos; });
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ constexpr int kImage = 7;  ///< ExportSource::image, if the broker mounted it; n
 
 /// Where the environment of a job is kept for the epilog: keep_environment.
 constexpr const char* kJobsDirectory = SITULA_RUNTIME_DIR "/jobs";
+constexpr const char* kContainersDirectory = SITULA_RUNTIME_DIR "/containers";
 inline std::string job_environment_path(uint32_t job) {
   return std::string(kJobsDirectory) + "/" + std::to_string(job);
 }

@@ -12,6 +12,7 @@
 
 #include "common/base/text.hpp"
 #include "common/protocol/contract.hpp"
+#include "common/spec/step_name.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/file_systems.hpp"
@@ -21,6 +22,7 @@
 #include "common/sys/users.hpp"
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/events/heard.hpp"
+#include "plugin/broker/node/id_ranges.hpp"
 #include "plugin/broker/operation.hpp"
 
 namespace situla {
@@ -76,13 +78,29 @@ Result<UniqueFd> make_directory(const Step& step) {
   return made;
 }
 
+/// What lies there when the node has crashed: the notes of it, in /run, are gone, and no epilog will come. A note is
+/// made before the directory.
+void remove_without_note(const Step& step, const std::vector<std::string>& names) {
+  constexpr int kMostAtOnce = 8;
+  int removed = 0;
+  for (const std::string& name : names) {
+    // "12.0", or "12.0.ended"
+    const auto whose = parse_step_name(std::string_view(name).substr(0, name.find('.', name.find('.') + 1)));
+    if (!whose || access(step_incoming_path(whose->job, whose->step).c_str(), F_OK) == 0) continue;
+    remove_incoming(step.launcher, step.config, name);
+    if (++removed == kMostAtOnce) return;
+  }
+}
+
 /// Steps of one job may be many: the last ones are enough, for who is that late.
 void remove_old_sinks(const Step& step, int incoming) {
   constexpr size_t kMostSinks = 8;
   const std::string path = incoming_directory(step.config.store_path);
   const std::string prefix = std::to_string(step.request.job_id) + ".";
   std::vector<uint64_t> sinks;
-  for (const std::string& name : list_directory(incoming, path).value_or(std::vector<std::string>())) {
+  const auto names = list_directory(incoming, path).value_or(std::vector<std::string>());
+  remove_without_note(step, names);
+  for (const std::string& name : names) {
     const auto number = name.starts_with(prefix) ? parse_unsigned(name.substr(prefix.size())) : std::nullopt;
     if (number && owner_of(incoming, name) == 0) sinks.push_back(*number);
   }
@@ -99,6 +117,11 @@ void remove_old_sinks(const Step& step, int incoming) {
 /// can do that.
 Result<void> leave_sink(const Step& step) {
   constexpr unsigned kNullMajor = 1, kNullMinor = 3;
+  // The job's epilog was faster: nobody would remove it.
+  if (access(step_incoming_path(step.request.job_id, step.request.step_id).c_str(), F_OK) != 0) {
+    remove_incoming(step.launcher, step.config, step.name());
+    return {};
+  }
   TRY_ASSIGN(const UniqueFd incoming, open_incoming(step.config));
   struct statvfs disk {};
   // Nobody can write to a device there: what comes stays until the job has ended.
@@ -190,8 +213,14 @@ void remove_incoming(const Launcher& launcher, const SiteConfig& config, const s
   if (const auto account = owner ? account_of(*owner) : fail(ErrorKind::not_found, "")) {
     Launch what{Program::courier, {"empty", path}, launcher.cgroups.cleanup(), account->identity};
     what.own_pid_namespace = true;
-    auto cleaner = launcher.launch(what);
-    if (cleaner) (void)cleaner->wait_for(kEndLimit);
+    const auto empty = [&] {
+      if (auto cleaner = launcher.launch(what)) (void)cleaner->wait_for(kEndLimit);
+      return unlinkat(incoming->get(), step.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+    };
+    if (empty()) return;
+    // What he has given to other ids of his range, in a container.
+    what.id_maps = helper_maps(account->identity, config.id_ranges);
+    if (what.id_maps && empty()) return;
   }
   if (unlinkat(incoming->get(), step.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
     syslog(LOG_WARNING, "%s: %s stays: %m", phrase(RootOperation::keep_incoming).data(), path.c_str());

@@ -51,7 +51,8 @@ enum class RootOperation {
   /// Where situla.toml says so (distribute = "sbcast"), in a step of several nodes: makes a directory for files that
   /// other nodes send, named by the job's and the step's number, in one of root's beside the store, and gives it to the
   /// job user, as whom they are written. What comes there is read by nobody here. It is emptied by its user's own
-  /// processes; this side removes it when it is empty.
+  /// processes, with his range where he has one (write_id_maps); this side removes it when it is empty, and one that a
+  /// crash of the node has left after a later step.
   keep_incoming,
 
   /// Starts situla-courier as the job user, in the step's cgroup, with CAP_DAC_READ_SEARCH, of which nothing is in

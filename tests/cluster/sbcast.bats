@@ -245,6 +245,22 @@ start_without_senders() {
   wait_until 30 nothing_incoming
 }
 
+@test "a job of ten steps keeps the places and notes of its last nine, until it ends" {
+  as_alice salloc -K -N4 sh -c "for step in 0 1 2 3 4 5 6 7 8 9; do srun --container-image=$image true || exit; done; echo all ran; sleep 300" \
+    >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+  wait_until 120 grep -qx 'all ran' "$BATS_TEST_TMPDIR/out"
+  # shellcheck disable=SC2016 # on the nodes
+  kept() { on_all sh -c 'cd /run/situla/jobs; echo $(ls /var/lib/situla-incoming | sed "s/.*[.]//" | sort -n) / $(ls -d *.incoming 2>/dev/null | wc -l)' | sort | uniq -c; }
+  nine() { kept >"$BATS_TEST_TMPDIR/kept" && [ "$(sed 's/^ *//' "$BATS_TEST_TMPDIR/kept")" = "4 1 2 3 4 5 6 7 8 9 / 9" ]; }
+  wait_until 20 nine || cat "$BATS_TEST_TMPDIR/kept"
+  nine
+  as_alice scancel -u alice
+  wait || true
+  wait_until 20 nothing_incoming
+  none() { [ "$(kept | sed 's/^ *//')" = "4 / 0" ]; }
+  wait_until 20 none
+}
+
 @test "prefetch for four nodes fetches once" {
   run_and_show as_alice situla prefetch $image --nodes "node[1-4]"
   [ "$status" -eq 0 ]
