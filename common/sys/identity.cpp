@@ -188,9 +188,13 @@ bool is_mapped_uid(uid_t uid) {
   return false;
 }
 
+bool in_initial_user_namespace() {
+  constexpr uid_t kLast = 0xfffffffe;
+  return is_mapped_uid(kLast);
+}
+
 bool is_neighbour(uid_t uid) {
-  constexpr uid_t kLast = 0xfffffffe;  // of the machine's own namespace, which has all
-  return is_mapped_uid(uid) && !is_mapped_uid(kLast);
+  return is_mapped_uid(uid) && !in_initial_user_namespace();
 }
 
 FileUser::FileUser(uid_t uid) : dumpable_(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)) {

@@ -40,7 +40,9 @@ Result<void> own_proc_files_again();
 std::vector<gid_t> supplementary_groups();
 /// Has this process's user namespace that uid? Files of others belong to the overflow uid, 65534.
 bool is_mapped_uid(uid_t uid);
-/// The same of a user namespace that is not the whole machine's.
+/// Is this the machine's own user namespace, which has all uids?
+bool in_initial_user_namespace();
+/// is_mapped_uid() in a user namespace that is not the machine's own.
 bool is_neighbour(uid_t uid);
 
 /// While it lives this thread reaches files as another user of its namespace (setfsuid(2)), or as before if it may not:

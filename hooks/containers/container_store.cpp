@@ -209,6 +209,15 @@ Result<void> fill_layered(const NewContainer& request, const std::string& direct
   return keep_image(request, container.image());
 }
 
+/// Images whose root directory nobody may write to: what marks a container lies there, and its user removes it.
+Result<void> make_writable(int directory) {
+  struct stat status {};
+  if (fstat(directory, &status) == 0 &&
+      ((status.st_mode & 0700U) == 0700U || fchmod(directory, (status.st_mode & 07777U) | 0700U) == 0))
+    return {};
+  return fail_errno(errno, "set the mode of the new container's directory");
+}
+
 /// Before it has its name, which must not lead to a part of an image after a power cut. A tree has too many files.
 Result<void> sync_layered(const std::string& directory) {
   const NamedContainer container = container_in(directory);
@@ -277,6 +286,7 @@ Result<std::string> create_container(const EnrootConfig& config, const NewContai
     TRY_ASSIGN(range, fill_tree(request, data.held(), unfinished.fd(), {.log = &log, .threads = threads}));
     // What marks a layered container. Of an image's own it says nothing.
     TRY(remove_tree_at(unfinished.fd(), ".situla"));
+    TRY(make_writable(unfinished.fd()));
   }
   TRY(write_identity(unfinished.fd(), request.origin));
   TRY(write_range(unfinished.fd(), range));

@@ -49,8 +49,7 @@ std::optional<IdRange> own_range_with(uid_t owner) {
 }
 
 bool owns_directories(int parent_fd, const std::string& name) {
-  constexpr uid_t kLast = 0xfffffffe;  // of the machine's own namespace, which has all
-  return (geteuid() == 0 && is_mapped_uid(kLast)) || owns(parent_fd, name, 0);
+  return (geteuid() == 0 && in_initial_user_namespace()) || owns(parent_fd, name, 0);
 }
 
 }  // namespace situla

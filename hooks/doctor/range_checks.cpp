@@ -232,7 +232,12 @@ Check check_id_ranges(const Places& places, const SiteConfig& config) {
               std::to_string(users) + (users == 1 ? " user" : " users") + " by /etc/subuid and /etc/subgid", ""};
   const bool count = check_lines_of_files(check, written, rule.files);
   check.facts = {{"files", count ? written.marks : kNoRangeLines}};
-  if (rule.area.users > 0) check_area_of_site(check, rule.area, written.files);
+  if (rule.area.users > 0) {
+    // How many users it is for may differ: a table grows.
+    check.facts.emplace_back("table",
+                             std::to_string(rule.area.first) + " for uid " + std::to_string(rule.area.first_uid));
+    check_area_of_site(check, rule.area, written.files);
+  }
   if (!count && rule.area.users == 0) return check;
   // The site's area, which is the first, is in force alone then.
   if (!count)

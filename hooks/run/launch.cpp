@@ -147,6 +147,7 @@ Result<Command> choose_command(const RootDir& root, const Login& login, const Sc
 Result<std::vector<ContainerEdits>> plan_start(ContainerRequest request, HookUse use, LogSink& log) {
   TRY(check_words(request.start.environment));
   request.writable = false;
+  TRY_ASSIGN(request.range, range_wish(request));
   TRY(enter_own_namespaces(request, log));
   return plan_in_container(request, use, log);
 }

@@ -74,6 +74,17 @@ both() {
   [ "$(enroot list | tr '\n' ' ')" = "a b c d e f " ]
 }
 
+@test "an image whose root nobody may write to" {
+  mkdir closed
+  chmod 555 closed
+  mksquashfs closed closed.sqsh -all-root -quiet -no-progress >/dev/null
+  for kind in tree layered; do
+    SITULA_CREATE=$kind enroot create -n $kind closed.sqsh
+    enroot list | grep -qx $kind
+    enroot remove -f $kind
+  done
+}
+
 # calls COMMAND...: its syncs and what it names, in their order, are in the file `calls`.
 calls() { strace -f -y -o calls -e trace=fsync,fdatasync,rename,renameat,renameat2,linkat "$@"; }
 

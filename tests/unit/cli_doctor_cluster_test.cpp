@@ -282,4 +282,21 @@ TEST_CASE("nodes that give the same ids to different users, or to nobody") {
   CHECK(differences("") ==
         "ranges by /etc/subuid and /etc/subgid differ: node[1-2] against node3 (no ranges); containers with a range "
         "cannot be used where it is missing");
+
+  RangeNode table, other;
+  table.config.id_ranges.area = {1'000'000'000, 1000, 100};
+  other.config.id_ranges.area = {1'000'000'000, 1001, 200};
+  const auto with = [&](const RangeNode& range) {
+    Report report = report_of(&range == &other ? "node2" : "node1", State::ok, "fine");
+    report.sections[0].lines.push_back(range.with("", ""));
+    return answered(report);
+  };
+  std::string found;
+  for (const doctor::Check& check : doctor::compare_nodes({with(table), with(other)})) found += check.found;
+  CHECK_THAT(found, Catch::Contains("the tables of id_ranges differ: 1000000000 for uid 1000: node1 against 1000000000 "
+                                    "for uid 1001: node2; "));
+  other.config.id_ranges.area = {1'000'000'000, 1000, 200};
+  found.clear();
+  for (const doctor::Check& check : doctor::compare_nodes({with(table), with(other)})) found += check.found;
+  CHECK_THAT(found, !Catch::Contains("the tables of id_ranges"));
 }

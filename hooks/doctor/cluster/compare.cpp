@@ -95,6 +95,19 @@ void compare_service_users(const std::vector<NodeAnswer>& nodes, std::vector<Che
                     "give service_user one number on all nodes: usermod --uid, and chown what it owns"});
 }
 
+/// By the table of situla.toml. Nodes without one give these users no ids, or those of the two files.
+void compare_id_tables(const std::vector<NodeAnswer>& nodes, std::vector<Check>& checks) {
+  const auto groups = grouped(nodes, [](const NodeAnswer& node) { return fact(node, "id-ranges", "table"); });
+  std::vector<std::string> tables;
+  for (const Alike& group : groups)
+    if (!group.value.empty()) tables.push_back(group.value + ": " + fold_nodes(group.nodes));
+  if (tables.size() < 2) return;
+  checks.push_back({"id-ranges", State::warn,
+                    "the tables of id_ranges differ: " + join(tables, " against ") +
+                        "; a user may be root over what others' containers write to a shared directory",
+                    "the same id_ranges in situla.toml on all nodes"});
+}
+
 /// Where one node gives a user the ids that another one gives somebody else, or gives nobody.
 void compare_id_ranges(const std::vector<NodeAnswer>& nodes, std::vector<Check>& checks) {
   const auto groups = grouped(nodes, [](const NodeAnswer& node) { return fact(node, "id-ranges", "files"); });
@@ -172,6 +185,7 @@ std::vector<Check> compare_nodes(const std::vector<NodeAnswer>& nodes) {
   compare_stores(nodes, checks);
   compare_service_users(nodes, checks);
   compare_id_ranges(nodes, checks);
+  compare_id_tables(nodes, checks);
   compare_clocks(nodes, checks);
   compare_versions(nodes, checks);
   return checks;

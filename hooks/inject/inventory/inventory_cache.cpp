@@ -44,13 +44,13 @@ void add_mig_instances(std::string& key, const RootDir& devices) {
   }
 }
 
-/// Nobody but root and this user can have written it. In a user namespace without root, root's files belong to the
+/// Nobody but root and this user can have written it. In a container's user namespace root's files belong to the
 /// overflow uid, and so do those of everybody else: the directory, which is looked at as well, is what keeps them out.
 Result<void> trust(int fd, const std::string& path) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return fail_errno(errno, "stat " + path);
   const uid_t owner = status.st_uid;
-  const bool foreign_root = owner == kOverflowUid && !is_mapped_uid(kOverflowUid);
+  const bool foreign_root = owner == kOverflowUid && !in_initial_user_namespace();
   if ((owner != 0 && owner != geteuid() && !foreign_root) || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return fail(ErrorKind::denied, path + " belongs to somebody else, or others may write it");
   return {};

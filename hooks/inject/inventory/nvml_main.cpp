@@ -168,10 +168,10 @@ Result<NvmlAnswer> ask_nvml(const std::string& library) {
   return answer;
 }
 
-/// Root becomes nobody, with the group of the device nodes; everybody else stays who they are. Not in a user namespace
-/// of a single id, where root is an ordinary user already.
+/// Root becomes nobody, with the group of the device nodes; everybody else stays who they are. Not in a container's
+/// user namespace, where root is an ordinary user already, whose groups may be what lets him use the GPUs.
 Result<void> become_nobody() {
-  if (geteuid() != 0 || !is_mapped_uid(kNobody)) return {};
+  if (geteuid() != 0 || !in_initial_user_namespace()) return {};
   struct stat status {};
   const bool has_group = stat("/dev/nvidiactl", &status) == 0 && status.st_gid != 0;
   const gid_t gid = has_group ? status.st_gid : static_cast<gid_t>(kNobody);
