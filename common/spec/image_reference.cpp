@@ -213,6 +213,7 @@ std::string ImageReference::default_file_name() const {
 }
 
 ImageKind image_kind(std::string_view text) {
+  if (text.starts_with("$oauthtoken@")) return ImageKind::registry;  // NGC's login is called so
   if (!text.empty() && std::string_view("./~$").find(text.front()) != std::string_view::npos) return ImageKind::path;
   for (const Transport& transport : kTransports)
     if (text.starts_with(transport.prefix)) return transport.kind;

@@ -87,7 +87,8 @@ Result<int> start_configured(const Context& context, const std::string& script, 
 /// their files, which are gone with the container. The image is the first word. Only an error returns.
 Error fetch_first(const Context& context, const WantedFetch& wanted);
 
-/// What a word means: a file is an image, anything else the name of a container.
+/// What a word means: a file is an image, anything else the name of a container; also a file that is none, if there is
+/// a container of that name.
 Result<RootSource> find_root(const Context& context, const std::string& word);
 
 /// situla-store, as the service user, who alone may look into the node's store: `images`, `prune`, `rm`, `pin` or

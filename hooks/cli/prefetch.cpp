@@ -50,6 +50,7 @@ Result<Reports> fetch(const Context& context, const PrefetchOptions& options, co
   const bool in_job = context.invocation.environment.has("SLURM_JOB_ID");
   std::vector<std::string> words = {"--nodes=" + std::to_string(nodes.size()),
                                     "--nodelist=" + join(nodes, ","),
+                                    "--ntasks=" + std::to_string(nodes.size()),  // else the job's SLURM_NTASKS counts
                                     "--ntasks-per-node=1",
                                     "--cpus-per-task=1",
                                     "--kill-on-bad-exit=0",

@@ -69,6 +69,7 @@ Result<int> remove(const Context& context, const RemoveOptions& options) {
 }  // namespace
 
 Result<int> remove_all(const Context& context, const std::vector<std::string>& names, bool force) {
+  force = force || context.config.flag("ENROOT_FORCE_OVERRIDE");
   std::optional<Error> last;
   for (const std::string& name : names) {
     auto removed = remove_one(context, name, force);

@@ -14,6 +14,7 @@
 #include "hooks/run/launch.hpp"
 #include "hooks/run/mounted_images.hpp"
 #include "hooks/scripts/config_script.hpp"
+#include "hooks/unpack/read_image.hpp"
 
 namespace situla::cli {
 namespace {
@@ -177,7 +178,12 @@ Error fetch_first(const Context& context, const WantedFetch& wanted) {
 Result<RootSource> find_root(const Context& context, const std::string& word) {
   struct stat status {};
   if (stat(word.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-    TRY_ASSIGN(UniqueFd image, open_file(word, O_RDONLY));
+    auto opened = open_file(word, O_RDONLY);
+    // A container's name is meant where the file that has it, too, is no image.
+    const auto beside =
+        word.find('/') == std::string::npos ? find_container(context.config, word) : fail(ErrorKind::not_found, "");
+    if (beside && (!opened || !read_image_info(opened->get()))) return RootSource::of(*beside);
+    TRY_ASSIGN(UniqueFd image, std::move(opened));
     // It is open twice otherwise, and the other one is no container's business.
     const auto fd = word.starts_with(kDescriptors) ? parse_unsigned(word.substr(kDescriptors.size())) : std::nullopt;
     if (fd && *fd > STDERR_FILENO) const UniqueFd given(static_cast<int>(*fd));

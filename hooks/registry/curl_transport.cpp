@@ -333,9 +333,11 @@ class CurlTransport final : public HttpTransport {
       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     }
     set_times(transfer, request);
-    if (request.connect_timeout != 0)
-      curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
-                       static_cast<long>(std::min(request.connect_timeout, settings_.connect_timeout)));
+    if (request.connect_timeout != 0) {
+      // 0: no limit of the user's, which for libcurl is one of 300 s.
+      const uint32_t own = settings_.connect_timeout == 0 ? request.connect_timeout : settings_.connect_timeout;
+      curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, static_cast<long>(std::min(request.connect_timeout, own)));
+    }
     set_certificates(easy);
     if (request.insecure) {
       curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);

@@ -37,6 +37,7 @@ class Words {
     if (rest_.starts_with("$(")) return substitution();
     return take(rest_.find_first_of(" \t\r\n"));
   }
+  void skip_line() { rest_.remove_prefix(std::min(rest_.find('\n'), rest_.size())); }
   /// A macro definition ends with an empty line.
   void skip_macro() {
     const size_t end = rest_.find("\n\n");
@@ -187,6 +188,8 @@ Result<CredentialSet> parse_credentials(std::string_view text, const std::string
                         .with_code(ErrorCode::credentials));
       if (*word == "login") open->login = std::move(*value);
       if (*word == "password") open->password = std::move(*value);
+    } else if (word->starts_with('#')) {
+      words.skip_line();  // a comment behind an entry, as curl has it
     } else {
       return fail(unknown_word(file + words.line(), *word));
     }

@@ -63,7 +63,9 @@ class RegistrySource final : public ImageSource {
 
   Result<BlobStream> open_blobs(const std::vector<Blob>& blobs) override {
     BlobDownloader::Options options;
-    options.connections = std::clamp(settings_.max_connections, 1U, kMostConnections);
+    // 0: as many as there can be (enroot's import.md).
+    options.connections =
+        settings_.max_connections == 0 ? kMostConnections : std::min(settings_.max_connections, kMostConnections);
     options.retries = std::clamp(settings_.transfer_retries, kLeastRetries, 100U);
     options.stall_rate = settings_.stall_timeout == 0 ? 0 : settings_.stall_rate;
     std::vector<RegistryClient*> registries;

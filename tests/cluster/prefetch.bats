@@ -41,13 +41,14 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
 
 @test "prefetch: in a job, for its nodes, beside what the job does; the next step asks nobody" {
   # shellcheck disable=SC2016
-  run_and_show as_alice salloc -Q -N2 bash -euc '
+  run_and_show as_alice salloc -Q -N2 --ntasks-per-node=2 bash -euc '
     srun --overlap sleep 60 &
     situla prefetch registry.test/multiarch
-    srun --overlap --container-image=registry.test/multiarch true 2>&1 | grep -v "imported" | sed "s/^/later: /"
+    srun --overlap --container-image=registry.test/multiarch echo inside 2>&1 | grep -v "imported" | sed "s/^/later: /"
     kill %1; wait || true'
   [ "$status" -eq 0 ]
   [ "$(rows registry.test/multiarch imported)" -eq 2 ]
+  [ "$(grep -cx 'later: inside' <<<"$output")" -eq 4 ]
   [[ $output != *later:*importing* ]]
 }
 

@@ -101,6 +101,22 @@ named" ]
   [ "$status" -eq 143 ]
 }
 
+@test "start NAME is the container also where a file that is no image has that name" {
+  enroot import -o tiny.sqsh docker://registry.test#tiny
+  enroot create -n train tiny.sqsh
+  echo 'a log' >train
+  [ "$(enroot start train cat hello.txt)" = "hello from the top layer" ]
+  chmod 000 train
+  [ "$(enroot start train cat hello.txt)" = "hello from the top layer" ]
+  rm -f train
+  enroot start --rw train touch /made
+  [ "$(enroot start train ls /made)" = /made ]
+  # An image is meant before a container.
+  mv tiny.sqsh train
+  run enroot start train ls /made
+  [ "$status" -eq 1 ]
+}
+
 @test "start runs a squashfs file without extracting it" {
   enroot import -o tiny.sqsh docker://registry.test#tiny
   run --separate-stderr enroot start tiny.sqsh sh -c 'echo inside; cat /proc/mounts'

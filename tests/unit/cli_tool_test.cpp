@@ -315,7 +315,7 @@ TEST_CASE("list prints one name per line, sorted, and nothing for nobody") {
 }
 
 TEST_CASE("remove asks first") {
-  const User user;
+  User user;
   user.dir.write("data/a/etc/x", "");
   const Outcome no = user.run({"remove", "a"}, "n\n");
   CHECK(no.status == 0);
@@ -327,6 +327,10 @@ TEST_CASE("remove asks first") {
   CHECK(user.has("data/a"));
   CHECK(user.run({"remove", "a"}, "y\n").status == 0);
   CHECK_FALSE(user.has("data/a"));
+  user.dir.write("data/b/etc/x", "");
+  user.environment.set("ENROOT_FORCE_OVERRIDE", "yes");
+  CHECK(user.run({"remove", "b"}).status == 0);
+  CHECK_FALSE(user.has("data/b"));
 }
 
 TEST_CASE("remove goes on behind a name that there is not, and says so at the end") {

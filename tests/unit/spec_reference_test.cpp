@@ -116,9 +116,11 @@ TEST_CASE("image kinds are told by the first characters") {
   CHECK(image_kind("app.SIF") == ImageKind::path);
   CHECK(image_kind("../a") == ImageKind::path);
   // Also the names that `import` gives, which are no references.
-  for (const char* file : {"a.sqsh", "debian+12.sqsh", "Images/A.SQSH", "a.squashfs", "~/a", "$HOME/a"})
+  for (const char* file :
+       {"a.sqsh", "debian+12.sqsh", "Images/A.SQSH", "a.squashfs", "~/a", "$HOME/a", "$HOME/me@a", "$IMAGE@a"})
     CHECK(image_kind(file) == ImageKind::path);
-  for (const char* image : {"docker://a.sqsh", "quay.io/b/a.sqsh", "quay.io#a.sqsh", "localhost/a.sqsh", "me@a.sqsh"})
+  for (const char* image : {"docker://a.sqsh", "quay.io/b/a.sqsh", "quay.io#a.sqsh", "localhost/a.sqsh", "me@a.sqsh",
+                            "$oauthtoken@nvcr.io#nvidia/cuda"})
     CHECK(image_kind(image) == ImageKind::registry);
   CHECK(image_kind("dockerd://x") == ImageKind::docker_daemon);
   CHECK(image_kind("podman://x") == ImageKind::podman);

@@ -32,7 +32,7 @@ TEST_CASE("netrc forms") {
       "machine nvcr.io login $oauthtoken password key#1\n"
       "machine authn.nvidia.com\n\tlogin $oauthtoken\n\tpassword \"with blank \\\" quote\"\n"
       "machine gcr.io login oauth2accesstoken password $(gcloud auth print-access-token (x))\n"
-      "machine h login a password 1 machine h login b password 2\n"
+      "machine h login a password 1 machine h login b password 2  # machine h login c\n"
       "default login anonymous password x\n",
       log);
   REQUIRE(set);
