@@ -43,12 +43,11 @@ in_job() {
   as_alice srun --container-image=registry.test/tiny true
   runuser -u alice -- env HOME=/home/alice bash -c "cd $work && situla import -o tiny.sqsh docker://registry.test#tiny &&
     enroot create -n pyxis_kept tiny.sqsh && enroot create -n pyxis_9_x.y tiny.sqsh && enroot create -n other tiny.sqsh"
-  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; touch $work/made; timeout 120 sh -c 'until [ -e $work/over ]; do sleep 0.1; done'" 3>&- &
-  wait_until 30 test -e "$work/made"
+  as_alice salloc -Q -n1 bash -c "srun --container-name=x --container-image=registry.test/tiny true; echo \$SLURM_JOB_ID >$work/made; timeout 120 sh -c 'until [ -e $work/over ]; do sleep 0.1; done'" 3>&- &
+  wait_until 30 test -s "$work/made"
   in_job 'srun -n1 --container-name=x --container-image=registry.test/tiny true'
-  sleep 1
-  containers
-  [ "$(containers | grep -c '^pyxis_[0-9]*_x$')" -ge 1 ]
+  only_its_own() { [ "$(containers | grep '^pyxis_[0-9]*_x$')" = "pyxis_$(cat "$work/made")_x" ]; }
+  wait_until 30 only_its_own
   touch "$work/over"
   wait
   wait_until 30 sh -c "! runuser -u alice -- env HOME=/home/alice enroot list | grep -q '^pyxis_[0-9]*_x\$'"

@@ -11,6 +11,9 @@ setup_file() {
 
 matrix() { run_and_show "$lab_tests/../faults/matrix" "$@"; }
 
+# tried N: at least so many points were there to be tried.
+tried() { [ "$(grep -c -- ' --nth [0-9]*: ' <<<"$output")" -ge "$1" ]; }
+
 # point PATTERN...: of one point, which ends rightly and whose message matches the pattern.
 point() {
   local pattern=$1
@@ -23,8 +26,9 @@ point() {
 
 # bats test_tags=lab:nodes
 @test "some points of a step of two nodes, one of which gives the image to the other" {
-  SITULA_FAULTS_LAB=nodes matrix --points 5 --seed "${SITULA_FAULT_SEED:-1}"
+  SITULA_FAULTS_LAB=nodes matrix --verbose --points 5 --seed "${SITULA_FAULT_SEED:-1}"
   [ "$status" -eq 0 ]
+  tried 1
 }
 # bats test_tags=lab:nodes
 @test "where nothing can be made in the place of what other nodes have sent, that is removed all the same" {
@@ -33,8 +37,9 @@ point() {
 
 # bats file_tags=lab:node
 @test "some points of the matrix" {
-  matrix --points 24 --seed "${SITULA_FAULT_SEED:-1}" --scenario cold --scenario mounts --scenario named --scenario save --scenario start
+  matrix --verbose --points 24 --seed "${SITULA_FAULT_SEED:-1}" --scenario cold --scenario mounts --scenario named --scenario save --scenario start
   [ "$status" -eq 0 ]
+  tried 6
 }
 
 # Once a part of the container was missing, and nobody said so.

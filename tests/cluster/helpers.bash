@@ -58,6 +58,7 @@ snapshot() { left >"$BATS_TEST_TMPDIR/before"; }
 # Nothing more than at the snapshot, within 30 seconds: a busy machine is slow. slurmstepd itself lingers for a second or two with proctrack/linuxproc.
 nothing_left() {
   local deadline=$((SECONDS + ${1:-30}))
+  [ -s "$BATS_TEST_TMPDIR/before" ] || { echo "no snapshot was taken"; return 1; }
   while :; do
     left >"$BATS_TEST_TMPDIR/after"
     comm -13 "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | grep -v 'process root slurmstepd:' >"$BATS_TEST_TMPDIR/new" || return 0

@@ -210,7 +210,7 @@ package_saved() {
       sh -c "install -d -o daemon -m 700 /srv/a && su daemon -s /bin/sh -c 'touch /srv/a/b; exec sleep 4711'" 3>&- &
     wait_until 30 pgrep -f '^sleep 4711'
     [ "$(ps -o uid= -p "$(pgrep -f '^sleep 4711')" | tr -d ' ')" = $first ]
-    pkill -KILL -x "${victim:0:15}" || true
+    pkill -KILL -x "${victim:0:15}"
     as_alice scancel -n killed
     wait
     wait_until 30 eval '! pgrep -f "^sleep 4711"'

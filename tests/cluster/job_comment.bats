@@ -75,7 +75,7 @@ start() {
   for image in registry.test/tiny registry.test/debian:12; do
     # shellcheck disable=SC2016 # on the nodes
     timeout 90 runuser -u alice -- env HOME=/home/alice USER=alice srun -J two -N2 --ntasks-per-node=2 --container-image=$image \
-      sh -c 'echo "task on $SLURM_NODEID"; for i in 1 2 3 4; do sleep 0.5; done' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+      sh -c 'echo "task on $SLURM_NODEID"; for i in $(seq 12); do sleep 0.5; done' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
     local srun=$!
     job=$(running_job two)
     wait_for says "$job" AdminComment "situla: $image $digest $size (registry|store);"

@@ -323,7 +323,8 @@ LIST
   [ "$output" = "the real enroot 4.1.2" ]
   grep -qx 'ENROOT_ROOTFS_WRITABLE yes' "$root/etc/enroot/enroot.conf"
   grep -qx 'echo site' "$root/etc/enroot/hooks.d/10-home.sh"
-  [ -e "$root/etc/enroot/mounts.d/10-system.fstab" ] && [ -e "$root/etc/enroot/mounts.d/90-site.fstab" ]
+  [ -e "$root/etc/enroot/mounts.d/10-system.fstab" ]
+  [ -e "$root/etc/enroot/mounts.d/90-site.fstab" ]
   [ ! -e "$root/etc/alternatives/enroot" ]
 }
 

@@ -79,7 +79,7 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
         finally:
             context.running.discard(process)
             alarm.cancel()
-    if planned is None or seen < planned:
+    if not planned or seen < planned:
         tally.add(0, max((planned or 1) - seen, 1))
         print(f"  FAIL  {name}: ended with status {process.returncode} after {seen} of {planned if planned is not None else '?'} tests",
               file=output)

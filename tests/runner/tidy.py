@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from runner.core import BUILD, FORBID_SKIPS, JOBS, ROOT, sources
+from runner.core import BUILD, FORBID_SKIPS, JOBS, ROOT, BuildError, sources
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "situla-tests" / "clang-tidy"
 FORGOTTEN_AFTER = 90 * 86400  # seconds
@@ -64,6 +64,8 @@ class Tidy:
         log = subprocess.run(["git", "log", "--name-only", "--format="], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
         age = {name: number for number, name in reversed(list(enumerate(log.split())))}
         files = [name for name in sources("*.cpp") if not name.startswith("tests/") and str(ROOT / name) in known]
+        if not files:
+            raise BuildError(f"clang-tidy: {directory}/compile_commands.json has no file of the project")
         passed = Passed()
         self.entries = {name: passed.entry(name, [known[str(ROOT / name)], *self.options(name)]) for name in files}
         self.waiting = sorted((name for name in files if not self.entries[name].exists()), key=lambda name: age.get(name, len(age)))

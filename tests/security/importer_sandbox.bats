@@ -32,14 +32,17 @@ teardown() {
 @test "the importer's account has no right to the store, nor to other importers" {
   run_and_show as situla-import ls /var/lib/situla
   [ "$status" -ne 0 ]
+  [[ "$output" == *"Permission denied"* ]]
   run_and_show as situla-import ls "/proc/$importer/fd"
   [ "$status" -ne 0 ]
+  [[ "$output" == *"Permission denied"* ]]
 }
 
 # before: the lease and the directory: .../images/sha256, .../images/sha256/<digest>.sqsh.lease
 @test "files that the importer can write to have no name" {
   local fd
   run_and_show ls -l "/proc/$importer/fd"
+  [ "$status" -eq 0 ]
   for fd in /proc/"$importer"/fd/*; do
     [[ $(readlink "$fd") != /var/lib/situla/* || $(readlink "$fd") == *'(deleted)' ]]
   done

@@ -86,7 +86,8 @@ class Injector:
 
     def __exit__(self, *_) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
+        if status := self.process.wait():
+            raise RuntimeError(f"the injector ended with status {status}: {self.order}")
 
 
 def hit(report: str) -> dict:

@@ -103,6 +103,7 @@ class Bench:
             if result.status != 0:
                 raise RuntimeError(f"{self.scenario.name} fails without a fault: {result}")
             node.wait_until_over(self.running)
+        self.scenario.check(True)  # what it makes may lie there as well
         self.running, self.lying = node.running(), node.lying()
         self.descriptors = len(os.listdir(f"/proc/{self.slurmd}/fd"))
 
@@ -125,6 +126,8 @@ class Bench:
 
     def count(self, order: Order, traced: bool) -> int:
         self.hit(dataclasses.replace(order, nth=0), traced)
+        if not os.path.exists(self.report):
+            raise RuntimeError(f"the injector reported nothing: {order}")
         return node.hit(self.report)["possible"]
 
     def try_point(self, program: Program, order: Order, traced: bool) -> Point | None:

@@ -20,6 +20,7 @@ LABS = {
 # What a program of the user's finds in its container.
 LOOK = ("sh", "-c", "cat hello.txt; pwd; id; umask; ulimit -n; env | sort; ls /proc/self/fd; ls -l /dev /etc; cat /proc/self/mountinfo; "
         "grep -E '^(Cap|Seccomp|NoNew|Sig[BIC])' /proc/self/status")
+HELLO = "hello from the top layer\n"
 SAVED = f"{HOME}/saved.sqsh"
 OLD = "the old file\n"
 CONTAINERS = f"{HOME}/.local/share/enroot"
@@ -100,10 +101,10 @@ def no_container() -> None:
 
 def nothing_half(name: str) -> Callable[[bool], list[str]]:
     def check(succeeded: bool) -> list[str]:
-        names = os.listdir(CONTAINERS) if os.path.isdir(CONTAINERS) else []
-        if succeeded and name not in names:
-            return ["there is no container"]
-        return []
+        if not os.path.isdir(f"{CONTAINERS}/{name}"):
+            return ["there is no container"] if succeeded else []
+        found = run_as_user(["situla", "start", name, "cat", "hello.txt"])
+        return [] if found.status == 0 and found.out == HELLO else [f"{name} is half a container: {found}"]
     return check
 
 
