@@ -103,7 +103,8 @@ void ProgressScreen::rename(std::string_view phase) {
 
 void ProgressScreen::bytes(uint64_t done, uint64_t total, double now) {
   if (done > done_) grew_ = now;
-  if (done < done_) samples_.clear();
+  // It begins anew, or it is another node now that is the slowest.
+  while (!samples_.empty() && samples_.back().done > done) samples_.pop_back();
   done_ = done;
   total_ = total;
   if (!samples_.empty() && now - samples_.back().time < kSampleSeconds) return;

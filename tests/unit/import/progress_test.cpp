@@ -77,6 +77,18 @@ TEST_CASE("an import that begins is no stalled one") {
   CHECK(screen.line(2) == "importing: 0 B of 10.0 MiB");
 }
 
+TEST_CASE("the rate outlives that another node is the slowest, not that all begins anew") {
+  ProgressScreen screen;
+  screen.begin("importing on 2 nodes", 0);
+  for (unsigned i = 0; i <= 40; ++i) screen.bytes((i % 2 == 0 ? i : i - 1) * kMebi, 100 * kMebi, i * 0.1);
+  CHECK_THAT(screen.lines({80, 24}, 4).back(), Catch::Contains(" 10.0 MiB/s  "));
+  for (unsigned i = 0; i <= 40; ++i)
+    screen.bytes(((i % 2 == 0 ? i + 2 : i - 1) + 40) * kMebi, 100 * kMebi, 4 + i * 0.1);
+  CHECK_THAT(screen.lines({80, 24}, 8).back(), Catch::Contains(" MiB/s  "));
+  screen.bytes(0, 100 * kMebi, 8.1);
+  CHECK_THAT(screen.lines({80, 24}, 8.2).back(), !Catch::Contains(" MiB/s  "));
+}
+
 TEST_CASE("many active layers do not push the total out of the window") {
   ProgressScreen screen;
   screen.begin("importing", 0);
