@@ -342,9 +342,8 @@ class Worker {
     TRY_ASSIGN(const std::vector<Extent> extents, access_->read(inode, in.offset, most));
     std::vector<std::string_view> parts;
     parts.reserve(extents.size());
-    const uint32_t block = access_->info().block_size;
-    for (const Extent& extent : extents) {
-      // Other images have smaller blocks. Never between two parts: the first would look at what is freed.
+    for (const uint32_t block = access_->info().block_size; const Extent& extent : extents) {
+      // For the largest at once: what grows between two parts would free what the first one shows.
       if (extent.bytes == nullptr && zeros_.size() < block) zeros_.assign(block, '\0');
       parts.emplace_back(extent.bytes != nullptr ? extent.bytes : zeros_.data(), extent.size);
     }

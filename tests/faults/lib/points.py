@@ -117,12 +117,13 @@ class Bench:
             os.unlink(self.report)
         self.scenario.prepare()
         words = node.as_user(words_of(self.scenario, self.holder))
+        limit = 20 + (order.seconds if order.fault == "stop" else 0)
         if traced:
             result = node.run([*order.words(self.report), "--", *words])
-            return result, node.wait_until_over(self.running)
+            return result, node.wait_until_over(self.running, limit)
         with Injector(order, self.slurmd, self.report):
             result = node.run(words)
-            return result, node.wait_until_over(self.running)
+            return result, node.wait_until_over(self.running, limit)
 
     def count(self, order: Order, traced: bool) -> int:
         self.hit(dataclasses.replace(order, nth=0), traced)
