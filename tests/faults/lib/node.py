@@ -26,7 +26,7 @@ KEPT = re.compile(r"file (/var/lib/situla/(images|leases|layers|slots|grants|cou
                   r"|process .*bats|file /tmp/bats|process .*/tests/faults/|process .*tests/cluster/|process root (runuser|setpriv|losetup) "
                   r"|process root \[")
 CGROUPS = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/freezer")
-LIMIT = 60  # seconds that a command may take
+LIMIT = 150  # seconds that a command may take: a node whose last word was lost while it stored is waited for two minutes
 
 
 def load_left():

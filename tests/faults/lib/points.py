@@ -103,7 +103,9 @@ class Bench:
             if result.status != 0:
                 raise RuntimeError(f"{self.scenario.name} fails without a fault: {result}")
             node.wait_until_over(self.running)
-        self.scenario.check(True)  # what it makes may lie there as well
+        # What this makes may lie there as well.
+        if wrong := self.scenario.check(True):
+            raise RuntimeError(f"{self.scenario.name} without a fault: {'; '.join(wrong)}")
         self.running, self.lying = node.running(), node.lying()
         self.descriptors = len(os.listdir(f"/proc/{self.slurmd}/fd"))
 
