@@ -23,6 +23,8 @@ teardown_file() { restore_login; }
   [ "$status" -eq 0 ]
   run_and_show as_alice srun --container-name=kept --container-image=auth.test/tiny sleep 0.5 9>&- 3>&-
   [ "$status" -eq 0 ]
+  # With what follows the jobs: one may still be where it was started.
+  wait_until 60 no_jobs
   exec 9>&-
   wait
   cat "$BATS_TEST_TMPDIR/seen"
@@ -40,6 +42,7 @@ teardown_file() { restore_login; }
   pgrep -a -u alice sleep || true
   [ "$status" -eq 0 ]
 }
+no_jobs() { [ -z "$(squeue -h)" ]; }
 no_process() { ! pgrep -f -x "$1" >/dev/null; }
 
 # before: srun --mem=100 succeeds, and 400 MiB are taken
