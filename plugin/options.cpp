@@ -36,6 +36,8 @@ Result<void> check_value(const OptionInfo& option, std::string_view value) {
 }  // namespace
 
 Result<void> ContainerOptions::set(const OptionInfo& option, std::string_view value) {
+  // In a job's environment Slurm writes "(null)" for what has none.
+  if (option.argument == nullptr) value = {};
   TRY_CONTEXT(spelled(option), check_value(option, value));
   if (const OptionInfo* opposite = opposite_of(option); opposite != nullptr && values_.contains(opposite))
     return fail(wrong("both " + spelled(*std::min(&option, opposite)) + " and " +

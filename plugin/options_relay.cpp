@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, std::string>> ContainerOptions::sums() const 
 void ContainerOptions::inherit_sums(const Lookup& lookup) {
   for (const OptionInfo& option : option_table()) {
     const auto last = lookup(inherited_variable(option));
-    if (last) of_job_.emplace(&option, *last);
+    if (last) of_job_.emplace(&option, option.argument == nullptr ? "" : *last);
     if (option.sum == nullptr) continue;
     const auto sum = lookup(option.sum);
     if (!sum || !last || !sum->ends_with("," + *last)) continue;

@@ -242,8 +242,11 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   request.save = !spec.save.empty();
   request.slurm_inside = spec.slurm_inside && !spec.prefetch;
   request.prefetch = spec.prefetch;
-  if (const PluginConfig& config = g_state->config;
-      request.origin == ImageOrigin::registry && !config.importer.empty()) {
+  const ImageKind kind = image_kind(spec.image);
+  const bool fetched =
+      request.origin == ImageOrigin::registry ||
+      (request.origin == ImageOrigin::user && (kind == ImageKind::docker_daemon || kind == ImageKind::podman));
+  if (const PluginConfig& config = g_state->config; fetched && !config.importer.empty()) {
     request.origin = ImageOrigin::user;
     request.importer = config.importer;
     request.importer_runtime = config.runtime_path;

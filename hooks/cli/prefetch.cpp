@@ -65,8 +65,9 @@ Result<Reports> fetch(const Context& context, const PrefetchOptions& options, co
   Reports reports;
   for (const std::string_view line : split_nonempty(run.output, '\n')) {
     if (!line.starts_with(kMark)) continue;
-    if (const auto parts = cut(line.substr(std::string_view(kMark).size()), ' '))
-      reports.emplace(parts->first, parts->second);
+    const auto parts = cut(line.substr(std::string_view(kMark).size()), ' ');
+    // A node without the plugin runs the task as well, and knows of no image.
+    if (parts && parts->second.starts_with("sha256:")) reports.emplace(parts->first, parts->second);
   }
   return reports;
 }

@@ -9,6 +9,17 @@
 #include "common/sys/process/held_signals.hpp"
 
 namespace situla::cli {
+namespace {
+
+/// What a user sets so that squeue and sinfo show him less is not meant for this.
+Environment without_filters(Environment environment) {
+  const Environment all = environment;
+  for (const auto& [name, value] : all.entries())
+    if (name.starts_with("SQUEUE_") || name.starts_with("SINFO_")) environment.unset(name);
+  return environment;
+}
+
+}  // namespace
 
 Environment for_another_job(Environment environment) {
   constexpr std::string_view kOfCluster[] = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"};
@@ -34,7 +45,7 @@ Result<ProgramRun> run_slurm(const Context& context, const std::string& program,
   TRY_ASSIGN(options.program, slurm_program(context, program));
   options.arguments = std::move(words);
   options.arguments.insert(options.arguments.begin(), program);
-  options.environment = for_plain_step(context.invocation.environment).strings();
+  options.environment = without_filters(for_plain_step(context.invocation.environment)).strings();
   options.fds = {{STDERR_FILENO, STDERR_FILENO}};
   // A killed srun would leave its job: it is told to end, and given the time to take the job back.
   options.die_with_parent = false;

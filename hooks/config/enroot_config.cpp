@@ -52,8 +52,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kDefault
 }};
 
 /// What people write for yes. enroot takes anything that is not kFalse for it.
-constexpr std::array<std::string_view, 13> kTrue = {"y",    "Y",    "yes",  "Yes", "YES", "t", "T",
-                                                    "true", "True", "TRUE", "1",   "on",  "ON"};
+constexpr std::array<std::string_view, 14> kTrue = {"y",    "Y",    "yes",  "Yes", "YES", "t",  "T",
+                                                    "true", "True", "TRUE", "1",   "on",  "On", "ON"};
 constexpr std::array<std::string_view, 4> kMeantFalse = {"0", "off", "Off", "OFF"};
 constexpr std::array<std::string_view, 10> kFalse = {"n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"};
 

@@ -108,7 +108,7 @@ Result<std::string> printed_path(const std::string& output) {
 
 Result<UniqueFd> get_image(const Call& call, const BuilderData& data, LogSink& log) {
   const std::string& image = data.spec.image;
-  const std::string uri = image.starts_with("docker://") ? image : "docker://" + image;
+  const std::string uri = image.find("://") != image.npos ? image : "docker://" + image;
   TRY_ASSIGN(const ProgramRun result, run(call, {uri}, data, log));
   const auto open_printed = [&]() -> Result<UniqueFd> {
     TRY_ASSIGN(const std::string path, printed_path(result.output));

@@ -30,6 +30,16 @@ _situla_value() {
   esac
 }
 
+# _situla_names CURRENT: COMPREPLY is what of its input begins like that, a name in each line. Files of others are among them, and "compgen -W"
+# would run what a name holds for the shell.
+_situla_names() {
+  local name
+  COMPREPLY=()
+  while IFS= read -r name; do
+    if [[ $name == "$1"* ]]; then COMPREPLY+=("$(printf %q "$name")"); fi
+  done
+}
+
 # _situla_complete KIND CURRENT: sets COMPREPLY.
 _situla_complete() {
   local word=$2 program=${COMP_WORDS[0]}
@@ -39,9 +49,10 @@ _situla_complete() {
     directory) compopt -o filenames; COMPREPLY=($(compgen -d -- "$word")) ;;
     file | mount) compopt -o filenames; COMPREPLY=($(compgen -f -- "$word")) ;;
     variable) COMPREPLY=($(compgen -e -- "$word")) ;;
-    container) COMPREPLY=($(compgen -W "$("$program" list 2>/dev/null)" -- "$word")) ;;
-    process) COMPREPLY=($(compgen -W "$("$program" list --fancy 2>/dev/null |
-      sed -n '2,$s/^ *\(.* \)\{0,1\} *\([0-9][0-9]*\)  .*$/\2/p')" -- "$word")) ;;
+    container) _situla_names "$word" < <("$program" list 2>/dev/null) ;;
+    process)
+      _situla_names "$word" < <("$program" list --fancy 2>/dev/null | sed -n '2,$s/^ *\(.* \)\{0,1\} *\([0-9][0-9]*\)  .*$/\2/p')
+      ;;
     image)
       compopt -o filenames
       COMPREPLY=($(compgen -f -X '!*.@(sqsh|squashfs|sqfs|sfs)' -- "$word") $(compgen -d -- "$word"))
@@ -55,9 +66,10 @@ _situla_complete() {
     environment)
       _situla_complete file "$2"
       local files=("${COMPREPLY[@]}")
-      COMPREPLY=($(compgen -W "$("$program" environment list 2>/dev/null | sed 's/ .*//')" -- "$word") "${files[@]}")
+      _situla_names "$word" < <("$program" environment list 2>/dev/null | sed 's/ .*//')
+      COMPREPLY+=("${files[@]}")
       ;;
-    code) COMPREPLY=($(compgen -W "$("$program" explain 2>/dev/null | sed 's/ .*//')" -- "$word")) ;;
+    code) _situla_names "$word" < <("$program" explain 2>/dev/null | sed 's/ .*//') ;;
     command) COMPREPLY=($(compgen -W "$(_situla_options)" -- "$word")) ;;
   esac
 }

@@ -32,6 +32,19 @@ step() {
   [[ "$output" == *42* ]]
 }
 
+@test "a job of several parts: its number means the first one" {
+  as_alice srun -J parts -w node1 --chdir=/ --container-image=registry.test/tiny sleep 705 : -w node2 --chdir=/ --container-image=registry.test/tiny sleep 705 3>&- &
+  wait_until 60 asleep 705
+  job=$(squeue -h -u alice -O HetJobID:16 | head -n 1 | tr -d ' ')
+  [[ $job =~ ^[0-9]+$ ]]
+  run_and_show as_alice situla attach "$job" sh -c 'echo "on $SLURMD_NODENAME"'
+  [ "$status" -eq 0 ]
+  [ "${lines[-1]}" = "on node1" ]
+  run_and_show as_alice situla attach "$job+1" sh -c 'echo "on $SLURMD_NODENAME"'
+  [ "$status" -eq 0 ]
+  [ "${lines[-1]}" = "on node2" ]
+}
+
 @test "a container with a name, the batch script itself, a task of an array, and the second node" {
   step 702 --container-image=registry.test/tiny --container-name=attached --container-writable
   run_and_show as_alice situla attach "$job" cat /tmp/mark

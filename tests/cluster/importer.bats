@@ -60,6 +60,14 @@ fails_with() {
 
 # bats file_tags=lab:one-node
 
+@test "it is asked for an image of the node's engine as well, by the name that the user gave" {
+  importer <<<'echo "no engine here" >&2; exit 1'
+  run_and_show as_alice timeout 60 srun --container-image=dockerd://alpine:3 true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"no engine here"* ]]
+  grep -q '^get dockerd://alpine:3 alice' "$calls"
+}
+
 @test "an image comes from the cluster's program; once in a step, whatever the number of tasks" {
   caching_importer
   snapshot

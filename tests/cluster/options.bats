@@ -219,6 +219,19 @@ SCRIPT
   grep -qx 'on the host' inner.out
 }
 
+@test "an option without a value may be given to salloc and sbatch, and to srun in the job once more" {
+  local flag
+  for flag in --container-readonly --container-remap-root --container-mount-home --no-container-entrypoint; do
+    run_and_show salloc --container-image=./tiny.sqsh "$flag" srun "$flag" echo works
+    [ "$status" -eq 0 ]
+    [ "${lines[-1]}" = works ]
+  done
+  printf '#!/bin/sh\nsrun --container-image=./tiny.sqsh --container-readonly echo works\n' >again.sh
+  run_and_show "$lab_tests/submit" -o again.out --container-readonly again.sh
+  cat again.out
+  grep -qx works again.out
+}
+
 @test "an option and its opposite" {
   local name before
   before=$(jobs)

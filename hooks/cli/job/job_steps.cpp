@@ -37,20 +37,36 @@ Error no_job(const std::string& command, const std::string& job) {
       .with_hint("squeue --me --steps shows what runs");
 }
 
-/// "12_3" is a task of an array, whose steps have another number.
-Result<std::string> number_of_job(const Context& context, const std::string& command, const std::string& job) {
-  TRY_ASSIGN(const ProgramRun run,
-             run_slurm(context, "squeue", {"--noheader", "--jobs=" + job, "--states=running", "--Format=JobID:32"}));
-  std::vector<std::string_view> numbers;
-  for (const std::string_view line : split_nonempty(run.output, '\n')) numbers.push_back(trim(line));
+struct RunningJob {
+  std::string number;
+  std::vector<std::string> srun;  ///< what means it to srun
+};
+
+/// "12_3" is a task of an array, whose steps have another number; "12+1" is a part of a heterogeneous job.
+Result<RunningJob> find_running(const Context& context, const std::string& command, const std::string& job) {
+  TRY_ASSIGN(const ProgramRun run, run_slurm(context, "squeue",
+                                             {"--noheader", "--jobs=" + job, "--states=running",
+                                              "--Format=JobID:32,HetJobID:32,HetJobOffset:32"}));
+  std::vector<RunningJob> found;
+  for (const std::string_view line : split_nonempty(run.output, '\n')) {
+    const auto words = split_words(line);
+    if (words.size() < 3) continue;
+    RunningJob one{std::string(words[0]), {"--jobid=" + std::string(words[0])}};
+    if (parse_unsigned(words[1]).value_or(0) != 0) {
+      one.srun = {"--jobid=" + std::string(words[1]), "--het-group=" + std::string(words[2])};
+      // The number of a heterogeneous job is that of its first part; squeue shows the other parts, too.
+      if (words[0] == job || std::string(words[1]) + "+" + std::string(words[2]) == job) return one;
+    }
+    found.push_back(std::move(one));
+  }
   // Slurm has said what is wrong with the number.
-  if (!run.success() || numbers.empty()) return fail(no_job(command, job));
-  if (numbers.size() > 1)
+  if (!run.success() || found.empty()) return fail(no_job(command, job));
+  if (found.size() > 1)
     return fail(Error(ErrorKind::usage, command + ": " + printable(job) + " is an array of " +
-                                            std::to_string(numbers.size()) + " jobs that run")
+                                            std::to_string(found.size()) + " jobs that run")
                     .with_code(ErrorCode::option)
                     .with_hint("say which one, as squeue shows it: " + printable(job) + "_1"));
-  return std::string(numbers.front());
+  return found.front();
 }
 
 /// Those that tasks of the user may run in, the best one first.
@@ -73,10 +89,12 @@ Result<std::vector<JobStep>> steps_of(const Context& context, const std::string&
 struct Target {
   std::string steps;  ///< "12.1,12.0,12.batch"
   JobStep first;
+  std::vector<std::string> srun;  ///< what means the job to srun
 };
 
-Target any_of(std::vector<JobStep> steps) {
+Target any_of(std::vector<JobStep> steps, std::vector<std::string> srun) {
   Target target;
+  target.srun = std::move(srun);
   for (const JobStep& step : steps) target.steps += (target.steps.empty() ? "" : ",") + step.name;
   target.first = std::move(steps.front());
   return target;
@@ -91,13 +109,13 @@ Result<Target> find_step(const Context& context, const std::string& command, con
     return fail(Error(ErrorKind::usage, "Invalid argument: " + printable(word))
                     .with_code(ErrorCode::option)
                     .with_hint("a job is meant by its number, a step by JOB.STEP, as squeue --steps shows them"));
-  TRY_ASSIGN(const std::string number, number_of_job(context, command, job));
-  TRY_ASSIGN(std::vector<JobStep> steps, steps_of(context, number));
+  TRY_ASSIGN(const RunningJob running, find_running(context, command, job));
+  TRY_ASSIGN(std::vector<JobStep> steps, steps_of(context, running.number));
   if (steps.empty()) return fail(no_job(command, job));
-  if (!parts) return any_of(std::move(steps));
+  if (!parts) return any_of(std::move(steps), running.srun);
   std::string names;
   for (JobStep& step : steps) {
-    if (step_part(step) == parts->second) return any_of({std::move(step)});
+    if (step_part(step) == parts->second) return any_of({std::move(step)}, running.srun);
     names += (names.empty() ? "" : ", ") + step.name;
   }
   return fail(Error(ErrorKind::not_found, command + ": step " + printable(word) + " does not run")
@@ -123,8 +141,7 @@ Result<JobPlace> find_job(const Context& context, const std::string& command, co
                           const std::string& node) {
   TRY_ASSIGN(const Target target, find_step(context, command, word));
   TRY_ASSIGN(std::string found, find_node(context, command, target.first, node));
-  const std::string& step = target.first.name;
-  return JobPlace{step.substr(0, step.rfind('.')), target.steps, std::move(found)};
+  return JobPlace{target.srun, target.steps, std::move(found)};
 }
 
 Result<SpawnOptions> step_beside(const Context& context, const JobPlace& place, const std::vector<std::string>& options,
@@ -132,13 +149,13 @@ Result<SpawnOptions> step_beside(const Context& context, const JobPlace& place, 
   SpawnOptions srun;
   TRY_ASSIGN(srun.program, slurm_program(context, "srun"));
   srun.arguments = {"srun",
-                    "--jobid=" + place.job,
                     "--overlap",
                     "--whole",
                     "--nodes=1",
                     "--ntasks=1",
                     "--nodelist=" + place.node,
                     std::string("--job-name=") + kOwnName};
+  srun.arguments.insert(srun.arguments.end(), place.job.begin(), place.job.end());
   srun.arguments.insert(srun.arguments.end(), options.begin(), options.end());
   srun.arguments.insert(srun.arguments.end(), words.begin(), words.end());
   srun.environment = for_another_job(context.invocation.environment).strings();

@@ -11,7 +11,7 @@ namespace situla::cli {
 
 /// Where a job's container is.
 struct JobPlace {
-  std::string job;    ///< its number
+  std::vector<std::string> job;  ///< what means it to srun
   std::string steps;  ///< what exec is told: "12.1,12.0,12.batch", of which the first one with a container is meant
   std::string node;
 };
