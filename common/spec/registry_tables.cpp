@@ -120,10 +120,17 @@ Result<RegistryRule> read_rule(const Table& table, const std::string& file, Unkn
 }  // namespace
 
 std::string normalized_place(std::string_view place) {
-  const std::string_view host = place.substr(0, place.find('/'));
-  std::string lower = to_lower(host);
-  if (lower == "index.docker.io" || lower == "registry-1.docker.io") lower = "docker.io";
-  return lower + std::string(place.substr(host.size()));
+  constexpr uint64_t kUsualPort = 443;
+  const std::string_view authority = place.substr(0, place.find('/'));
+  std::string host = to_lower(authority), port;
+  if (const size_t colon = host.rfind(':'); colon != std::string::npos && host.find(']', colon) == std::string::npos) {
+    port = host.substr(colon);
+    host.resize(colon);
+    if (parse_unsigned(std::string_view(port).substr(1)) == kUsualPort) port.clear();
+  }
+  while (host.size() > 1 && host.ends_with('.')) host.pop_back();
+  if (port.empty() && (host == "index.docker.io" || host == "registry-1.docker.io")) host = "docker.io";
+  return host + port + std::string(place.substr(authority.size()));
 }
 
 Result<std::vector<RegistryRule>> read_registry_tables(const toml::node& tables, const std::string& file,

@@ -19,7 +19,8 @@ enum class UnknownKeys { refused, ignored };
 Result<std::vector<RegistryRule>> read_registry_tables(const toml::node& tables, const std::string& file,
                                                        UnknownKeys unknown);
 
-/// "host[:port][/path]" as rules are compared: the host in lower case, the names of Docker Hub as "docker.io".
+/// "host[:port][/path]" as rules are compared, one spelling for each place: the host in lower case, without a dot at
+/// its end, without the port where that is 443, and the names of Docker Hub as "docker.io".
 std::string normalized_place(std::string_view place);
 
 }  // namespace situla

@@ -26,19 +26,25 @@ std::string percent_encode(std::string_view text) {
   return encoded;
 }
 
-/// Reads name=token or name="quoted \" string" pairs after a scheme.
-Challenge parse_challenge(std::string_view value) {
-  Challenge challenge;
-  value = trim(value);
-  const size_t end = value.find_first_of(" \t");
-  challenge.scheme = to_lower(value.substr(0, end));
-  value = end == std::string_view::npos ? std::string_view() : value.substr(end);
+/// Reads schemes, each with name=token or name="quoted \" string" pairs behind it. Several may stand in one line.
+std::vector<Challenge> parse_challenges(std::string_view value) {
+  std::vector<Challenge> challenges;
   while (true) {
     value = value.substr(std::min(value.find_first_not_of(" \t,"), value.size()));
-    const size_t equals = value.find('=');
-    if (equals == std::string_view::npos) return challenge;
-    const std::string name = to_lower(trim(value.substr(0, equals)));
-    value.remove_prefix(equals + 1);
+    if (value.empty()) return challenges;
+    // A word and no '=' behind it: a scheme.
+    const size_t end = value.find_first_of(" \t,=");
+    const size_t next = end == std::string_view::npos ? end : value.find_first_not_of(" \t", end);
+    const bool pair = next != std::string_view::npos && value[next] == '=' && !challenges.empty();
+    if (!pair) {
+      challenges.push_back({to_lower(value.substr(0, end)), {}});
+      value = end == std::string_view::npos ? std::string_view() : value.substr(end);
+      // "=" alone, or a pair that belongs to no scheme.
+      if (value.starts_with('=')) value.remove_prefix(1);
+      continue;
+    }
+    const std::string name = to_lower(value.substr(0, end));
+    value = value.substr(std::min(value.find_first_not_of(" \t", next + 1), value.size()));
     std::string text;
     if (value.starts_with('"')) {
       size_t i = 1;
@@ -51,7 +57,7 @@ Challenge parse_challenge(std::string_view value) {
       text = trim(value.substr(0, value.find(',')));
       value.remove_prefix(std::min(value.find(','), value.size()));
     }
-    challenge.parameters.emplace(name, std::move(text));
+    challenges.back().parameters.emplace(name, std::move(text));
   }
 }
 
@@ -106,11 +112,11 @@ std::string Challenge::parameter(const std::string& name) const {
 
 std::optional<Challenge> choose_challenge(const std::vector<std::string>& values) {
   std::optional<Challenge> basic;
-  for (const std::string& value : values) {
-    Challenge challenge = parse_challenge(value);
-    if (challenge.scheme == "bearer") return challenge;
-    if (challenge.scheme == "basic" && !basic) basic = std::move(challenge);
-  }
+  for (const std::string& value : values)
+    for (Challenge& challenge : parse_challenges(value)) {
+      if (challenge.scheme == "bearer") return challenge;
+      if (challenge.scheme == "basic" && !basic) basic = std::move(challenge);
+    }
   return basic;
 }
 

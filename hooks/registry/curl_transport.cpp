@@ -34,6 +34,7 @@ struct Transfer {
   HttpResponse head;
   std::string url, where;  ///< where: for messages
   bool local = false;      ///< over a socket of this machine
+  bool* speaks_tls = nullptr;
   std::array<char, CURL_ERROR_SIZE> detail{};
   size_t header_bytes = 0;
   uint32_t stall_rate = 0, stall_timeout = 0;
@@ -269,6 +270,7 @@ class CurlTransport final : public HttpTransport {
     auto transfer = std::make_unique<Transfer>();
     transfer->handler = &handler;
     transfer->url = request.url;
+    transfer->speaks_tls = request.speaks_tls;
     transfer->local = !request.unix_socket.empty();
     transfer->where = transfer->local ? printable(request.unix_socket) : authority_of(request.url);
     transfer->easy = curl_easy_init();
@@ -456,6 +458,10 @@ class CurlTransport final : public HttpTransport {
       result = fail(describe(code, transfer));
     else
       transfer.tell_head();
+    double tls_begun = 0;  // seconds
+    if (transfer.speaks_tls != nullptr &&
+        curl_easy_getinfo(transfer.easy, CURLINFO_APPCONNECT_TIME, &tls_begun) == CURLE_OK)
+      *transfer.speaks_tls = tls_begun > 0;
     curl_multi_remove_handle(multi_, transfer.easy);
     TransferHandler& handler = *transfer.handler;
     for (auto it = transfers_.begin(); it != transfers_.end(); ++it) {

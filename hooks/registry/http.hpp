@@ -29,6 +29,7 @@ struct HttpRequest {
   uint32_t connect_timeout = 0;     ///< seconds; 0: what the settings say
   uint32_t time_limit = 0;          ///< seconds for the whole answer; the user's ENROOT_TRANSFER_TIMEOUT comes first
   bool at_once = false;             ///< time_limit is meant to the second: whoever asks has something else to do
+  bool* speaks_tls = nullptr;       ///< not null: set at the end, when TLS was begun; lives until then
   const char* limit_key = nullptr;  ///< of situla.toml, which limits the size of the answer; null: nobody can change it
 };
 

@@ -41,9 +41,17 @@ Result<Index> parse_index(const Json::List& manifests) {
   if (manifests.size() > kMaxIndexEntries)
     return fail(ErrorKind::corrupt, "index: has " + std::to_string(manifests.size()) + " entries, more than " +
                                         std::to_string(kMaxIndexEntries));
+  std::optional<Error> unusable;
+  size_t number = 0;
   for (const Json& item : manifests) {
     IndexEntry entry;
-    TRY_ASSIGN(entry.manifest, parse_descriptor(item, "index entry " + std::to_string(index.size() + 1)));
+    auto manifest = parse_descriptor(item, "index entry " + std::to_string(++number));
+    // With a digest of another kind, for example: the others are as good as without it.
+    if (!manifest) {
+      if (!unusable) unusable = std::move(manifest).error();
+      continue;
+    }
+    entry.manifest = std::move(*manifest);
     if (const Json* platform = item.find("platform"); platform != nullptr) {
       entry.platform.architecture = platform->text("architecture");
       entry.platform.variant = platform->text("variant");
@@ -55,6 +63,7 @@ Result<Index> parse_index(const Json::List& manifests) {
         if (std::string name = annotations->text(key); !name.empty()) entry.names.push_back(std::move(name));
     index.push_back(std::move(entry));
   }
+  if (index.empty() && unusable) return fail(std::move(*unusable));
   return index;
 }
 
@@ -151,6 +160,12 @@ Result<std::variant<Manifest, Index>> parse_manifest(std::string_view text, std:
                       "manifest: " + json.error().message() + " (Content-Type " + excerpt(content_type) + ")")
                     .with_code(ErrorCode::registry_answer)
                     .with_hint("is this a container registry, or a web page in front of it?"));
+  const auto has = [&](std::string_view name) { return json->find(name) != nullptr; };
+  // Others could see another image in it than we do (CVE-2021-41190).
+  if ((has("manifests") && (has("layers") || has("config") || has("fsLayers"))) || (has("layers") && has("fsLayers")))
+    return fail(Error(ErrorKind::corrupt, "manifest: it can be read as that of an image and as something else")
+                    .with_code(ErrorCode::registry_answer)
+                    .with_hint("push the image again; no tool for images writes this"));
   if (const Json* manifests = json->find("manifests"); manifests != nullptr && manifests->as_list() != nullptr) {
     TRY_ASSIGN(Index index, parse_index(*manifests->as_list()));
     return index;
@@ -174,13 +189,14 @@ Result<Descriptor> choose_platform(const Index& index, const Platform& platform)
   std::string known;
   size_t shown = 0;
   for (const IndexEntry& entry : index) {
-    if (entry.platform.os == "unknown") continue;  // attestations of buildkit
+    if (entry.platform.os == "unknown") continue;                                    // attestations of buildkit
+    const std::string os = entry.platform.os.empty() ? "linux" : entry.platform.os;  // enroot does not look at it
     if (entry.platform.architecture.empty()) {
       if (any == nullptr && !entry.artifact) any = &entry;
       continue;
     }
     if (shown++ < kMaxPlatformsShown) known += (known.empty() ? "" : ", ") + platform_text(entry.platform);
-    if (entry.platform.architecture != platform.architecture || entry.platform.os != platform.os) continue;
+    if (entry.platform.architecture != platform.architecture || os != platform.os) continue;
     if (best == nullptr || suitability(entry.platform, platform) > suitability(best->platform, platform)) best = &entry;
   }
   if (best == nullptr && known.empty()) best = any;

@@ -75,12 +75,14 @@ HttpRequest RegistryClient::blob_request(const Digest& digest) const {
 Result<void> RegistryClient::choose_scheme() {
   if (!options_.allow_http || scheme_chosen_) return {};
   scheme_chosen_ = true;
-  const HttpRequest request = request_to("https://" + reference_.registry + "/v2/");
+  HttpRequest request = request_to("https://" + reference_.registry + "/v2/");
+  bool speaks_tls = false;
+  request.speaks_tls = &speaks_tls;
   const auto begun = std::chrono::steady_clock::now();
   auto response = fetch(transport_, request, kMaxProbeBytes, options_.cancelled);
-  if (response) return {};
+  // A login would go the same way in clear: not because a registry with TLS was slow, or is somebody else's.
+  if (response || speaks_tls) return {};
   const ErrorKind kind = response.error().kind();
-  // Not where somebody speaks TLS and is somebody else.
   const bool late = kind == ErrorKind::network && options_.impatient &&
                     std::chrono::steady_clock::now() - begun >= std::chrono::seconds(kImpatientSeconds);
   if (kind == ErrorKind::unsupported || (kind == ErrorKind::network && !late) || kind == ErrorKind::unreachable)
@@ -91,10 +93,17 @@ Result<void> RegistryClient::choose_scheme() {
 Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request, size_t limit) {
   for (unsigned attempt = 1;; ++attempt) {
     auto response = fetch_telling(request, limit, attempt);
+    // Name servers are busy when all nodes begin at once: a host without an address may have one a moment later. Not
+    // for long: most often it is a slip.
+    constexpr unsigned kMostUnreached = 2;
+    const bool unreachable =
+        !response && response.error().kind() == ErrorKind::unreachable && attempt <= kMostUnreached;
     const bool transient =
-        response ? is_transient_status(response->status) : response.error().kind() == ErrorKind::network;
+        response ? is_transient_status(response->status) : unreachable || response.error().kind() == ErrorKind::network;
     if (!transient || options_.impatient || attempt > options_.retries) return response;
-    const std::string problem = response ? "answer " + std::to_string(response->status) : "no answer";
+    const std::string problem = response      ? "answer " + std::to_string(response->status)
+                                : unreachable ? "it cannot be reached"
+                                              : "no answer";
     const auto delay = retry_delay(attempt, response ? &*response : nullptr);
     tell_waiting(problem + ", " + trying_again_in(delay));
     options_.sleep(delay);

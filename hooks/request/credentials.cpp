@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 
 #include <sys/stat.h>
@@ -202,7 +203,14 @@ Result<CredentialSet> collect_credentials(const EnrootConfig& config, const Envi
   const std::string path = config.config_path() + "/.credentials";
   const auto text = read_file(path, kMaxFileBytes);
   if (!text) {
-    if (text.error().kind() == ErrorKind::not_found || text.error().errnum() == ENOTDIR) return CredentialSet{};
+    const int errnum = text.error().errnum();
+    if (text.error().kind() == ErrorKind::not_found || errnum == ENOTDIR) return CredentialSet{};
+    // A home directory of somebody else's, or one for which the job has no ticket: images that everybody may have need
+    // none of it.
+    if (errnum == EACCES || errnum == EPERM || errnum == ENOKEY || errnum == EKEYEXPIRED) {
+      log.warning(text.error().message() + ": asking without a login");
+      return CredentialSet{};
+    }
     return fail(Error(text.error()).with_code(ErrorCode::credentials));
   }
   // Where others can read it only, the doctor says so: many have such a file in a home directory that is closed.

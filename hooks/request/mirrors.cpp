@@ -3,11 +3,10 @@
 #include <tuple>
 
 #include "common/base/text.hpp"
+#include "common/spec/registry_tables.hpp"
 
 namespace situla {
 namespace {
-
-constexpr std::string_view kHubName = "docker.io";
 
 bool is_wildcard(const std::string& prefix) {
   return prefix.starts_with("*.");
@@ -29,7 +28,8 @@ const RegistryRule* best_rule(const std::string& name, const std::vector<Registr
 
 bool wanted_from(const RegistryMirror& mirror, const ImageReference& reference) {
   if (mirror.pull == RegistryMirror::Pull::digest_only) return reference.digest.has_value();
-  if (mirror.pull == RegistryMirror::Pull::tag_only) return !reference.digest;
+  // The nodes of a step ask for what the tag meant at its beginning.
+  if (mirror.pull == RegistryMirror::Pull::tag_only) return !reference.digest || !reference.tag.empty();
   return true;
 }
 
@@ -66,7 +66,7 @@ size_t covered_by(const std::string& prefix, const std::string& name) {
 
 std::string name_for_rules(const ImageReference& reference) {
   ImageReference shown = reference;
-  shown.registry = shown.registry == kDockerHub ? std::string(kHubName) : to_lower(shown.registry);
+  shown.registry = normalized_place(shown.registry);
   return shown.text();
 }
 

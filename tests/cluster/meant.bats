@@ -319,3 +319,15 @@ hint: did you mean login?" --container-image=auth.test#tiny
     grep -q 'srun: error: node1: tasks 0-3: Exited with exit code 1' <<<"$output"
   done
 }
+
+@test "credentials that cannot be read are for images that need some" {
+  mkdir config
+  export ENROOT_CONFIG_PATH=$work/config
+  install -m 000 /dev/null config/.credentials
+  run_and_show srun --container-image=registry.test/tiny echo works
+  [ "$status" -eq 0 ]
+  [ "${lines[-1]}" = works ]
+  [[ "$output" == *"config/.credentials: Permission denied: asking without a login"* ]]
+  run_and_show srun --container-image=auth.test/tiny true
+  [ "$status" -ne 0 ]
+}

@@ -19,6 +19,19 @@ TEST_CASE("bearer is preferred, whatever the order and case") {
   CHECK(choose_challenge({"basic realm=x"})->parameters.at("realm") == "x");
 }
 
+TEST_CASE("several challenges in one line") {
+  const auto challenge =
+      choose_challenge({R"(Negotiate, Basic realm="x, y", Bearer realm="https://t/token", service = r)"});
+  REQUIRE(challenge);
+  CHECK(challenge->scheme == "bearer");
+  CHECK(challenge->parameter("realm") == "https://t/token");
+  CHECK(challenge->parameter("service") == "r");
+  CHECK(choose_challenge({"Negotiate dG9rZW4=, Basic realm=\"x\", charset=\"UTF-8\""})->parameter("charset") ==
+        "UTF-8");
+  CHECK(choose_challenge({"Basic"})->scheme == "basic");
+  for (const char* nothing : {"", ",", "=", "==,", "=\"", " = x"}) CHECK(choose_challenge({nothing}) == std::nullopt);
+}
+
 TEST_CASE("token URLs") {
   Challenge challenge{"bearer", {{"realm", "https://auth.test/token"}, {"service", "reg test"}}};
   CHECK(token_url(challenge, "repository:x/y:pull", "joe", {}).value() ==

@@ -67,6 +67,33 @@ TEST_CASE("an entry that does not say for what it is, where no other one does") 
   CHECK(chosen(entry('1', R"(,"artifactType":"application/spdx+json")")) == "its index names no image");
 }
 
+TEST_CASE("entries that cannot be used or are written carelessly do not spoil the others") {
+  const std::string good = "{\"digest\":" + kDigest + R"(,"size":1,"platform":{"os":"","architecture":"amd64"}})";
+  for (const std::string& bad :
+       {std::string(R"({"digest":"sha512:00","size":1,"platform":{"os":"linux","architecture":"amd64"}})"),
+        "{\"digest\":" + kDigest + R"(,"platform":{"os":"linux","architecture":"arm64"}})", std::string("{}")}) {
+    INFO(bad);
+    const auto parsed = parse_manifest("{\"manifests\":[" + bad + "," + good + "]}", "");
+    REQUIRE(parsed);
+    const auto chosen = choose_platform(std::get<Index>(*parsed), Platform::parse("amd64").value());
+    REQUIRE(chosen);
+    CHECK(chosen->digest.hex() == kHex);
+  }
+}
+
+TEST_CASE("what others could read as another image (CVE-2021-41190)") {
+  const std::string layers = "\"layers\":[" + descriptor() + "]", config = "\"config\":" + descriptor(),
+                    manifests = "\"manifests\":[" + descriptor() + "]";
+  for (const std::string& text :
+       {config + "," + layers + "," + manifests, layers + "," + manifests, config + "," + manifests,
+        manifests + ",\"fsLayers\":[]", config + "," + layers + ",\"fsLayers\":[]"}) {
+    INFO(text);
+    const auto parsed = parse_manifest("{" + text + "}", "application/vnd.oci.image.manifest.v1+json");
+    REQUIRE_FALSE(parsed);
+    CHECK(parsed.error().kind() == ErrorKind::corrupt);
+  }
+}
+
 TEST_CASE("variants: the same, else the highest below, else the lowest above") {
   const auto chosen = [](const std::vector<std::string>& offered, const std::string& wanted) {
     Index index;

@@ -115,7 +115,9 @@ pull-from-mirror = "tag-only"
 )";
   CHECK(places("a.test/x:1", rules) == "t.test/x:1? a.test/x:1");
   CHECK(places("a.test/x" + digest, rules) == "d.test/x" + digest + "? a.test/x" + digest);
-  CHECK(places("a.test/x:1" + digest, rules) == "d.test/x:1" + digest + "? a.test/x:1" + digest);
+  // As the nodes of a step ask for it.
+  CHECK(places("a.test/x:1" + digest, rules) ==
+        "d.test/x:1" + digest + "? t.test/x:1" + digest + "? a.test/x:1" + digest);
   const std::string by_digest =
       "[[registry]]\nlocation = \"a.test\"\nmirror-by-digest-only = true\n[[registry.mirror]]\nlocation = \"d.test\"\n";
   CHECK(places("a.test/x:1", by_digest) == "a.test/x:1");
@@ -131,6 +133,23 @@ TEST_CASE("Docker Hub has many names") {
   }
   CHECK(places("m.test/x:1", "[[registry]]\nprefix = \"m.test\"\nlocation = \"docker.io/library\"\n") ==
         "registry-1.docker.io/library/x:1?");
+}
+
+TEST_CASE("another spelling of a place is no way round its rule") {
+  const auto blocked = [](const std::string& image, const std::string& prefix) {
+    const auto rules = parse_registries_conf("[[registry]]\nprefix = \"" + prefix + "\"\nblocked = true\n", "r");
+    const auto endpoints = endpoints_of(ImageReference::parse(image).value(), rules.value());
+    return !endpoints && endpoints.error().code() == ErrorCode::registry_blocked;
+  };
+  for (const char* image : {"ubuntu", "docker.io/library/ubuntu", "registry-1.docker.io:443/library/ubuntu",
+                            "Registry-1.Docker.IO/library/ubuntu", "docker.io.:0443/library/ubuntu"}) {
+    INFO(image);
+    CHECK(blocked(image, "docker.io"));
+    CHECK(blocked(image, "Index.docker.io:443"));
+  }
+  CHECK(blocked("nvcr.io:443/private/x", "nvcr.io/private"));
+  CHECK(blocked("nvcr.io./private/x", "nvcr.io:443/private"));
+  CHECK_FALSE(blocked("nvcr.io:444/private/x", "nvcr.io/private"));
 }
 
 TEST_CASE("the user's name is for the host that he named") {
