@@ -42,6 +42,7 @@ Result<BuiltImage> ImageBuilder::build(const StreamOpener& open, const ImageConf
   if (!config.workdir.empty())
     TRY_CONTEXT("make the working directory", tree.make_directories(clean_path(config.workdir)));
   tree.finish();
+  tree.open_to_owner();
   if (const auto missing = tree.files_without_data(); !missing.empty()) TRY(reread(open, missing));
   built.dead_bytes = count_dead(tree);
   meter_.give_back(std::exchange(duplicates_, 0));

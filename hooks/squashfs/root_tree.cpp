@@ -329,6 +329,29 @@ void RootTree::finish() {
   table_.give_back(kSlotBytes * (nodes_.size() - 1));
 }
 
+void RootTree::open_to_owner() {
+  constexpr std::string_view kAufsPrefix = ".wh..wh.";
+  constexpr int kWritableLevels = 5;
+  for (const uint32_t child : children(kRoot))
+    if (name(child).starts_with(kAufsPrefix)) kill(child);
+  for (uint32_t index = 0; index < nodes_.size(); ++index) {
+    if (nodes_[index].inode == kNone) continue;
+    LayerEntry& entry = table_.entry(nodes_[index].inode);
+    if (entry.kind != EntryKind::file) continue;
+    entry.mode |= (entry.mode & 0111U) != 0 ? 0500U : 0400U;
+  }
+  std::vector<uint32_t> level{kRoot};
+  for (int depth = 0; depth <= kWritableLevels; ++depth) {
+    std::vector<uint32_t> below;
+    for (const uint32_t directory : level) {
+      table_.entry(nodes_[directory].inode).mode |= 0700U;
+      for (uint32_t child = nodes_[directory].first_child; child != kNone; child = nodes_[child].next_sibling)
+        if (nodes_[child].inode != kNone && is_directory(child)) below.push_back(child);
+    }
+    level = std::move(below);
+  }
+}
+
 std::vector<uint32_t> RootTree::children(uint32_t directory) const {
   std::vector<uint32_t> live;
   for (uint32_t child = nodes_[directory].first_child; child != kNone; child = nodes_[child].next_sibling)

@@ -50,6 +50,10 @@ class RootTree {
 
   /// COMPAT.md 5: removes what is beneath /dev and every device node, and makes unreadable directories u+rwX.
   void finish();
+  /// As enroot's fixperms() does with what it imports: some distributions rely on CAP_DAC_OVERRIDE, which the user, who
+  /// owns all of it, need not have. He may read every file, execute what anybody may, and write to directories of the
+  /// upper levels. What AUFS kept in layers for itself goes.
+  void open_to_owner();
 
   [[nodiscard]] const Node& node(uint32_t index) const { return nodes_[index]; }
   [[nodiscard]] const LayerTable& table() const { return table_; }

@@ -45,6 +45,7 @@ Result<std::vector<std::string>> merge(const Layers& layers) {
   RootTree tree(table);
   for (size_t layer = table.layers(); layer-- > 0;) TRY(tree.apply(layer));
   tree.finish();
+  tree.open_to_owner();
   std::vector<std::string> lines;
   std::map<uint32_t, std::string> first;
   std::vector<std::pair<uint32_t, std::string>> open{{RootTree::kRoot, ""}};
@@ -227,8 +228,17 @@ TEST_CASE("The arena of names refuses what it cannot hold") {
 TEST_CASE("what COMPAT.md 5 leaves out") {
   check({{dir("dev"), file("dev/null"), dir("dev/pts"), entry(EntryKind::device, "sda"), dir("x", 0), dir("y", 0555),
           dir("z", 0300)}},
-        {"/dev d755", "/x d700", "/y d555", "/z d700"});
+        {"/dev d755", "/x d700", "/y d755", "/z d700"});
   check({{file("sda")}, {entry(EntryKind::device, "sda")}}, {});
+}
+
+TEST_CASE("as with enroot, the owner needs no capability for what distributions leave to root") {
+  check({{dir("1", 0555), dir("1/2", 0111), dir("1/2/3", 0555), dir("1/2/3/4", 0555), dir("1/2/3/4/5", 0555),
+          dir("1/2/3/4/5/6", 0555), file("shadow", 0), file("sudo", 0111), file("ping", 0711)}},
+        {"/1 d755", "/1/2 d711", "/1/2/3 d755", "/1/2/3/4 d755", "/1/2/3/4/5 d755", "/1/2/3/4/5/6 d555", "/ping f711",
+         "/shadow f400", "/sudo f511"});
+  check({{entry(EntryKind::directory, ".wh..wh.plnk"), file(".wh..wh.plnk/89.12"), hard("x", ".wh..wh.plnk/89.12")}},
+        {"/x f644"});
 }
 
 TEST_CASE("a very deep tree is no deep recursion") {
