@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 
 #include <grp.h>
 #include <linux/capability.h>
@@ -164,6 +165,12 @@ Result<void> keep_capabilities_over_exec() {
       return fail_errno(errno, "keep capability " + std::to_string(capability) + " over exec");
   }
   return {};
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  (void)gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 std::vector<gid_t> supplementary_groups() {

@@ -1,6 +1,7 @@
-// Who is this process, and how does it become somebody else for good?
+// Who is this process, on which node, and how does it become somebody else for good?
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -36,6 +37,8 @@ Result<void> keep_capabilities_over_exec();
 /// Lets a process that changed its uid without executing a program write its own /proc files (id maps) again
 /// (PR_SET_DUMPABLE). Only where nothing in its memory came from the identity before.
 Result<void> own_proc_files_again();
+/// The name of the node (gethostname(2)).
+std::string host_name();
 /// The supplementary groups of this process, ascending, as far as its user namespace has them.
 std::vector<gid_t> supplementary_groups();
 /// Has this process's user namespace that uid? Files of others belong to the overflow uid, 65534.

@@ -16,7 +16,8 @@
 namespace situla {
 namespace {
 
-/// Deeper directories are first moved up to the top, so that neither descriptors nor stack run out on a hostile tree.
+/// Deeper directories are first moved up into the one that is removed, so that neither descriptors nor stack run out on
+/// a hostile tree.
 constexpr int kMaxDepth = 64;
 
 /// Which mount a thing is on: bind mounts of the same file system differ only in the mount's id.
@@ -60,8 +61,6 @@ bool reach_into(int directory, const Action& action) {
 
 class Remover {
  public:
-  explicit Remover(int top) : top_(top) {}
-
   Result<void> remove(int parent, const std::string& name, int depth) {
     if (unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return {};
     // EISDIR on Linux, EPERM by POSIX and some file systems: perhaps a directory.
@@ -75,13 +74,16 @@ class Remover {
     if (mount != mount_) return fail_errno(EBUSY, "remove " + name + ": something is mounted on it");
     if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return {};
     if (depth >= kMaxDepth) return move_up(parent, name, found.get());
+    if (depth == 0) top_ = found.get();
     TRY_CONTEXT(name, empty(found.get(), depth));
+    if (depth == 0) TRY(remove_moved());
     if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
       return fail_errno(errno, "remove directory " + name);
     return {};
   }
 
-  /// Directories that were too deep and now lie beside the top one.
+ private:
+  /// Directories that were too deep: should this process be killed, they go with the one that is removed.
   Result<void> remove_moved() {
     while (!moved_.empty()) {
       const std::string name = std::move(moved_.back());
@@ -91,7 +93,6 @@ class Remover {
     return {};
   }
 
- private:
   Result<void> empty(int directory, int depth) {
     // An owner may have taken its own rights away (mode 0000); chmod by descriptor cannot be led elsewhere.
     (void)chmod(fd_path(directory).c_str(), 0700);
@@ -126,7 +127,7 @@ class Remover {
     return {};
   }
 
-  int top_;
+  int top_ = -1;  ///< the directory that is removed
   MountIdentity mount_;
   std::vector<std::string> moved_;
 };
@@ -134,9 +135,8 @@ class Remover {
 }  // namespace
 
 Result<void> remove_tree_at(int directory_fd, const std::string& name) {
-  Remover remover(directory_fd);
-  TRY(remover.remove(directory_fd, name, 0));
-  return remover.remove_moved();
+  Remover remover;
+  return remover.remove(directory_fd, name, 0);
 }
 
 Result<void> remove_tree(const std::string& path) {

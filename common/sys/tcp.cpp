@@ -21,6 +21,7 @@
 #include <net/if.h>
 
 #include "common/base/codec.hpp"
+#include "common/sys/identity.hpp"
 
 namespace situla {
 namespace {
@@ -133,12 +134,11 @@ std::vector<std::string> addresses_elsewhere(const std::vector<std::string>& add
 std::vector<std::string> own_addresses() {
   std::vector<std::string> found;
   const auto own = addresses_of_interfaces();
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
+  const std::string host = host_name();
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* answers = nullptr;
-  if (getaddrinfo(host.data(), nullptr, &hints, &answers) == 0) {
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &answers) == 0) {
     for (const addrinfo* each = answers; each != nullptr; each = each->ai_next) add(found, each->ai_addr);
     freeaddrinfo(answers);
   }

@@ -14,6 +14,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/mount/mount_api.hpp"
 #include "common/sys/sync.hpp"
 #include "hooks/containers/container_identity.hpp"
@@ -34,10 +35,20 @@ constexpr std::string_view kHidden = ".situla-";
 constexpr std::chrono::seconds kLockPatience{30};
 
 std::string hidden_prefix(std::string_view what) {
-  std::string node(HOST_NAME_MAX + 1, '\0');
-  (void)gethostname(node.data(), node.size() - 1);
-  return std::string(kHidden) + std::string(what) + "-" + node.c_str() + "-";
+  return std::string(kHidden) + std::string(what) + "-" + host_name() + "-";
 }
+
+/// One of this node: another one's name may begin as this node's does.
+bool is_hidden(const std::string& name, std::string_view what) {
+  constexpr size_t kDigits = 16;  // of random_name()
+  const std::string prefix = hidden_prefix(what);
+  if (!name.starts_with(prefix)) return false;
+  const std::string digits = name.substr(prefix.size(), name.find('.', prefix.size()) - prefix.size());
+  return digits.size() == kDigits && digits.find_first_not_of("0123456789abcdef") == digits.npos;
+}
+
+/// Behind it stands the name of the container that is just being replaced where names cannot be exchanged.
+constexpr std::string_view kReplaced = ".replaced.";
 
 bool exists(const std::string& path) {
   struct stat status {};
@@ -65,7 +76,10 @@ void remove_abandoned(const PrivateDirectory& data, std::chrono::milliseconds pa
     const auto names = list_directory(data.fd(), data.path());
     if (!alone || !names) return;
     for (const std::string& name : *names) {
-      if (!name.starts_with(hidden_prefix("create")) && !name.starts_with(hidden_prefix("remove"))) continue;
+      if (!is_hidden(name, "create") && !is_hidden(name, "remove")) continue;
+      const size_t replaced = name.find(kReplaced);
+      if (replaced != name.npos && rename_new(data.held(name), data.held(name.substr(replaced + kReplaced.size()))))
+        continue;
       auto lock = lock_in(data, name, FileLock::Kind::exclusive, patience);
       if (lock) abandoned.emplace_back(name, std::move(*lock));
     }
@@ -128,17 +142,21 @@ class Unfinished {
     const auto exchanged = exchange_names(held(), data_.held(name));
     if (exchanged) return std::exchange(name_, {});
     if (exchanged.error().kind() != ErrorKind::unsupported) return fail(exchanged.error());
-    // Some network file systems cannot: there is a moment without.
-    const std::string old = name_ + ".old";
+    // Some network file systems cannot: there is a moment without, in which nobody takes the old one for abandoned.
+    // Should this process be killed there, the next one gives the old one its name back.
+    TRY_ASSIGN(const FileLock whole, lock_data(data_));
+    const std::string named = name_ + std::string(kReplaced) + name;
+    const std::string between = named.size() > NAME_MAX ? name_ + ".old" : named, old = name_ + ".old";
     const int data = data_.fd();
-    if (renameat(data, name.c_str(), data, old.c_str()) != 0) return fail_errno(errno, "rename " + data_.path(name));
+    if (renameat(data, name.c_str(), data, between.c_str()) != 0)
+      return fail_errno(errno, "rename " + data_.path(name));
     if (renameat(data, name_.c_str(), data, name.c_str()) != 0) {
       const int reason = errno;
-      (void)renameat(data, old.c_str(), data, name.c_str());
+      (void)renameat(data, between.c_str(), data, name.c_str());
       return fail_errno(reason, "rename " + data_.path(name_) + " to " + data_.path(name));
     }
     name_.clear();
-    return old;
+    return renameat(data, between.c_str(), data, old.c_str()) == 0 ? old : between;
   }
 
   const PrivateDirectory& data_;

@@ -16,6 +16,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/mount_table.hpp"
 #include "common/sys/process/cgroup.hpp"
 #include "hooks/containers/container_identity.hpp"
@@ -247,9 +248,7 @@ std::string marked(std::string_view kind, const std::string& which) {
 }  // namespace
 
 std::string start_prefix() {
-  std::string node(HOST_NAME_MAX + 1, '\0');
-  (void)gethostname(node.data(), node.size() - 1);
-  return std::string(kStartPrefix) + node.c_str() + ".";
+  return std::string(kStartPrefix) + host_name() + ".";
 }
 
 std::string container_mark(const NamedContainer& container) {

@@ -8,6 +8,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/process/run_program.hpp"
 #include "hooks/sources/engine.hpp"
 
@@ -45,7 +46,12 @@ class SignalDelay {
   sigset_t held_{}, before_{};
 };
 
+/// Then comes the node's name: locks of directories are not seen by other nodes that share the file system.
 constexpr std::string_view kScratchPrefix = "situla-save.";
+
+std::string scratch_prefix() {
+  return std::string(kScratchPrefix) + host_name() + ".";
+}
 
 /// A directory for the temporary files of a program, which podman leaves when a signal ends it. Locked while it is in
 /// use: what a process that was killed left is removed by its user's next one.
@@ -56,7 +62,7 @@ class Scratch {
     remove_dead(directory.get());
     constexpr int kAttempts = 16;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      const std::string name = random_name(kScratchPrefix);
+      const std::string name = random_name(scratch_prefix());
       if (mkdirat(directory.get(), name.c_str(), 0700) != 0)
         return fail_errno(errno, "create a directory in " + printable(parent));
       auto lock = lock_of(directory.get(), name);
@@ -86,10 +92,12 @@ class Scratch {
   static void remove_dead(int directory) {
     const auto names = list_directory(directory, "temporary files");
     if (!names) return;
+    const std::string model = random_name(scratch_prefix()), prefix = scratch_prefix();
     for (const std::string& name : *names) {
       struct stat status {};
-      if (!name.starts_with(kScratchPrefix) || fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-          status.st_uid != geteuid())
+      // Another node's name may begin like this one's.
+      if (name.size() != model.size() || !name.starts_with(prefix) ||
+          fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || status.st_uid != geteuid())
         continue;
       if (const auto lock = lock_of(directory, name)) (void)remove_tree_at(directory, name);
     }

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <array>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/identity.hpp"
 #include "hooks/sources/engine.hpp"
 #include "hooks/sources/file_source.hpp"
 #include "hooks/sources/image_files.hpp"
@@ -13,12 +13,6 @@
 
 namespace situla {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return printable(name.data());
-}
 
 /// The archive of one image has one entry; its name in there may be spelled in another way.
 FileReference archive_reference(const EngineReference& reference) {
@@ -99,8 +93,8 @@ class EngineSource final : public ImageSource {
       return fail(Error(ErrorKind::not_found,
                         "no such image: " + command_ + " has no " + reference_.exact_name() + " (" + asked + ")")
                       .with_code(ErrorCode::image_not_found)
-                      .with_hint("'" + command_ + " images' on " + host_name() + " lists what it has; docker://" +
-                                 reference_.name + " takes it from its registry"));
+                      .with_hint("'" + command_ + " images' on " + printable(host_name()) +
+                                 " lists what it has; docker://" + reference_.name + " takes it from its registry"));
     return fail(unreachable(std::move(problem)));
   }
 
@@ -119,7 +113,7 @@ class EngineSource final : public ImageSource {
                     "registry");
     return std::move(*problem)
         .with_code(ErrorCode::engine)
-        .with_hint("is " + command_ + " installed and running on " + host_name() + "? " + variable +
+        .with_hint("is " + command_ + " installed and running on " + printable(host_name()) + "? " + variable +
                    "=unix:///PATH names another socket");
   }
 

@@ -1,6 +1,5 @@
 #include "hooks/sources/job_answers.hpp"
 
-#include <array>
 #include <chrono>
 
 #include <sys/stat.h>
@@ -10,6 +9,7 @@
 #include "common/base/wire.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "hooks/registry/sha256.hpp"
 
 namespace situla {
@@ -28,9 +28,7 @@ Result<JobAnswers> JobAnswers::open(const std::string& cache, const JobName& job
   TRY(make_directories(own.held(kDirectory), 0700));
   TRY_ASSIGN(auto directory, own.below(kDirectory));
   // What was said to one job is no answer for another one, except where time alone counts.
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  const std::string of = rule.kind == ResolveRule::Kind::job ? printable(host.data()) + "." + job.number : "any";
+  const std::string of = rule.kind == ResolveRule::Kind::job ? printable(host_name()) + "." + job.number : "any";
   return JobAnswers(std::move(directory), of + "." + digest_of(job.cluster + "\n" + image).hex().substr(0, kNameDigits),
                     rule);
 }

@@ -1,12 +1,12 @@
 #include "hooks/sources/open_source.hpp"
 
-#include <array>
 #include <cerrno>
 #include <filesystem>
 
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/identity.hpp"
 #include "hooks/sources/file_source.hpp"
 
 namespace situla {
@@ -26,11 +26,9 @@ std::string explain_path(const FileReference& reference, const Error& error) {
   if (error.errnum() == ENOTDIR) return "an image in one file is oci-archive:FILE or docker-archive:FILE";
   if (error.kind() != ErrorKind::not_found) return {};
   if (!reference.name.empty()) return "the path ends at the first ':', what follows is a tag";
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
   std::error_code ignored;
   const std::string directory = std::filesystem::current_path(ignored).string();
-  return "it was looked for on " + printable(host.data()) +
+  return "it was looked for on " + printable(host_name()) +
          (reference.path.starts_with('/') ? "" : ", in " + printable(directory));
 }
 

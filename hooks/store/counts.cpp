@@ -8,6 +8,7 @@
 #include "common/base/wire.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "hooks/turn/lease.hpp"
 
 namespace situla {
@@ -20,7 +21,7 @@ std::string directory_of(const std::string& store) {
   return store + "/counts";
 }
 std::string path_of(const std::string& store) {
-  return directory_of(store) + "/" + own_node();
+  return directory_of(store) + "/" + host_name();
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ Result<void> add_counts(const std::string& store, const StoreCounts& change) {
              FileLock::acquire(std::move(directory), FileLock::Kind::exclusive, kLimit, directory_of(store)));
   // What a killed writer of this node has left: there is only one at a time.
   for (const std::string& name : list_directory(directory_of(store)).value_or(std::vector<std::string>()))
-    if (name.starts_with("." + own_node() + ".")) (void)unlink((directory_of(store) + "/" + name).c_str());
+    if (name.starts_with("." + host_name() + ".")) (void)unlink((directory_of(store) + "/" + name).c_str());
   StoreCounts counts = read_counts(store);
   std::apply(
       [&](auto&... sums) {

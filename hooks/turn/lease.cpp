@@ -15,6 +15,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 
 namespace situla {
 namespace {
@@ -190,12 +191,6 @@ class Patience {
 
 }  // namespace
 
-std::string own_node() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string LeaseRecord::text() const {
   return "1 " + owner + " " + (node.empty() ? "-" : node) + " " + (boot.empty() ? "-" : boot) + " " +
          std::to_string(uid) + " " + (job.empty() ? "-" : job) + " " +
@@ -294,7 +289,7 @@ Result<Lease::Acquired> Lease::acquire(const std::string& path, LeaseRecord self
                                        const std::function<void(const LeaseRecord&)>& waiting,
                                        const std::function<bool()>& done) {
   self.owner = random_name("");
-  self.node = own_node();
+  self.node = host_name();
   self.boot = own_boot();
   bool overtakes = false;
   std::optional<std::string> told, slow;  // of whom; whose place somebody else takes
@@ -334,7 +329,7 @@ bool sweep_dead_leases(const std::string& directory, const std::string& ended) {
   const auto names = list_directory(directory);
   if (!names || names->empty()) return true;
   LeaseRecord self;
-  self.node = own_node();
+  self.node = host_name();
   self.boot = own_boot();
   // The file system's clock, which other nodes share.
   const std::string clock = directory + "/" + random_name(".clock-");

@@ -88,9 +88,6 @@ struct Lease::Acquired {
   bool overtook = false;  ///< held: somebody goes on too slowly, and did not have to die for it
 };
 
-/// This host's name.
-std::string own_node();
-
 /// Removes the lease files in a directory whose holder on this node died (kill -9), those of other nodes whose
 /// heartbeat has stopped, and what take-overs left. Those of living holders stay. False: one of them works on this node
 /// for the step `ended`

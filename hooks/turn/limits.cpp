@@ -13,6 +13,7 @@
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "hooks/turn/lease.hpp"
 
 namespace situla {
@@ -60,7 +61,7 @@ Result<ImportSlot> ImportSlot::without_lock(const std::string& directory, const 
 Result<std::optional<ImportSlot>> ImportSlot::acquire(const std::string& directory, uid_t uid, const std::string& job,
                                                       uint32_t count, const std::function<void()>& waiting,
                                                       const std::function<bool()>& done) {
-  const std::string prefix = own_node() + "." + std::to_string(uid) + ".";
+  const std::string prefix = host_name() + "." + std::to_string(uid) + ".";
   for (bool told = false;; std::this_thread::sleep_for(kPoll)) {
     for (uint32_t i = 0; count == 0 || i < count; ++i) {
       const std::string name = prefix + std::to_string(i);
@@ -100,7 +101,7 @@ ImportSlot::InFlight ImportSlot::others() const {
     if (!fd) continue;
     // Nobody has it: it was killed. Of another node's, on a shared file system, the lock may not be seen here.
     struct stat status {};
-    const bool here = name.starts_with(own_node() + ".");
+    const bool here = name.starts_with(host_name() + ".");
     if (here && flock(fd->get(), LOCK_SH | LOCK_NB) == 0) continue;
     const bool by_silence = !here || has_no_locks(errno);
     if (by_silence && (fstat(fd->get(), &status) != 0 || status.st_mtim.tv_sec + kSlotSilence <= own.st_mtim.tv_sec))
@@ -117,7 +118,7 @@ ImportSlot::InFlight ImportSlot::others() const {
 bool sweep_free_slots(const std::string& directory, const std::string& ended) {
   const auto names = list_directory(directory);
   if (!names) return true;
-  const std::string prefix = own_node() + ".";
+  const std::string prefix = host_name() + ".";
   const auto now = file_system_time(directory);
   bool all = true;
   for (const std::string& name : *names) {

@@ -168,19 +168,26 @@ TEST_CASE("what a killed create or removal left goes with the next one; others' 
   Store store;
   const std::string image = store.image("hello");
   const std::string own = node_name() + "-0123456789abcdef";
-  const std::string running = ".situla-create-" + own + "b";
+  const std::string running = ".situla-create-" + node_name() + "-fedcba9876543210";
   const std::string elsewhere = ".situla-create-elsewhere.example-0123456789abcdef";
-  for (const std::string& name : {".situla-create-" + own, ".situla-remove-" + own, running, elsewhere})
+  const std::string alike = ".situla-create-" + node_name() + "-2-0123456789abcdef";
+  // Of a replacement where names cannot be exchanged: the new one has not got its name.
+  const std::string replaced = ".situla-create-" + own + ".replaced.b";
+  for (const std::string& name :
+       {".situla-create-" + own, ".situla-remove-" + own, ".situla-create-" + own + ".old", running, elsewhere, alike})
     store.dir.write("data/" + name + "/x", "");
+  store.dir.write("data/" + replaced + "/x", "");
   const UniqueFd busy = std::move(*open_file(store.dir / ("data/" + running), O_RDONLY));
   REQUIRE(flock(busy.get(), LOCK_EX) == 0);
   REQUIRE(store.create("a", image, StorageWish::tree));
-  std::vector<std::string> left = {running, elsewhere, "a"};
+  std::vector<std::string> left = {running, elsewhere, alike, "a", "b"};
   std::sort(left.begin(), left.end());
   CHECK(store.entries() == left);
   REQUIRE(flock(busy.get(), LOCK_UN) == 0);
   REQUIRE(remove_container(store.config, "a", store.log));
-  CHECK(store.entries() == std::vector<std::string>{elsewhere});
+  left = {elsewhere, alike, "b"};
+  std::sort(left.begin(), left.end());
+  CHECK(store.entries() == left);
 }
 
 TEST_CASE("kill -9 at any moment of create, replacement and removal: whole or not there, and the next one cleans up") {

@@ -1,13 +1,13 @@
 #include "plugin/broker/report/step_report.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <syslog.h>
 #include <unistd.h>
 
 #include "common/base/json_members.hpp"
 #include "common/protocol/contract.hpp"
+#include "common/sys/identity.hpp"
 
 namespace situla {
 namespace {
@@ -19,17 +19,12 @@ uint64_t now() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
 }
 
-std::string own_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 StepRecord record_of(const StepRequest& step) {
   StepRecord record;
   record.job = step.job_id;
   record.step = step.step_id;
   record.uid = step.uid;
-  record.node = own_name();
+  record.node = host_name();
   record.image = step.image;
   record.named = step.named;
   record.tasks = step.local_tasks;

@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/pipe.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/request/request.hpp"
@@ -149,8 +150,8 @@ TEST_CASE("whoever sends something else hears no more than that, and whoever ask
   CHECK(refused(message::Copied(), {}));
   CHECK(refused(message::CopyWanted(), {}));
   CHECK(refused(message::CopyWanted(), {node.copy.get(), node.copy.get()}));
-  const UniqueFd lock =
-      *open_file(node.store.slots() + "/" + own_node() + "." + std::to_string(getuid()) + ".0", O_RDWR | O_CREAT, 0600);
+  const UniqueFd lock = *open_file(node.store.slots() + "/" + host_name() + "." + std::to_string(getuid()) + ".0",
+                                   O_RDWR | O_CREAT, 0600);
   node.config.imports_per_user = 1;
   REQUIRE(flock(lock.get(), LOCK_EX | LOCK_NB) == 0);
   CHECK(is_no_copy(node.ask_copy(kDigest, false)));

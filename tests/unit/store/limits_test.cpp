@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/sys/identity.hpp"
 #include "hooks/turn/lease.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -39,7 +40,7 @@ TEST_CASE("so many imports of one user at a time, and nothing left of them") {
   }
   CHECK(std::filesystem::is_empty(directory.path()));
   // Of imports that were killed; another node's lock may not be seen, so that only time tells.
-  (void)directory.write(own_node() + ".1000.0", "");
+  (void)directory.write(host_name() + ".1000.0", "");
   const std::string foreign = directory.write("node.1000.0", "");
   sweep_free_slots(directory.path());
   CHECK(std::filesystem::exists(foreign));
