@@ -9,6 +9,7 @@
 
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/identity.hpp"
 #include "common/sys/socket.hpp"
 #include "hooks/turn/lease.hpp"
 
@@ -253,11 +254,16 @@ void Distribution::give_up() {
   if (leads_) end(State::failed);
 }
 
-/// The last word, which is to reach the others before this process ends.
+/// The last word, which is to reach the others before this process ends, and after all others: two that are under way
+/// may come in any order, and who hears last that the image is being stored waits long for it.
 void Distribution::end(State state) {
+  const auto let_arrive = [this] {
+    for (const auto end = Clock::now() + options_.beat; active() && claims_under_way_ > 0 && Clock::now() < end;)
+      if (!listen(kTick, false)) break;
+  };
+  let_arrive();
   say(state);
-  for (const auto end = Clock::now() + options_.beat; active() && claims_under_way_ > 0 && Clock::now() < end;)
-    if (!listen(kTick, false)) break;
+  let_arrive();
   leads_ = false;
 }
 
@@ -372,7 +378,7 @@ bool Distribution::ship(line::Kind kind, int file) {
 void Distribution::say(State state) {
   if (!active() || (claims_under_way_ > 0 && state < State::failed)) return;
   last_claim_ = Clock::now();
-  const auto file = sealed_memory("situla-claim", encode(Claim{state, own_node(), bytes_, leader().value_or(0)}));
+  const auto file = sealed_memory("situla-claim", encode(Claim{state, host_name(), bytes_, leader().value_or(0)}));
   if (file && ship(line::Kind::claim, file->get())) ++claims_under_way_;
 }
 

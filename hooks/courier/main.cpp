@@ -44,10 +44,10 @@ constexpr std::string_view kOfferWord = "offer ";  ///< the first word of `send`
 constexpr std::string_view kWhole = "whole\n";     ///< the first word of `fetch`, when the file is there
 constexpr int kUnreached = 2, kHere = 3;           ///< its exit codes: no connection; the file could not be written
 
-constexpr size_t kMostTasks = 8;  ///< sbcasts, and what is started of this program
-constexpr std::chrono::milliseconds kLastWord{1000};
-constexpr size_t kMostSaid = 4096;     ///< bytes of what a program says
-constexpr size_t kMostUnheard = 1024;  ///< messages to a store program that does not listen yet
+constexpr size_t kMostTasks = 8;                      ///< sbcasts, and what is started of this program
+constexpr std::chrono::milliseconds kLastWord{3000};  ///< the broker waits longer than this
+constexpr size_t kMostSaid = 4096;                    ///< bytes of what a program says
+constexpr size_t kMostUnheard = 1024;                 ///< messages to a store program that does not listen yet
 
 struct Arguments {
   std::string directory, step, sbcast, slurm_conf;
@@ -96,8 +96,13 @@ class Courier {
 
   /// What came is removed. A last word to the other nodes is on its way still.
   void end(std::chrono::milliseconds limit) {
+    using Clock = std::chrono::steady_clock;
+    const auto left = [end = Clock::now() + limit] {
+      const auto until = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+      return std::max(until, std::chrono::milliseconds(0));
+    };
     for (Task& task : tasks_)
-      if (task.role == Role::sbcast && task.kind != line::Kind::image) (void)task.program.wait_for(limit);
+      if (task.role == Role::sbcast && task.kind != line::Kind::image) (void)task.program.wait_for(left());
     tasks_.clear();
     clear();
   }

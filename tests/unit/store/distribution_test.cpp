@@ -243,6 +243,35 @@ TEST_CASE("who comes to import after the node that failed hears who else waits, 
   }
 }
 
+TEST_CASE("the word that a node has failed is not on its way beside an earlier one, which could come after it") {
+  auto between = socket_pair();
+  auto broker = socket_pair();
+  REQUIRE(between);
+  REQUIRE(broker);
+  auto times = quick();
+  times.beat = std::chrono::seconds(10);
+  test::MemoryLog log;
+  Distribution first({between->first.get(), 0, 2, "7.0", 1000}, broker->first.get(), log, times);
+  const int courier = between->second.get();
+  const auto state_said = [courier]() -> std::optional<Claim::State> {
+    const auto packet = receive_packet(courier, line::kMaxBytes);
+    if (!packet || !*packet || (*packet)->fds.size() != 1) return std::nullopt;
+    const auto bytes = read_all((*packet)->fds[0].get(), 4096);
+    const auto claim = bytes ? decode_claim(*bytes) : fail(bytes.error());
+    return claim ? std::optional(claim->state) : std::nullopt;
+  };
+  REQUIRE(first.receive(kNever));
+  REQUIRE(first.leads());
+  CHECK(state_said() == Claim::State::importing);
+  std::thread failing([&] { first.give_up(); });
+  CHECK_FALSE(wait_for_packet(courier, std::chrono::milliseconds(200)));
+  const std::string arrived = line::encode(line::Sent{line::Kind::claim, true, ""});
+  CHECK(send_packet(courier, arrived));
+  CHECK(state_said() == Claim::State::failed);
+  CHECK(send_packet(courier, arrived));
+  failing.join();
+}
+
 TEST_CASE("who waits stops when the image is there, and when the step is cancelled") {
   Net net(2);
   test::MemoryLog log, others;
