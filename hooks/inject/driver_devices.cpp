@@ -9,8 +9,17 @@ namespace situla {
 namespace {
 
 Result<ContainerEdits> by_driver_files(const nvidia::DriverRequest& request, const HookContext& context) {
-  TRY_ASSIGN(const HostRoots roots,
-             HostRoots::open(context.device_settings.driver_root, context.device_settings.device_root));
+  auto opened = HostRoots::open(context.device_settings.driver_root, context.device_settings.device_root);
+  // Where there is no driver, its directory need not be there either.
+  if (!opened && opened.error().kind() == ErrorKind::not_found) {
+    TRY_ASSIGN(const HostRoots devices, HostRoots::open("/", context.device_settings.device_root));
+    if (!devices.devices.exists("/proc/driver/nvidia/version")) {
+      TRY(nvidia::without_driver(request, devices, context.log));
+      return ContainerEdits();
+    }
+  }
+  if (!opened) return fail(std::move(opened).error());
+  const HostRoots& roots = *opened;
   auto node =
       nvidia::node_inventory(roots, SITULA_RUNTIME_DIR "/nvidia.json", {libexec_path("situla-nvml")}, context.log);
   if (!node && node.error().kind() == ErrorKind::not_found) {

@@ -69,6 +69,8 @@ void bind_usual_directories(const HookContext& context, std::vector<MountStep>& 
   steps.push_back(bind_directory(context.host_root.exists(with_user) ? with_user : system + step));
   steps.back().on_failure = OnFailure::ignore;
   steps.push_back(bind_directory(first_of(host, {"PMIX_SERVER_TMPDIR"}, usual)));
+  // COMPAT.md 9: nofail; the variable may be of an outer step, on another node.
+  steps.back().on_failure = OnFailure::warn;
 }
 
 /// A rank tells the PMIx server who it is. By itself it says root in a container with remapped root, and is refused;

@@ -1,5 +1,6 @@
 #include "hooks/mount/place.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fcntl.h>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr mode_t kDirectoryMode = 0755;
 constexpr mode_t kFileMode = 0644;
-/// More than any cover holds; memory is taken only for what is there.
+/// More than any cover holds that does not say its size; memory is taken only for what is there.
 constexpr const char* kCoverSize = "16m";
 /// As nvidia-container-cli has them; read-only keeps a driver library from changing the node's mode (GPU.md 1.7). Never
 /// nodev.
@@ -131,7 +132,8 @@ Result<void> place_file_system(const MountStep& step, const ApplyTarget& target)
   const bool cover = step.kind == StepKind::cover;
   if (cover) {
     flags.read_only = false;
-    parameters.emplace_back("size", kCoverSize);
+    const auto is_size = [](const auto& parameter) { return parameter.first == "size"; };
+    if (std::none_of(parameters.begin(), parameters.end(), is_size)) parameters.emplace_back("size", kCoverSize);
   }
   TRY_ASSIGN(const UniqueFd mounted, mount_new_and_open(place.get(), cover ? "tmpfs" : step.type,
                                                         cover ? "tmpfs" : step.source, parameters, flags, step.target));

@@ -75,9 +75,10 @@ bool is_library(const std::string& path) {
   return name.ends_with(".so") || name.find(".so.") != std::string::npos;
 }
 
-/// As faccessat(2) with AT_EMPTY_PATH, which needs Linux 5.8.
-bool may_open(int fd) {
-  return access(fd_path(fd).c_str(), R_OK | W_OK) == 0;
+/// As faccessat(2) with AT_EMPTY_PATH, which needs Linux 5.8. Those of MIG are for reading only.
+bool may_open(const MountSource& source) {
+  constexpr mode_t kWritable = 0222;
+  return access(fd_path(source.fd.get()).c_str(), (source.status.st_mode & kWritable) != 0 ? R_OK | W_OK : R_OK) == 0;
 }
 
 Result<void> check_library(const MountSource& source, const MountStep& step) {
@@ -103,7 +104,7 @@ Result<void> check_device(const MountSource& source, const MountStep& step, LogS
                                              " has the flag nodev, so nobody could open the device")
                     .with_code(ErrorCode::mount_source)
                     .with_hint("a user cannot take the flag away; take the device from the host's /dev"));
-  if (may_open(source.fd.get())) return {};
+  if (may_open(source)) return {};
   const int errnum = errno;
   log.warning(Error::from_errno(errnum, step.origin + ": open " + step.source)
                   .with_code(ErrorCode::gpu_request)

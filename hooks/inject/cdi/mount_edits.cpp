@@ -70,7 +70,9 @@ Result<MountStep> read_options(const Mount& mount, const Wish& wish, LogSink& lo
   for (const auto& [key, value] : step.parameters) {
     if (cover && key == "mode")
       wanted.parameters.front().second = value;
-    else if (!cover || key != "size")
+    else if (cover && key == "size" && !value.empty())
+      wanted.parameters.emplace_back(key, value);
+    else
       step.ignored.push_back(value.empty() ? key : key + "=" + value);
   }
   for (const std::string& word : step.ignored)

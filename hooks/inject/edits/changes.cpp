@@ -24,7 +24,17 @@ Result<void> Changes::make(ContainerEdits edits) {
 
 Result<void> Changes::make_always(ContainerEdits edits) {
   show(edits);
+  LibraryCacheEdit own = edits.libraries;
+  if (!own.empty()) {
+    ContainerEdits all, more;
+    all.libraries = std::move(libraries_);
+    more.libraries = own;
+    append(all, std::move(more));
+    libraries_ = all.libraries;
+    edits.libraries = std::move(all.libraries);
+  }
   TRY(apply(edits, target_, log_));
+  edits.libraries = std::move(own);
   if (dry_run_) plan_.push_back(std::move(edits));
   return {};
 }

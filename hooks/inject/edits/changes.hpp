@@ -34,6 +34,7 @@ class Changes {
   bool shown_, dry_run_;
   LogSink& log_;
   std::vector<ContainerEdits> plan_;
+  LibraryCacheEdit libraries_;  ///< of all parts until now: each writes the linker's files for the whole start
 };
 
 }  // namespace situla

@@ -1,5 +1,8 @@
 #include "hooks/inject/inventory/inventory_cache.hpp"
 
+#include <cstdlib>
+#include <ctime>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,7 +103,15 @@ std::string inventory_key(const HostRoots& roots) {
 }
 
 bool kept_inventory_is_right(const HostRoots& roots, const std::string& file) {
-  return read_kept(file, inventory_key(roots)).has_value();
+  // What a GPU or the management library did not answer then it may answer now; but where it never does, it is not
+  // waited for at the end of each job.
+  constexpr time_t kAskedAgainAfter = 600;  // seconds
+  const auto kept = read_kept(file, inventory_key(roots));
+  if (!kept) return false;
+  const size_t present = names_in(roots.devices, std::string(kDriverProc) + "/gpus").size();
+  if (kept->from_nvml && kept->gpus.size() >= present) return true;
+  struct stat status {};
+  return stat(file.c_str(), &status) == 0 && std::abs(std::time(nullptr) - status.st_mtim.tv_sec) < kAskedAgainAfter;
 }
 
 Result<NodeInventory> node_inventory(const HostRoots& roots, const std::string& file, const GatherOptions& options,

@@ -26,8 +26,14 @@ Result<void> keep(bool if_stale, LogSink& log) {
   // driver that hangs would keep the job's cgroup. Best effort: who is not root stays where he is.
   (void)move_to_cgroups(getpid(), "0::/\n");
   TRY_ASSIGN(const SiteConfig site, SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml"));
-  TRY_ASSIGN(const HostRoots roots,
-             HostRoots::open(site.device_settings.driver_root, site.device_settings.device_root));
+  const auto opened = HostRoots::open(site.device_settings.driver_root, site.device_settings.device_root);
+  // Where there is no driver, its directory need not be there either.
+  if (!opened && opened.error().kind() == ErrorKind::not_found) {
+    TRY_ASSIGN(const HostRoots devices, HostRoots::open("/", site.device_settings.device_root));
+    if (!devices.devices.exists("/proc/driver/nvidia/version")) return {};
+  }
+  if (!opened) return fail(opened.error());
+  const HostRoots& roots = *opened;
   const GatherOptions options{program_directory() + "/situla-nvml", kNvmlLimit};
   if (if_stale && kept_inventory_is_right(roots, file)) return {};
   auto kept = keep_node_inventory(roots, file, options, log);

@@ -30,6 +30,11 @@ std::string link_target(int directory_fd, const std::string& directory, const st
   return target.find('/') == std::string::npos ? target : std::string();
 }
 
+bool is_link(int directory_fd, const std::string& name) {
+  struct stat status {};
+  return fstatat(directory_fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
+}
+
 /// The names of the directory that may be libraries and are not known, also not by a link.
 Result<std::vector<std::string>> candidates(int directory_fd, const std::string& directory, const KnownFiles& known) {
   TRY_ASSIGN(auto names, list_directory(directory_fd, directory));
@@ -79,6 +84,9 @@ Result<std::vector<FoundLibrary>> find_libraries(const RootDir& root, const std:
     const auto flags = elf ? elf->ld_flags() : std::nullopt;
     if (!flags) continue;
     const std::string& soname = elf->soname.empty() ? name : elf->soname;
+    // What programs are linked with, and some load by that name: ldconfig keeps it, too.
+    if (name.ends_with(".so") && name != soname && soname.starts_with(name) && is_link(opened->get(), name))
+      chosen.emplace(std::pair(name, *flags), name);
     std::string& best = chosen[{soname, *flags}];
     if (best.empty() || name == soname || (best != soname && compare_ld_names(name, best) > 0)) best = name;
   }

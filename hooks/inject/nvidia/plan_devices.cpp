@@ -101,6 +101,10 @@ Result<void> add_imex_channels(const Planning& planning, DevicePlan& devices) {
   for (const uint32_t channel : wanted.channels) {
     const std::string path = std::string(kImexChannels) + "/channel" + std::to_string(channel);
     const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const Node& other) { return other.path == path; });
+    if (node == nodes.end() && wanted.of_image) {
+      planning.log.info("The image asks for " + path + ", which this node has not got");
+      continue;
+    }
     if (node == nodes.end())
       return fail(Error(ErrorKind::usage, "NVIDIA_IMEX_CHANNELS: " + std::to_string(channel) + ": this node has no " +
                                               planning.device_path(path))

@@ -1,6 +1,8 @@
 #include <array>
 #include <set>
 
+#include <sys/stat.h>
+
 #include "common/base/text.hpp"
 #include "hooks/inject/ldcache/forward_compat.hpp"
 #include "hooks/inject/nvidia/plan.hpp"
@@ -117,6 +119,14 @@ void add_forward_compatibility(const Planning& planning, ContainerEdits& edits) 
     edits.libraries.preferred.push_back(std::move(**directory));
 }
 
+bool is_same_directory(const RootDir& root, const char* one, const char* other) {
+  struct stat left {
+  }, right{};
+  const auto first = root.resolve(one), second = root.resolve(other);
+  return first && second && fstat(first->get(), &left) == 0 && fstat(second->get(), &right) == 0 &&
+         left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
 bool is_musl(const RootDir& root) {
   return root.exists("/etc/alpine-release") || root.exists("/lib/ld-musl-x86_64.so.1") ||
          root.exists("/lib/ld-musl-aarch64.so.1");
@@ -130,8 +140,9 @@ LibraryPlaces library_places(const RootDir& root) {
   if (is_musl(root)) return {"/usr/lib", ""};
   // Images made of Debian's packages without base-files: the loader looks there, and not in /usr/lib64.
   if (!root.exists("/usr/lib64") && root.exists(debian)) return {debian, "/usr/lib/i386-linux-gnu"};
+  // One directory with two names (Arch Linux) has room for one kind of library.
   for (const char* directory : {"/usr/lib32", "/usr/lib"})
-    if (root.exists(directory)) return {"/usr/lib64", directory};
+    if (root.exists(directory) && !is_same_directory(root, directory, "/usr/lib64")) return {"/usr/lib64", directory};
   return {"/usr/lib64", ""};
 }
 

@@ -116,6 +116,7 @@ Result<DriverRequest> parse_request(const Environment& host, const Environment& 
   request.mig_config = variables.get("NVIDIA_MIG_CONFIG_DEVICES") == "all";
   request.mig_monitor = variables.get("NVIDIA_MIG_MONITOR_DEVICES") == "all";
   TRY_ASSIGN(request.imex, parse_imex(variables.get(kImexChannels)));
+  request.imex.of_image = host.get_or(kImexChannels, "").empty();
   const auto enabled = [&](std::string_view name) { return variables.get(name) == "enabled"; };
   request.gds = enabled("NVIDIA_GDS");
   request.mofed = enabled("NVIDIA_MOFED");

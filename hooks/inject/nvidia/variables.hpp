@@ -24,6 +24,7 @@ struct NamedRequirement {
 struct ImexRequest {
   bool all = false;
   std::vector<uint32_t> channels;
+  bool of_image = false;  ///< no wish of the job's: nothing to fail about
 };
 
 struct DriverRequest : gpu::Request {

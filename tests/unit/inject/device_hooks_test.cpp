@@ -102,6 +102,13 @@ TEST_CASE("a driver_root that is not there is nothing to those who have no drive
   job.wanted = {"amd.com/gpu=0"};
   CHECK(job.named() == "kfd renderD128 card0");
   CHECK(job.log.messages.empty());
+  // One situla.toml for all nodes; the image asks.
+  job.host.unset("SLURM_STEP_GPUS");
+  job.image.set("NVIDIA_VISIBLE_DEVICES", "all");
+  job.settings.gpu = GpuMode::native;
+  job.wanted = {};
+  CHECK(job.run(BuiltInHook::nvidia).empty());
+  CHECK(job.log.count(LogLevel::info, "this node has no driver for them") == 1);
 }
 
 TEST_CASE("where only Slurm asks, what goes wrong is for the log only") {

@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "hooks/inject/edits/edits.hpp"
+#include "hooks/inject/edits/changes.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/unit/inject/ldcache_support.hpp"
@@ -144,6 +144,27 @@ TEST_CASE("CUDA's forward compatibility comes first, and goes when it is not wan
   CHECK_FALSE(fs::exists(image.root / "etc/ld.so.conf.d/00-situla-compat.conf"));
 }
 
+TEST_CASE("what one hook of a start makes the linker find, the next one does not undo", "[ldcache]") {
+  Image image;
+  make_debian(image);
+  for (const char* directory : {"usr/lib/x86_64-linux-gnu", "usr/local/cuda-13/compat"})
+    image.add(std::string(directory) + "/libcuda.so.1", "libcuda.so.1");
+  image.finish();
+  const auto root = RootDir::open(image.root.path());
+  REQUIRE(root);
+  Changes changes({*root, image.root.path()}, false, false, image.log);
+  ContainerEdits driver, fabric;
+  driver.in_host_directories = fabric.in_host_directories = true;
+  driver.libraries = kDriver;
+  driver.libraries.preferred = {"/usr/local/cuda-13/compat"};
+  fabric.libraries = with({{"libcxi.so.1", "/opt/cxi/libcxi.so.1"}});
+  REQUIRE(changes.make(driver));
+  REQUIRE(changes.make(fabric));
+  CHECK(image.found("libcuda.so.1") == "/usr/local/cuda-13/compat/libcuda.so.1");
+  CHECK(image.found("libcxi.so.1") == "/opt/cxi/libcxi.so.1");
+  CHECK(fs::exists(image.root / "etc/ld.so.conf.d/00-situla-compat.conf"));
+}
+
 TEST_CASE("libraries of whole directories are found, by links with their SONAMEs", "[ldcache]") {
   Image image;
   make_debian(image);
@@ -157,6 +178,9 @@ TEST_CASE("libraries of whole directories are found, by links with their SONAMEs
   image.root.write("opt/d/libtext.so", "GROUP ( libcuda.so.1 )");
   image.root.write("opt/d/libkept.so.1", "");
   fs::create_symlink("libcuda.so.1", image.root / "opt/d/libcuda.so");
+  image.add("opt/d/libplus.so.1.5", "libplus.so.1");
+  fs::create_symlink("libplus.so.1.5", image.root / "opt/d/libplus.so");
+  fs::create_symlink("libplus.so.1.5", image.root / "opt/d/libminus.so");
   fs::create_symlink("libgone.so.1.470", image.root / "opt/d/libgone.so.1");
   REQUIRE(mkfifo((image.root / "opt/d/libfifo.so.1").c_str(), 0666) == 0);
   image.update(with({}, {"/opt/d", "/opt/missing"}));
@@ -166,6 +190,8 @@ TEST_CASE("libraries of whole directories are found, by links with their SONAMEs
   CHECK(fs::read_symlink(image.root / "opt/d/libgone.so.1") == "libgone.so.2");
   CHECK(image.found("libkept.so.1") == "/opt/d/libkept.so.2");  // what is no link is not ours to replace
   CHECK(image.found("libplain.so") == "/opt/d/libplain.so");
+  CHECK(image.found("libplus.so") == "/opt/d/libplus.so");
+  CHECK(image.found("libminus.so").empty());
   CHECK(image.found("libz.so.1") == kDebianLibs + "/libz.so.1");
 }
 

@@ -238,7 +238,7 @@ TEST_CASE("everything that a file can say: what needs privilege is told, the res
   const auto edits = node.edits({"example.com/class.with.dots=one"});
   REQUIRE(edits);
   CHECK(edits->mounts[0].kind == StepKind::cover);
-  CHECK(edits->mounts[0].parameters == MountParameters{{"mode", "1777"}});
+  CHECK(edits->mounts[0].parameters == MountParameters{{"mode", "1777"}, {"size", "64m"}});
   CHECK(edits->mounts[1].recursive);
   CHECK(edits->programs[1].environment == std::vector<std::string>{"A=1"});
   CHECK(edits->programs[1].limit == std::chrono::seconds(5));
