@@ -62,6 +62,13 @@ Check plugstack(State state, std::string found, std::string fix) {
 
 Check missing_line(const Places& places, const SlurmFiles& files) {
   const std::string& file = files.plugstack;
+  // What slurmd has fetched is replaced the next time.
+  if (files.from == "configless")
+    return plugstack(State::fail,
+                     file + (files.plugstack_exists ? " does not load " + std::string(kPlugin)
+                                                    : " does not exist: Slurm loads no plugin"),
+                     "add the line to plugstack.conf of the controller: include /etc/slurm/plugstack.conf.d/*.conf; "
+                     "then: scontrol reconfigure");
   if (!files.plugstack_exists)
     return plugstack(State::fail, file + " does not exist: Slurm loads no plugin",
                      "make it with the line: required " + places.plugin);

@@ -160,6 +160,17 @@ function(situla_program name)
   endif()
 endfunction()
 
+# situla_always_static(target): it runs inside images of any distribution, which have no library for it.
+function(situla_always_static target)
+  if(SITULA_SANITIZE)
+    return()  # for tests of its parts only
+  endif()
+  if(NOT SITULA_STATIC_C OR NOT SITULA_STATIC_CXX)
+    message(FATAL_ERROR "${target} must be static, and libc.a or libstdc++.a is missing (RHEL, Fedora: glibc-static, libstdc++-static)")
+  endif()
+  target_link_options(${target} PRIVATE -static -s)
+endfunction()
+
 # situla_static(target [library...]): it needs no shared library where it runs, if there is an archive of each that it uses.
 function(situla_static target)
   set(missing "")

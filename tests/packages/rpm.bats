@@ -143,6 +143,7 @@ situla requires: ca-certificates
 situla provides: situla = $version-1
 situla provides: situla(x86-64) = $version-1
 situla-slurm-plugin requires: (slurm >= 22.05 with slurm < 22.06)
+situla-slurm-plugin requires: /bin/sh
 situla-slurm-plugin requires: situla(x86-64) = $version
 situla-slurm-plugin provides: situla-slurm-plugin = $version-1.slurm22.05
 situla-slurm-plugin provides: situla-slurm-plugin(x86-64) = $version-1.slurm22.05
@@ -289,6 +290,15 @@ LIST
   mounted=yes transaction -situla -situla-slurm-plugin -situla-enroot
   # systemd-sysusers keeps the files it replaced, and its lock; update-alternatives a log, umount its directory.
   expect_equal "$(listing | grep -vE '^\./etc/(passwd-|group-|g?shadow-?|\.pwd\.lock)$|^\./(var/log/alternatives.log|run/mount)$')" <<<"$before"
+}
+
+@test "erased where the administrator changed the plugin's line: Slurm finds no line of a plugin that is gone, not even by plugstack.conf.d/*" {
+  node
+  transaction "+$(package situla)" "+$(package situla-slurm-plugin)"
+  echo '# of the site' >>"$root/etc/slurm/plugstack.conf.d/situla.conf"
+  transaction -situla -situla-slurm-plugin
+  [ -z "$(ls "$root/etc/slurm/plugstack.conf.d")" ]
+  grep -q '# of the site' "$root/etc/slurm/plugstack.conf.d/.situla.conf.rpmsave"
 }
 
 @test "from enroot and pyxis: one transaction, and their configuration is in force" {

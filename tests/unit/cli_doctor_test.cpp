@@ -450,6 +450,7 @@ TEST_CASE("nodes without files of their own, and a slurmd that was told") {
   Node node;
   node.write("run/slurm/conf/slurm.conf", "");
   CHECK(node.slurm().from == "configless");
+  CHECK_THAT(node.plugstack().fix, Catch::Contains("of the controller"));
   node.write("etc/slurm/slurm.conf", "");
   CHECK(node.slurm().from.empty());
   node.write("proc/77/comm", "slurmd\n");

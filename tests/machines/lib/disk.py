@@ -98,7 +98,7 @@ def install(root: str, debs: dict[str, list[str]], log: str) -> None:
         update-ca-certificates
         cd /srv/packages/1
         apt-get -q install -y --no-install-recommends ./situla_*.deb ./situla-slurm-plugin_*.deb
-        grep -qs 'plugstack\\.conf\\.d/\\*\\.conf' /etc/slurm/plugstack.conf || echo 'include /etc/slurm/plugstack.conf.d/*.conf' >>/etc/slurm/plugstack.conf
+        grep -qsE '^[[:space:]]*include[[:space:]]+(/etc/slurm/)?plugstack\\.conf\\.d/\\*' /etc/slurm/plugstack.conf || echo 'include /etc/slurm/plugstack.conf.d/*.conf' >>/etc/slurm/plugstack.conf
         useradd --create-home --shell /bin/bash alice
         install -d -o slurm -g slurm /var/lib/slurm/slurmctld /var/log/slurm
         install -d /var/lib/slurm/slurmd
