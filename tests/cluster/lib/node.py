@@ -45,6 +45,16 @@ def mount_cgroups() -> None:
             kernel.mount("cgroup", target, f"none,{controllers}" if controllers.startswith("name=") else controllers)
 
 
+def start_munge() -> None:
+    """A credential is decoded once by each munged. Where several nodes have one munged, slurmd gets all that other nodes have seen as replayed;
+    before Slurm 23.11 its threads have one place for the text of that error, and two at a time may free it twice."""
+    subprocess.run(["chown", "munge:munge", "/run/munge"], check=True)
+    places = {"socket": "munge.socket.2", "pid-file": "munged.pid", "log-file": "munged.log", "seed-file": "munged.seed"}
+    words = [f"--{option}=/run/munge/{name}" for option, name in places.items()]
+    subprocess.Popen([*daemons.as_user("munge"), "munged", "--foreground", *words], stdin=subprocess.DEVNULL)  # pylint: disable=consider-using-with
+    daemons.wait_until("munge", lambda: daemons.succeeds("munge", "-n"))
+
+
 def own_machine(directory: str, number: str, options: Options) -> None:
     kernel.make_private("/")
     kernel.set_host_name(f"node{number}")
@@ -60,7 +70,10 @@ def own_machine(directory: str, number: str, options: Options) -> None:
         kernel.unshare(kernel.CLONE_NEWCGROUP)
         mount_cgroups()
     os.mkdir("/run/munge")
-    kernel.bind("/var/spool/munge.run", "/run/munge")
+    if number == "1":
+        kernel.bind("/var/spool/munge.run", "/run/munge")  # the controller's
+    else:
+        start_munge()
     if options.disk:
         for place, mode in (("situla", 0o755), ("situla-incoming", 0o755)):
             os.makedirs(f"{directory}/disk/node{number}/{place}", mode, exist_ok=True)
