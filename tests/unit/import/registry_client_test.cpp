@@ -49,6 +49,33 @@ TEST_CASE("a manifest, with all types asked for") {
     CHECK(transport.requests[0].accept.find(type) != std::string::npos);
 }
 
+TEST_CASE("a name server that is busy for a moment is asked again, and not for long") {
+  int asked = 0;
+  FakeTransport busy([&](const HttpRequest&) {
+    return ++asked < 3 ? Answer{200, {}, "", true, ErrorKind::unreachable} : Answer{200, {}, kManifest, false};
+  });
+  CHECK(resolve(busy, "registry.test/x"));
+  FakeTransport gone([](const HttpRequest&) { return Answer{200, {}, "", true, ErrorKind::unreachable}; });
+  CHECK(resolve(gone, "registry.test/x").error().kind() == ErrorKind::unreachable);
+  CHECK(gone.requests.size() == 3);
+}
+
+TEST_CASE("with ENROOT_ALLOW_HTTP a registry that speaks TLS is asked by nothing else, however slow it is") {
+  for (const bool speaks_tls : {true, false}) {
+    FakeTransport transport([&](const HttpRequest& request) {
+      if (!request.url.ends_with("/v2/")) return Answer{200, {}, kManifest, false};
+      if (request.speaks_tls != nullptr) *request.speaks_tls = speaks_tls;
+      return Answer{200, {}, "", true, ErrorKind::network};
+    });
+    RegistryClient::Options options;
+    options.sleep = [](std::chrono::milliseconds) {};
+    options.allow_http = true;
+    RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), {}, options);
+    CHECK(client.resolve(Platform::parse("arm64").value()));
+    CHECK(transport.requests.back().url.starts_with(speaks_tls ? "https://" : "http://"));
+  }
+}
+
 TEST_CASE("an index leads to the platform's manifest, whose digest is checked") {
   FakeTransport transport([](const HttpRequest& request) {
     return Answer{200, {}, request.url.ends_with("/latest") ? kIndex : kManifest, false};

@@ -174,6 +174,14 @@ TEST_CASE("without a driver there is nothing to keep, and what was kept goes awa
 TEST_CASE("who keeps it can ask first whether there is need") {
   Kept kept;
   CHECK(kept_inventory_is_right(kept.machine.roots(), kept.file));
+  fs::last_write_time(kept.file, fs::file_time_type::clock::now() - std::chrono::minutes(20));
+  CHECK(kept_inventory_is_right(kept.machine.roots(), kept.file));
+  // The management library did not answer: it may do so a while later.
+  REQUIRE(keep_node_inventory(kept.machine.roots(), kept.file, {}, kept.log));
+  CHECK(kept_inventory_is_right(kept.machine.roots(), kept.file));
+  fs::last_write_time(kept.file, fs::file_time_type::clock::now() - std::chrono::minutes(20));
+  CHECK_FALSE(kept_inventory_is_right(kept.machine.roots(), kept.file));
+  REQUIRE(keep_node_inventory(kept.machine.roots(), kept.file, {SITULA_NVML_PROGRAM, kNvmlLimit}, kept.log));
   kept.machine.remove("proc/driver/nvidia/gpus/0000:07:00.0");
   CHECK_FALSE(kept_inventory_is_right(kept.machine.roots(), kept.file));
 }
