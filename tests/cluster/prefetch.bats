@@ -102,3 +102,12 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
   [ "$status" -eq 0 ]
   [ "$(grep -cE '^sha256:[0-9a-f]{64} store /home/alice$' <<<"$output")" -eq 2 ]
 }
+
+@test "prefetch: a node whose Slurm does not load the plugin has got nothing, and is named" {
+  srun -Q -w node2 mount --bind /dev/null /etc/slurm/plugstack.conf
+  run_and_show as_alice situla prefetch -w node1,node2 registry.test/tiny
+  srun -Q -w node2 umount /etc/slurm/plugstack.conf
+  [ "$status" -eq 1 ]
+  grep -qE '^node1 +registry.test/tiny +(imported|was there)$' <<<"$output"
+  grep -qE '^node2 +registry.test/tiny +failed$' <<<"$output"
+}

@@ -36,7 +36,8 @@ void check_manifest(std::string_view bytes) {
     for (const IndexEntry& entry : index) {
       const bool is_it = entry.manifest.digest == chosen->digest;
       const bool says = !entry.platform.architecture.empty();
-      fits = fits || (is_it && entry.platform.architecture == wanted->architecture && entry.platform.os == wanted->os);
+      const std::string os = entry.platform.os.empty() ? "linux" : entry.platform.os;
+      fits = fits || (is_it && entry.platform.architecture == wanted->architecture && os == wanted->os);
       unnamed = unnamed || (is_it && !says && !entry.artifact);
       named = named || (says && entry.platform.os != "unknown");
     }
