@@ -1,5 +1,5 @@
-# lab: --name linuxproc --user root --nodes 2
-# lab: --name cgroup --user root --nodes 2 --proctrack cgroup
+# lab: --name linuxproc --user root --nodes 2 --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1
+# lab: --name cgroup --user root --nodes 2 --proctrack cgroup --slurm-conf SchedulerParameters=bf_interval=1,sched_interval=1
 # situla attach: a shell in a running job's container, from where jobs are submitted.
 load helpers
 
