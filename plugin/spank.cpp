@@ -244,8 +244,7 @@ Result<StepRequest> step_request(spank_t spank, uint32_t step_id, Environment& e
   request.prefetch = spec.prefetch;
   const ImageKind kind = image_kind(spec.image);
   const bool fetched =
-      request.origin == ImageOrigin::registry ||
-      (request.origin == ImageOrigin::user && (kind == ImageKind::docker_daemon || kind == ImageKind::podman));
+      request.origin == ImageOrigin::registry || kind == ImageKind::docker_daemon || kind == ImageKind::podman;
   if (const PluginConfig& config = g_state->config; fetched && !config.importer.empty()) {
     request.origin = ImageOrigin::user;
     request.importer = config.importer;

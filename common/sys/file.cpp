@@ -57,6 +57,12 @@ std::string random_name(std::string_view prefix) {
   return std::string(prefix) + to_hex(bytes.data(), bytes.size());
 }
 
+bool is_random_name(std::string_view name, std::string_view prefix) {
+  constexpr size_t kDigits = 16;
+  return name.starts_with(prefix) && name.size() == prefix.size() + kDigits &&
+         name.find_first_not_of("0123456789abcdef", prefix.size()) == name.npos;
+}
+
 Result<UniqueFd> open_file(const std::string& path, int flags, mode_t mode) {
   return open_file_at(AT_FDCWD, path, flags, mode);
 }

@@ -69,6 +69,8 @@ Result<void> rename_new(const std::string& from, const std::string& to);
 Result<void> exchange_names(const std::string& one, const std::string& other);
 /// prefix + 16 random hexadecimal digits, for temporary names (open them with O_EXCL).
 std::string random_name(std::string_view prefix);
+/// Whether random_name(prefix) can have made it; not of a longer prefix that begins alike.
+bool is_random_name(std::string_view name, std::string_view prefix);
 /// Removes a tree without following links or crossing mounts; makes directories accessible first. Missing is success.
 Result<void> remove_tree(const std::string& path);
 /// The same for one name in an open directory.

@@ -38,13 +38,10 @@ std::string hidden_prefix(std::string_view what) {
   return std::string(kHidden) + std::string(what) + "-" + host_name() + "-";
 }
 
-/// One of this node: another one's name may begin as this node's does.
+/// One of this node: another one's name may begin as this node's does. Behind a dot it says more.
 bool is_hidden(const std::string& name, std::string_view what) {
-  constexpr size_t kDigits = 16;  // of random_name()
   const std::string prefix = hidden_prefix(what);
-  if (!name.starts_with(prefix)) return false;
-  const std::string digits = name.substr(prefix.size(), name.find('.', prefix.size()) - prefix.size());
-  return digits.size() == kDigits && digits.find_first_not_of("0123456789abcdef") == digits.npos;
+  return is_random_name(std::string_view(name).substr(0, name.find('.', prefix.size())), prefix);
 }
 
 /// Behind it stands the name of the container that is just being replaced where names cannot be exchanged.

@@ -92,12 +92,11 @@ class Scratch {
   static void remove_dead(int directory) {
     const auto names = list_directory(directory, "temporary files");
     if (!names) return;
-    const std::string model = random_name(scratch_prefix()), prefix = scratch_prefix();
+    const std::string prefix = scratch_prefix();
     for (const std::string& name : *names) {
       struct stat status {};
-      // Another node's name may begin like this one's.
-      if (name.size() != model.size() || !name.starts_with(prefix) ||
-          fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || status.st_uid != geteuid())
+      if (!is_random_name(name, prefix) || fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+          status.st_uid != geteuid())
         continue;
       if (const auto lock = lock_of(directory, name)) (void)remove_tree_at(directory, name);
     }

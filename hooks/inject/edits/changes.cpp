@@ -26,12 +26,8 @@ Result<void> Changes::make_always(ContainerEdits edits) {
   show(edits);
   LibraryCacheEdit own = edits.libraries;
   if (!own.empty()) {
-    ContainerEdits all, more;
-    all.libraries = std::move(libraries_);
-    more.libraries = own;
-    append(all, std::move(more));
-    libraries_ = all.libraries;
-    edits.libraries = std::move(all.libraries);
+    append(libraries_, own);
+    edits.libraries = libraries_;
   }
   TRY(apply(edits, target_, log_));
   edits.libraries = std::move(own);

@@ -60,9 +60,13 @@ void append(ContainerEdits& edits, ContainerEdits more) {
       *same = std::move(file);
   }
   std::move(more.programs.begin(), more.programs.end(), std::back_inserter(edits.programs));
-  add_new(edits.libraries.libraries, std::move(more.libraries.libraries));
-  add_new(edits.libraries.directories, std::move(more.libraries.directories));
-  add_new(edits.libraries.preferred, std::move(more.libraries.preferred));
+  append(edits.libraries, std::move(more.libraries));
+}
+
+void append(LibraryCacheEdit& edit, LibraryCacheEdit more) {
+  add_new(edit.libraries, std::move(more.libraries));
+  add_new(edit.directories, std::move(more.directories));
+  add_new(edit.preferred, std::move(more.preferred));
 }
 
 std::string describe(const ContainerEdits& edits) {

@@ -43,6 +43,7 @@ void add_step(ContainerEdits& edits, MountStep step);
 /// Adds `more`: a later variable, file or step at the same place takes the place of the earlier one; exact repetitions
 /// are dropped.
 void append(ContainerEdits& edits, ContainerEdits more);
+void append(LibraryCacheEdit& edit, LibraryCacheEdit more);
 
 /// One line per edit, in the order of application, for people and tests:
 ///   env NAME=VALUE | a step as describe() has it | file PATH | link PATH -> TARGET | directory PATH |
