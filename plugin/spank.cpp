@@ -360,7 +360,9 @@ void run_monitor(uint32_t nodes) {
   if (!g_state->monitor && nodes > 1) open_monitor();
   if (!g_state->monitor) return;
   const uint32_t speakers = g_state->parts.size() > 1 ? 0 : nodes;
-  const auto run = g_state->monitor->run(speakers, g_state->images.empty() ? "" : *g_state->images.begin());
+  // Parts may have different ones.
+  const bool is_one = g_state->images.size() == 1;
+  const auto run = g_state->monitor->run(speakers, is_one ? *g_state->images.begin() : "images");
   if (run) return;
   // No node tries then; of a heterogeneous step, whose parts know of it already, nobody waits.
   g_state->monitor.reset();

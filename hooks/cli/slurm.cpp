@@ -9,17 +9,13 @@
 #include "common/sys/process/held_signals.hpp"
 
 namespace situla::cli {
-namespace {
 
-/// What a user sets so that squeue and sinfo show him less is not meant for this.
 Environment without_filters(Environment environment) {
   const Environment all = environment;
   for (const auto& [name, value] : all.entries())
     if (name.starts_with("SQUEUE_") || name.starts_with("SINFO_")) environment.unset(name);
   return environment;
 }
-
-}  // namespace
 
 Environment for_another_job(Environment environment) {
   constexpr std::string_view kOfCluster[] = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"};

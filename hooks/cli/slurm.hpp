@@ -13,6 +13,10 @@ namespace situla::cli {
 /// The environment for a program of Slurm's that has nothing to do with the job in which this is called.
 Environment for_another_job(Environment environment);
 
+/// What a user sets so that squeue and sinfo show him less (SQUEUE_*, SINFO_*) is not meant for what these are asked
+/// here.
+Environment without_filters(Environment environment);
+
 /// The program's path. ErrorKind::not_found where PATH has none.
 Result<std::string> slurm_program(const Context& context, const std::string& program);
 

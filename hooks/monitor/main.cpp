@@ -64,8 +64,12 @@ class Output {
 
 class Monitor {
  public:
+  /// nodes: 0 of a heterogeneous step, of which nobody knows how many there are.
   Monitor(const MonitorDoor& door, uint32_t nodes, const std::string& image)
-      : door_(door), nodes_(nodes), progress_(nodes, image, output_.view()), failures_(nodes) {}
+      : door_(door),
+        nodes_(nodes == 0 ? UINT32_MAX : nodes),
+        progress_(nodes, image, output_.view()),
+        failures_(nodes_) {}
 
   /// Until srun has ended.
   void run() {
@@ -208,9 +212,7 @@ int run_monitor(const std::vector<std::string>& words) {
     return 2;
   }
   allow_many_descriptors();
-  // Of a heterogeneous step nobody knows how many there are.
-  const uint64_t most = *nodes == 0 ? UINT32_MAX : *nodes;
-  Monitor(*door, static_cast<uint32_t>(most), printable(words[2])).run();
+  Monitor(*door, static_cast<uint32_t>(*nodes), printable(words[2])).run();
   return 0;
 }
 

@@ -35,7 +35,8 @@ std::string StepProgress::title(const std::pair<const std::string, Node>* slowes
                                                        [](const auto& one) { return one.second.waits_for.empty(); }));
   std::string text;
   if (count == 0)
-    text = std::to_string(importing_.size()) + " of " + std::to_string(nodes_) + " nodes wait for " + image_;
+    text = std::to_string(importing_.size()) + (nodes_ == 0 ? "" : " of " + std::to_string(nodes_)) +
+           " nodes wait for " + image_;
   else if (count == 1)
     text = "importing " + image_ + " on " + slowest->first;
   else

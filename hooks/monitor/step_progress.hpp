@@ -15,7 +15,7 @@ class StepProgress {
  public:
   using Clock = StepBars::Clock;
 
-  /// terminal: of srun; its columns are 0 where there is none.
+  /// nodes: 0 where it is not known how many there are. terminal: of srun; its columns are 0 where there is none.
   StepProgress(uint32_t nodes, std::string image, ProgressView terminal);
 
   // What these return is to be written.

@@ -74,6 +74,23 @@ step() {
   [[ "$output" == *'on node2'* ]]
 }
 
+@test "steps on several nodes: of those of the node that is meant the last one, and nobody else's of Situla" {
+  as_alice salloc -Q -J attached -N2 --chdir=/ sh -c 'srun --overlap -N1 -n1 -w node1 --container-image=registry.test/tiny sleep 713 & sleep 1
+    srun --overlap -N1 -n1 -w node2 sleep 714 & srun --overlap -N1 -n1 -w node1 -J situla-prefetch sleep 715; wait' 3>&- &
+  wait_until 60 asleep 713
+  wait_until 60 asleep 715
+  job=$(running_job attached)
+  wait_until 60 as_alice srun -Q --overlap --jobid="$job" -N1 -n1 -w node2 pgrep -f '^[^ ]*sleep 714$'
+  run_and_show as_alice situla attach -w node1 "$job" sh -c 'echo "on $SLURMD_NODENAME"'
+  [ "$status" -eq 0 ]
+  [ "${lines[-1]}" = "on node1" ]
+  run_and_show as_alice situla attach -w node2 "$job" true
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"runs no container on this node"* ]]
+  run_and_show as_alice situla attach -w node2 "$job.0" true
+  [[ "$output" == *"$job.0 does not run on node2"*"$job.0 runs on node1"* ]]
+}
+
 @test "on a terminal it is an interactive shell" {
   step 705 --container-image=registry.test/debian:12
   cat >"$BATS_TEST_TMPDIR/talk" <<E

@@ -93,7 +93,7 @@ node3_is_idle() { [ "$(sinfo -h -n node3 -o %T)" = idle ]; }
 
 @test "a time limit for nodes that hang, and no job stays behind" {
   on_node 3 sh -c 'printf "#!/bin/sh\nexec sleep 600\n" >/run/hangs; chmod 755 /run/hangs; mount --bind /run/hangs "$0"' "$SITULA_LAB_PREFIX/bin/situla"
-  # The doctor waits 3 of these 8 seconds for a busy node, and Slurm cleans up behind the last job.
+  # The doctor waits 4 of these 8 seconds for a busy node, and Slurm cleans up behind the last job.
   wait_until 60 node3_is_idle
   run_and_show situla doctor --cluster --timeout 8
   on_node 3 umount -l "$SITULA_LAB_PREFIX/bin/situla"

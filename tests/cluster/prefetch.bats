@@ -3,11 +3,23 @@
 load helpers
 
 setup() { cd /home/alice; }
-teardown() { [ "$(sinfo -h -n node1 -t drain -o %n)" = "" ] || scontrol update NodeName=node1 State=RESUME; }
+teardown() {
+  scontrol delete reservation=kept 2>/dev/null || true
+  [ "$(sinfo -h -n node1 -t drain -o %n)" = "" ] || scontrol update NodeName=node1 State=RESUME
+}
 
 mark() { marked=$(wc -l <"$SITULA_LAB/logs/registry.test.log"); }
 requests() { tail -n "+$((marked + 1))" "$SITULA_LAB/logs/registry.test.log" | grep -c "GET /v2/$1/$2" || true; }
 rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
+
+@test "prefetch: a node that is done long before the others does not end their imports, whatever WaitTime says" {
+  run_and_show as_alice situla prefetch -w node3 fault.test/slow-4
+  [ "$status" -eq 0 ]
+  run_and_show as_alice env SLURM_WAIT=1 situla prefetch -w 'node[3-4]' fault.test/slow-4
+  [ "$status" -eq 0 ]
+  grep -qE '^node3 +fault.test/slow-4 +was there$' <<<"$output"
+  grep -qE '^node4 +fault.test/slow-4 +imported$' <<<"$output"
+}
 
 @test "prefetch: nodes of a list, beside a job of another user; then a table, and steps that import nothing" {
   cd / && as bob srun -N4 --ntasks-per-node=1 --container-image=registry.test/tiny sleep 300 3>&- &
@@ -37,6 +49,19 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
   [ "$(rows registry.test/debian:12 '(imported|was there)')" -eq 4 ]
   wait_until 30 grep -qE 'image=registry.test/debian:12 name=- digest=sha256:[0-9a-f]{64} source=[a-z]+ mount=none import=[0-9]+ms$' "$SITULA_LAB/logs/slurmd.node3.log"
   nothing_left
+}
+
+@test "prefetch: of a partition's nodes those that take no jobs are named and left out, and nothing waits for the others" {
+  scontrol update NodeName=node1 State=DRAIN Reason=test
+  wait_until 30 eval '[ "$(sinfo -h -n node1 -o %T)" = drained ]'
+  scontrol create reservation=kept nodes=node2 users=bob starttime=now duration=60 flags=ignore_jobs
+  wait_until 30 eval '[ "$(sinfo -h -n node2 -o %T)" = reserved ]'
+  run_and_show as_alice timeout 60 situla prefetch -p "$(sinfo -h -o %R | head -n 1)" registry.test/tiny
+  scontrol delete reservation=kept
+  [ "$status" -eq 0 ]
+  [[ $output == *"node1: drained, left out"* ]]
+  [[ $output == *"node2: reserved, left out"* ]]
+  [ "$(rows registry.test/tiny '(imported|was there)')" -eq 2 ]
 }
 
 @test "prefetch: in a job, for its nodes, beside what the job does; the next step asks nobody" {
@@ -87,6 +112,9 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
   run_and_show as_alice situla prefetch registry.test/tiny
   [ "$status" -eq 1 ]
   [[ $output == *"--nodes LIST or --partition NAME is required outside of a job"* ]]
+  run_and_show as_alice salloc -Q -N1 situla prefetch -p any registry.test/tiny
+  [ "$status" -eq 1 ]
+  [[ $output == *"--partition inside of a job"*"unset SLURM_JOB_ID"* ]]
   run_and_show as_alice situla prefetch -w node9 registry.test/tiny
   [ "$status" -eq 1 ]
   run_and_show as_alice situla prefetch -w node1 ./file.sqsh

@@ -57,15 +57,17 @@ TEST_CASE("of sinfo's nodes each is asked once, in the default partition where i
   const auto nodes = doctor::parse_sinfo(
       "node10|batch|up|idle\nnode2|gpu|up|mixed\nnode2|batch*|up|mixed\nnode2|all|up|mixed\n"
       "node3|batch*|up|idle*\nnode4|batch*|up|drained\nnode5|batch*|down|idle\nnode5|gpu|up|idle\nnode6|batch*|up|idle~"
-      "\n"
+      "\nnode11|admin|up|reserved|2048\nnode11|off|down|reserved\nnode11|gpu|up|reserved|4096\n"
       "garbage\n");
-  REQUIRE(nodes.size() == 6);
+  REQUIRE(nodes.size() == 7);
   CHECK((nodes[0].name == "node2" && nodes[0].partition == "batch" && nodes[0].obstacle.empty()));
   CHECK(nodes[1].obstacle == "idle, does not respond");
   CHECK(nodes[2].obstacle == "drained");
   CHECK((nodes[3].partition == "gpu" && nodes[3].obstacle.empty()));
   CHECK(nodes[4].obstacle == "idle, powered down");
-  CHECK(nodes[5].name == "node10");
+  CHECK((nodes[5].name == "node10" && !nodes[5].reserved));
+  CHECK(
+      (nodes[6].partition == "admin" && nodes[6].obstacle.empty() && nodes[6].reserved && nodes[6].memory_mib == 2048));
 }
 
 TEST_CASE("nodes that agree are one line; differences are shown, free bytes are none") {

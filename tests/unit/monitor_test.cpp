@@ -171,6 +171,11 @@ TEST_CASE("a log has a line every half minute, and none of a short import") {
   CHECK(said ==
         "situla: 2 of 4 nodes wait for x: the import of job 7.0\nsitula: 2 of 4 nodes wait for x: the import of job "
         "7.0\n");
+  // Of a step of several parts nobody knows how many nodes it has.
+  StepProgress of_parts(0, "images", {});
+  CHECK(of_parts.heard("n1", ImportWaits{"the import of job 7.0"}, kBegin).empty());
+  CHECK(of_parts.heard("n2", ImportWaits{"the import of job 7.0"}, kBegin + 31s) ==
+        "situla: 2 nodes wait for images: the import of job 7.0\n");
 }
 
 TEST_CASE("a door goes through an environment; nothing else is one") {

@@ -1,6 +1,8 @@
 #include "hooks/cli/job/job_steps.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
 
 #include <unistd.h>
@@ -12,8 +14,9 @@
 namespace situla::cli {
 namespace {
 
-/// Of the steps that this command makes: none to attach to.
+/// Of the steps that these commands make: none to attach to.
 constexpr const char* kOwnName = "situla-attach";
+constexpr std::array<std::string_view, 3> kOwnNames = {kOwnName, "situla-prefetch", "situla-doctor"};
 
 struct JobStep {
   std::string name;   ///< "12.0", "12.batch"
@@ -76,7 +79,8 @@ Result<std::vector<JobStep>> steps_of(const Context& context, const std::string&
   std::vector<JobStep> steps;
   for (const std::string& line : lines) {
     const auto words = split_words(line);
-    if (words.size() < 2 || (words.size() > 2 && words[2] == kOwnName)) continue;
+    if (words.size() < 2) continue;
+    if (words.size() > 2 && std::find(kOwnNames.begin(), kOwnNames.end(), words[2]) != kOwnNames.end()) continue;
     const JobStep shown{std::string(words[0]), std::string(words[1])};
     if (step_part(shown) != "extern") steps.push_back({job + "." + std::string(step_part(shown)), shown.nodes});
   }
@@ -85,20 +89,11 @@ Result<std::vector<JobStep>> steps_of(const Context& context, const std::string&
   return steps;
 }
 
-/// What exec is told: a step, or several of which the first one with a container is meant.
+/// The steps that may be meant, the best one first, and what means their job to srun.
 struct Target {
-  std::string steps;  ///< "12.1,12.0,12.batch"
-  JobStep first;
-  std::vector<std::string> srun;  ///< what means the job to srun
+  std::vector<JobStep> steps;
+  std::vector<std::string> srun;
 };
-
-Target any_of(std::vector<JobStep> steps, std::vector<std::string> srun) {
-  Target target;
-  target.srun = std::move(srun);
-  for (const JobStep& step : steps) target.steps += (target.steps.empty() ? "" : ",") + step.name;
-  target.first = std::move(steps.front());
-  return target;
-}
 
 /// word: JOB or JOB.STEP.
 Result<Target> find_step(const Context& context, const std::string& command, const std::string& word) {
@@ -112,10 +107,10 @@ Result<Target> find_step(const Context& context, const std::string& command, con
   TRY_ASSIGN(const RunningJob running, find_running(context, command, job));
   TRY_ASSIGN(std::vector<JobStep> steps, steps_of(context, running.number));
   if (steps.empty()) return fail(no_job(command, job));
-  if (!parts) return any_of(std::move(steps), running.srun);
+  if (!parts) return Target{std::move(steps), running.srun};
   std::string names;
   for (JobStep& step : steps) {
-    if (step_part(step) == parts->second) return any_of({std::move(step)}, running.srun);
+    if (step_part(step) == parts->second) return Target{{std::move(step)}, running.srun};
     names += (names.empty() ? "" : ", ") + step.name;
   }
   return fail(Error(ErrorKind::not_found, command + ": step " + printable(word) + " does not run")
@@ -123,16 +118,9 @@ Result<Target> find_step(const Context& context, const std::string& command, con
                   .with_hint("of this job there run: " + names));
 }
 
-/// The first node of the step, or the wanted one.
-Result<std::string> find_node(const Context& context, const std::string& command, const JobStep& step,
-                              const std::string& wanted) {
-  TRY_ASSIGN(const std::vector<std::string> nodes, ask_slurm(context, "scontrol", {"show", "hostnames", step.nodes}));
-  if (nodes.empty()) return fail(no_job(command, step.name));
-  if (wanted.empty()) return nodes.front();
-  if (std::find(nodes.begin(), nodes.end(), wanted) != nodes.end()) return wanted;
-  return fail(Error(ErrorKind::usage, command + ": " + step.name + " does not run on " + printable(wanted))
-                  .with_code(ErrorCode::option)
-                  .with_hint("it runs on " + step.nodes));
+/// Of a list as Slurm writes it; empty where it cannot be read.
+std::vector<std::string> hostnames(const Context& context, const std::string& list) {
+  return ask_slurm(context, "scontrol", {"show", "hostnames", list}).value_or(std::vector<std::string>());
 }
 
 }  // namespace
@@ -140,8 +128,26 @@ Result<std::string> find_node(const Context& context, const std::string& command
 Result<JobPlace> find_job(const Context& context, const std::string& command, const std::string& word,
                           const std::string& node) {
   TRY_ASSIGN(const Target target, find_step(context, command, word));
-  TRY_ASSIGN(std::string found, find_node(context, command, target.first, node));
-  return JobPlace{target.srun, target.steps, std::move(found)};
+  const JobStep& first = target.steps.front();
+  JobPlace place{target.srun, "", node};
+  if (node.empty()) {
+    const std::vector<std::string> nodes = hostnames(context, first.nodes);
+    if (nodes.empty()) return fail(no_job(command, first.name));
+    place.node = nodes.front();
+  }
+  std::map<std::string, bool> has_node;  // by lists of nodes
+  for (const JobStep& step : target.steps) {
+    const auto [known, is_new] = has_node.try_emplace(step.nodes, false);
+    if (is_new && !node.empty()) {
+      const std::vector<std::string> nodes = hostnames(context, step.nodes);
+      known->second = std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+    }
+    if (node.empty() || known->second) place.steps += (place.steps.empty() ? "" : ",") + step.name;
+  }
+  if (!place.steps.empty()) return place;
+  return fail(Error(ErrorKind::usage, command + ": " + printable(word) + " does not run on " + printable(node))
+                  .with_code(ErrorCode::option)
+                  .with_hint(first.name + " runs on " + first.nodes));
 }
 
 Result<SpawnOptions> step_beside(const Context& context, const JobPlace& place, const std::vector<std::string>& options,

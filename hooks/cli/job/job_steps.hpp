@@ -16,7 +16,8 @@ struct JobPlace {
   std::string node;
 };
 
-/// word: JOB or JOB.STEP, as squeue shows them. node: of the step; empty: its first.
+/// word: JOB or JOB.STEP, as squeue shows them. node: one on which it runs; empty: the first one of the step that began
+/// last. Without STEP all steps of that node may be meant.
 Result<JobPlace> find_job(const Context& context, const std::string& command, const std::string& word,
                           const std::string& node);
 

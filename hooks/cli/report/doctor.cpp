@@ -14,6 +14,7 @@
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
+#include "hooks/cli/slurm.hpp"
 #include "hooks/doctor/cluster/cluster.hpp"
 
 namespace situla::cli {
@@ -46,7 +47,7 @@ Result<int> examine_cluster(const Context& context, const DoctorOptions& options
   doctor::ClusterRequest request = options.request;
   request.program = program_for_nodes();
   request.limit = std::chrono::seconds(options.timeout);
-  TRY_ASSIGN(auto nodes, doctor::ask_cluster(request, context.invocation.environment));
+  TRY_ASSIGN(auto nodes, doctor::ask_cluster(request, without_filters(context.invocation.environment)));
   const doctor::ClusterReport report{std::move(nodes), geteuid() == 0};
   context.streams.out << (options.json ? report.json() : report.text(colours_for(context)));
   return report.failed() ? 1 : 0;

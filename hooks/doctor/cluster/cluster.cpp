@@ -71,7 +71,7 @@ Result<Slurm> find_slurm(const ClusterRequest& request, const Environment& envir
 }
 
 Result<std::vector<ClusterNode>> list_nodes(const ClusterRequest& request, const Slurm& slurm) {
-  Question question{slurm.sinfo, {"-h", "-N", "-o", "%N|%P|%a|%T"}};
+  Question question{slurm.sinfo, {"-h", "-N", kSinfoFormat}};
   const std::string& wanted = request.nodes.empty() ? slurm.job_nodes : request.nodes;
   if (!request.partition.empty()) question.arguments.push_back("--partition=" + request.partition);
   if (!wanted.empty()) question.arguments.push_back("--nodes=" + wanted);
@@ -100,9 +100,12 @@ Question question_for(const ClusterNode& node, const ClusterRequest& request, co
                      "--mpi=none", "--input=none", "--job-name=situla-doctor", "--export=ALL"}};
   const auto add = [&](const std::string& word) { question.arguments.push_back(word); };
   if (slurm.job_nodes.empty()) {
-    const auto seconds = std::max<int64_t>(request.limit.count() - 5, 1);
+    // Half of the time to start, and half for what is asked.
+    const auto seconds = std::max<int64_t>(request.limit.count() / 2, 1);
     // Not more than there is on the smallest node, and not all of a node's memory, which some sites give by default.
-    add("--mem=64M");
+    // Where Slurm is not told what a node has, it is 1 MiB, and such a job would be refused.
+    constexpr uint64_t kMebibytes = 64;
+    if (node.memory_mib >= kMebibytes) add("--mem=" + std::to_string(kMebibytes) + "M");
     add("--oversubscribe");
     add("--immediate=" + std::to_string(seconds));
     add("--time=" + std::to_string(request.limit.count() / 60 + 1));
@@ -158,10 +161,12 @@ std::vector<ClusterNode> parse_sinfo(std::string_view text) {
   std::vector<ClusterNode> nodes;
   for (const std::string_view line : split_nonempty(text, '\n')) {
     const std::vector<std::string_view> fields = split(trim(line), '|');
-    if (fields.size() != 4) continue;
+    if (fields.size() < 4) continue;
     const bool is_default = fields[1].ends_with('*');
     const std::string partition(fields[1].substr(0, fields[1].size() - (is_default ? 1 : 0)));
-    ClusterNode node{std::string(fields[0]), partition, obstacle_of(to_lower(fields[3]))};
+    const std::string state = to_lower(fields[3]);
+    ClusterNode node{std::string(fields[0]), partition, obstacle_of(state), state.starts_with("reserved")};
+    if (fields.size() > 4) node.memory_mib = parse_unsigned(fields[4]).value_or(0);
     if (node.obstacle.empty() && fields[2] != "up")
       node.obstacle = "partition " + partition + " is " + std::string(fields[2]);
     const auto known =

@@ -39,10 +39,15 @@ struct NodeAnswer {
 /// A node as sinfo names it.
 struct ClusterNode {
   std::string name, partition;
-  std::string obstacle;  ///< why it is not asked: "down", "drained"; empty: usable
+  std::string obstacle;     ///< why it is not asked: "down", "drained"; empty: usable
+  bool reserved = false;    ///< jobs start here, but of those for whom it is reserved
+  uint64_t memory_mib = 0;  ///< RealMemory in slurm.conf; 0: not known
 };
 
-/// Lines "NODE|PARTITION|AVAILABILITY|STATE" of sinfo, each node once.
+/// Of sinfo, for lines "NODE|PARTITION|AVAILABILITY|STATE|MEBIBYTES".
+constexpr const char* kSinfoFormat = "--format=%N|%P|%a|%T|%m";
+
+/// Such lines, each node once.
 std::vector<ClusterNode> parse_sinfo(std::string_view text);
 
 /// Inside a job its nodes are asked, as steps of it, otherwise a job of one task is started on each.
