@@ -152,8 +152,14 @@ bool is_command_for_containers(const std::string& name) {
   return is_slurm_command(name);
 }
 
-bool is_absolute_or_empty(const std::string& path) {
-  return path.empty() || is_absolute(path);
+/// Without slashes at its end: other names are made of it.
+bool is_directory(std::string& path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return is_absolute(path);
+}
+
+bool is_directory_or_empty(std::string& path) {
+  return path.empty() || is_directory(path);
 }
 
 /// Both exist so that nothing from a registry is parsed with privilege.
@@ -163,10 +169,7 @@ Setter account(std::string SiteConfig::*field) {
 }
 
 Setter device_path(std::string DeviceSettings::*field) {
-  return text(field, "an absolute path", [](std::string& path) {
-    if (path.size() > 1 && path.ends_with('/')) path.pop_back();
-    return is_absolute(path);
-  });
+  return text(field, "an absolute path", is_directory);
 }
 
 std::optional<DiskShare> share_of(const toml::node& value) {
@@ -258,7 +261,7 @@ std::array<Key, 39> keys() {
               "user from first on, none of them a user's own and none above 4294967294",
               id_ranges_of)},
       {"kernel_mount_user_images", boolean(&SiteConfig::kernel_mount_user_images)},
-      {"store_path", text(&SiteConfig::store_path, "an absolute path", is_absolute)},
+      {"store_path", text(&SiteConfig::store_path, "an absolute path", is_directory)},
       {"distribute", one_of(&SiteConfig::distribute, kDistributeNames, R"("registry", "sbcast" or "shared")")},
       {"service_user", account(&SiteConfig::service_user)},
       {"import_user", account(&SiteConfig::import_user)},
@@ -270,7 +273,7 @@ std::array<Key, 39> keys() {
       {"store_reserve", size(&SiteConfig::store_reserve, "2GiB")},
       {"store_max",
        setter(&SiteConfig::store_max, "a share such as \"80%\", a size such as \"500GiB\", or 0", share_of)},
-      {"local_tier", text(&SiteConfig::local_tier, "an absolute path, or \"\"", is_absolute_or_empty)},
+      {"local_tier", text(&SiteConfig::local_tier, "an absolute path, or \"\"", is_directory_or_empty)},
       {"local_tier_max",
        setter(&SiteConfig::local_tier_max, "a share such as \"50%\", a size such as \"500GiB\", or 0", share_of)},
       {"image_age", seconds(&SiteConfig::image_age, 0)},

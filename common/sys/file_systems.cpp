@@ -101,6 +101,13 @@ bool leases_reach_all_nodes(int fd) {
   return system == nullptr || system->kind != Kind::network || takes_back(system->name);
 }
 
+bool is_server_asked_for_leases(int fd) {
+  struct statfs status {};
+  if (fstatfs(fd, &status) != 0) return false;
+  const FileSystem* system = known(status);
+  return system != nullptr && takes_back(system->name);
+}
+
 bool leases_reach_all_nodes(const MountedFrom& place) {
   return place.kind != Kind::network || takes_back(place.type);
 }

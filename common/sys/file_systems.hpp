@@ -35,6 +35,9 @@ bool share_file_system(const std::string& one, const std::string& other);
 /// this node alone, or one whose server takes leases back (NFS 4, SMB). Elsewhere it is this kernel's own, which knows
 /// of no other node.
 bool leases_reach_all_nodes(int fd);
+/// Whether a server decides on leases: that one is refused (EAGAIN) may mean that it gives none here, without a
+/// delegation (NFS 4) or an oplock (SMB), and says nothing of who has the file open.
+bool is_server_asked_for_leases(int fd);
 bool leases_reach_all_nodes(const MountedFrom& place);
 
 }  // namespace situla

@@ -33,7 +33,7 @@ Result<void> copy_vouched(int from, OutputFile& to, const Voucher& voucher,
     if (count == 0) return fail(ErrorKind::denied, "it has become shorter");
     const auto bytes = std::string_view(piece).substr(0, static_cast<size_t>(count));
     hash.update(bytes);
-    TRY(write_all(to.fd(), bytes));
+    TRY_CONTEXT("write the image into the store", write_all(to.fd(), bytes));
     done += bytes.size();
     if (done < stretch + kStretch) continue;
     begin_to_write_out(to.fd(), stretch, kStretch);
@@ -62,7 +62,7 @@ Result<Voucher> vouch_for(const ImageStore& store, const std::string& name, int 
   TRY_ASSIGN(const auto content, hash_content(file, go_on));
   if (!content) return fail(ErrorKind::cancelled, "");
   begun.content = *content;
-  (void)store.note_content(name, begun.content);
+  (void)store.note_content_of(file, name, begun.content);
   return begun;
 }
 
@@ -72,7 +72,7 @@ Result<void> note_content(const std::string& store, const std::string& name, int
   const auto file = images.find_named(name);
   if (!file || images.content(name)) return {};
   TRY_ASSIGN(const auto content, hash_content(file->get(), [broker] { return !has_hung_up(broker); }));
-  return content ? images.note_content(name, *content) : Result<void>();
+  return content ? images.note_content_of(file->get(), name, *content) : Result<void>();
 }
 
 }  // namespace situla

@@ -31,7 +31,7 @@ Result<void> tell(int socket, const message::Message& what, const std::vector<in
   return send_packet(socket, message::encode(what), fds);
 }
 
-/// What is written goes to the user a line at a time.
+/// What is written goes to the user a line at a time. An error as soon as nobody is there any more.
 class UserStream final : public std::stringbuf {
  public:
   explicit UserStream(int socket) : std::stringbuf(std::ios::out), socket_(socket) {}
@@ -40,7 +40,7 @@ class UserStream final : public std::stringbuf {
     str("");
     for (size_t at = 0; at < text.size(); at += message::kMaxText)
       if (!tell(socket_, message::Said{text.substr(at, message::kMaxText)})) return -1;
-    return 0;
+    return has_hung_up(socket_) ? -1 : 0;
   }
 
  private:

@@ -52,7 +52,7 @@ bool means(const std::string& word, const StoredImage& image) {
     return digest_digits(image) == reference->digest->hex() || image.record.name == reference->digest->text();
   const size_t path = word.find_last_of("/#");
   const bool any_tag = word.find(':', path == std::string::npos ? 0 : path) == std::string::npos;
-  return any_tag || image.record.name == reference->tag;
+  return any_tag || image.record.name == reference->tag || image.record.tag == reference->tag;
 }
 
 struct Metric {
@@ -170,18 +170,22 @@ void Housekeeping::say_removed(const StoredImage& image, bool dry_run) const {
 Result<void> Housekeeping::prune(const Prune& what) const {
   auto images = store_.list();
   std::erase_if(images, [this](const StoredImage& image) { return !may_remove(image); });
-  uint64_t left = 0, gone = 0;
+  uint64_t left = 0, gone = 0, unknown = 0;
   for (const StoredImage& image : images) left += image.bytes;
   for (const StoredImage& image : images) {
     if (what.to && left <= *what.to) break;
     if (image.used.tv_sec + what.unused_for.count() > now_) break;
     const bool goes =
         what.dry_run ? !image.pinned && store_.is_in_use(image.name) == false : store_.remove_unused(image.name);
+    if (!goes && !image.pinned && store_.is_use_unknown(image.name)) ++unknown;
     if (!goes) continue;
     say_removed(image, what.dry_run);
     left -= image.bytes;
     gone += image.bytes;
   }
+  if (unknown > 0)
+    out_ << unknown << " stay: their file system cannot tell whether they are in use"
+         << (user_ ? "" : "; situla rm --force removes them") << '\n';
   out_ << format_size(gone) << (what.dry_run ? " would be freed, " : " freed, ") << format_size(left) << " left\n";
   return {};
 }
@@ -224,19 +228,24 @@ Error Housekeeping::stays(const StoredImage& image, const std::string& word) con
 Result<void> Housekeeping::remove(const std::vector<std::string>& words, bool force) const {
   if (force && user_) return fail(ErrorKind::denied, "rm --force: the store is the administrator's");
   Result<void> result;
+  // Of several the last one ends the command, and the others are said before.
+  const auto failed = [&](Error error) {
+    if (!result) out_ << result.error().line() << '\n';
+    result = fail(std::move(error));
+  };
   for (const std::string& word : words) {
     const auto images = find(word);
-    if (!images) result = fail(images.error());
+    if (!images) failed(images.error());
     for (const StoredImage& image : images.value_or(std::vector<StoredImage>())) {
       if (!may_remove(image)) {
-        result = fail(ErrorKind::denied, "remove " + shown_reference(image) + ": it was imported for another user");
+        failed(Error(ErrorKind::denied, "remove " + shown_reference(image) + ": it was imported for another user"));
         continue;
       }
       if (store_.remove_unused(image.name, force)) {
         say_removed(image, false);
         continue;
       }
-      result = fail(stays(image, word));
+      failed(stays(image, word));
     }
   }
   return result;
@@ -262,11 +271,13 @@ Result<void> Housekeeping::pin(const std::vector<std::string>& words, bool pinne
 Result<const char*> Housekeeping::verify(const StoredImage& image) const {
   const auto file = store_.find_named(image.name);
   if (!file) return "gone";
-  const auto found = hash_content(file->get(), [] { return true; });
+  // Whoever asked may be gone: then nobody reads on for him.
+  const auto found = hash_content(file->get(), [this] { return out_.flush().good(); });
   if (!found) return "unreadable";
+  if (!*found) return fail(ErrorKind::cancelled, "interrupted");
   const auto expected = store_.content(image.name);
   if (expected) return **found == *expected ? "ok" : "damaged";
-  TRY(store_.note_content(image.name, **found));
+  (void)store_.note_content_of(file->get(), image.name, **found);
   return "first read";
 }
 
@@ -296,7 +307,8 @@ std::string Housekeeping::alike(const std::string& reference) const {
   size_t least = std::min<size_t>(4, reference.size() / 4 + 1);
   if (reference.size() > kLongest) return nearest;
   for (const StoredImage& image : images()) {
-    const std::string name = image.reference();
+    const StoreRecord& record = image.record;
+    const std::string name = record.tag.empty() ? image.reference() : record.source + ":" + record.tag;
     const size_t distance = name.size() > kLongest ? least : edit_distance(reference, name);
     if (distance == 0 || distance >= least) continue;
     least = distance;

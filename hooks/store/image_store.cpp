@@ -47,6 +47,7 @@ std::string to_text(const ImageKey& key, const StoreRecord& record, uint64_t ima
                             {"variant", key.variant},
                             {"source", record.source},
                             {"name", record.name},
+                            {"tag", record.tag},
                             {"architecture", record.architecture},
                             {"image_bytes", image_bytes},
                             {"fetched_bytes", record.fetched_bytes},
@@ -68,6 +69,7 @@ StoreRecord read_record(const std::string& path) {
   };
   record.source = json->text("source");
   record.name = json->text("name");
+  record.tag = json->text("tag");
   record.architecture = json->text("architecture");
   record.fetched_bytes = number("fetched_bytes").value_or(0);
   record.imported = static_cast<int64_t>(number("imported").value_or(0));
@@ -222,8 +224,12 @@ std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
   }
   struct stat status {};
   // Where a file system can neither write without a name nor rename without replacing (NFS), it has two for a moment.
-  for (int tries = 0; file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && tries < kMostTries; ++tries)
+  // What is open is answered for from this node's memory, what is opened the server is asked about.
+  for (int tries = 0; file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && tries < kMostTries; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    auto again = open_image();
+    if (again || again.error().errnum() == ENOENT) file = std::move(again);
+  }
   // For good, if who put it there was killed in that moment: nobody would mount it.
   if (file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && status.st_uid == geteuid())
     remove_part_of(images_fd->get(), status);
@@ -288,7 +294,7 @@ std::optional<bool> lease_alone(int fd) {
   // Who opens it meanwhile ends the lease by a signal: by one that does not end this process.
   if (fcntl(fd, F_SETSIG, SIGURG) != 0) return std::nullopt;
   if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0) return true;
-  return errno == EAGAIN ? std::optional(false) : std::nullopt;
+  return errno == EAGAIN && !is_server_asked_for_leases(fd) ? std::optional(false) : std::nullopt;
 }
 
 }  // namespace
@@ -297,6 +303,11 @@ std::optional<bool> ImageStore::is_in_use(const std::string& name) const {
   const auto file = find_named(name);
   const auto alone = file ? lease_alone(file->get()) : std::nullopt;
   return alone ? std::optional(!*alone) : std::nullopt;
+}
+
+bool ImageStore::is_use_unknown(const std::string& name) const {
+  const auto file = find_named(name);
+  return file && !lease_alone(file->get());
 }
 
 bool ImageStore::remove_unused(const std::string& name, bool anyway) const {
@@ -335,6 +346,15 @@ Result<void> ImageStore::note_content(const std::string& name, const Digest& con
   return write_file_atomically(images() + "/" + name + kContentEnding, content.text() + "\n", kRecordMode);
 }
 
+Result<void> ImageStore::note_content_of(int file, const std::string& name, const Digest& content) const {
+  struct stat read {
+  }, named{};
+  const auto now = find_named(name);
+  if (!now || fstat(file, &read) != 0 || fstat(now->get(), &named) != 0) return {};
+  const bool is_same = read.st_dev == named.st_dev && read.st_ino == named.st_ino;
+  return is_same ? note_content(name, content) : Result<void>();
+}
+
 void ImageStore::sweep(int64_t now) const {
   for (const std::string& file : list_directory(images()).value_or(std::vector<std::string>())) {
     // ".NAME.json.<16 hex>" is one that was not written to its end.
@@ -370,7 +390,8 @@ Result<std::optional<Digest>> hash_content(int fd, const std::function<bool()>& 
 std::string StoredImage::reference() const {
   if (record.source.empty()) return "?";
   if (record.name.empty()) return record.source;
-  return record.source + (record.name.starts_with("sha256:") ? "@" : ":") + record.name;
+  return record.source + (record.tag.empty() ? "" : ":" + record.tag) +
+         (record.name.starts_with("sha256:") ? "@" : ":") + record.name;
 }
 
 void ImageStore::touch(const std::string& name) const {
@@ -381,7 +402,9 @@ Result<void> wait_for_writers(int read_only_fd) {
   const auto end = std::chrono::steady_clock::now() + kWriterLimit;
   while (fcntl(read_only_fd, F_SETLEASE, F_RDLCK) != 0) {
     if (errno != EAGAIN) return {};  // this file system has no leases (NFS, some FUSE)
-    if (std::chrono::steady_clock::now() > end)
+    const bool late = std::chrono::steady_clock::now() > end;
+    if (late && is_server_asked_for_leases(read_only_fd)) return {};  // it gives none
+    if (late)
       return fail(ErrorKind::denied, "the importer has ended, but something still holds its file open for writing");
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -42,6 +42,7 @@ bool is_of_one_user(std::string_view name);
 struct StoreRecord {
   std::string source;  ///< "registry.test/debian"; with what proves the registry's name, where that is not the node
   std::string name;    ///< what was asked for: "12", "sha256:..."; empty: an older release did not write it
+  std::string tag;     ///< beside a name that is a digest, if there was one: ImageQuestion::tag
   std::string architecture;
   /// For whom it was imported, whose share of the store it takes. None: an older release did not write it.
   std::optional<uid_t> uid;
@@ -57,7 +58,7 @@ struct StoredImage {
   timespec used{};      ///< when it was asked for last
   bool pinned = false;  ///< it stays until somebody unpins it
 
-  /// "registry.test/debian:12"
+  /// "registry.test/debian:12", "registry.test/debian@sha256:...", or both
   [[nodiscard]] std::string reference() const;
 };
 
@@ -99,6 +100,8 @@ class ImageStore {
   /// Whether a process or a mount of this node has the image open (fcntl(2), F_SETLEASE); nullopt where the file system
   /// cannot tell for all nodes, and when there is no such image.
   [[nodiscard]] std::optional<bool> is_in_use(const std::string& name) const;
+  /// There is such an image, and the file system cannot tell.
+  [[nodiscard]] bool is_use_unknown(const std::string& name) const;
   /// Removes an image that is not in use, and not pinned. False if it is, or nobody can tell. Who asks for it meanwhile
   /// finds none. anyway: also one that is in use, as far as is known.
   [[nodiscard]] bool remove_unused(const std::string& name, bool anyway = false) const;
@@ -106,6 +109,8 @@ class ImageStore {
   /// What the file holds, since somebody has read it whole after the import.
   [[nodiscard]] std::optional<Digest> content(const std::string& name) const;
   Result<void> note_content(const std::string& name, const Digest& content) const;
+  /// The same for who has read this file for minutes: nothing, if another one has its name by now.
+  Result<void> note_content_of(int file, const std::string& name, const Digest& content) const;
   /// Removes what a crash left beside an image that never came to be, or had gone. now: file_system_time().
   void sweep(int64_t now) const;
 

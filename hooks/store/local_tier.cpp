@@ -189,10 +189,13 @@ Result<void> LocalTier::make_room(uint64_t bytes, uint64_t there) const {
   uint64_t most = disk.total == 0 ? UINT64_MAX : of_disk - std::min(of_disk, disk.reserve());
   if (limit > 0) most = std::min(most, limit);
   const bool fits = taken - free_able + bytes <= most;
+  uint64_t gone = 0;
   for (const StoredImage* image : unused) {
-    if (!fits || taken + bytes <= most) break;
-    if (local_.remove_unused(image->name)) taken -= image->bytes;
+    if (!fits || taken - gone + bytes <= most) break;
+    if (local_.remove_unused(image->name)) gone += image->bytes;
   }
+  taken -= gone;
+  if (gone > 0) (void)disk_with_free(local_.directory(), disk.free + gone);
   if (taken + bytes <= most) return {};
   return fail(ErrorKind::no_space, "copies of images take " + format_size(taken + bytes) + " with this one, and may " +
                                        "take " + format_size(most));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include <sys/statvfs.h>
@@ -33,6 +34,15 @@ uint64_t remove_of_greatest(const ImageStore& store, uint64_t bytes) {
   return remove_unused(store, images, bytes);
 }
 
+/// For a hint: what keeps images that nobody may be using.
+std::string why_images_stay(const ImageStore& store, const std::string& otherwise) {
+  for (const StoredImage& image : store.list())
+    if (!image.pinned && store.is_use_unknown(image.name))
+      return "the store's file system cannot tell which images are in use, and so none goes by itself (administrators: "
+             "situla rm --force)";
+  return otherwise;
+}
+
 }  // namespace
 
 Result<Disk> disk_of(const std::string& path) {
@@ -41,12 +51,20 @@ Result<Disk> disk_of(const std::string& path) {
   return Disk{uint64_t{status.f_blocks} * status.f_frsize, uint64_t{status.f_bavail} * status.f_frsize};
 }
 
-Result<void> StoreRoom::make(uint64_t bytes, const ImportSlot::InFlight& others) {
+Result<Disk> disk_with_free(const std::string& path, uint64_t wanted) {
+  constexpr std::chrono::milliseconds kPause{20}, kLongest{1000};
+  for (const auto end = std::chrono::steady_clock::now() + kLongest;; std::this_thread::sleep_for(kPause)) {
+    TRY_ASSIGN(const Disk disk, disk_of(path));
+    if (disk.free >= wanted || std::chrono::steady_clock::now() > end) return disk;
+  }
+}
+
+Result<void> StoreRoom::make(uint64_t bytes, const ImportSlot::InFlight& others, uint64_t to_write) {
   TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
   if (const uint64_t limit = limits_.per_user.of(disk.total); limit > 0)
     TRY(make_of_user(bytes + others.of_user, limit));
   if (const uint64_t limit = limits_.all.of(disk.total); limit > 0) TRY(make_of_all(bytes, others.of_all, limit));
-  return keep_reserve();
+  return keep_reserve(to_write);
 }
 
 void StoreRoom::look() {
@@ -71,13 +89,15 @@ Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
     look();
   }
   if (stored_ + bytes <= limit) return {};
-  return fail(Error(ErrorKind::no_space, "the images of uid " + std::to_string(uid_) + " in the store take " +
-                                             format_size(stored_ + bytes) + " with this one, and may take " +
-                                             format_size(limit))
-                  .with_code(ErrorCode::store_full)
-                  .with_hint("images that steps use now, or used some minutes ago, are not removed for it: try again "
-                             "later, or use a file of your own (situla import -o FILE); administrators: "
-                             "bytes_per_user in /etc/situla/situla.toml"));
+  return fail(
+      Error(ErrorKind::no_space, "the images of uid " + std::to_string(uid_) + " in the store take " +
+                                     format_size(stored_ + bytes) + " with this one, and may take " +
+                                     format_size(limit))
+          .with_code(ErrorCode::store_full)
+          .with_hint(
+              why_images_stay(store_, "images that steps use now, or used some minutes ago, are not removed for it") +
+              ": try again later, or use a file of your own (situla import -o FILE); administrators: "
+              "bytes_per_user in /etc/situla/situla.toml"));
 }
 
 Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t others, uint64_t limit) {
@@ -91,8 +111,9 @@ Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t others, uint64_t li
       Error(ErrorKind::no_space, "all images in the store take " + format_size(all_ + bytes) +
                                      " with this one, and may take " + format_size(limit))
           .with_code(ErrorCode::store_full)
-          .with_hint("images that steps use now, and pinned ones, are not removed for it: try again later, or use a "
-                     "file of your own (situla import -o FILE); administrators: store_max in /etc/situla/situla.toml"));
+          .with_hint(why_images_stay(store_, "images that steps use now, and pinned ones, are not removed for it") +
+                     ": try again later, or use a file of your own (situla import -o FILE); administrators: store_max "
+                     "in /etc/situla/situla.toml"));
 }
 
 void StoreRoom::drop_old(uint64_t now) const {
@@ -103,31 +124,38 @@ void StoreRoom::drop_old(uint64_t now) const {
   }
 }
 
-Result<void> StoreRoom::keep_reserve() {
-  const auto missing = [&](const Disk& disk) -> uint64_t {
-    const uint64_t wanted = limits_.reserve.value_or(disk.reserve());
-    return disk.total == 0 || disk.free >= wanted ? 0 : wanted - disk.free;
-  };
+Result<void> StoreRoom::keep_reserve(uint64_t to_write) {
   TRY_ASSIGN(Disk disk, disk_of(store_.directory()));
-  if (const uint64_t bytes = missing(disk); bytes > 0) {
-    remove_of_greatest(store_, bytes);
-    TRY_ASSIGN(disk, disk_of(store_.directory()));
-  }
-  const uint64_t bytes = missing(disk);
-  if (bytes == 0) return {};
+  const uint64_t reserve = limits_.reserve.value_or(disk.reserve());
+  const uint64_t wanted = disk.total == 0 ? 0 : reserve + std::min(to_write, UINT64_MAX - reserve);
+  // No use in removing what would not be enough for what another node says that the image has.
+  uint64_t most = disk.free;
+  if (to_write > 0)
+    for (const StoredImage& image : store_.list()) most += image.bytes;
+  if (disk.free < wanted && (to_write == 0 || wanted <= most))
+    if (const uint64_t gone = remove_of_greatest(store_, wanted - disk.free); gone > 0) {
+      TRY_ASSIGN(disk, disk_with_free(store_.directory(), std::min(wanted, disk.free + gone)));
+    }
+  if (disk.free >= wanted) return {};
   return fail(Error(ErrorKind::no_space, "the image store " + store_.directory() + " has " + format_size(disk.free) +
-                                             " free, and " + format_size(disk.free + bytes) + " have to stay so")
+                                             " free, and " + format_size(reserve) + " have to stay so" +
+                                             (to_write == 0 ? "" : " beside this image of " + format_size(to_write)))
                   .with_code(ErrorCode::store_full)
-                  .with_hint("no image in it is unused: try again later or on another node, or use a file of your own "
-                             "(situla import -o FILE); administrators: make room on its disk, or see store_reserve "
-                             "in /etc/situla/situla.toml"));
+                  .with_hint(why_images_stay(store_, "no image in it is unused") +
+                             ": try again later or on another node, or use a file of your own (situla import -o "
+                             "FILE); administrators: make room on its disk, or see store_reserve in "
+                             "/etc/situla/situla.toml"));
 }
 
 Result<void> StoreRoom::make_some() const {
   constexpr uint64_t kSome = uint64_t{256} << 20U;
   TRY_ASSIGN(const Disk disk, disk_of(store_.directory()));
   // Whoever says so has read foreign bytes, and could otherwise empty the store.
-  if (disk.free < kSome && remove_of_greatest(store_, kSome) > 0) return {};
+  if (disk.free < kSome)
+    if (const uint64_t gone = remove_of_greatest(store_, kSome); gone > 0) {
+      (void)disk_with_free(store_.directory(), disk.free + std::min(gone, kSome));
+      return {};
+    }
   uint64_t all = 0;
   for (const StoredImage& image : store_.list()) all += image.bytes;
   return fail(
@@ -139,10 +167,10 @@ Result<void> StoreRoom::make_some() const {
               disk.free >= kSome
                   ? "use a file of your own (situla import -o FILE); administrators: a disk quota of the service "
                     "user or of that directory may be used up"
-                  : "no image in it is unused: try again later or on another node, or use a "
-                    "file of your own (situla import -o FILE); administrators: make "
-                    "room on its disk, or see store_max and store_reserve in "
-                    "/etc/situla/situla.toml"));
+                  : why_images_stay(store_, "no image in it is unused") +
+                        ": try again later or on another node, or use a file of your own (situla import -o FILE); "
+                        "administrators: make room on its disk, or see store_max and store_reserve in "
+                        "/etc/situla/situla.toml"));
 }
 
 }  // namespace situla

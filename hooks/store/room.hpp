@@ -22,6 +22,9 @@ struct Disk {
   [[nodiscard]] uint64_t reserve() const { return std::min(total / 20, uint64_t{2} << 30U); }
 };
 Result<Disk> disk_of(const std::string& path);
+/// When something has just been removed: XFS, Btrfs and ZFS give back what it took a while later. Waits until so many
+/// bytes are free, for a second at most.
+Result<Disk> disk_with_free(const std::string& path, uint64_t wanted);
 
 /// What the administrator lets the store take. 0: no limit.
 struct StoreLimits {
@@ -40,7 +43,8 @@ class StoreRoom {
 
   /// For a file of so many bytes, beside those that other imports write now. ErrorKind::no_space with both numbers;
   /// that other users write files keeps nobody from his, but images go for them, too.
-  Result<void> make(uint64_t bytes, const ImportSlot::InFlight& others);
+  /// to_write: of these, what the disk does not hold yet.
+  Result<void> make(uint64_t bytes, const ImportSlot::InFlight& others, uint64_t to_write = 0);
   /// An importer says that the disk is full, whatever the limits say: if it is, some images go, for a while's writing.
   /// ErrorKind::no_space with numbers when none goes.
   Result<void> make_some() const;
@@ -50,7 +54,7 @@ class StoreRoom {
  private:
   Result<void> make_of_user(uint64_t bytes, uint64_t limit);
   Result<void> make_of_all(uint64_t bytes, uint64_t others, uint64_t limit);
-  Result<void> keep_reserve();
+  Result<void> keep_reserve(uint64_t to_write);
   void look();
 
   const ImageStore& store_;

@@ -39,7 +39,7 @@ class Serving {
  public:
   Serving(const StoreJob& job, const SiteConfig& config, const StoreLines& lines, const StoreEvents& events,
           LogSink& log, const Lease::Options& patience, ImageStore store, Origin origin, Resolution resolution,
-          std::string name, std::string question_name)
+          std::string name, std::string question_name, std::string question_tag)
       : job_(job),
         config_(config),
         lines_(lines),
@@ -51,6 +51,7 @@ class Serving {
         resolution_(std::move(resolution)),
         name_(std::move(name)),
         question_name_(std::move(question_name)),
+        question_tag_(std::move(question_tag)),
         shelf_(store_, job.uid, origin_key({origin_.registry, ""}), origin_key(origin_)),
         room_(store_, job.uid, {config.store_reserve, config.bytes_per_user, config.store_max, config.image_age}),
         distribution_({lines.courier, job.node, job.nodes, job.job, job.uid}, lines.broker, log) {}
@@ -157,7 +158,7 @@ class Serving {
     TRY(take_turn());
     if (served_) return {};
     TRY(check_size(voucher.bytes));
-    TRY(room_.make(voucher.bytes, turn_->report_size(voucher.bytes)));
+    TRY(room_.make(voucher.bytes, turn_->report_size(voucher.bytes), voucher.bytes));
     TRY_ASSIGN(OutputFile file, store_.create());
     image_.emplace(std::move(file));
     TRY(copy_vouched(received.file.get(), *image_, voucher, [this](uint64_t bytes) {
@@ -391,6 +392,7 @@ class Serving {
     StoreRecord record;
     record.source = origin_.registry + "/" + origin_.repository;
     record.name = question_name_;
+    record.tag = question_tag_;
     record.architecture = architecture;
     record.uid = job_.uid;
     record.fetched_bytes = fetched_bytes;
@@ -459,7 +461,8 @@ class Serving {
   ImageStore store_;
   Origin origin_;
   Resolution resolution_;
-  std::string name_, question_name_;  ///< the image as typed, for messages; ImageQuestion::name
+  std::string name_;                          ///< the image as typed, for messages
+  std::string question_name_, question_tag_;  ///< of the ImageQuestion
   LayerShelf shelf_;
   NewIndexes indexes_{shelf_};
   StoreRoom room_;
@@ -500,10 +503,10 @@ Result<void> serve_import(const StoreJob& job, const ImportRequest& request, con
   TRY_ASSIGN(ImageStore store, ImageStore::open(job.store));
   TRY_ASSIGN(const std::string bytes, request.serialize());
   TRY_ASSIGN(const UniqueFd work, sealed_memory("situla-request", bytes));
-  const std::string asked_for = question->name;
+  const std::string asked_for = question->name, beside = question->tag;
   Resolution resolution(job.store, std::move(*question), job.job, *settings, static_cast<uint64_t>(std::time(nullptr)));
   Serving serving(job, config, lines, events, log, patience, std::move(store), std::move(*origin),
-                  std::move(resolution), printable(request.image), asked_for);
+                  std::move(resolution), printable(request.image), asked_for, beside);
   auto served = serving.run(work.get());
   if (!served) serving.give_up();
   if (!served) serving.count_failure();

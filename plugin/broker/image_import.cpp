@@ -143,6 +143,8 @@ Result<void> ImageImport::start_importer(const Step& step, CgroupPlace place) {
 
 /// The request has come to the store program by now, and so Slurm has made the step's cgroups.
 Result<void> ImageImport::on_importer_wanted(const Step& step) {
+  // Since the last step ended nobody has looked, and what is mounted cannot make room for this image.
+  step.mounts.drop_idle(step.config.image_mount_idle);
   if (importer_line_) {
     TRY_ASSIGN(CgroupPlace place, step.launcher.cgroups.step());
     TRY_CONTEXT(phrase(RootOperation::start_importer), start_importer(step, std::move(place)));

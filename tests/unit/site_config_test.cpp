@@ -29,7 +29,7 @@ TEST_CASE("every key of situla.toml is understood") {
 # a comment
 mount = "fuse"
 kernel_mount_user_images = true
-store_path = "/scratch/situla"
+store_path = "/scratch/situla//"
 service_user = "images"
 image_mount_idle = 5
 root_tmpfs = 1048576
@@ -37,7 +37,7 @@ bytes_per_user = "20%"
 import_timeout = 60
 store_max = "80%"
 image_age = 2592000
-local_tier = "/nvme/situla"
+local_tier = "/nvme/situla/"
 local_tier_max = "200GiB"
 resolve = 600
 resolve_choice = true

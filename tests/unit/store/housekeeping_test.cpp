@@ -25,7 +25,8 @@ constexpr int64_t kDay = 86400;
 struct House {
   House() : store(*ImageStore::open(directory.path())) {}
 
-  ImageKey add(char digit, const std::string& repository, const std::string& name, int64_t age, size_t bytes = 1000) {
+  ImageKey add(char digit, const std::string& repository, const std::string& name, int64_t age, size_t bytes = 1000,
+               const std::string& tag = "") {
     const ImageKey key{*Digest::parse_hex(std::string(64, digit)), origin_key({"registry.test", repository}), "", {}};
     auto file = store.create();
     REQUIRE((file && write_all(file->fd(), std::string(bytes, 'x')) && file->seal()));
@@ -33,6 +34,7 @@ struct House {
     record.uid = 1000;
     record.source = "registry.test/" + repository;
     record.name = name;
+    record.tag = tag;
     record.imported = kNow - age - 5;
     REQUIRE(*store.publish(*file, key, record));
     const std::array<timespec, 2> times{{{0, UTIME_OMIT}, {kNow - age, 0}}};
@@ -128,6 +130,10 @@ TEST_CASE("an image is named by reference, with or without a tag, or by a digest
   CHECK((house.store.find(one) && !house.store.find(two) && house.store.find(other)));
   house.say([&](const Housekeeping& it) { return it.pin({"registry.test#debian:12"}, false); });
   CHECK_THAT(remove({"sha256:aaaaaa", "cccccccc"}), !Catch::Contains("error"));
+  // srun says its digest beside the tag, for all nodes of a step.
+  house.add('d', "cuda", "sha256:" + std::string(64, 'e'), 1, 1000, "12.4");
+  CHECK_THAT(remove({"registry.test/cuda:12.5"}), Catch::Contains("did you mean registry.test/cuda:12.4"));
+  CHECK_THAT(remove({"registry.test/cuda:12.4"}), Catch::StartsWith("removed registry.test/cuda:12.4"));
   CHECK(std::filesystem::is_empty(house.directory / "images/sha256"));
 }
 
@@ -148,6 +154,13 @@ TEST_CASE("an image in use, or pinned, stays, and the error says which it is") {
              Catch::EndsWith("it is pinned [image-in-use]\nhint: ask the administrator: situla pin --undo "
                              "registry.test/pinned:1"));
   CHECK((house.store.find(used) && house.store.find(pinned)));
+  // Of several the last one ends the command; the others are said.
+  CHECK_THAT(
+      house.say([](const Housekeeping& it) {
+        return it.remove({"registry.test/used:1", "nothing"});
+      }),
+      Catch::StartsWith(
+          "remove registry.test/used:1: it is in use on this node [image-in-use]\nerror: there is no image 'nothing'"));
 }
 
 TEST_CASE("for a name that the registry does not have, the image that is here and was meant") {

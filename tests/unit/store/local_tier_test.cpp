@@ -36,7 +36,7 @@ struct Scene {
     const ImageKey key{*Digest::parse_hex(std::string(64, digit)), std::string(32, 'b'), "", std::nullopt};
     auto file = store.create();
     REQUIRE((file && write_all(file->fd(), bytes) && file->seal()));
-    REQUIRE(*store.publish(*file, key, {"registry.test/tiny", "latest", "amd64", 1000, 0, 0}));
+    REQUIRE(*store.publish(*file, key, {"registry.test/tiny", "latest", "", "amd64", 1000, 0, 0}));
     if (knows) REQUIRE(store.note_content(key.name(), digest_of(bytes)));
     return key.name();
   }

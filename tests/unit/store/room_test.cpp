@@ -111,6 +111,11 @@ TEST_CASE("for the reserve those go first who have most") {
   }
   CHECK(StoreRoom(*store, 1002, {0, {0, 0}}).make(1, {}));
   CHECK(store->find(lone));
+  // For what is still to be written there has to be room beside it; nothing goes if there never can be.
+  const auto full = StoreRoom(*store, 1002, {0, {0, 0}}).make(1, {}, UINT64_MAX);
+  REQUIRE_FALSE(full);
+  CHECK_THAT(full.error().message(), Catch::Contains("have to stay so beside this image of "));
+  CHECK(store->find(lone));
 }
 
 TEST_CASE("the list has the owner from the record, and knows what has none") {
