@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "hooks/cli/commands.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 namespace situla::cli {
 namespace {
@@ -18,11 +19,14 @@ std::string without(std::string name, std::string_view suffix) {
 Result<int> bundle(const Context& context, const BundleRequest& options) {
   struct stat status {};
   if (stat(options.image.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return fail(no_such_image(options.image));
+  remove_parts_when_interrupted();
   BundleRequest request = options;
+  while (request.target.size() > 1 && request.target.ends_with('/')) request.target.pop_back();
   if (request.output.empty())
     request.output = without(std::filesystem::path(options.image).filename().string(), ".sqsh") + ".run";
   if (request.target.empty())
     request.target = without(std::filesystem::path(request.output).filename().string(), ".run");
+  request.output = followed(request.output);
   request.user_files |= context.config.flag("ENROOT_BUNDLE_ALL");
   request.checksum |= context.config.flag("ENROOT_BUNDLE_CHECKSUM");
   request.replace |= context.config.flag("ENROOT_FORCE_OVERRIDE");

@@ -7,6 +7,7 @@
 #include "hooks/cli/commands.hpp"
 #include "hooks/containers/named_container.hpp"
 #include "hooks/progress/progress_renderer.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 namespace situla::cli {
 namespace {
@@ -18,7 +19,7 @@ struct ExportCommand {
 
 ExportOptions export_options(const Context& context, const ExportCommand& options) {
   ExportOptions chosen = ExportOptions::of(context.config);
-  chosen.path = options.output.empty() ? options.name + ".sqsh" : options.output;
+  chosen.path = followed(options.output.empty() ? options.name + ".sqsh" : options.output);
   chosen.replace = options.force || context.config.flag("ENROOT_FORCE_OVERRIDE");
   if (const auto epoch = parse_unsigned(context.invocation.environment.get_or("SOURCE_DATE_EPOCH", "")))
     chosen.all_time = static_cast<uint32_t>(std::min<uint64_t>(*epoch, UINT32_MAX));
@@ -26,6 +27,7 @@ ExportOptions export_options(const Context& context, const ExportCommand& option
 }
 
 Result<int> export_named(const Context& context, const ExportCommand& options) {
+  remove_parts_when_interrupted();
   TRY_ASSIGN(const NamedContainer container, find_meant_container(context, options.name));
   const ExportOptions chosen = export_options(context, options);
   // As whom its directory can be opened in any case: root in it may have given it to others.

@@ -10,6 +10,7 @@
 #include "hooks/cli/commands.hpp"
 #include "hooks/cli/node_store.hpp"
 #include "hooks/progress/progress_renderer.hpp"
+#include "hooks/squashfs/output_file.hpp"
 
 namespace situla::cli {
 
@@ -34,6 +35,7 @@ Result<ImportRequest> ImageArguments::request(const Context& context) const {
 
 Result<UnnamedImage> fetch_image(const Context& context, const ImageArguments& image, const std::string& directory) {
   const KeepSecrets secrets;
+  remove_parts_when_interrupted();
   TRY_ASSIGN(const ImportRequest request, image.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   NodeStore store(context);

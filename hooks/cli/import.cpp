@@ -48,6 +48,7 @@ Result<void> write_trace(const std::string& path, const std::string& text) {
 
 Result<int> import(const Context& context, const ImportOptions& options) {
   const KeepSecrets secrets;
+  remove_parts_when_interrupted();
   TRY(options.check_name("import",
                          "a squashfs file is used as it is: create and start take its path; an image in "
                          "other files is oci:DIR, oci-archive:FILE, docker-archive:FILE or dir:DIR"));
@@ -55,6 +56,7 @@ Result<int> import(const Context& context, const ImportOptions& options) {
   if (output.empty()) {
     TRY_ASSIGN(output, default_file_name(options.image));
   }
+  output = followed(output);
   TRY_ASSIGN(const ImportRequest request, options.request(context));
   const std::unique_ptr<Progress> progress = make_progress(context.streams.terminal, context.log);
   const std::string cache = user_layer_cache(context.config);

@@ -1,6 +1,7 @@
 #include "hooks/cli/tool.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 
 #include <unistd.h>
@@ -71,6 +72,8 @@ std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
 
 void declare(CLI::App& app, Actions& actions, AddCommands add_commands) {
   app.require_subcommand(1);
+  // Of a value that is given twice the last one counts, as in enroot: an alias has one, and its user another.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_help_flag();
   add_commands(app, actions);
   app.add_subcommand("help", "Print the usage");
@@ -143,6 +146,8 @@ int run_tool(const Invocation& invocation, const Streams& streams, AddCommands a
 }
 
 int run_process(int argc, char** argv, char** envp, AddCommands add_commands) {
+  // A caller that ignores its children (perl, some daemons) has left us that, and no child's end would be seen.
+  (void)std::signal(SIGCHLD, SIG_DFL);
   std::string_view name = argc > 0 ? argv[0] : "situla";
   name.remove_prefix(name.rfind('/') + 1);
   Invocation invocation{name == "enroot" ? "enroot" : "situla", {}, Environment::from_envp(envp)};

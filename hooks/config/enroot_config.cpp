@@ -262,6 +262,8 @@ Result<void> EnrootConfig::check_flags(LogSink& log) const {
     if (usual != "yes" && usual != "no") continue;
     const std::string value = get(key);
     if (is_false(value) || is_one_of(kTrue, value)) continue;
+    // As enroot 1 and 2 had it: the shell itself, "/bin/sh" or "-/bin/sh".
+    if (key == "ENROOT_LOGIN_SHELL" && (value.starts_with('/') || value.starts_with("-/"))) continue;
     const std::string found = std::string(key) + "=" + printable(value) + " (" + origin(key) + ")";
     if (!is_one_of(kMeantFalse, value))
       return fail(Error(ErrorKind::usage, found + " is neither yes nor no")

@@ -89,9 +89,7 @@ class Preparation {
     TRY_ASSIGN(RootDir host_root, RootDir::open("/"));
     Preparation preparation(request, std::move(root), std::move(host_root), log);
     preparation.host_ = expansion_environment(request.host, request.config, built.path);
-    TRY_ASSIGN(preparation.container_.environment,
-               assemble_environment(preparation.root_, request.config, preparation.host_));
-    TRY(add_file_variables(preparation.container_.environment, request.spec.variables, preparation.host_));
+    TRY(preparation.assemble());
     preparation.container_.stage = std::move(stage);
     preparation.container_.root = std::move(built);
     return preparation;
@@ -124,6 +122,12 @@ class Preparation {
 
   [[nodiscard]] ApplyTarget target() const { return {root_, container_.root.path, request_.host.get_or("PWD", "/")}; }
 
+  /// The container's variables, of the image and of files.
+  Result<void> assemble() {
+    TRY_ASSIGN(container_.environment, assemble_environment(root_, request_.config, host_));
+    return add_file_variables(container_.environment, request_.spec.variables, host_);
+  }
+
   /// In enroot's order: what hooks write may lie on the system's mounts (a home directory in /tmp).
   Result<void> change_root(Changes& changes, HookUse use) {
     ScriptHost scripts(request_.stage(), request_.for_step() ? ScriptOutput::log : ScriptOutput::user, host_, log_);
@@ -132,9 +136,11 @@ class Preparation {
     if (!configuration.empty()) changes.note_script(configuration);
     if (!configuration.empty() && !changes.dry_run()) {
       TRY_ASSIGN(script, ConfigScript::start(configuration, request_.command, scripts, container_.environment));
+      TRY(script->sourced(host_));
+      TRY(assemble());
       TRY(script->environ(container_.environment));
     }
-    add_words(container_.environment, request_.start.environment, request_.host);
+    add_words(container_.environment, request_.start.environment, script ? host_ : request_.host);
     container_.environment.merge(kept_variables(request_.host, request_.spec.keep_env));
     TRY(mount_before_hooks(changes));
     const auto begun = std::chrono::steady_clock::now();
@@ -144,6 +150,7 @@ class Preparation {
     TRY(add_later_mounts(script));
     place_images(mounts_, request_.mounted_images);
     TRY(changes.make(as_edits(std::move(mounts_))));
+    if (script) TRY(script->finish());
     return add_slurm(changes);
   }
 

@@ -138,7 +138,8 @@ Result<Command> choose_command(const RootDir& root, const Login& login, const Sc
   TRY_ASSIGN(Command command, login.shell.empty() ? command_without_shell(root, login, request.command)
                                                   : command_with_shell(root, login, scripts, request.command));
   // Where /etc/rc does not go there itself.
-  if (!scripts.hook && !request.spec.workdir.empty()) command.directory = request.spec.workdir;
+  const bool goes_there = scripts.hook && !login.shell.empty();
+  if (!goes_there && !request.spec.workdir.empty()) command.directory = request.spec.workdir;
   return command;
 }
 
@@ -171,6 +172,9 @@ Result<int> start_container(ContainerRequest request, LogSink& log) {
   if (!request.real_root() && !request.range.wanted) TRY(install_id_filter());
   const Login login = prepare_login(root, container.environment, {request.inside_uid(), request.uid},
                                     request.config.flag("ENROOT_LOGIN_SHELL", true));
+  if (script && login.shell.empty())
+    return fail(Error(ErrorKind::not_found, "the image has no shell that could run the rc script")
+                    .with_code(ErrorCode::command));
   TRY_ASSIGN(const Command command, choose_command(root, login, scripts, request));
   TRY(root.all_answered());
   const auto become_command = [&] { return exec_command(command, login); };

@@ -23,11 +23,12 @@ constexpr size_t kMaxScript = size_t{4} << 20U;
 constexpr std::string_view kDriver = R"(
 set -euo pipefail
 shopt -s lastpipe
-situla_script=$1 situla_mounts=$2 situla_rc=$3
-shift 3
+situla_script=$1 situla_exported=$2 situla_mounts=$3 situla_rc=$4
+shift 4
 "${BASH}" -n "${situla_script}" 98<&- || exit 125
 source "${ENROOT_LIBRARY_PATH}/common.sh"
 source "${situla_script}" 98<&- >&2
+/usr/bin/env -0 >"${situla_exported}" 98<&-
 printf 'ready\n' >&98
 while IFS= read -r -u 98 situla_call; do
   if declare -F "${situla_call}" >/dev/null; then
@@ -46,6 +47,11 @@ while IFS= read -r -u 98 situla_call; do
   printf 'done\n' >&98
 done
 )";
+
+/// What a shell sets by itself.
+bool is_shells_own(std::string_view name) {
+  return name == "_" || name == "SHLVL" || name == "PWD" || name == "OLDPWD" || name.starts_with("BASH");
+}
 
 Result<std::string> absolute(const std::string& path) {
   std::array<char, PATH_MAX> resolved{};
@@ -87,37 +93,52 @@ Result<ConfigScript> ConfigScript::start(const std::string& path, const std::vec
     return fail_errno(errno, "create a socket for the configuration script");
   script.line_.reset(ends[0]);
   const UniqueFd theirs(ends[1]);
-  std::vector<std::string> arguments = {"bash", "--norc", "--noprofile",       "-c",           std::string(kDriver),
-                                        path,   file,     host.file("mounts"), host.file("rc")};
+  std::vector<std::string> arguments = {"bash",
+                                        "--norc",
+                                        "--noprofile",
+                                        "-c",
+                                        std::string(kDriver),
+                                        path,
+                                        file,
+                                        host.file("exported"),
+                                        host.file("mounts"),
+                                        host.file("rc")};
   arguments.insert(arguments.end(), command.begin(), command.end());
   TRY_ASSIGN(SpawnOptions options, host.command("/bin/bash", std::move(arguments), script.output_.get()));
   options.fds.emplace_back(theirs.get(), kLineFd);
+  script.given_ = Environment::from_strings(options.environment);
   TRY_ASSIGN(script.shell_, spawn_guarded(options, true));
   return script;
 }
 
-Error ConfigScript::ended() {
-  const auto status = shell_.wait();
-  if (!status) return status.error();
+Error ConfigScript::ended(const ExitStatus& status) {
   host_->report(output_, LogLevel::warning);
-  if (status->signal == 0 && status->code == kSyntaxStatus)
+  if (status.signal == 0 && status.code == kSyntaxStatus)
     return Error(ErrorKind::usage, "Invalid argument: " + path_)
         .with_code(ErrorCode::enroot_config)
         .with_hint("bash -n " + shell_quote(path_));
-  if (status->success())
+  if (status.success())
     return Error(ErrorKind::failure, path_ + " ended too soon: a configuration script must not exit")
         .with_code(ErrorCode::enroot_config);
-  return script_failed(path_, *status).with_code(ErrorCode::enroot_config);
+  return script_failed(path_, status).with_code(ErrorCode::enroot_config);
 }
 
 /// One line from the shell, or its end; what it may have left running keeps the socket open.
 Result<void> ConfigScript::await_answer() {
+  constexpr int kLookAgainMs = 100;  // where there is no pidfd
+  const bool sees_end = shell_.pidfd() >= 0;
   for (char byte = 0; byte != '\n';) {
     std::array<pollfd, 2> entries = {{{line_.get(), POLLIN, 0}, {shell_.pidfd(), POLLIN, 0}}};
-    if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR)
-      return fail_errno(errno, "wait for the configuration script");
+    const int ready = poll(entries.data(), entries.size(), sees_end ? -1 : kLookAgainMs);
+    if (ready < 0 && errno != EINTR) return fail_errno(errno, "wait for the configuration script");
     if ((entries[0].revents & POLLIN) != 0 && recv(line_.get(), &byte, 1, MSG_DONTWAIT) == 1) continue;
-    if (entries[0].revents != 0 || entries[1].revents != 0) return fail(ended());
+    if (entries[0].revents != 0 || entries[1].revents != 0) {
+      TRY_ASSIGN(const ExitStatus status, shell_.wait());
+      return fail(ended(status));
+    }
+    if (sees_end) continue;
+    TRY_ASSIGN(const auto status, shell_.wait_for(std::chrono::milliseconds(0)));
+    if (status) return fail(ended(*status));
   }
   return {};
 }
@@ -129,11 +150,36 @@ Result<void> ConfigScript::call(const std::string& function) {
   return await_answer();
 }
 
-Result<void> ConfigScript::environ(Environment& container) {
+Result<void> ConfigScript::sourced(Environment& host) {
   TRY(await_answer());  // "ready"
+  TRY_ASSIGN(const std::string block, read_file(host_->file("exported"), kMaxScript));
+  const Environment now = Environment::from_block(block);
+  // Scripts have the directory of their library in front.
+  const std::string given_path = given_.get_or("PATH", "");
+  const std::string library = given_path.substr(0, given_path.find(':') + 1);
+  const auto without_library = [&](std::string path) {
+    const size_t at = path.find(library);
+    return at == std::string::npos ? path : path.erase(at, library.size());
+  };
+  const auto counts = [](const std::string& name) { return is_variable_name(name) && !is_shells_own(name); };
+  for (const auto& [name, value] : now.entries())
+    if (counts(name) && given_.get(name) != value) host.set(name, name == "PATH" ? without_library(value) : value);
+  for (const auto& [name, value] : given_.entries())
+    if (counts(name) && !now.has(name)) host.unset(name);
+  return {};
+}
+
+Result<void> ConfigScript::environ(Environment& container) {
   TRY(host_->offer(container));
   TRY(call("environ"));
   return host_->take(container);
+}
+
+Result<void> ConfigScript::finish() {
+  line_.reset();
+  TRY_ASSIGN(const ExitStatus status, host_->await(shell_, path_));
+  if (!status.success()) return fail(ended(status));
+  return {};
 }
 
 Result<void> ConfigScript::hooks(Environment& container) {

@@ -27,22 +27,29 @@ class ConfigScript {
   static Result<ConfigScript> start(const std::string& path, const std::vector<std::string>& command, ScriptHost& host,
                                     const Environment& container);
 
+  /// First: when the file has been sourced, with what it has exported or unset in `host`, as scripts and ${NAME} in
+  /// files see it from then on.
+  Result<void> sourced(Environment& host);
   Result<void> environ(Environment& container);
   Result<void> hooks(Environment& container);
   Result<std::string> mounts();             ///< lines of fstab
   Result<std::optional<std::string>> rc();  ///< what the function does, as a script
+  /// Lets the shell end by itself: its EXIT trap runs, and what it has begun in the background stays. Without this call
+  /// it is killed with all of that.
+  Result<void> finish();
 
  private:
   ConfigScript(std::string path, ScriptHost& host) : path_(std::move(path)), host_(&host) {}
   Result<void> call(const std::string& function);
   Result<void> await_answer();
-  Error ended();
+  Error ended(const ExitStatus& status);  ///< without having been asked to
 
   std::string path_;
   ScriptHost* host_;
   GuardedProgram shell_;
   UniqueFd line_;
   UniqueFd output_;
+  Environment given_;  ///< to the shell
 };
 
 }  // namespace situla

@@ -1,6 +1,10 @@
 #include "hooks/squashfs/output_file.hpp"
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -30,6 +34,33 @@ bool is_part(std::string_view name) {
 
 std::string part_name() {
   return random_name(kPartPrefix) + std::string(kPartSuffix);
+}
+
+/// A part that a signal would leave.
+struct Pending {
+  static constexpr int kNone = -1, kTaken = -2;
+  std::atomic<int> directory{kNone};
+  std::array<char, 64> name{};
+};
+std::array<Pending, 8> pending_parts;
+std::atomic<pid_t> who_writes{-1};
+
+void remember_part(int directory, const std::string& name) {
+  for (Pending& part : pending_parts) {
+    int none = Pending::kNone;
+    if (name.size() >= part.name.size() || !part.directory.compare_exchange_strong(none, Pending::kTaken)) continue;
+    part.name[name.copy(part.name.data(), part.name.size() - 1)] = '\0';
+    part.directory = directory;
+    return;
+  }
+}
+
+/// Async-signal-safe. Then the signal does what it does: its disposition is the usual one again.
+void remove_pending_parts(int number) {
+  for (const Pending& part : pending_parts)
+    if (const int directory = part.directory; directory >= 0 && who_writes == getpid())
+      (void)unlinkat(directory, part.name.data(), 0);
+  (void)raise(number);
 }
 
 /// A living writer holds a lock. written_before: none: whenever somebody wrote to it.
@@ -83,10 +114,23 @@ Result<UniqueFd> open_part(int directory, const std::string& where, std::string&
       part.clear();
       return fail_errno(reason, "create a file in " + where);
     }
-    if (keeps_name(named.get())) return named;
+    if (keeps_name(named.get())) {
+      remember_part(directory, part);
+      return named;
+    }
   }
   part.clear();
   return fail(ErrorKind::failure, "create a file in " + where + ": others remove it");
+}
+
+/// Whatever fs.protected_symlinks says, as it has it: in a directory like /tmp others can make links.
+bool may_follow(const std::filesystem::path& link) {
+  const std::string parent = link.has_parent_path() ? link.parent_path().string() : ".";
+  struct stat status {
+  }, directory{};
+  if (lstat(link.c_str(), &status) != 0 || stat(parent.c_str(), &directory) != 0) return false;
+  constexpr mode_t kShared = S_ISVTX | S_IWOTH;
+  return (directory.st_mode & kShared) != kShared || status.st_uid == geteuid() || status.st_uid == directory.st_uid;
 }
 
 }  // namespace
@@ -98,6 +142,31 @@ void remove_part_of(int directory, const struct stat& file) {
         status.st_ino == file.st_ino)
       unlinkat(directory, name, 0);
   });
+}
+
+std::string followed(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  std::filesystem::path at = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code error;
+    const std::filesystem::path text = std::filesystem::read_symlink(at, error);
+    if (error) return at.string();
+    if (!may_follow(at)) return path;
+    at = at.parent_path() / text;
+  }
+  return path;
+}
+
+void remove_parts_when_interrupted() {
+  who_writes = getpid();
+  struct sigaction action {};
+  action.sa_handler = remove_pending_parts;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
+      (void)sigaction(number, &action, nullptr);
+  }
 }
 
 unsigned less_umask(unsigned mode) {
@@ -130,7 +199,16 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
 }
 
 OutputFile::~OutputFile() {
-  if (directory_ && !part_.empty()) unlinkat(directory_.get(), part_.c_str(), 0);
+  if (!directory_ || part_.empty()) return;
+  unlinkat(directory_.get(), part_.c_str(), 0);
+  forget_part();
+}
+
+/// It is gone, or has its name.
+void OutputFile::forget_part() {
+  for (Pending& part : pending_parts)
+    if (part.directory == directory_.get() && part_ == part.name.data()) part.directory = Pending::kNone;
+  part_.clear();
 }
 
 /// A name that exists makes it fail.
@@ -142,7 +220,7 @@ int OutputFile::link(const std::string& name) {
       code = linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
       if (code == 0) unlinkat(directory_.get(), part_.c_str(), 0);
     }
-    if (code == 0) part_.clear();
+    if (code == 0) forget_part();
     return code;
   }
   // Through /proc, because linkat(AT_EMPTY_PATH) needs CAP_DAC_READ_SEARCH.
@@ -191,8 +269,7 @@ Result<void> OutputFile::publish(unsigned mode) {
       return fail(Error(ErrorKind::exists, "File already exists: " + path_).with_code(ErrorCode::file_exists));
     return fail_errno(errnum, "name the finished file " + path_);
   }
-  if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);
-  return {};
+  return sync_name();
 }
 
 Result<void> OutputFile::publish_over(unsigned mode) {
@@ -201,14 +278,20 @@ Result<void> OutputFile::publish_over(unsigned mode) {
   if (part_.empty()) {
     flock(fd_.get(), LOCK_EX | LOCK_NB);  // before it has a name by which others would take it for a dead one's
     const std::string part = part_name();
+    remember_part(directory_.get(), part);
     if (link(part) != 0) return fail_errno(errno, "name the finished file " + path_);
     part_ = part;
   }
   if (renameat(directory_.get(), part_.c_str(), directory_.get(), split_path(path_).second.c_str()) != 0)
     return fail_errno(errno, "name the finished file " + path_);
-  part_.clear();
-  if (fsync(directory_.get()) != 0) return fail_errno(errno, "sync the directory of " + path_);
-  return {};
+  forget_part();
+  return sync_name();
+}
+
+/// Some network file systems have directories that cannot be synced.
+Result<void> OutputFile::sync_name() const {
+  if (fsync(directory_.get()) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS) return {};
+  return fail_errno(errno, "sync the directory of " + path_);
 }
 
 }  // namespace situla

@@ -41,11 +41,22 @@ class OutputFile {
   OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)
       : path_(std::move(path)), directory_(std::move(directory)), fd_(std::move(fd)), part_(std::move(part)) {}
   [[nodiscard]] int link(const std::string& name);
+  [[nodiscard]] Result<void> sync_name() const;
+  void forget_part();
 
   std::string path_;
   UniqueFd directory_, fd_;
   std::string part_;  ///< temporary name in directory_, or empty
 };
+
+/// Where a file of that name would be written: through symbolic links in its place, as enroot's `readlink -f` has it,
+/// whether or not something is there. The path itself in a loop of links, and where a link is another user's in a
+/// directory like /tmp.
+std::string followed(const std::string& path);
+
+/// From here on SIGINT, SIGTERM and SIGHUP, where they would end this process, take the parts with them that it is
+/// writing: a user who interrupts a command finds nothing of it. For programs of his own, once.
+void remove_parts_when_interrupted();
 
 /// Removes the name that a file had before its own, where a writer was killed between giving it one and taking away the
 /// other. file: of fstat(2), of this process's user.

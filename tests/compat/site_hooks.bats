@@ -177,3 +177,57 @@ ro" ]
   grep -Fxq "[ERROR] no sources: /shared/sources" <<<"$stderr"
   grep -Fxq "[ERROR] $conf/build.sh exited with return code 1 [enroot-config]" <<<"$stderr"
 }
+
+@test "conf: its EXIT trap runs before the command, and what it has begun in the background stays with it" {
+  # shellcheck disable=SC2016
+  printf '%s\n' 'dir=$(mktemp -d "$PWD/scratch.XXXXXX")' 'trap '\''rm -r "$dir"; echo tidied >>"$PWD/said"'\'' EXIT' \
+    'hooks() { touch "$dir/x"; sleep 4324 >/dev/null 2>&1 & }' 'rc() { exec "$@"; }' >trap.sh
+  run --separate-stderr enroot start --conf trap.sh "$image" sh -c 'cat said; ls -d scratch.* 2>/dev/null; pwd' 3>&-
+  echo "$output" "$stderr"
+  [ "$status" -eq 0 ]
+  [ "$(cat said)" = tidied ]
+  [ -z "$(ls -d scratch.* 2>/dev/null)" ]
+  pkill -f 'sleep 4324'
+  printf '%s\n' 'trap "exit 9" EXIT' >trap.sh
+  run --separate-stderr enroot start --conf trap.sh "$image" true
+  [ "$status" -eq 1 ]
+  grep -Fq 'trap.sh exited with return code 9' <<<"$stderr"
+}
+
+@test "conf: what it exports is there for --env, for files of variables and mounts, and for hooks; what it unsets is not" {
+  mkdir -p etc/hooks.d etc/environ.d etc/mounts.d data
+  touch data/x
+  echo 'OF_FILE=${SITE_PROJECT}/x' >etc/environ.d/10-site.env
+  echo '${DATA} /mnt none x-create=dir,bind,ro' >etc/mounts.d/10-site.fstab
+  # shellcheck disable=SC2016
+  printf '%s\n' '#!/bin/sh' 'echo "OF_HOOK=$SITE_PROJECT,${GONE-none},$$" >>"$ENROOT_ENVIRON"' >etc/hooks.d/50-site.sh
+  chmod +x etc/hooks.d/50-site.sh
+  # shellcheck disable=SC2016
+  printf '%s\n' 'export TOKEN=$(echo "a b") SITE_PROJECT=p1 DATA=$PWD/data' 'unset GONE' 'NOT_EXPORTED=1' >export.sh
+  # shellcheck disable=SC2016
+  GONE=here TOKEN=old ENROOT_SYSCONF_PATH=$work/etc run --separate-stderr enroot start --conf export.sh -e TOKEN -e NOT_EXPORTED -e GONE "$image" \
+    sh -c 'echo "$TOKEN|$OF_FILE|${OF_HOOK%,*}|${NOT_EXPORTED-}|$GONE|$(ls /mnt)"'
+  echo "$output" "$stderr"
+  [ "$status" -eq 0 ]
+  [ "$output" = "a b|p1/x|p1,none|||x" ]
+}
+
+@test "an option with a value may be given twice: the last one counts" {
+  printf 'environ() { echo OF=first; }\n' >first.sh
+  printf 'environ() { echo OF=second; }\n' >second.sh
+  # shellcheck disable=SC2016
+  run --separate-stderr enroot start -c first.sh -e A=1 -c second.sh -e B=2 "$image" sh -c 'echo $OF $A $B'
+  echo "$output" "$stderr"
+  [ "$output" = "second 1 2" ]
+}
+
+@test "ENROOT_LOGIN_SHELL as enroot 1 had it, and a caller that ignores its children" {
+  ENROOT_LOGIN_SHELL=-/bin/sh run --separate-stderr enroot start "$image" sh -c 'echo inside'
+  echo "$output" "$stderr"
+  [ "$output" = inside ]
+  [ -z "$stderr" ]
+  run --separate-stderr python3 -c 'import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])' \
+    env ENROOT_UNSHARE_PID=y enroot start "$image" sh -c 'exit 7'
+  echo "$output" "$stderr"
+  [ "$status" -eq 7 ]
+}

@@ -1,4 +1,5 @@
 // The program inside every bundle: header.sh.in starts it with the bundle's path and the words of the user.
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <string_view>
@@ -69,6 +70,7 @@ int main(int argc, char** argv, char** envp) {
   // The header asks whether programs run from here at all.
   if (argc == 2 && std::string_view(argv[1]) == "--situla-probe") return 0;
   if (argc < 2) return 1;
+  (void)std::signal(SIGCHLD, SIG_DFL);  // whatever the caller does with its own children
   bundle::Messages log;
   const std::vector<std::string> words(argv + 2, argv + argc);
   const Result<int> status = bundle::run(argv[1], words, Environment::from_envp(envp), log);

@@ -8,6 +8,7 @@ namespace situla::bundle {
 namespace {
 
 void declare(CLI::App& app, Options& options) {
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as `situla` has it
   app.prefix_command();  // what follows belongs to the container
   app.set_help_flag();
   app.add_flag("-h,--help", options.help, "Print the usage");

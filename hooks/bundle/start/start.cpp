@@ -107,6 +107,7 @@ Result<Bundle> open_bundle(const std::string& path, const Environment& environme
   if (!files) return fail(damaged("the bundle is damaged"));
   bundle.files = std::move(*files);
   if (bundle.target.empty()) bundle.target = path + ".d";
+  while (bundle.target.size() > 1 && bundle.target.ends_with('/')) bundle.target.pop_back();
   return bundle;
 }
 

@@ -2,11 +2,19 @@
 #include "hooks/squashfs/output_file.hpp"
 
 #include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstddef>
 #include <filesystem>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -29,7 +37,64 @@ std::vector<std::string> names(const TempDir& directory) {
 
 using Names = std::vector<std::string>;
 
+/// As on NFS: no file is without a name. For this process, for good.
+bool refuse_nameless_files() {
+  std::array<sock_filter, 6> code = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + 2 * sizeof(uint64_t)),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/// How a child ends that does this to two files, of which the first is published.
+int interrupted(const TempDir& directory, void (*at_last)()) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)std::signal(number, SIG_DFL);  // Catch2 has its own
+    remove_parts_when_interrupted();
+    if (!refuse_nameless_files()) _exit(90);
+    auto whole = OutputFile::create(directory / "whole");
+    if (!whole || !whole->publish(0644)) _exit(91);
+    auto file = OutputFile::create(directory / "f");
+    if (!file || names(directory).size() != 2) _exit(92);
+    at_last();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
 }  // namespace
+
+TEST_CASE("who interrupts a command finds nothing of what it was writing, also where every file has a name") {
+  const TempDir directory;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    static int sent = 0;
+    sent = number;
+    fs::remove(directory / "whole");
+    const int status = interrupted(directory, [] { (void)raise(sent); });
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == number);
+    CHECK(names(directory) == Names{"whole"});
+  }
+  // A child of it ends alone.
+  fs::remove(directory / "whole");
+  const int status = interrupted(directory, [] {
+    if (const pid_t child = fork(); child == 0)
+      (void)raise(SIGTERM);
+    else
+      waitpid(child, nullptr, 0);
+    (void)raise(SIGKILL);
+  });
+  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  CHECK(names(directory).size() == 2);
+}
 
 TEST_CASE("a file appears whole, once, and not at all when given up") {
   const TempDir directory;
@@ -81,4 +146,29 @@ TEST_CASE("a part without a writer goes with the next file of its directory, wha
   REQUIRE(chmod(part.c_str(), 0400) == 0);
   { REQUIRE(OutputFile::create(directory / "f")); }
   CHECK(names(directory) == alike);
+}
+
+TEST_CASE("a file that has a link in its place is written where that leads") {
+  const TempDir directory;
+  fs::create_directory(directory / "scratch");
+  fs::create_symlink("scratch/f", directory / "to");
+  fs::create_symlink(directory / "to", directory / "f");
+  fs::create_symlink("loop", directory / "loop");
+  CHECK(followed(directory / "f") == directory / "scratch/f");
+  CHECK(followed(directory / "none") == directory / "none");
+  CHECK(followed(directory / "loop") == directory / "loop");
+  // As in /tmp: what somebody else has put there leads nowhere.
+  fs::create_directory(directory / "tmp");
+  fs::create_symlink("../scratch/f", directory / "tmp/f");
+  REQUIRE(chmod((directory / "tmp").c_str(), 01777) == 0);
+  CHECK(followed(directory / "tmp/f") == directory / "tmp/../scratch/f");
+  if (geteuid() == 0) {
+    REQUIRE(lchown((directory / "tmp/f").c_str(), 12345, 12345) == 0);
+    CHECK(followed(directory / "tmp/f") == directory / "tmp/f");
+  }
+  auto file = OutputFile::create(followed(directory / "f"));
+  REQUIRE(file);
+  REQUIRE(file->publish(0644));
+  CHECK(fs::is_symlink(directory / "f"));
+  CHECK(fs::exists(directory / "scratch/f"));
 }
