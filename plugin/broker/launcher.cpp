@@ -89,6 +89,14 @@ class MapWriter {
   UniqueFd line_;
 };
 
+/// Forks, ends as its child ends, and returns in that.
+Result<void> go_on_in_child() {
+  TRY_ASSIGN(Child child, fork_child());
+  if (!child) return die_with_parent();
+  const auto status = child.wait();
+  _exit(status && status->success() ? 0 : 1);
+}
+
 /// In the forked child; returns in one that is to execute the program.
 Result<void> become_child(const Launch& what, bool born_there) {
   if (!born_there) TRY_CONTEXT(phrase(RootOperation::move_to_cgroup), move_to_cgroups(getpid(), what.place.text()));
@@ -96,11 +104,9 @@ Result<void> become_child(const Launch& what, bool born_there) {
   if (what.own_pid_namespace) {
     TRY(unshare_namespaces(kPidNs));
     TRY(die_with_parent());
-    TRY_ASSIGN(Child child, fork_child());
-    if (child) {
-      const auto status = child.wait();
-      _exit(status && status->success() ? 0 : 1);
-    }
+    TRY(go_on_in_child());
+    // The namespace's first process stays root's: one of the user's he could trace, and make it outlive its parent.
+    TRY(go_on_in_child());
   }
   if (what.rights == Rights::root) return {};
   std::optional<MapWriter> maps;

@@ -48,7 +48,7 @@ struct Launch {
   /// that is not the user's does not.
   std::string directory = "/";
   bool die_with_parent = true;
-  bool own_pid_namespace = false;  ///< whatever it starts ends with it
+  bool own_pid_namespace = false;  ///< whatever it starts, or the user makes of it, ends with it, and with us
   /// RootOperation::write_id_maps: it begins in a user namespace of its own with those maps, and has all capabilities
   /// in it. Where none can be made, it does not.
   std::optional<IdMaps> id_maps{};

@@ -121,3 +121,25 @@ HOOK
   echo 1024 >"$limits"
   [ "${lines[-1]}" = works ]
 }
+
+# before: a stopped situla-builder for good, in no job's cgroup
+@test "what cleans up after a step ends when root says so, whatever a process of the same user has done to it" {
+  [ "$(uname -m)" = x86_64 ] || skip "outlive.py is written for x86_64"
+  [ "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 0)" = 0 ] || skip "this kernel lets users trace children only"
+  as_alice srun --container-writable --container-image=registry.test/tiny \
+    sh -c 'cd /opt; i=0; while [ $i -lt 20000 ]; do : >$i; i=$((i + 1)); done; exec sleep 988' 3>&- &
+  wait_until 60 asleep 988
+  as_alice python3 "$BATS_TEST_DIRNAME/outlive.py" 60 situla-builder clean >"$BATS_TEST_TMPDIR/outlived" 3>&- &
+  local attacker=$!
+  pkill -KILL -u alice -f '^situla-builder container'
+  as_alice scancel -u alice
+  wait "$attacker"
+  local cleaner
+  cleaner=$(cat "$BATS_TEST_TMPDIR/outlived")
+  [ -n "$cleaner" ]
+  run wait_until 30 is_gone "$cleaner"
+  ps -o pid,stat,args -p "$cleaner" || true
+  kill -KILL "$cleaner" 2>/dev/null || true
+  [ "$status" -eq 0 ]
+}
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
