@@ -251,6 +251,11 @@ Result<std::string> enter(const ReceivedContainer& container, const ContainerSpe
   return directory;
 }
 
+/// What hooks say of the step that begins, and nobody else can.
+bool is_of_new_step(std::string_view variable) {
+  return variable.starts_with("PMIX_MCA_") || variable == "MASTER_ADDR" || variable == "MASTER_PORT";
+}
+
 /// Of an srun that was typed in a container like this: its tasks have the variables that it had, and no others.
 void take_inner_variables(const Environment& job, JoinedTask& task) {
   Environment inner;
@@ -264,7 +269,7 @@ void take_inner_variables(const Environment& job, JoinedTask& task) {
   if (job.has(kKeptPrefix)) {
     const Environment of_image = task.set;
     for (const auto& [name, value] : of_image.entries())
-      if (is_left_out(name)) {
+      if (is_left_out(name) && !is_of_new_step(name)) {
         task.set.unset(name);
         task.unset.push_back(name);
       }

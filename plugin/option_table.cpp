@@ -65,6 +65,8 @@ Result<void> set_image(std::string_view value, ContainerSpec& spec) {
                     .error()
                     .with_code(ErrorCode::image_name)
                     .with_hint("if it is a file, write its path with a / or ./ in front"));
+  // Of an srun in a container the specification is that one's at first, and its digest is of that one's image.
+  if (spec.image != value) spec.pinned.clear();
   spec.image = value;
   return {};
 }

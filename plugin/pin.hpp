@@ -12,7 +12,7 @@
 namespace situla {
 
 /// In srun's environment, and so in the job's, the digest; gone before the task starts.
-constexpr const char* kDigestVariable = "SITULA_IMAGE_DIGEST";
+constexpr const char* kDigestVariable = "SLURM_SITULA_IMAGE_DIGEST";
 
 /// What srun knows of its step.
 struct PinnedStep {

@@ -74,6 +74,9 @@ Environment for_host(const Environment& inside, const Environment& outside, bool
       environment.set(name, *value);
     else
       environment.unset(name);
+  // What the job's own modules have set for programs of the host.
+  for (const auto& [name, value] : outside.entries())
+    if (starts_with_one_of(name, kOfLinker)) environment.set(name, value);
   return environment;
 }
 
@@ -82,6 +85,11 @@ Environment for_host(const Environment& inside, const Environment& outside, bool
 ContainerSpec same_container(const OuterContainer& outer, const std::string& workdir) {
   ContainerSpec spec = outer.spec;
   if (image_kind(spec.image) == ImageKind::path) make_absolute(spec.image, outer.directory);
+  if (const auto files = FileReference::parse(spec.image)) {
+    std::string path = files->path;
+    make_absolute(path, outer.directory);
+    spec.image.replace(spec.image.find(':') + 1, files->path.size(), path);
+  }
   const auto reference = ImageReference::parse(spec.image);
   const bool may_move = reference && image_kind(spec.image) == ImageKind::registry && !reference->digest;
   if (may_move && spec.pinned.empty()) spec.pinned = outer.digest;

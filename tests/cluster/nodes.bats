@@ -49,6 +49,20 @@ setup() { cd "$HOME"; }
   curl -s "https://fault.test/mood/moody-down?is=fine" >/dev/null
 }
 
+@test "several nodes: srun asks for all of them, also where they get nothing of its environment" {
+  requests() { curl -s https://fault.test/stats/moody-bare | jq .requests; }
+  local before whole
+  run_and_show srun -N4 --container-image="fault.test#moody-bare" echo inside
+  [ "$status" -eq 0 ]
+  before=$(requests)
+  run_and_show srun -N4 --container-image="fault.test#moody-bare" echo inside
+  whole=$(($(requests) - before))
+  before=$(requests)
+  run_and_show srun -N4 --export=NONE --container-image="fault.test#moody-bare" echo inside
+  [ "$(grep -cx inside <<<"$output")" -eq 4 ]
+  [ "$(($(requests) - before))" -eq "$whole" ]
+}
+
 @test "several nodes: a job's later steps ask nobody, hear of a tag that has moved, and wait for no registry that is silent" {
   # shellcheck disable=SC2016
   run_and_show salloc -Q -N2 bash -euc '

@@ -56,6 +56,9 @@ prints() {
   prints $'amd64\nof the host'
   inside "$tiny" srun --container-image=registry.test/debian:12 sh -c '. /etc/os-release; echo $ID'
   prints debian
+  # As a variable it is another image, too, and not that of the digest of this one.
+  inside "$tiny" sh -c 'PYXIS_CONTAINER_IMAGE=registry.test/debian:12 srun sh -c ". /etc/os-release; echo \$ID"'
+  prints debian
   inside "$tiny" sh -c 'export LD_LIBRARY_PATH=/nowhere; srun --no-container sh -c "ls -d /shared/data; echo \$HOME; env | grep -c -e SITULA_S -e SITULA_KEPT -e LD_LIBRARY"'
   [ "$output" = $'/shared/data\n/home/alice\n0' ]
   inside "$tiny" sh -c 'export LD_LIBRARY_PATH=/nowhere MINE=1; srun --container-image=registry.test/debian:12 sh -c "echo \$MINE \${LD_LIBRARY_PATH-none}"; srun --export=ALL,OTHER=2 sh -c "echo \$OTHER \$LD_LIBRARY_PATH"; srun --export=MINE sh -c "echo \$MINE \${LD_LIBRARY_PATH-none} \$GREETING"'

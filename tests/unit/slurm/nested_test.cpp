@@ -40,6 +40,8 @@ TEST_CASE("the same image, whatever its tag means by then") {
   CHECK(image(outer("./x.sqsh")) == "/home/me/./x.sqsh ");
   CHECK(image(outer("/x.sqsh")) == "/x.sqsh ");
   CHECK(image(outer("dockerd://x")) == "dockerd://x ");
+  CHECK(image(outer("oci:layout:12")) == "oci:/home/me/layout:12 ");
+  CHECK(image(outer("docker-archive:/a/b.tar:x:1")) == "docker-archive:/a/b.tar:x:1 ");
   CHECK(image(outer("")) == " ");
 }
 
@@ -92,6 +94,7 @@ TEST_CASE("a command of the host has nothing of the container that would change 
   const Environment outside = environment({{"PATH", "/h"},
                                            {"HOME", "/home/me"},
                                            {"SITULA_CONTAINER_IMAGE", "of the step"},
+                                           {"LD_LIBRARY_PATH", "/h/gcc/lib"},
                                            {"SLURM_CONF", "/etc/slurm.conf"},
                                            {"SLURM_JOB_ID", "7"}});
   const Environment host = host_environment(false, inside, outside, "");
@@ -103,6 +106,7 @@ TEST_CASE("a command of the host has nothing of the container that would change 
   CHECK(host.get("MINE") == "1");
   CHECK(host.get("PATH") == "/h");
   CHECK(host.get("HOME") == "/home/me");
+  CHECK(host.get("LD_LIBRARY_PATH") == "/h/gcc/lib");
   CHECK(host.get("PYXIS_CONTAINER_MOUNTS") == "/set/inside");
   CHECK(host_environment(false, inside, {}, "/x.conf").get("SLURM_CONF") == "/x.conf");
   CHECK(!host_environment(false, inside, {}, "").has("SLURM_CONF"));
