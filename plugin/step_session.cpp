@@ -140,13 +140,23 @@ Result<std::string> StepSession::finish(std::chrono::milliseconds limit, LogSink
     return "";
   };
   if (!send_packet(control.get(), encode(Finish{}))) return lost();
+  constexpr int kLookAgainMs = 200;
   Child probe;
   for (;;) {
+    const bool is_unseen = probe && probe.pidfd() < 0;  // before Linux 5.2
     std::array<pollfd, 2> entries = {{{control.get(), POLLIN, 0}, {probe.pidfd(), POLLIN, 0}}};
-    const int ready = poll(entries.data(), entries.size(), saving ? -1 : static_cast<int>(limit.count()));
+    const int time = !saving ? static_cast<int>(limit.count()) : is_unseen ? kLookAgainMs : -1;
+    const int ready = poll(entries.data(), entries.size(), time);
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) break;
-    if (entries[1].revents != 0) {
+    bool is_cancelled = entries[1].revents != 0;
+    if (ready == 0 && saving) {
+      const auto status = probe.wait_for(std::chrono::milliseconds(0));
+      is_cancelled = !status || status->has_value();
+      if (!is_cancelled) continue;
+    } else if (ready <= 0) {
+      break;
+    }
+    if (is_cancelled) {
       probe = Child();
       saving = false;
       log.error("--container-save: the step was cancelled, nothing is saved");

@@ -84,18 +84,15 @@ class Walk {
       if (!stack_.empty()) stack_.pop_back();
       return {};
     }
-    UniqueFd next(openat(here(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    if (!next) return error(errno);
-    struct stat status {};
-    if (fstat(next.get(), &status) != 0) return error(errno);
-    if (S_ISLNK(status.st_mode)) {
-      auto text = read_link(next.get(), "");
-      if (!text) return error(text.error().errnum());
-      return follow(*text);
+    // Only what is said to be a directory is mounted by an automounter.
+    if (UniqueFd next(openat(here(), name.c_str(), O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC)); next) {
+      stack_.push_back(std::move(next));
+      return {};
     }
-    if (!S_ISDIR(status.st_mode)) return error(ENOTDIR);
-    stack_.push_back(std::move(next));
-    return {};
+    if (errno != ENOTDIR) return error(errno);
+    auto text = read_link(here(), name.c_str());
+    if (!text) return error(text.error().errnum() == EINVAL ? ENOTDIR : text.error().errnum());
+    return follow(*text);
   }
 
   /// The last component, or the root itself when nothing is left.

@@ -115,6 +115,14 @@ Result<void> check_device(const MountSource& source, const MountStep& step, LogS
   return {};
 }
 
+/// O_PATH alone takes an automounter's trigger for the directory: flags such as "ro" would be that one's, and what is
+/// mounted on it at the first access had none.
+Result<UniqueFd> open_on_node(const std::string& path) {
+  auto directory = open_file(path, O_PATH | O_DIRECTORY);
+  if (directory || directory.error().errnum() != ENOTDIR) return directory;
+  return open_file(path, O_PATH);
+}
+
 }  // namespace
 
 std::optional<std::string> path_in_root(const std::string& path, const ApplyTarget& target) {
@@ -126,7 +134,7 @@ std::optional<std::string> path_in_root(const std::string& path, const ApplyTarg
 Result<MountSource> open_source(const MountStep& step, const ApplyTarget& target) {
   const std::string& path = step.source;
   const auto inside = path_in_root(path, target);
-  auto fd = inside ? target.root.resolve(*inside) : open_file(path, O_PATH);
+  auto fd = inside ? target.root.resolve(*inside) : open_on_node(path);
   if (!fd && !inside && !is_for_device(step) && fd.error().errnum() == ENOENT)
     fd.error()
         .with_code(ErrorCode::mount_source)

@@ -1,5 +1,6 @@
 #include "common/sys/mount/mount_classic.hpp"
 
+#include <array>
 #include <climits>
 
 #include <sys/stat.h>
@@ -19,6 +20,15 @@ unsigned long bits(const MountFlags& flags) {
   for (const FlagBits& row : kFlagBits)
     if (flags.*row.flag) result |= row.mount;
   return result;
+}
+
+/// Of a file system, where fsconfig(2) takes words and mount(2) bits; 0: a word for the file system itself.
+unsigned long superblock_bit(std::string_view key, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, unsigned long>, 3> kBits = {
+      {{"sync", MS_SYNCHRONOUS}, {"dirsync", MS_DIRSYNC}, {"lazytime", MS_LAZYTIME}}};
+  for (const auto& [name, bit] : kBits)
+    if (value.empty() && key == name) return bit;
+  return 0;
 }
 
 /// The flags that a mount has now: a remount sets all of them at once, and leaving out a locked one is EPERM.
@@ -83,10 +93,15 @@ Result<UniqueFd> open_mounted(int target_fd, int same_as) {
 Result<void> mount_new(int target_fd, const std::string& type, const std::string& source,
                        const MountParameters& parameters, const MountFlags& flags) {
   std::vector<std::string> options;
-  for (const auto& [key, value] : parameters) options.push_back(value.empty() ? key : key + "=" + value);
+  unsigned long wanted = bits(flags);
+  for (const auto& [key, value] : parameters)
+    if (const unsigned long bit = superblock_bit(key, value))
+      wanted |= bit;
+    else
+      options.push_back(value.empty() ? key : key + "=" + value);
   const std::string data = join(options, ",");
   const char* from = source.empty() ? "none" : source.c_str();
-  if (mount(from, fd_path(target_fd).c_str(), type.c_str(), bits(flags), data.c_str()) == 0) {
+  if (mount(from, fd_path(target_fd).c_str(), type.c_str(), wanted, data.c_str()) == 0) {
     if (!flags.no_symfollow) return {};
     TRY_ASSIGN(const UniqueFd mounted, open_mounted(target_fd, -1));
     auto checked = check_symfollow(mounted.get(), flags);

@@ -233,8 +233,12 @@ void close_other_fds(int first, const std::vector<int>& keep) {
     if (from > to) return;
     if (kernel::close_range(from, to, 0) == 0) return;
     // Before Linux 5.9: only what is really open, because the limit on descriptors can be a million.
-    for (const std::string& name : list_directory("/proc/self/fd").value_or(std::vector<std::string>()))
+    const auto open = list_directory("/proc/self/fd");
+    for (const std::string& name : open.value_or(std::vector<std::string>()))
       if (const auto fd = parse_unsigned(name); fd && *fd >= from && *fd <= to) ::close(static_cast<int>(*fd));
+    // Where /proc is another PID namespace's: more than a process has, as a rule.
+    constexpr unsigned kMost = 65536;
+    for (unsigned fd = from; !open && fd <= std::min(to, kMost); ++fd) ::close(static_cast<int>(fd));
   };
   for (const int fd : sorted) {
     if (fd < first || static_cast<unsigned>(fd) < next) continue;

@@ -113,6 +113,8 @@ class Running {
 
   void drain() {
     output_.drain(run_.output);
+    // Of one that is to end, and writes on, no more is kept.
+    if (stopped_ && run_.output.size() > limits_.output_bytes) run_.output.resize(limits_.output_bytes);
     errors_.drain(run_.errors);
     if (run_.errors.size() > limits_.error_bytes) run_.errors.erase(0, run_.errors.size() - limits_.error_bytes);
   }
