@@ -143,8 +143,6 @@ Result<void> ImageImport::start_importer(const Step& step, CgroupPlace place) {
 
 /// The request has come to the store program by now, and so Slurm has made the step's cgroups.
 Result<void> ImageImport::on_importer_wanted(const Step& step) {
-  // Since the last step ended nobody has looked, and what is mounted cannot make room for this image.
-  step.mounts.drop_idle(step.config.image_mount_idle);
   if (importer_line_) {
     TRY_ASSIGN(CgroupPlace place, step.launcher.cgroups.step());
     TRY_CONTEXT(phrase(RootOperation::start_importer), start_importer(step, std::move(place)));
@@ -256,7 +254,11 @@ Result<std::optional<Imported>> ImageImport::on_store(const Step& step, Clients&
     TRY(on_importer_wanted(step));
     return std::optional<Imported>();
   }
-  if (std::holds_alternative<ImportBegins>(heard->message)) say_importing(step.request, image_name(step), tasks);
+  if (std::holds_alternative<ImportBegins>(heard->message)) {
+    say_importing(step.request, image_name(step), tasks);
+    // Since the last step ended nobody has looked, and what is mounted cannot make room for this image.
+    step.mounts.drop_idle(step.config.image_mount_idle);
+  }
   if (auto news = news_in(heard->message)) {
     tell_others(step.request, *news, tasks);
     news_ = std::move(news);
