@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from runner.core import ASAN, BUILD, IS_ROOT, JOBS, TEST_UID, run_program
+from runner.core import ASAN, BUILD, IS_ROOT, STARVED, TEST_UID, run_program
 
 
 def catch_programs(context, preset, label):
@@ -68,26 +68,28 @@ exec setpriv --reuid {TEST_UID} --regid {TEST_UID} --init-groups --inh-caps=-all
     return ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "ordinary-user", *command]
 
 
-def begin_catch(context, preset, labels):
-    """(name, command, future) of each program. labels: of the programs, and how each is run: its command in another one, and variables."""
+def begin_catch(context, preset, labels, idly=None):
+    """(name, command, future) of each program. labels: of the programs, and how each is run: its command in another one, and variables. idly:
+    only those for which time is nothing (UNTIMED), and for as long as it returns true with what processor time others leave."""
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
-    context.build(preset, {name for name, *_ in programs} if preset in ("asan", "assertions") else None)
+    context.build(preset, {name for name, *_ in programs} if preset in ("asan", "assertions") else None, idly is not None)
     # Only now CTest knows where the programs are.
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     programs.sort(key=lambda program: -float(program[2].get("COST", 0)))  # those that take long first, so that none is alone at the end
-    # Several at a time, and one more than there are processors: the programs have nothing in common, and some mostly wait.
     for name, command, properties, label in programs:
+        if idly and "untimed" not in properties["LABELS"]:
+            continue
         wrap, variables = labels[label]
         variables = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", [])) | variables
-        yield name, command, context.begin(int(JOBS) + 1, run_one, wrap(command), variables, properties)
+        yield name, command, context.begin("idle" if idly else "programs", run_one, wrap(command), variables, properties, idly=idly)
 
 
-def run_one(context, command, variables, properties):
+def run_one(context, command, variables, properties, idly=None):
     """(exit status, output, seconds)"""
     began = time.monotonic()
     result = run_program(context, command, float(properties.get("TIMEOUT", 300)), {**os.environ, **variables},
-                         properties.get("WORKING_DIRECTORY", BUILD))
+                         properties.get("WORKING_DIRECTORY", BUILD), idly and idly())
     return (*result, time.monotonic() - began)
 
 
@@ -131,20 +133,28 @@ def missing_for_fuzz():
 SEARCH = 160  # seconds of all targets together, two at a time; no target has more than five
 
 
-def fuzz(context, seconds, target):
+def begin_fuzz(context, idly=None):
+    """(name, future) of each target. idly: for as long as it returns true, with what processor time others leave."""
+    context.build("fuzz", {name for name, _, _ in catch_programs(context, "fuzz", "fuzz")}, idly is not None)
+    targets = [(name, replay) for name, replay, _ in catch_programs(context, "fuzz", "fuzz")]
+    seconds = min(5, max(1, SEARCH // len(targets)))
+    return [(name, context.begin("idle", fuzz, seconds, name.removeprefix("fuzz_"), replay, idly=idly)) for name, replay in targets]
+
+
+def fuzz(context, seconds, short, replay, idly=None):
     """(exit status, what was done last, its output)"""
-    name, replay = target
-    short = name.removeprefix("fuzz_")
     found, broken = BUILD / "fuzz/found" / short, BUILD / "fuzz/broken"
     found.mkdir(parents=True, exist_ok=True)
     broken.mkdir(exist_ok=True)
     inputs = sorted(str(path) for path in Path(replay[-1]).glob("*"))
     if not inputs:
         return 1, "corpus", f"no inputs in {replay[-1]}"
-    search = [replay[0], f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={broken}/{short}-", str(found), replay[-1]]
     # Named one by one, so that the last name in the output is the input that broke it.
-    for what, command in (("corpus", [replay[0], *inputs]), ("search", search)):
-        code, output = run_program(context, command, 600, {**os.environ, **ASAN}, BUILD)
+    for what, words in (("corpus", inputs), ("search", [f"-max_total_time={seconds}", str(found), replay[-1]])):
+        waiting = bool(idly and idly())
+        # What is slow is told by the clock, not by the time that it had a processor.
+        limits = [f"-timeout={10 * (STARVED if waiting else 1)}", "-rss_limit_mb=1024", f"-artifact_prefix={broken}/{short}-"]
+        code, output = run_program(context, [replay[0], *limits, *words], 600, {**os.environ, **ASAN}, BUILD, waiting)
         if code:
             break
     # libFuzzer's lines about its progress would push what broke, and how, out of what is shown.

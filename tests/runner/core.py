@@ -18,7 +18,12 @@ TEST_UID = 54321  # of the ordinary user who runs the userns suite; exists only 
 JOBS = str(os.cpu_count() or 2)
 # Before a command: with what processor time others leave. A session counts as one among others where the kernel makes groups of them
 # (sched(7), "The autogroup feature"); within it policies and nice values count.
-IDLY = ["setsid", "sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec chrt --idle 0 "$@"', "idly"]
+IDLY_IN_SESSION = ["sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec chrt --idle 0 "$@"', "idly"]
+IDLY = ["setsid", *IDLY_IN_SESSION]
+STARVED = 20  # times as long may take what runs idly
+# So many at a time. Programs: the heavy ones have work for a processor each, some mostly wait. Labs have nothing in common, and much of their
+# time is waiting.
+LANES = {"programs": int(JOBS) + 2, "labs": 4, "packages": 4, "idle": int(JOBS)}
 ASAN = {"UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1"}
 
 
@@ -78,13 +83,13 @@ class Context:
             run_or_raise(self, command, f"build {preset}")
             self.built[preset] = "all" if not targets else self.built.get(preset, set()) | targets
 
-    def begin(self, lanes, work, *what, **options):
-        """A future of work(self, *what, **options), one of so many at a time; the same one for what was begun before its turn."""
+    def begin(self, pool, work, *what, **options):
+        """A future of work(self, *what, **options), one of so many at a time as LANES says; the same one for what was begun before its turn."""
         key = (work, repr(what))
         if key not in self.begun:
-            if lanes not in self.pools:
-                self.pools[lanes] = concurrent.futures.ThreadPoolExecutor(max_workers=lanes)
-            self.begun[key] = self.pools[lanes].submit(work, self, *what, **options)
+            if pool not in self.pools:
+                self.pools[pool] = concurrent.futures.ThreadPoolExecutor(max_workers=LANES[pool])
+            self.begun[key] = self.pools[pool].submit(work, self, *what, **options)
         return self.begun[key]
 
     def terminate(self):
@@ -129,8 +134,10 @@ def run_or_raise(context, command, what):
         raise BuildError(f"{what}: {shlex.join(command)} exited with {process.returncode}")
 
 
-def run_program(context, command, limit, environment, directory):
+def run_program(context, command, limit, environment, directory, idly=False):
     """Runs a test in a process group of its own; returns (code, output). Nothing of the group survives."""
+    if idly:
+        command, limit = [*IDLY_IN_SESSION, *command], limit * STARVED
     with subprocess.Popen(command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
         context.running.add(process)

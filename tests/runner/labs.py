@@ -6,21 +6,18 @@ import subprocess
 import threading
 import time
 
-from runner.catch import catch_programs, missing_for_fuzz
-from runner.core import IDLY, ROOT, BuildError, Tally, hurry, yielding
+from runner.core import ROOT, Tally, yielding
 from runner.matrix import LARGE, labs
 
-LANES = 4  # labs at a time: they have nothing in common, and much of their time is waiting
-LABELS = {"asan": ["unit", "userns", "plugin"], "fuzz": ["fuzz"]}  # what the suites that have a preset of their own build
 
 
-def begin_bats(context, files, chosen_lab="", lanes=LANES, yielding=False):
-    """Futures of run_tap(): each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time. yielding: a later
-    one leaves the processors to an earlier one."""
+def begin_bats(context, files, chosen_lab="", pool="labs", yielding=False):
+    """Futures of run_tap(): each file runs in each of its labs (runner/matrix.py), or in the chosen one; so many at a time as the pool has lanes.
+    yielding: a later one leaves the processors to an earlier one."""
     # What tests run in labs besides Situla.
     context.build("release", {"tests/cluster/all", "tests/faults/all", "tests/gpu/all"})
     # Who yields waits for those before it, too.
-    return [context.begin(lanes, run_tap, *lab, limit=2700 * (number + 1 if yielding else 1), nice=5 * number if yielding else 0)
+    return [context.begin(pool, run_tap, *lab, limit=2700 * (number + 1 if yielding else 1), nice=5 * number if yielding else 0)
             for number, lab in enumerate(labs_of(context, files, chosen_lab))]
 
 
@@ -88,30 +85,3 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
         print(f"  FAIL  {name}: all tests passed, but {shown[0]} exited with {process.returncode}", file=output)
     print(f"  ....  {name}: {time.monotonic() - began:.0f} s", file=output)
     return output.getvalue(), tally
-
-
-class Beside(threading.Thread):
-    """Some suites wait for most of their time. What processor time they leave builds what later ones need, and runs clang-tidy."""
-
-    def __init__(self, context, tidy, later):
-        super().__init__()
-        self.context, self.tidy, self.later, self.over = context, tidy, later, threading.Event()
-        self.start()
-
-    def run(self):
-        try:
-            for name in self.later:
-                if name in LABELS and (name != "fuzz" or not missing_for_fuzz()):
-                    programs = {program for label in LABELS[name] for program, _, _ in catch_programs(self.context, name, label)}
-                    self.context.build(name, programs, idly=True)
-            if "tidy" in self.later:
-                self.tidy.run(self.context, lambda: not self.over.is_set(), IDLY)
-        except BuildError:
-            pass  # the suite that needs it meets it again
-
-    def end(self):
-        """Waits for what it has begun, which beside other load would idly never end."""
-        self.over.set()
-        while self.is_alive():
-            hurry()
-            self.join(1)
