@@ -34,6 +34,12 @@ Result<std::vector<std::string>> nodes_of_partition(const Context& context, cons
   }
   for (const auto& [obstacle, names] : left_out)
     context.log.warning(printable(doctor::fold_nodes(names)) + ": " + printable(obstacle) + ", left out");
+  if (nodes.empty())
+    return fail(Error(ErrorKind::not_found, (left_out.empty() ? "there is no partition with nodes called "
+                                                              : "no node takes jobs now in the partition ") +
+                                                printable(partition))
+                    .with_code(ErrorCode::slurm)
+                    .with_hint("`sinfo` shows the partitions and their nodes"));
   return nodes;
 }
 
@@ -70,7 +76,7 @@ Result<std::vector<std::string>> wanted_nodes(const Context& context, const Pref
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   if (nodes.empty())
-    return fail(Error(ErrorKind::not_found, "there is no node that takes jobs now").with_code(ErrorCode::slurm));
+    return fail(Error(ErrorKind::usage, "prefetch: the list of nodes is empty").with_code(ErrorCode::option));
   return nodes;
 }
 

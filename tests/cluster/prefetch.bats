@@ -117,6 +117,9 @@ rows() { grep -cE "^node[1-4] +$1 +$2\$" <<<"$output"; }
   [[ $output == *"--partition inside of a job"*"unset SLURM_JOB_ID"* ]]
   run_and_show as_alice situla prefetch -w node9 registry.test/tiny
   [ "$status" -eq 1 ]
+  run_and_show as_alice situla prefetch -p nowhere registry.test/tiny
+  [ "$status" -eq 1 ]
+  [[ $output == *"no partition with nodes called nowhere"*"hint: \`sinfo\` shows"* ]]
   run_and_show as_alice situla prefetch -w node1 ./file.sqsh
   [ "$status" -eq 1 ]
   [[ $output == *"--container-prefetch is for an image of a registry"* ]]

@@ -124,7 +124,7 @@ class BuildError(Exception):
 
 
 def run_or_raise(context, command, what):
-    print(f"  ....  {what}", flush=True)
+    print(f"  ....  {what}\n", end="", flush=True)  # in one piece, beside what other threads print
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         context.running.add(process)
         output, _ = process.communicate()
