@@ -1,4 +1,4 @@
-// The only file that includes isa-l and zstd.h for reading.
+// The only file that includes zstd.h for reading.
 #include "hooks/import/decompressor.hpp"
 
 #include <algorithm>
@@ -7,16 +7,17 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#include <isa-l/igzip_lib.h>
+#include "hooks/import/inflater.hpp"
 
 namespace situla {
-namespace {
 
-Error damaged(const std::string& how) {
+Error damaged_layer(const std::string& how) {
   return Error(ErrorKind::corrupt, how)
       .with_code(ErrorCode::image_damaged)
       .with_hint("the layer was not written correctly: push the image again");
 }
+
+namespace {
 
 /// libzstd takes windows of up to 128 MiB unless told otherwise, as zstd(1) does: it is memory that must be there.
 Error zstd_error(size_t code) {
@@ -24,7 +25,7 @@ Error zstd_error(size_t code) {
     return Error(ErrorKind::unsupported, "decompress zstd: it needs a window of more than 128 MiB")
         .with_code(ErrorCode::image_unsupported)
         .with_hint("compress the layer with a smaller window (zstd --long=27 at most) and push the image again");
-  return damaged(std::string("decompress zstd: ") + ZSTD_getErrorName(code));
+  return damaged_layer(std::string("decompress zstd: ") + ZSTD_getErrorName(code));
 }
 
 class Plain final : public Decompressor {
@@ -41,60 +42,38 @@ class Plain final : public Decompressor {
 /// RFC 1952: a file is a series of members. What follows the last one (zero padding, say) is ignored, as gzip(1) does.
 class Gzip final : public Decompressor {
  public:
-  Gzip() : state_(std::make_unique<inflate_state>()) { begin_member(); }
-
   Result<size_t> run(std::string_view& input, char* output, size_t capacity) override {
     size_t produced = 0;
     while (produced < capacity && (!input.empty() || pending_output_)) {
       if (between_ && !next_member(input)) break;
-      TRY_ASSIGN(const size_t size, inflate_some(input, output + produced, capacity - produced));
-      produced += size;
+      const size_t room = capacity - produced;
+      TRY_ASSIGN(const Inflater::Step step, inflater_.inflate(input, output + produced, room));
+      input.remove_prefix(step.taken);
+      produced += step.produced;
+      between_ = step.ended;
+      pending_output_ = !between_ && step.produced == room;
     }
     return produced;
   }
 
   Result<void> finish() override {
     if (between_) return {};
-    return fail(damaged("inflate: the gzip stream ends in the middle"));
+    return fail(damaged_layer("inflate: the gzip stream ends in the middle"));
   }
 
  private:
-  void begin_member() {
-    isal_inflate_init(state_.get());
-    state_->crc_flag = ISAL_GZIP;
-    between_ = false;
-  }
-
   bool next_member(std::string_view& input) {
     if (trailing_ || input.front() != '\x1f') {
       trailing_ = true;
       input = {};
       return false;
     }
-    begin_member();
+    inflater_.begin_member();
+    between_ = false;
     return true;
   }
 
-  Result<size_t> inflate_some(std::string_view& input, char* output, size_t capacity) {
-    constexpr size_t kMost = size_t{1} << 30U;
-    const size_t offered = std::min(input.size(), kMost);
-    const size_t room = std::min(capacity, kMost);
-    // isal's input pointer lacks a const; the bytes are only read.
-    state_->next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(input.data()));
-    state_->avail_in = static_cast<uint32_t>(offered);
-    state_->next_out = reinterpret_cast<uint8_t*>(output);
-    state_->avail_out = static_cast<uint32_t>(room);
-    const int code = isal_inflate(state_.get());
-    if (code == ISAL_INCORRECT_CHECKSUM) return fail(damaged("inflate: the gzip checksum is wrong"));
-    if (code < 0) return fail(damaged("inflate: invalid gzip data"));
-    input.remove_prefix(offered - state_->avail_in);
-    const size_t produced = room - state_->avail_out;
-    between_ = state_->block_state == ISAL_BLOCK_FINISH;
-    pending_output_ = !between_ && state_->avail_out == 0;
-    return produced;
-  }
-
-  std::unique_ptr<inflate_state> state_;
+  Inflater inflater_;
   bool between_ = false;         ///< a member has ended
   bool trailing_ = false;        ///< past the last member
   bool pending_output_ = false;  ///< the output was full: there may be more without new input
@@ -121,7 +100,7 @@ class Zstd final : public Decompressor {
 
   Result<void> finish() override {
     if (!open_) return {};
-    return fail(damaged("decompress zstd: the stream ends in the middle"));
+    return fail(damaged_layer("decompress zstd: the stream ends in the middle"));
   }
 
  private:

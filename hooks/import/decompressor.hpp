@@ -1,5 +1,5 @@
-// How do the compressed bytes of a layer become a tar stream? gzip by ISA-L, zstd by libzstd, plain; told by the first
-// bytes.
+// How do the compressed bytes of a layer become a tar stream? gzip by ISA-L or zlib, zstd by libzstd, plain; told by
+// the first bytes.
 #pragma once
 
 #include <cstddef>

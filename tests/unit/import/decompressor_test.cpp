@@ -74,6 +74,32 @@ TEST_CASE("streams of every kind, in pieces of every size") {
   }
 }
 
+TEST_CASE("the output may fill up at the end of any block") {
+  // Blocks of a few letters that end in one, as where pigz joins its pieces (github.com/intel/isa-l issue 316).
+  std::string text;
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_HUFFMAN_ONLY) == Z_OK);
+  std::string bytes(1U << 16U, '\0');
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  for (int i = 0; i < 40; ++i) {
+    std::string piece(static_cast<size_t>(1 + i % 7), static_cast<char>('a' + i % 3));
+    text += piece;
+    stream.next_in = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_in = static_cast<uInt>(piece.size());
+    REQUIRE(deflate(&stream, i == 39 ? Z_FINISH : i % 2 == 0 ? Z_BLOCK : Z_PARTIAL_FLUSH) >= Z_OK);
+  }
+  bytes.resize(stream.total_out);
+  deflateEnd(&stream);
+  for (size_t capacity = 1; capacity <= text.size() + 1; ++capacity)
+    for (const size_t step : {size_t{1}, bytes.size()}) {
+      CAPTURE(capacity, step);
+      const auto result = unpack(bytes, step, capacity);
+      REQUIRE(result);
+      REQUIRE(*result == text);
+    }
+}
+
 TEST_CASE("zstd windows: 128 MiB are read, more is refused for what it is") {
   const std::string text = sample();
   for (const int window : {27, 28}) {
@@ -110,5 +136,11 @@ TEST_CASE("damaged streams are corrupt") {
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
     bytes[bytes.size() / 2 + 1] = static_cast<char>(bytes[bytes.size() / 2 + 1] ^ 0x55);
     if (bytes[0] == '\x1f') CHECK_FALSE(unpack(bytes, 4096, 4096));
+  }
+  // Its checksum, and its length.
+  for (const size_t back : {size_t{8}, size_t{4}}) {
+    std::string bytes = gzip(text);
+    bytes[bytes.size() - back] = static_cast<char>(bytes[bytes.size() - back] ^ 1);
+    CHECK(unpack(bytes, 4096, 4096).error().message() == "inflate: the gzip checksum is wrong");
   }
 }
