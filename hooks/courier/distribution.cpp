@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <random>
 
 #include <poll.h>
@@ -21,7 +22,7 @@ namespace line = courier_line;
 constexpr size_t kMostVoucher = size_t{16} << 10U;
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kRetry{500};  // of a claim that did not reach all
-constexpr int kAtOnceHeard = 16;                  // messages
+constexpr int kMostAtOnce = 4096;                 // messages
 
 }  // namespace
 
@@ -30,14 +31,21 @@ Distribution::Distribution(StepPlace place, int broker, LogSink& log, const Dist
   if (place_.nodes < 2) place_.courier = -1;
 }
 
+double how_late(double chance, uint32_t nodes) {
+  return std::max(1 + std::log(chance) / std::log(std::max(nodes, 2U)), 0.0);
+}
+
 /// Not the same for all: they would all speak at once.
 std::chrono::milliseconds Distribution::moment() const {
   std::random_device random;
-  return std::chrono::milliseconds(random() % static_cast<unsigned>(longest_moment().count()));
+  const double chance = (random() + 1.0) / (static_cast<double>(std::random_device::max()) + 1.0);
+  const auto longest = static_cast<double>(longest_moment().count());
+  return std::chrono::milliseconds(static_cast<int64_t>(longest * how_late(chance, place_.nodes)));
 }
 
 std::chrono::milliseconds Distribution::longest_moment() const {
-  return options_.quiet + std::chrono::milliseconds(2 * place_.nodes);
+  const double doublings = std::log2(std::max(place_.nodes, 2U));
+  return std::chrono::milliseconds(static_cast<int64_t>(static_cast<double>(options_.quiet.count()) * doublings));
 }
 
 bool Distribution::others_are(State state) const {
@@ -72,9 +80,10 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
   constexpr std::chrono::milliseconds kAtOnce{0};
   auto turn = Clock::now() + (is_first() ? kAtOnce : options_.quiet + moment());
   Clock::time_point claimed, said_at, word;
-  std::string said;  // whom is waited for
+  std::string said;   // whom is waited for
+  bool deaf = false;  // to him
   // A node that was here before goes on.
-  for (int messages = 0; active() && messages < kAtOnceHeard; ++messages) TRY(listen(kAtOnce));
+  TRY(listen_to_all());
   for (claims_it_ = false; active();) {
     const auto now = Clock::now();
     const auto from = leader();
@@ -84,8 +93,9 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
       if (received) return received;
       fetch(*from);
       // One of them is enough.
-      if (deaf_.count(*from) != 0 && now >= word && now - last_claim_ > options_.beat && !others_are_deaf_to(*from))
-        say(State::deaf);
+      if (deaf_.count(*from) != 0 && !deaf) word = std::max(word, now + moment());  // the others are it just now, too
+      deaf = deaf_.count(*from) != 0;
+      if (deaf && now >= word && now - last_claim_ > options_.beat && !others_are_deaf_to(*from)) say(State::deaf);
       if (const std::string who = name_of(*from); said != who || now - said_at > options_.say_again) {
         const uint64_t bytes = claims_[*from].claim.bytes;
         log_.info("waiting for the image from " + who + ", which imports it for the step" +
@@ -103,8 +113,11 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
         if (!others_are(State::waits)) say(State::waits);
       }
     } else if (claims_it_) {
-      // Who has it already has had time to say so.
-      const auto settled = heard_of_ ? *heard_of_ + options_.settle : claimed + 4 * options_.settle;
+      // Who has it already has had time to say so. What is still under way tells nobody anything: where Slurm is slow
+      // all of them would lead.
+      const auto settled = heard_of_               ? *heard_of_ + options_.settle
+                           : claims_under_way_ > 0 ? claimed + options_.reach
+                                                   : claimed + 4 * options_.settle;
       if (is_first() || now >= settled) {
         leads_ = true;
         return std::nullopt;
@@ -178,8 +191,10 @@ void Distribution::refuse(const Error& why) {
 
 void Distribution::beat(uint64_t bytes) {
   bytes_ = bytes;
-  if (active() && leads_) (void)listen(std::chrono::milliseconds(0));
-  if (active() && leads_ && missed_ && Clock::now() - *missed_ > options_.reach) return end(State::alone);
+  if (active() && leads_) (void)listen_to_all();
+  // Where a few nodes are not reached the others need not import it, too.
+  if (active() && leads_ && missed_ && !is_wanted() && Clock::now() - *missed_ > options_.reach)
+    return end(State::alone);
   if (active() && leads_ && Clock::now() - last_claim_ > (all_reached_ ? options_.beat : kRetry)) say(State::importing);
 }
 
@@ -189,7 +204,7 @@ void Distribution::has_it() {
 
 void Distribution::go_on() {
   if (!active() || !leads_) return;
-  (void)listen(std::chrono::milliseconds(0));
+  (void)listen_to_all();
   if (Clock::now() - last_claim_ > options_.beat) say(State::has);
 }
 
@@ -277,6 +292,16 @@ void Distribution::answer(int image, const std::function<Result<Voucher>()>& vou
 }
 
 // The courier.
+
+/// Of many nodes many words may have come since the last time.
+Result<void> Distribution::listen_to_all() {
+  for (int messages = 0; active() && messages < kMostAtOnce; ++messages) {
+    pollfd entry{place_.courier, POLLIN, 0};
+    if (poll(&entry, 1, 0) <= 0) break;
+    TRY(listen(std::chrono::milliseconds(0)));
+  }
+  return {};
+}
 
 Result<void> Distribution::listen(std::chrono::milliseconds limit, bool until_cancelled) {
   std::array<pollfd, 2> wait{{{place_.courier, POLLIN, 0}, {until_cancelled ? broker_ : -1, POLLRDHUP, 0}}};

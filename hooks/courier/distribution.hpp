@@ -38,18 +38,26 @@ struct StepPlace {
 };
 
 struct DistributionTimes {
-  std::chrono::milliseconds quiet{500};    ///< so long node 0 has for its claim, and as long again by chance
+  /// So long node 0 has for its claim, and up to as long again by chance for each doubling of the number of nodes.
+  std::chrono::milliseconds quiet{500};
   std::chrono::milliseconds settle{1000};  ///< between a claim of another node than 0, and what follows from it
   std::chrono::milliseconds beat{3000};    ///< between two claims of one node
-  std::chrono::milliseconds stale{15000};  ///< whose claims have stopped for so long is not waited for
+  /// Whose claims have stopped for so long is not waited for. Claims go by Slurm's controller, which may be busy for
+  /// many seconds; a program that ends says so, and a lost node ends most steps.
+  std::chrono::milliseconds stale{30000};
   std::chrono::milliseconds slow{120000};  ///< the same of one who is storing it
-  std::chrono::milliseconds reach{20000};  ///< where no claim reaches all nodes for so long, each imports for itself
+  /// Where no claim reaches all nodes for so long, and nobody is heard, each imports for itself.
+  std::chrono::milliseconds reach{20000};
   std::chrono::milliseconds say_again{30000};  ///< between two words to the user about one node
   std::chrono::milliseconds open{30000};       ///< so long other nodes may ask node 0, if it has the image
   std::chrono::milliseconds prepared{5000};    ///< so long is waited for nodes that cannot receive anything yet
   std::chrono::milliseconds fetched{60000};    ///< so long after one cannot connect the others may go on to fetch
   unsigned attempts = 2;                       ///< then every node asks the registry
 };
+
+/// How late one of so many nodes speaks, as a part of the longest wait. Of many few are early, so that one word silences
+/// the others: nodes^w speak where a word takes the part w to reach them all. chance: evenly in (0, 1].
+double how_late(double chance, uint32_t nodes);
 
 class Distribution {
  public:
@@ -93,6 +101,7 @@ class Distribution {
   using Clock = std::chrono::steady_clock;
 
   Result<void> listen(std::chrono::milliseconds limit, bool until_cancelled = true);
+  Result<void> listen_to_all();
   Result<void> hear(const courier_line::Arrived& arrived, UniqueFd file);
   void hear(const courier_line::Sent& sent);
   void hear(const courier_line::Lost& lost);

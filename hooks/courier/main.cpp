@@ -132,7 +132,8 @@ class Courier {
 
   /// It may not have begun to listen, or be busy; and never will where a named container needs no image.
   void say(const line::Message& message, UniqueFd file = UniqueFd()) {
-    if (!store_ || unheard_.size() >= kMostUnheard) return;
+    // What became of its own words it waits for.
+    if (!store_ || (file && unheard_.size() >= kMostUnheard)) return;
     unheard_.push_back({line::encode(message), {}});
     if (file) unheard_.back().fds.push_back(std::move(file));
     say_unheard();

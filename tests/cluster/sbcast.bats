@@ -112,7 +112,7 @@ copies() { cat "$log"/slurmd.node*.log | grep -c 'sbcast req_uid=.*/\(offer\|ima
   wait_until 30 grep -q 'waiting for the image from node1' "$BATS_TEST_TMPDIR/out"
   pkill -STOP -x situla-store
   pkill -STOP -x situla-importer
-  wait_until 60 sh -c "[ \$(grep -cx inside $BATS_TEST_TMPDIR/out) -eq 3 ]"
+  wait_until 90 sh -c "[ \$(grep -cx inside $BATS_TEST_TMPDIR/out) -eq 3 ]"
   as_alice scancel -u alice
   pkill -CONT -x situla-store || true
   pkill -CONT -x situla-importer || true

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include <catch2/catch.hpp>
 
@@ -126,6 +127,51 @@ Result<Voucher> no_voucher() {
 }
 
 }  // namespace
+
+TEST_CASE("of a thousand nodes few speak before one word has reached them all, and one does at once") {
+  for (const uint32_t nodes : {2U, 8U, 1000U}) {
+    int at_once = 0, in_a_tenth = 0, in_half = 0;
+    for (uint32_t i = 1; i <= nodes; ++i) {
+      const double late = how_late(static_cast<double>(i) / nodes, nodes);
+      CHECK((late >= 0 && late <= 1));
+      at_once += late == 0 ? 1 : 0;
+      in_a_tenth += late <= 0.1 ? 1 : 0;
+      in_half += late <= 0.5 ? 1 : 0;
+    }
+    CAPTURE(nodes);
+    CHECK(at_once >= 1);
+    CHECK(in_a_tenth <= 2);
+    CHECK(in_half <= 32);
+  }
+}
+
+TEST_CASE("who imports for many hears all of them, and goes on to say so") {
+  auto ends = socket_pair();
+  REQUIRE(ends);
+  const int courier = ends->second.get();
+  auto broker = socket_pair();
+  REQUIRE(broker);
+  test::MemoryLog log;
+  Distribution distribution({ends->first.get(), 0, 200, "7.0", 1000}, broker->first.get(), log, quick());
+  const auto said = [&] {
+    int claims = 0;
+    for (pollfd entry{courier, POLLIN, 0}; poll(&entry, 1, 0) == 1; ++claims)
+      REQUIRE(receive_packet(courier, line::kMaxBytes));
+    return claims;
+  };
+  REQUIRE_FALSE(distribution.receive(kNever).value());
+  REQUIRE(distribution.leads());
+  CHECK(said() == 1);
+  for (uint32_t node = 1; node <= 100; ++node) {
+    const auto words = sealed_memory("test", encode(Claim{Claim::State::waits, "n" + std::to_string(node), 0, 0}));
+    REQUIRE(words);
+    REQUIRE(send_packet(courier, line::encode(line::Arrived{line::Kind::claim, node}), {words->get()}));
+  }
+  REQUIRE(send_packet(courier, line::encode(line::Sent{line::Kind::claim, true, ""})));
+  std::this_thread::sleep_for(quick().beat * 2);
+  distribution.beat(1);
+  CHECK(said() == 1);
+}
 
 TEST_CASE("names of files that nodes send") {
   CHECK(line::file_name(line::Kind::image, 12) == "image.12");
