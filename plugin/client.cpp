@@ -144,7 +144,8 @@ class CleanScreen {
 Result<Reply> await_reply(int socket, MonitorLine* monitor, LogSink& log) {
   CleanScreen screen;
   while (true) {
-    if (const auto waited = wait_for_packet(socket, kSilence); !waited) {
+    const auto waited = monitor == nullptr ? wait_for_packet(socket, kSilence) : monitor->wait_beside(socket, kSilence);
+    if (!waited) {
       if (waited.error().errnum() != 0) return fail(waited.error());
       return fail(Error(ErrorKind::failure, "the container's broker has given no sign of life for " +
                                                 std::to_string(kSilence.count()) + " s")

@@ -1,5 +1,7 @@
 #include "plugin/step_monitor.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 
@@ -113,6 +115,21 @@ void MonitorLine::tell(const MonitorWord& word) {
 bool MonitorLine::is_heard() {
   go_on();
   return heard_;
+}
+
+Result<void> MonitorLine::wait_beside(int socket, std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    const bool has_work = frames_ && !lost_ && (!heard_ || !frames_->is_flushed());
+    std::array<pollfd, 2> wait{
+        {{socket, POLLIN, 0}, {has_work ? frames_->fd() : -1, has_work ? frames_->events() : short{0}, 0}}};
+    const int ready = poll(wait.data(), wait.size(), static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (wait[0].revents != 0) return {};
+    if (ready < 0 && errno != EINTR) return fail_errno(errno, "wait for a packet");
+    if (ready == 0) return fail(ErrorKind::failure, "wait for a packet: silence");
+    if (wait[1].revents != 0) go_on();
+  }
 }
 
 bool MonitorLine::wait_for(const bool& what, std::chrono::milliseconds limit) {

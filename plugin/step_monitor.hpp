@@ -40,6 +40,8 @@ class MonitorLine {
 
   /// Connects at the first. Lost when that does not succeed.
   void tell(const MonitorWord& word);
+  /// As wait_for_packet(). Meanwhile the connection is made, which takes a round trip, and what was told goes.
+  Result<void> wait_beside(int socket, std::chrono::milliseconds limit);
   /// srun's side shows how far the step is, so this node does not.
   bool is_heard();
   /// The image is here: waits a moment until the terminal is clean, if anything was told, and hangs up.

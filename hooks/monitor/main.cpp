@@ -29,9 +29,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kGreetLimit{10};
 constexpr std::chrono::milliseconds kRest{200};
-constexpr unsigned kSilenceMs = 60000;      // of a node that has vanished: its kernel answers no more
-constexpr size_t kMostOfNode = 512;         // connections: one of each task that fails
-constexpr size_t kMostStrangers = 64;       // connections that have not shown the key: the oldest one goes
+constexpr unsigned kSilenceMs = 60000;  // of a node that has vanished: its kernel answers no more
+constexpr size_t kMostOfNode = 512;     // connections: one of each task that fails
+// Connections that have not shown the key: the oldest one goes. All nodes come at once.
+constexpr uint32_t kLeastStrangers = 64, kMostStrangers = 8192;
 constexpr size_t kMostWordsOfOne = 100000;  // what is more no import says
 
 /// srun's standard error.
@@ -103,8 +104,10 @@ class Monitor {
     std::optional<SentError> failed{};  ///< it waits for Taken
   };
 
+  [[nodiscard]] size_t strangers() const { return std::clamp(nodes_, kLeastStrangers, kMostStrangers); }
+
   [[nodiscard]] bool has_room() const {
-    return guests_.size() < nodes_ * kMostOfNode + kMostStrangers && Clock::now() >= rests_until_;
+    return guests_.size() < nodes_ * kMostOfNode + strangers() && Clock::now() >= rests_until_;
   }
 
   [[nodiscard]] int milliseconds_left() const {
@@ -124,7 +127,7 @@ class Monitor {
     if (!socket) rests_until_ = Clock::now() + kRest;
     if (!socket || !set_limits(socket->get(), kSilenceMs)) return;
     const auto is_stranger = [](const Guest& one) { return !one.greeted; };
-    if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), is_stranger)) >= kMostStrangers)
+    if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), is_stranger)) >= strangers())
       guests_.erase(std::find_if(guests_.begin(), guests_.end(), is_stranger));
     guests_.push_back({TcpFrames(std::move(*socket), kMostMonitorWord), Clock::now()});
   }
