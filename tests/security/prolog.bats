@@ -45,6 +45,10 @@ prolog_runs() { pgrep -f 'situla-broker prolog' >/dev/null; }
     count=$((count + 1))
   done
   [ "$count" -ge 3 ]
+  # None that Slurm gives to jobs.
+  local devices
+  devices=$(find /sys/fs/cgroup/devices -path "*/situla/cleanup/$(id -u alice)/devices.list")
+  [ "$(sort "$devices" | tr '\n' ,)" = 'c 1:3 rwm,c 1:5 rwm,c 1:7 rwm,c 1:8 rwm,c 1:9 rwm,' ]
 }
 
 @test "a command in .credentials is not run before the job has its cgroup, and the first step runs it" {

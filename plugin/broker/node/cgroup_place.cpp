@@ -16,6 +16,7 @@
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/cgroup.hpp"
+#include "common/sys/process/device_filter.hpp"
 
 namespace situla {
 namespace {
@@ -105,6 +106,13 @@ void set_limits(const std::string& directory) {
   }
 }
 
+/// What runs there as the user is outside of his jobs, whose devices are Slurm's to give.
+void close_devices(const CgroupLine& line, const std::string& directory) {
+  if (!line.v2() && line.controllers.find("devices") == std::string_view::npos) return;
+  const auto closed = allow_plain_devices(directory, line.v2() ? CgroupVersion::v2 : CgroupVersion::v1);
+  if (!closed) syslog(LOG_WARNING, "%s: %s", directory.c_str(), closed.error().message().c_str());
+}
+
 /// One user's part of Situla's own in one hierarchy. The path of `line` ends in kOwn; `leaf`: "/broker/1000".
 Result<void> make_share_in(const CgroupLine& line, const std::string& leaf) {
   TRY_ASSIGN(const auto found, find_cgroup(line));
@@ -125,6 +133,7 @@ Result<void> make_share_in(const CgroupLine& line, const std::string& leaf) {
         (void)write_control(parent + "/cgroup.subtree_control", controller);
   TRY_ASSIGN(const bool made, make_cgroup(directory));
   if (made) set_limits(directory);
+  if (made && leaf.starts_with(kCleanup)) close_devices(line, directory);
   return {};
 }
 

@@ -25,11 +25,11 @@ class CgroupPlace {
 };
 
 /// What Slurm made for one job, and beside it Situla's own: `situla/broker/UID`, for what root and the service accounts
-/// run for a user, and `situla/cleanup/UID`, for what runs as him before and after his job, each with a limit of memory
-/// and of processes: whatever one user makes of it, others have theirs. Version 1 has
-/// them at the top of each hierarchy that Slurm can use, version 2 beside the cgroups of jobs, where Slurm itself may
-/// make some. A node whose Slurm uses no cgroups has none of them: there a job lives where slurmd does, and so does all
-/// of Situla.
+/// run for a user, and `situla/cleanup/UID`, for what runs as him before and after his job, where no device can be
+/// opened, each with a limit of memory and of processes: whatever one user makes of it, others have theirs. Version 1
+/// has them at the top of each hierarchy that Slurm can use, version 2 beside the cgroups of jobs, where Slurm itself
+/// may make some. A node whose Slurm uses no cgroups has none of them: there a job lives where slurmd does, and so does
+/// all of Situla.
 class NodeCgroups {
  public:
   /// For the broker of a step, with what it inherited from slurmstepd. Makes and enters Situla's own.
