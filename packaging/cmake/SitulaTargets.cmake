@@ -128,6 +128,8 @@ function(situla_read_headers_once library)
     add_library(situla_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cpp)
     situla_compile(situla_headers)
     target_compile_options(situla_headers PRIVATE "${no_warnings}")
+    # Else it is another one in each clone, and ccache finds nothing that was compiled with it.
+    target_compile_options(situla_headers PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
     target_precompile_headers(situla_headers PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional>
       <set> <string> <string_view> <tuple> <unordered_map> <vector> <tl/expected.hpp> <fcntl.h> <sys/stat.h> <unistd.h>)
   endif()
