@@ -138,11 +138,20 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
   return image;
 }
 
-Result<ReferenceDigests> resolve_digests(const ImportRequest& request, LogSink&) {
+Result<Digest> resolve_digest(const ImportRequest& request, LogSink&) {
   NullProgress silent;
   TRY_ASSIGN(const auto session, ImportSession::open(request, silent));
-  const Digest manifest = session->digest();
-  return ReferenceDigests{manifest, session->resolved().named.value_or(manifest)};
+  return session->digest();
+}
+
+Result<Digest> resolve_index_digest(const ImportRequest& request, LogSink&) {
+  NullProgress silent;
+  Platform platform = Platform::host();
+  if (!request.platform.empty()) {
+    TRY_ASSIGN(platform, Platform::parse(request.platform));
+  }
+  TRY_ASSIGN(const auto source, open_source(request, silent));
+  return source->named_digest(platform);
 }
 
 Result<std::vector<std::string>> list_tags(const ImportRequest& request) {

@@ -51,12 +51,11 @@ Result<UnnamedImage> import_to_unnamed_file(const ImportRequest& request, const 
                                             const std::string& layer_cache, Progress& progress, LogSink& log,
                                             FinishedImages* finished = nullptr);
 
-struct ReferenceDigests {
-  Digest manifest;  ///< for the platform
-  Digest index;     ///< for every platform: of the index that lists the manifest, or of the manifest itself
-};
-/// What the reference stands for now (`situla digest`); one or two requests, no layer.
-Result<ReferenceDigests> resolve_digests(const ImportRequest& request, LogSink& log);
+/// What the reference stands for now (`situla digest`): the manifest for the platform; one or two requests, no layer.
+Result<Digest> resolve_digest(const ImportRequest& request, LogSink& log);
+/// The same for every platform: the index that lists the manifests, or the one manifest itself; one request. The
+/// platform need not be among them: it is that of the nodes which counts.
+Result<Digest> resolve_index_digest(const ImportRequest& request, LogSink& log);
 
 /// The tags of the repository that the reference is in (`situla tags`), in the registry's order.
 Result<std::vector<std::string>> list_tags(const ImportRequest& request);
@@ -70,7 +69,7 @@ struct ImageDescription {
   Manifest manifest;
   ImageConfig config;
 };
-/// `situla inspect`: the requests of resolve_digests(), and one for the configuration.
+/// `situla inspect`: the requests of resolve_digest(), and one for the configuration.
 Result<ImageDescription> describe_image(const ImportRequest& request, LogSink& log);
 
 }  // namespace situla

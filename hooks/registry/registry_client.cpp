@@ -358,6 +358,13 @@ Result<ResolvedImage> RegistryClient::resolve(const Platform& platform) {
   return image;
 }
 
+Result<Digest> RegistryClient::named_digest() {
+  TRY(choose_scheme());
+  TRY_ASSIGN(const auto answer, get_manifest(reference_.manifest_name(), reference_.digest));
+  TRY(parse_manifest(answer.first, answer.second));
+  return digest_of(answer.first);
+}
+
 /// distribution-spec, "Listing Tags": pages, each of which says where the next one is.
 Result<std::vector<std::string>> RegistryClient::list_tags() {
   TRY(choose_scheme());

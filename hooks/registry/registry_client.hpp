@@ -43,6 +43,8 @@ class RegistryClient {
   /// One or two manifest requests and, if the registry wants it, one for a token. One where Options::known is still
   /// true.
   Result<ResolvedImage> resolve(const Platform& platform);
+  /// ResolvedImage::named alone: one request, whatever platforms there are.
+  Result<Digest> named_digest();
   /// Finds out whether the registry speaks TLS, where it may be without; once. Part of what follows.
   Result<void> choose_scheme();
   /// The configuration's bytes, verified against its digest.

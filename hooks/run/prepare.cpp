@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/base/text.hpp"
@@ -151,6 +153,13 @@ Result<LoginSession> run_shell(const Login& login, const SessionFiles& files, co
   const bool entrypoint = spec.entrypoint == Tristate::yes;
   const std::string operand = "run the container's login shell " + login.shell;
   auto child = spawn(shell_command(login, files, limits.helper));
+  if (utsname node{}; !child && child.error().errnum() == ENOEXEC && uname(&node) == 0)
+    return fail(std::move(child)
+                    .error()
+                    .with_context(operand)
+                    .with_code(ErrorCode::command)
+                    .with_hint(std::string("the image may be for another processor than this node's (") + node.machine +
+                               "): import it on such a node, or with --arch"));
   if (!child) return fail(std::move(child).error().with_context(operand).with_code(ErrorCode::command));
   constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(10);
   const auto patience = std::min<std::chrono::milliseconds>(kPatience, limits.time);

@@ -20,6 +20,11 @@ class ImageSource {
   virtual ~ImageSource() = default;
   /// The manifest for a platform.
   virtual Result<ResolvedImage> resolve(const Platform& platform) = 0;
+  /// What the reference means for every platform; where there is one only, its manifest's.
+  virtual Result<Digest> named_digest(const Platform& platform) {
+    TRY_ASSIGN(const ResolvedImage image, resolve(platform));
+    return image.named.value_or(image.digest);
+  }
   /// The configuration's bytes, verified against its digest.
   virtual Result<std::string> fetch_config(const Descriptor& config) = 0;
   /// Which tags there are beside the one that was asked for, in the source's order. ErrorKind::unsupported where images

@@ -55,6 +55,9 @@ class RegistrySource final : public ImageSource {
   Result<ResolvedImage> resolve(const Platform& platform) override {
     return ask([&](RegistryClient& client) { return client.resolve(platform); });
   }
+  Result<Digest> named_digest(const Platform&) override {
+    return ask([](RegistryClient& client) { return client.named_digest(); });
+  }
   Result<std::string> fetch_config(const Descriptor& config) override {
     return ask([&](RegistryClient& client) { return client.fetch_config(config); });
   }

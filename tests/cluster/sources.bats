@@ -179,3 +179,16 @@ cancelled() {
 
 @test "scancel during the import ends it, and nothing is left" { cancelled CONT; }
 @test "scancel during an import that hangs kills it, and nothing is left" { cancelled STOP; }
+
+@test "an image for another processor: its programs cannot be run, and the hint says why" {
+  rm -rf foreign && mkdir -p foreign/bin foreign/etc foreign/proc foreign/dev foreign/sys foreign/tmp
+  # The head of a program for AArch64.
+  printf '\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\267\0\1\0\0\0' >foreign/bin/sh
+  head -c 200 /dev/zero >>foreign/bin/sh
+  chmod 755 foreign/bin/sh
+  as_alice mksquashfs foreign foreign.sqsh -quiet -no-progress -noappend
+  run_and_show as_alice srun --container-image=./foreign.sqsh /bin/sh -c true
+  rm -rf foreign foreign.sqsh
+  [ "$status" -ne 0 ]
+  [[ "$output" == *"Exec format error"*"hint: the image may be for another processor than this node's ($(uname -m))"* ]]
+}

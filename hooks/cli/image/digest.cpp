@@ -23,8 +23,7 @@ struct DigestOptions : ImageArguments {
 Result<Digest> ask(const DigestOptions& options, const Context& context) {
   const KeepSecrets secrets;
   TRY_ASSIGN(const ImportRequest request, options.request(context));
-  TRY_ASSIGN(const ReferenceDigests digests, resolve_digests(request, context.log));
-  return options.index ? digests.index : digests.manifest;
+  return options.index ? resolve_index_digest(request, context.log) : resolve_digest(request, context.log);
 }
 
 /// In a process that nobody waits for: what the name means by now, for who asks next.

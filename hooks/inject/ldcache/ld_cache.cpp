@@ -171,7 +171,9 @@ int compare_ld_names(std::string_view one, std::string_view other) {
       ++i, ++j;
     }
   }
-  return j == other.size() ? 0 : (other[j] < 0 ? 1 : -1);
+  // As glibc compares them, whose `char` has a sign or has none as this one.
+  const int next = j == other.size() ? 0 : other[j];
+  return next == 0 ? 0 : (next < 0 ? 1 : -1);
 }
 
 Result<LdCache> LdCache::parse(std::string_view bytes) {

@@ -82,6 +82,12 @@ TEST_CASE("an index leads to the platform's manifest, whose digest is checked") 
   });
   CHECK(resolve(transport, "registry.test/x")->digest == digest_of(kManifest));
   CHECK(transport.requests[1].url == "https://registry.test/v2/x/manifests/" + digest_of(kManifest).text());
+  // For nodes of whatever platforms.
+  FakeTransport named([](const HttpRequest&) { return Answer{200, {}, kIndex, false}; });
+  const CredentialSet nobody;
+  RegistryClient client(named, ImageReference::parse("registry.test/x").value(), nobody, {});
+  CHECK(client.named_digest().value() == digest_of(kIndex));
+  CHECK(named.requests.size() == 1);
   FakeTransport liar([](const HttpRequest& request) {
     return Answer{200, {}, request.url.ends_with("/latest") ? kIndex : kManifest + " ", false};
   });
