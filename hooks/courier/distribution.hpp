@@ -55,8 +55,8 @@ struct DistributionTimes {
   unsigned attempts = 2;                       ///< then every node asks the registry
 };
 
-/// How late one of so many nodes speaks, as a part of the longest wait. Of many few are early, so that one word silences
-/// the others: nodes^w speak where a word takes the part w to reach them all. chance: evenly in (0, 1].
+/// How late one of so many nodes speaks, as a part of the longest wait. Of many few are early, so that one word
+/// silences the others: nodes^w speak where a word takes the part w to reach them all. chance: evenly in (0, 1].
 double how_late(double chance, uint32_t nodes);
 
 class Distribution {
