@@ -154,7 +154,7 @@ class Examination {
     options.insecure = endpoint_.insecure;
     options.stands_in = endpoint_.stands_in;
     options.token_servers = request_.settings.token_servers;
-    options.retries = 0;
+    options.limits.retries = 0;
     options.connect_timeout = kConnectSeconds;
     return options;
   }

@@ -115,6 +115,18 @@ class BlobDownloader::Transfer final : public TransferHandler {
   }
   /// What this attempt said about who asks.
   [[nodiscard]] const std::string& authorization() const { return authorization_; }
+  /// One more attempt has failed. Whether there are to be no more of them at this place.
+  [[nodiscard]] bool has_failed() {
+    if (attempts++ == 0) failing_since_ = Clock::now();
+    const auto failing = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - failing_since_);
+    RetryLimits limits = owner_.options_.limits;
+    if (!at_last_place()) limits.patience = {};  // there is another one
+    const Error* error = result ? nullptr : &result.error();
+    // Who has delivered already comes back.
+    if (error != nullptr && error->kind() == ErrorKind::unreachable && owner_.delivered_) error = nullptr;
+    return limits.reached(attempts, failing, error);
+  }
+  [[nodiscard]] bool at_last_place() const { return place_ + 1 == owner_.registries_.size() + blob().urls.size(); }
 
   TransferId id = 0;
   bool ended = false, paused = false;
@@ -179,6 +191,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
     return Flow::pause;
   }
   Flow store(std::string_view bytes) {
+    owner_.delivered_ = true;
     while (!bytes.empty()) {
       if (segment_->filled == segment_->size) {
         if (!streams_) return ranged_ && head_.status == 200 ? Flow::stop : too_long();
@@ -206,7 +219,7 @@ class BlobDownloader::Transfer final : public TransferHandler {
   bool ranged_, asked_range_ = false, streams_ = false;
   uint64_t skip_ = 0;
   uint64_t counted_to_ = 0;  ///< position() up to which progress is counted
-  Clock::time_point counted_since_ = Clock::now();
+  Clock::time_point counted_since_ = Clock::now(), failing_since_;
   size_t place_ = 0;  ///< as in BlobDownloader::places_
   std::string url_, authorization_;
   HttpResponse head_;
@@ -355,8 +368,7 @@ BlobDownloader::Verdict BlobDownloader::judge(Transfer& transfer) {
   if (!transfer.result) {
     // A pull that has come this far outlives a resolver's or a server's bad moment.
     const ErrorKind kind = transfer.result.error().kind();
-    const bool is_last = transfer.place() + 1 == registries_.size() + transfer.blob().urls.size();
-    const bool again = kind == ErrorKind::network || (kind == ErrorKind::unreachable && is_last);
+    const bool again = kind == ErrorKind::network || (kind == ErrorKind::unreachable && transfer.at_last_place());
     if (!again) return try_next_place(transfer, transfer.result.error());
     return {transfer.result.error(), Retry::later};
   }
@@ -402,7 +414,7 @@ void BlobDownloader::finish_ended() {
     }
     transfer.count_progress();
     Verdict verdict = judge(transfer);
-    if (verdict.retry == Retry::later && ++transfer.attempts > options_.retries)
+    if (verdict.retry == Retry::later && transfer.has_failed())
       verdict = try_next_place(transfer, std::move(*verdict.error));
     if (verdict.retry == Retry::never) {
       fail_with(std::move(*verdict.error).with_context(transfer.blob().name));
@@ -428,22 +440,25 @@ void BlobDownloader::restart_due() {
 }
 
 void BlobDownloader::note_waiting() {
-  std::optional<Clock::time_point> first;
+  const Transfer* first = nullptr;
   for (const auto& transfer : transfers_) {
     if (!transfer->restart_at) {
-      first.reset();
+      first = nullptr;
       break;
     }
-    first = first ? std::min(*first, *transfer->restart_at) : *transfer->restart_at;
+    if (first == nullptr || *transfer->restart_at < *first->restart_at) first = transfer.get();
   }
   const std::scoped_lock lock(mutex_);
-  waits_until_ = first;
+  waits_until_ = first == nullptr ? std::nullopt : first->restart_at;
+  // A connection that broke is no news: it stalls.
+  const bool answered = first != nullptr && first->result && is_transient_status(first->head().status);
+  waits_because_ = answered ? problem_in_words(first->head().status, nullptr) + ", " : "";
 }
 
 std::string BlobDownloader::waits_for() const {
   const std::scoped_lock lock(mutex_);
   if (!waits_until_) return {};
-  return trying_again_in(std::chrono::ceil<std::chrono::milliseconds>(*waits_until_ - Clock::now()));
+  return waits_because_ + trying_again_in(std::chrono::ceil<std::chrono::milliseconds>(*waits_until_ - Clock::now()));
 }
 
 void BlobDownloader::run() {

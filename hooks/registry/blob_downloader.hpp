@@ -32,7 +32,7 @@ class BlobDownloader {
  public:
   struct Options {
     unsigned connections = 6;
-    unsigned retries = kLeastRetries;  ///< per segment, without progress at stall_rate
+    RetryLimits limits;  ///< per segment, without progress at stall_rate
     size_t segment_bytes = size_t{4} << 20U;
     size_t window_bytes = size_t{48} << 20U;
     uint32_t stall_rate = 0;  ///< bytes per second; 0: any byte is progress
@@ -51,7 +51,8 @@ class BlobDownloader {
   Result<std::string_view> read(size_t blob);
   /// Makes a waiting read() return ErrorKind::cancelled. From any thread.
   void stop();
-  /// As Progress::waiting(): "trying again in 4 s" while no connection is left that brings anything. From any thread.
+  /// As Progress::waiting(): "trying again in 4 s", or "answer 503, trying again in 4 s", while no connection is left
+  /// that brings anything. From any thread.
   [[nodiscard]] std::string waits_for() const;
 
  private:
@@ -97,14 +98,16 @@ class BlobDownloader {
   size_t window_used_ = 0;
   std::optional<Error> error_;
   bool stopping_ = false;
-  /// When the first of them tries again, if all of them wait for that.
+  /// When the first of them tries again, if all of them wait for that; and what was wrong with it.
   std::optional<std::chrono::steady_clock::time_point> waits_until_;
+  std::string waits_because_;
 
   // Network thread only.
   std::list<std::unique_ptr<Transfer>> transfers_;
   size_t next_blob_ = 0;
   uint64_t next_offset_ = 0;
   Ranges ranges_ = Ranges::unknown;
+  bool delivered_ = false;             ///< some bytes of a blob have come
   bool streaming_ = false;             ///< one transfer delivers the rest of next_blob_
   std::vector<size_t> places_;         ///< of each blob: the registries by their index, then its URLs
   std::vector<std::string> failures_;  ///< of each blob: what was wrong with the registries asked before

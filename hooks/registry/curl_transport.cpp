@@ -217,10 +217,14 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
     case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM:
-      return Error(ErrorKind::network, where + ": the connection broke (" + detail + ")")
+    case CURLE_HTTP2_STREAM: {
+      const std::string message = where + ": the connection broke (" + detail + ")";
+      // An answer that is too short may be so each time; others say by their errno that it is worth some patience.
+      return (code == CURLE_PARTIAL_FILE ? Error(ErrorKind::network, message)
+                                         : Error::from_errno(ECONNRESET, "").in_words(message))
           .with_code(ErrorCode::registry_unreachable)
           .with_hint("the registry or a proxy in between closed it each time; try again, or ask its operators");
+    }
     case CURLE_WRITE_ERROR:
       return Error(ErrorKind::corrupt,
                    where + ": the headers of its answer have more than " + format_size(kMaxHeaderBytes))

@@ -1,9 +1,11 @@
 #include "hooks/registry/http.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 
 #include "common/base/text.hpp"
+#include "common/sys/chance.hpp"
 #include "hooks/squashfs/budget.hpp"
 
 namespace situla {
@@ -109,12 +111,39 @@ bool is_transient_status(long status) {
   return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
+RetryLimits RetryLimits::of(const ImportSettings& settings) {
+  constexpr std::chrono::minutes kPatience{2};
+  return {std::clamp(settings.transfer_retries, kLeastRetries, 100U),
+          settings.transfer_retries == 0 ? kPatience : std::chrono::milliseconds(0)};
+}
+
+bool RetryLimits::reached(unsigned attempt, std::chrono::milliseconds failing, const Error* error) const {
+  // Name servers are busy when all nodes begin at once, and a registry that starts again listens some seconds later.
+  constexpr unsigned kMostUnreached = 2;
+  constexpr std::chrono::milliseconds kUnreachedPatience{4000};
+  const bool unreachable = error != nullptr && error->kind() == ErrorKind::unreachable;
+  std::chrono::milliseconds longest = patience;
+  if (unreachable)
+    longest = std::min(patience, kUnreachedPatience);
+  else if (error != nullptr && error->errnum() != ECONNRESET)
+    longest = {};
+  return attempt > (unreachable ? std::min(retries, kMostUnreached) : retries) && failing >= longest;
+}
+
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response) {
-  constexpr std::chrono::milliseconds kLongest{30000};
-  if (response != nullptr)
-    if (const auto asked = retry_after(*response))
-      return std::min(kLongest, std::chrono::milliseconds(1000 * std::min<uint64_t>(*asked, 60)));
-  return std::min(kLongest, std::chrono::milliseconds(250U << std::min(attempt - 1, 10U)));
+  constexpr std::chrono::milliseconds kFirst{250}, kLongest{10000}, kMostSpread{15000};
+  constexpr uint64_t kLongestAsked = 120;  // seconds
+  const auto delay = by_chance(std::min(kLongest, kFirst * (1U << std::min(attempt - 1, 10U))), 0.5, 1.5);
+  const auto seconds = response == nullptr ? std::nullopt : retry_after(*response);
+  if (!seconds) return delay;
+  // All nodes were told the same.
+  const std::chrono::milliseconds asked(1000 * std::min(*seconds, kLongestAsked));
+  return std::max(delay, asked + by_chance(std::min(asked / 2, kMostSpread), 0, 1));
+}
+
+std::string problem_in_words(long status, const Error* error) {
+  if (error == nullptr) return "answer " + std::to_string(status);
+  return error->kind() == ErrorKind::unreachable ? "it cannot be reached" : "no answer";
 }
 
 std::string trying_again_in(std::chrono::milliseconds delay) {

@@ -53,7 +53,8 @@ class TransferHandler {
   virtual Flow on_head(const HttpResponse& head) = 0;
   /// pause: the same bytes come again after resume().
   virtual Flow on_data(std::string_view bytes) = 0;
-  /// The transfer is over and its id is gone. ErrorKind::network: trying again may help. A status is not an error here.
+  /// The transfer is over and its id is gone. ErrorKind::network: trying again may help; errnum() is ECONNRESET where
+  /// the connection was reset. A status is not an error here.
   virtual void on_end(Result<void> result) = 0;
 };
 
@@ -85,9 +86,27 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const ImportSettings&
 std::string authority_of(std::string_view url);
 /// Whether this status may go away by itself: 408, 429, 5xx but 501.
 bool is_transient_status(long status);
-/// How long to wait before the given attempt (1, 2, ...): Retry-After, seconds or a date, where the response has one,
-/// else 0.25 s doubling; never more than 30 s.
+/// How often is a server that fails asked again? At least `retries` times, and until `patience` has passed since it
+/// began to fail.
+struct RetryLimits {
+  unsigned retries = kLeastRetries;
+  std::chrono::milliseconds patience{0};  ///< in all; each wait is short at first and about ten seconds in the end
+
+  /// As ENROOT_TRANSFER_RETRIES says; where it says nothing, as long as a registry takes to start again, or a thousand
+  /// nodes to get through.
+  static RetryLimits of(const ImportSettings& settings);
+  /// attempt: so many have failed, for that long. error: of the last one; null: it was a status. Of errors only a
+  /// connection that was reset is worth all that patience. Nobody who listens, or no such host, is most often a slip,
+  /// and worth seconds; a server that says nothing takes its time each time anyway.
+  [[nodiscard]] bool reached(unsigned attempt, std::chrono::milliseconds failing, const Error* error) const;
+};
+
+/// How long to wait before the given attempt (1, 2, ...): 0.25 s doubling to 10 s, a half more or less by chance, so
+/// that nodes that failed together do not come back together; never less than Retry-After, seconds or a date, where the
+/// response has one, of at most two minutes.
 std::chrono::milliseconds retry_delay(unsigned attempt, const HttpResponse* response);
+/// "answer 503", "it cannot be reached" or "no answer". error: null where there is a status.
+std::string problem_in_words(long status, const Error* error);
 /// "trying again in 4 s": whole seconds, at least one.
 std::string trying_again_in(std::chrono::milliseconds delay);
 

@@ -91,22 +91,19 @@ Result<void> RegistryClient::choose_scheme() {
 }
 
 Result<HttpResponse> RegistryClient::get_with_retries(const HttpRequest& request, size_t limit) {
+  std::chrono::milliseconds failing{0};
   for (unsigned attempt = 1;; ++attempt) {
+    const auto begun = std::chrono::steady_clock::now();
     auto response = fetch_telling(request, limit, attempt);
-    // Name servers are busy when all nodes begin at once: a host without an address may have one a moment later. Not
-    // for long: most often it is a slip.
-    constexpr unsigned kMostUnreached = 2;
-    const bool unreachable =
-        !response && response.error().kind() == ErrorKind::unreachable && attempt <= kMostUnreached;
-    const bool transient =
-        response ? is_transient_status(response->status) : unreachable || response.error().kind() == ErrorKind::network;
-    if (!transient || options_.impatient || attempt > options_.retries) return response;
-    const std::string problem = response      ? "answer " + std::to_string(response->status)
-                                : unreachable ? "it cannot be reached"
-                                              : "no answer";
+    failing += std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+    const Error* const error = response ? nullptr : &response.error();
+    const bool transient = response ? is_transient_status(response->status)
+                                    : error->kind() == ErrorKind::unreachable || error->kind() == ErrorKind::network;
+    if (!transient || options_.impatient || options_.limits.reached(attempt, failing, error)) return response;
     const auto delay = retry_delay(attempt, response ? &*response : nullptr);
-    tell_waiting(problem + ", " + trying_again_in(delay));
+    tell_waiting(problem_in_words(response ? response->status : 0, error) + ", " + trying_again_in(delay));
     options_.sleep(delay);
+    failing += delay;
     tell_waiting("");
   }
 }

@@ -24,7 +24,7 @@ class RegistryClient {
  public:
   struct Options {
     bool allow_http = false;
-    unsigned retries = kLeastRetries;
+    RetryLimits limits;
     bool insecure = false;                                 ///< the certificate is not verified
     bool stands_in = false;                                ///< RegistryEndpoint::stands_in
     std::vector<TokenServer> token_servers;                ///< pairs beside the known ones

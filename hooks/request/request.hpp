@@ -52,7 +52,7 @@ struct ImportSettings {
   uint32_t transfer_timeout = 0;           ///< ENROOT_TRANSFER_TIMEOUT, seconds for one request; 0: none
   uint32_t stall_timeout = 60;    ///< ENROOT_STALL_TIMEOUT, seconds below stall_rate; then it is tried again. 0: never
   uint32_t stall_rate = 1024;     ///< ENROOT_STALL_RATE, bytes per second that one connection has at least
-  uint32_t transfer_retries = 0;  ///< ENROOT_TRANSFER_RETRIES; never fewer than kLeastRetries are made
+  uint32_t transfer_retries = 0;  ///< ENROOT_TRANSFER_RETRIES; RetryLimits::of() says what is made of it
   std::string squash_options;     ///< ENROOT_SQUASH_OPTIONS, for import_to_file() only
   std::optional<uint32_t> source_date_epoch;  ///< SOURCE_DATE_EPOCH, for import_to_file() only; seconds
 

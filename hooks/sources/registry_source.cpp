@@ -25,7 +25,7 @@ RegistryClient::Options client_options(const ImportRequest& request, const Regis
   options.insecure = endpoint.insecure;
   options.stands_in = endpoint.stands_in;
   options.token_servers = settings.token_servers;
-  options.retries = last ? std::clamp(settings.transfer_retries, kLeastRetries, 100U) : 0;
+  options.limits = last ? RetryLimits::of(settings) : RetryLimits{.retries = 0};
   options.connect_timeout = last ? 0 : kMirrorConnectSeconds;
   options.impatient = request.impatient;
   options.known = request.known;
@@ -69,7 +69,7 @@ class RegistrySource final : public ImageSource {
     // 0: as many as there can be (enroot's import.md).
     options.connections =
         settings_.max_connections == 0 ? kMostConnections : std::min(settings_.max_connections, kMostConnections);
-    options.retries = std::clamp(settings_.transfer_retries, kLeastRetries, 100U);
+    options.limits = RetryLimits::of(settings_);
     options.stall_rate = settings_.stall_timeout == 0 ? 0 : settings_.stall_rate;
     std::vector<RegistryClient*> registries;
     for (const auto& client : clients_) registries.push_back(client.get());

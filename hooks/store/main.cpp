@@ -19,6 +19,7 @@
 #include "common/base/thrown.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/sys/chance.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/process/secrecy.hpp"
@@ -126,10 +127,11 @@ Result<UniqueFd> start_importer() {
 
 /// For this node's next steps, no longer than this one runs, and with the processor time that nobody wants.
 Result<void> make_copy(const LocalTier& tier, const std::string& name) {
-  constexpr int kStart = 10000;  // milliseconds; what a container reads first it should not wait for
+  constexpr std::chrono::seconds kStart{10};  // what a container reads first it should not wait for
   TRY(run_when_idle());
   pollfd step{store_fd::kBroker, POLLRDHUP, 0};
-  if (poll(&step, 1, kStart) != 0) return {};
+  // The nodes of a step began together, and the store may be one server's.
+  if (poll(&step, 1, static_cast<int>(by_chance(kStart, 1, 2).count())) != 0) return {};
   return tier.fill(name, [] { return !has_hung_up(store_fd::kBroker); });
 }
 

@@ -327,13 +327,14 @@ class Serving {
 
   Result<void> take_turn() {
     const Digest manifest = key_.digest;
-    const auto done = [&] {
+    const auto stops = [&] {
       distribution_.beat(0);
-      return served_ || is_cancelled() || find(manifest);
+      return served_ || is_cancelled();
     };
+    const auto done = [&] { return stops() || find(manifest); };
     TRY_ASSIGN(ImportTurn turn, situla::take_turn(store_.lease_path(key_), store_.slots(),
                                                   {job_.uid, job_.job, config_.imports_per_user}, patience_, log_,
-                                                  {events_.waiting, done}));
+                                                  {events_.waiting, done, stops}));
     waited_ = waited_ || turn.waited;
     turn_.emplace(std::move(turn));
     return served_ || turn_->slot ? Result<void>() : fail(ErrorKind::cancelled, "");

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/text.hpp"
+#include "common/sys/chance.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kToRead = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 constexpr int kToLock = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // NFS locks only what can be written
 constexpr size_t kRecordBytes = 512;  // padded, so that a shorter line leaves nothing of a longer one
 constexpr std::array<std::string_view, 4> kStates = {"queued", "fetching", "finishing", "storing"};
@@ -37,10 +39,10 @@ struct Seen {
   timespec beat{};
 };
 
-/// nullopt if there is no lease (any more).
-Result<std::optional<Seen>> look(const std::string& path) {
+/// nullopt if there is no lease (any more). Opened anew each time: that is when NFS asks the server.
+Result<std::optional<Seen>> look(const std::string& path, int flags) {
   Seen seen;
-  seen.fd.reset(open(path.c_str(), kToLock));
+  seen.fd.reset(open(path.c_str(), flags));
   if (!seen.fd) {
     if (errno == ENOENT || errno == ESTALE) return std::nullopt;
     return fail_errno(errno, "open " + path);
@@ -63,10 +65,10 @@ bool write_record(int fd, const LeaseRecord& record) {
   return pwrite(fd, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
 }
 
-struct Attempt {
-  UniqueFd fd;         ///< ours; none when somebody else has it
-  timespec now{};      ///< by the file system's clock
-  bool locks = false;  ///< a lock that one descriptor has keeps others off: not so on every file system
+/// What decides whether a holder is dead.
+struct FileSystem {
+  timespec now{};      ///< by its clock, which other nodes share
+  bool locks = false;  ///< a lock that one descriptor has keeps others off: not so everywhere
 };
 
 /// Whether a lock that is held holds somebody off.
@@ -75,93 +77,167 @@ bool holds_off(const std::string& locked) {
   return other && flock(other.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
-/// A complete lease file, locked, that gets its name in one step.
-Result<Attempt> take(const std::string& path, const LeaseRecord& self) {
-  const std::string temporary = path + "." + self.owner;
-  Attempt attempt;
-  attempt.fd.reset(open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!attempt.fd) return fail_errno(errno, "create " + temporary);
-  const bool locked = flock(attempt.fd.get(), LOCK_EX | LOCK_NB) == 0;
-  const bool written = write_record(attempt.fd.get(), self);
-  const int write_errnum = errno;
+/// Costs a file: not for each look.
+std::optional<FileSystem> ask_file_system(const std::string& directory) {
+  const std::string clock = directory + "/" + random_name(".clock-");
+  const UniqueFd made(open(clock.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!made) return std::nullopt;
+  FileSystem found;
+  found.locks = flock(made.get(), LOCK_EX | LOCK_NB) == 0 && holds_off(clock);
   struct stat status {};
-  if (fstat(attempt.fd.get(), &status) == 0) attempt.now = status.st_mtim;
+  const bool known = fstat(made.get(), &status) == 0;
+  unlink(clock.c_str());
+  found.now = status.st_mtim;
+  return known ? std::optional(found) : std::nullopt;
+}
+
+/// A complete lease file, locked, that gets its name in one step. None: somebody else has it.
+Result<UniqueFd> take(const std::string& path, const LeaseRecord& self) {
+  const std::string temporary = path + "." + self.owner;
+  UniqueFd fd(open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return fail_errno(errno, "create " + temporary);
+  (void)flock(fd.get(), LOCK_EX | LOCK_NB);
+  const bool written = write_record(fd.get(), self);
+  const int write_errnum = errno;
   const int code = written ? link(temporary.c_str(), path.c_str()) : 0;
   const int errnum = errno;
-  if (code != 0) attempt.locks = locked && holds_off(temporary);
   unlink(temporary.c_str());
   if (!written) return fail_errno(write_errnum, "write " + temporary);
-  if (code == 0) return attempt;
+  if (code == 0) return fd;
   // ENOENT: before it was locked, somebody's sweep took it for a dead one's.
   if (errnum != EEXIST && errnum != ENOENT) return fail_errno(errnum, "create " + path);
-  attempt.fd.reset();
-  return attempt;
+  return UniqueFd();
 }
 
 std::chrono::seconds between(const timespec& earlier, const timespec& later) {
   return std::chrono::seconds(later.tv_sec - earlier.tv_sec);
 }
 
-/// Who asks about leases, and how he can tell.
-struct Observer {
-  const LeaseRecord& self;
-  const timespec& now;
-  bool locks;
-  std::chrono::milliseconds stale;
-};
-
 enum class Holder { alive, dead, succeeded };
 
 constexpr std::string_view kSuccessor = ".next";
 constexpr std::chrono::hours kSuccessorsStay{1};
 
-/// A dead one has one successor, whatever others see of the directory, and when: ids are not used twice.
-bool succeed(const std::string& path, const std::string& dead) {
-  const std::string claim = path + "." + dead + std::string(kSuccessor);
+/// One process at a time takes a holder's place, whatever others see of the directory, and when: ids are not used
+/// twice. round: how many have taken it already, by what this process has seen.
+bool succeed(const std::string& path, const std::string& holder, unsigned round = 0) {
+  const std::string which = round == 0 ? "" : "." + std::to_string(round);
+  const std::string claim = path + "." + holder + which + std::string(kSuccessor);
   return UniqueFd(open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)).get() >= 0;
 }
 
-/// A holder on this node is dead when nobody has the lock; one elsewhere when his heart has not beaten for long. dead:
-/// it is this process's, and nobody else's, to remove what he left.
-Holder look_after(const std::string& path, const Seen& seen, const Observer& observer) {
-  const bool here =
-      !seen.record || (seen.record->node == observer.self.node && seen.record->boot == observer.self.boot);
-  if (here && observer.locks) {
-    if (flock(seen.fd.get(), LOCK_EX | LOCK_NB) != 0) return Holder::alive;
-    // Whoever got this lock before has removed the file, and its name is another one's by now.
-    struct stat status {};
-    return fstat(seen.fd.get(), &status) == 0 && status.st_nlink > 0 ? Holder::dead : Holder::succeeded;
-  }
-  if (between(seen.beat, observer.now) <= observer.stale) return Holder::alive;
+/// Whether its holder's locks can be seen here. So it is asked of whoever is not known, too.
+bool is_here(const Seen& seen, const LeaseRecord& self) {
+  return !seen.record || (seen.record->node == self.node && seen.record->boot == self.boot);
+}
+
+/// By the lock of a holder on this node: `seen` is open to lock.
+Holder look_after_lock(const Seen& seen) {
+  if (flock(seen.fd.get(), LOCK_EX | LOCK_NB) != 0) return Holder::alive;
+  // Whoever got this lock before has removed the file, and its name is another one's by now.
+  struct stat status {};
+  return fstat(seen.fd.get(), &status) == 0 && status.st_nlink > 0 ? Holder::dead : Holder::succeeded;
+}
+
+/// By the heart. dead: it is this process's, and nobody else's, to remove what he left.
+Holder look_after_heart(const std::string& path, const Seen& seen, const timespec& now,
+                        std::chrono::milliseconds stale) {
+  if (between(seen.beat, now) <= stale) return Holder::alive;
   return !seen.record || succeed(path, seen.record->owner) ? Holder::dead : Holder::succeeded;
 }
+
+/// Looks at one lease again and again, and asks for as little as it can: a thousand nodes may do so at once.
+class Watch {
+ public:
+  Watch(std::string path, const LeaseRecord& self, std::chrono::milliseconds stale)
+      : path_(std::move(path)), directory_(path_.substr(0, path_.rfind('/'))), self_(self), stale_(stale) {}
+
+  Result<std::optional<Seen>> look() {
+    const bool to_lock = here_;
+    TRY_ASSIGN(auto seen, situla::look(path_, to_lock ? kToLock : kToRead));
+    here_ = seen && is_here(*seen, self_);
+    return here_ && !to_lock ? look() : std::move(seen);
+  }
+  [[nodiscard]] bool is_dead(const Seen& seen) {
+    if (here_ && !locks_) {
+      const auto found = ask_file_system(directory_);
+      if (!found) return false;
+      locks_ = found->locks;
+    }
+    if (here_ && *locks_) return look_after_lock(seen) == Holder::dead;
+    if (beats(seen.beat)) return false;
+    const auto found = ask_file_system(directory_);
+    return found && look_after_heart(path_, seen, found->now, stale_) == Holder::dead;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Whether the holder was on this node at the last look.
+  [[nodiscard]] bool here() const { return here_; }
+
+ private:
+  /// Whether the heart has beaten lately, as far as that is known without the file system's clock. The first look has
+  /// nothing but this node's to go by.
+  [[nodiscard]] bool beats(const timespec& beat) {
+    const auto now = Clock::now();
+    if (beat.tv_sec != beat_.tv_sec || beat.tv_nsec != beat_.tv_nsec) {
+      timespec here{};
+      clock_gettime(CLOCK_REALTIME, &here);
+      const bool doubtful = beat_.tv_sec == 0 && between(beat, here) > stale_;
+      beat_ = beat;
+      beaten_ = doubtful ? now - stale_ : now;
+    }
+    return now - beaten_ < stale_ / 4;
+  }
+
+  std::string path_, directory_;
+  const LeaseRecord& self_;
+  std::chrono::milliseconds stale_;
+  bool here_ = false;
+  std::optional<bool> locks_;
+  timespec beat_{};
+  Clock::time_point beaten_{};
+};
 
 /// How long has a holder not got on?
 class Patience {
  public:
-  Patience(const Lease::Options& options, uid_t uid) : options_(options), uid_(uid) {}
+  Patience(const Lease::Options& options, uid_t uid) : options_(options), uid_(uid), patience_(options.patience) {}
 
-  [[nodiscard]] bool ends(const std::optional<LeaseRecord>& record) {
+  /// slow: one of those who wait is to take his place. spent: this user has waited enough for others.
+  enum class Verdict { wait, slow, spent };
+
+  [[nodiscard]] Verdict judge(const std::optional<LeaseRecord>& record) {
     const auto now = Clock::now();
-    spent_ = now - began_ > options_.longest || (record && record->uid != uid_ && lags(*record, now));
-    if (spent_) return true;
+    if (record && record->uid != uid_ && is_spent(*record, now)) return Verdict::spent;
     looked_at_ = now;
+    const auto state = record ? record->state : LeaseRecord::State::queued;
+    const uint64_t bytes = record ? record->bytes : 0;
+    // Who finishes need not write for long; but not for ever.
+    const bool finishes = state >= LeaseRecord::State::finishing;
     const std::string owner = record ? record->owner : "";
-    const bool other = owner != owner_;
-    const bool moved =
-        record && (record->state >= LeaseRecord::State::finishing || record->bytes >= bytes_ + options_.least_bytes);
-    if (other || moved) {
+    if (owner != owner_) rounds_ = 0;
+    if (owner != owner_ || state != state_ || bytes >= bytes_ + (finishes ? 1 : options_.least_bytes)) {
       owner_ = owner;
-      bytes_ = record ? record->bytes : 0;
+      state_ = state;
+      bytes_ = bytes;
       since_ = now;
     }
-    return now - since_ > options_.patience;
+    if (now - since_ <= (finishes ? options_.longest : patience_)) return Verdict::wait;
+    // Where one after the other is slow the registry is, or the store, and more of them make it no faster.
+    patience_ = std::min(2 * patience_, kMostTimes * options_.patience);
+    since_ = now;
+    ++rounds_;
+    return Verdict::slow;
   }
-  /// However often holders come and go, nobody waits longer than this.
-  [[nodiscard]] bool is_spent() const { return spent_; }
-  void begin_anew() { since_ = Clock::now(); }
+  /// How often this holder was found slow before this time.
+  [[nodiscard]] unsigned rounds() const { return rounds_ - 1; }
 
  private:
+  static constexpr int kMostTimes = 16;
+
+  [[nodiscard]] bool is_spent(const LeaseRecord& record, Clock::time_point now) {
+    for_others_ += now - looked_at_;
+    return for_others_ > options_.longest || lags(record, now);
+  }
   /// Whether the time since the last looks was more than what came in it is worth.
   [[nodiscard]] bool lags(const LeaseRecord& record, Clock::time_point now) {
     // The store program works for everybody: a user cannot hold it up.
@@ -182,12 +258,34 @@ class Patience {
 
   const Lease::Options& options_;
   uid_t uid_;
-  Clock::time_point began_ = Clock::now(), since_ = began_, looked_at_ = began_;
-  bool spent_ = false;
+  std::chrono::milliseconds patience_;
+  Clock::time_point since_ = Clock::now(), looked_at_ = since_;
   std::string owner_, first_;
+  LeaseRecord::State state_ = LeaseRecord::State::queued;
   uint64_t bytes_ = 0, first_bytes_ = 0;
+  unsigned rounds_ = 0;
+  Clock::duration for_others_{};
   std::chrono::duration<double> lag_{};
 };
+
+/// When to look again: the longer it has taken, the less a moment more matters.
+std::chrono::milliseconds time_to_look(Clock::duration waited, bool here, const Lease::Options& options) {
+  constexpr int kPart = 8;
+  // Of the nodes that wait one is the holder's: there it costs no server much, and an import is soon seen to be done.
+  const auto most = std::max(options.poll, here ? options.rarely / 5 : options.rarely);
+  const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(waited / kPart);
+  return by_chance(std::clamp(pause, options.poll, most), 0.75, 1.25);
+}
+
+/// In pieces: false as soon as nobody wants it any more.
+bool sleep_for(std::chrono::milliseconds time, const Lease::Options& options, const std::function<bool()>& stops) {
+  for (const auto end = Clock::now() + time;;) {
+    if (stops && stops()) return false;
+    const auto left = end - Clock::now();
+    if (left <= Clock::duration::zero()) return true;
+    std::this_thread::sleep_for(std::min<Clock::duration>(left, options.poll));
+  }
+}
 
 }  // namespace
 
@@ -287,41 +385,48 @@ void Lease::report(LeaseRecord::State state, uint64_t bytes) {
 
 Result<Lease::Acquired> Lease::acquire(const std::string& path, LeaseRecord self, const Options& options,
                                        const std::function<void(const LeaseRecord&)>& waiting,
-                                       const std::function<bool()>& done) {
+                                       const std::function<bool()>& done, const std::function<bool()>& stops) {
   self.owner = random_name("");
   self.node = host_name();
   self.boot = own_boot();
-  bool overtakes = false;
-  std::optional<std::string> told, slow;  // of whom; whose place somebody else takes
-  Clock::time_point told_at;
+  bool overtakes = false, waited = false;
+  std::optional<std::string> told;  // of whom
+  const auto began = Clock::now();
+  auto told_at = began;
   Patience patience(options, self.uid);
+  std::optional<Watch> watch(std::in_place, path, self, options.stale);
   while (true) {
-    TRY_ASSIGN(Attempt attempt, take(path, self));
-    if (attempt.fd) return Acquired{Outcome::held, Lease(path, std::move(attempt.fd), std::move(self)), overtakes};
-    TRY_ASSIGN(const auto seen, look(path));
-    if (!seen) continue;
-    if (look_after(path, *seen, {self, attempt.now, attempt.locks, options.stale}) == Holder::dead) {
-      unlink(path.c_str());
+    TRY_ASSIGN(const auto seen, watch->look());
+    if (seen && watch->is_dead(*seen)) {
+      unlink(watch->path().c_str());
       continue;
     }
-    if (done()) return Acquired{Outcome::done, std::nullopt};
-    const LeaseRecord holder = seen->record.value_or(LeaseRecord());
-    if (patience.ends(seen->record)) {
-      overtakes = seen->record && slow != holder.owner && succeed(path, holder.owner);
-      if (overtakes) {
-        unlink(path.c_str());
+    if ((seen || waited) && done()) return Acquired{Outcome::done, std::nullopt};
+    if (!seen) {
+      TRY_ASSIGN(UniqueFd taken, take(watch->path(), self));
+      if (taken) return Acquired{Outcome::held, Lease(watch->path(), std::move(taken), std::move(self)), overtakes};
+    } else {
+      const LeaseRecord holder = seen->record.value_or(LeaseRecord());
+      const auto verdict = patience.judge(seen->record);
+      if (verdict == Patience::Verdict::spent) {
+        overtakes = true;
+        watch.emplace(path + ".by-" + std::to_string(self.uid), self, options.stale);
         continue;
       }
-      if (patience.is_spent() || slow == holder.owner) return Acquired{Outcome::impatient, std::nullopt};
-      slow = holder.owner;
-      patience.begin_anew();
+      if (verdict == Patience::Verdict::slow && succeed(watch->path(), holder.owner, patience.rounds())) {
+        overtakes = true;
+        unlink(watch->path().c_str());
+        continue;
+      }
+      if (told != holder.owner || Clock::now() - told_at > options.say_again) {
+        waiting(holder);
+        told = holder.owner;
+        told_at = Clock::now();
+      }
     }
-    if (told != holder.owner || Clock::now() - told_at > options.say_again) {
-      waiting(holder);
-      told = holder.owner;
-      told_at = Clock::now();
-    }
-    std::this_thread::sleep_for(options.poll);
+    waited = true;
+    if (!sleep_for(time_to_look(Clock::now() - began, watch->here(), options), options, stops))
+      return Acquired{Outcome::done, std::nullopt};
   }
 }
 
@@ -331,25 +436,21 @@ bool sweep_dead_leases(const std::string& directory, const std::string& ended) {
   LeaseRecord self;
   self.node = host_name();
   self.boot = own_boot();
-  // The file system's clock, which other nodes share.
-  const std::string clock = directory + "/" + random_name(".clock-");
-  const UniqueFd made(open(clock.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  struct stat status {};
-  const bool locks = made && flock(made.get(), LOCK_EX | LOCK_NB) == 0 && holds_off(clock);
-  const bool known = made && fstat(made.get(), &status) == 0;
-  unlink(clock.c_str());
-  if (!known) return true;
+  const auto found = ask_file_system(directory);
+  if (!found) return true;
   bool all = true;
   for (const std::string& name : *names) {
     const std::string path = directory + "/" + name;
-    const auto seen = look(path);
+    const auto seen = look(path, kToLock);
     if (!seen || !*seen) continue;
     const auto& record = (*seen)->record;
     if (name.ends_with(kSuccessor)) {
-      if (between((*seen)->beat, status.st_mtim) > kSuccessorsStay) unlink(path.c_str());
+      if (between((*seen)->beat, found->now) > kSuccessorsStay) unlink(path.c_str());
       continue;
     }
-    const Holder holder = look_after(path, **seen, {self, status.st_mtim, locks, Lease::Options().stale});
+    const Holder holder = found->locks && is_here(**seen, self)
+                              ? look_after_lock(**seen)
+                              : look_after_heart(path, **seen, found->now, Lease::Options().stale);
     if (holder == Holder::dead)
       unlink(path.c_str());
     else if (holder == Holder::alive && record && record->node == self.node && record->boot == self.boot &&

@@ -38,35 +38,39 @@ struct LeaseRecord {
 /// seen, go by a heartbeat that has not moved for `stale`, by the file system's own clock; so does the same node where
 /// locks hold nobody off. One of those who find him dead takes his place: who first makes a file of the dead one's id.
 ///
-/// Who waits does so only while the holder makes progress; for another user's import only while it is worth it. Then
-/// one of those who wait takes his place, and the others wait for that one. Two who import the same image at once do no
-/// harm: the first one's file gets the name.
+/// Who waits looks, and writes nothing: of a thousand nodes each asks the file system's server some times in ten
+/// seconds. He waits only while the holder makes progress. Then one of those who wait takes his place, and the others
+/// wait for that one. For other users' imports he waits only while it is worth it; after that this user's processes
+/// wait for one of their own, by a second lease that no other user ever holds: it is one more import, and not as many
+/// as there are nodes. Two who import the same image at once do no harm: the first one's file gets the name.
 class Lease {
  public:
   struct Options {
-    std::chrono::milliseconds poll{100};
+    std::chrono::milliseconds poll{100};     ///< between two looks at first
+    std::chrono::milliseconds rarely{2500};  ///< in the end, about: an eighth of the time that it has taken
     /// A heart beats every second; what other nodes see of it may be some seconds old.
     std::chrono::milliseconds stale{12000};
     std::chrono::milliseconds say_again{30000};  ///< between two calls of `waiting` for one holder
-    /// A holder who has fetched less than `least_bytes` in that time is not waited for any more.
+    /// A holder who has fetched less than `least_bytes` in that time is slow. Twice that time for the next one.
     std::chrono::milliseconds patience{5000};
     uint64_t least_bytes = uint64_t{1} << 20U;
-    std::chrono::milliseconds longest{600000};  ///< whatever his progress
+    /// For others: whatever their progress, which their importers only say. For who finishes: without any.
+    std::chrono::milliseconds longest{600000};
     /// So much longer than an import of `worthwhile` bytes a second would take one waits for other users, all of them
     /// together. Time that somebody gained by being quick is not his to spend later, and bytes count only of the first.
     std::chrono::milliseconds lag{30000};
     uint64_t worthwhile = uint64_t{32} << 20U;
   };
-  /// held: `lease` is ours. done: what it is for has happened, or is not wanted any more. impatient: its holder goes on
-  /// too slowly, and so does who took his place; go on without it.
-  enum class Outcome { held, done, impatient };
+  /// held: `lease` is ours. done: what it is for has happened, or is not wanted any more.
+  enum class Outcome { held, done };
   struct Acquired;
 
   /// Waits until the lease is free. `waiting` is called with the holder's record before the first wait, for each new
-  /// holder, and now and then; `done` before each further wait: true ends the waiting.
+  /// holder, and now and then; `done` before each further wait, and `stops`, if any, every `poll` of it: true ends the
+  /// waiting.
   static Result<Acquired> acquire(const std::string& path, LeaseRecord self, const Options& options,
                                   const std::function<void(const LeaseRecord&)>& waiting,
-                                  const std::function<bool()>& done);
+                                  const std::function<bool()>& done, const std::function<bool()>& stops = nullptr);
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   /// Removes the file, if it is still this one.

@@ -24,9 +24,8 @@ Result<ImportTurn> take_turn(const std::string& lease, const std::string& slots,
     log.info("waiting for another import of the same image (" + printed_holder(holder) + ")");
     events.waiting("the import of " + printed_holder(holder));
   };
-  TRY_ASSIGN(auto acquired, Lease::acquire(lease, self, patience, waiting, events.done));
-  if (acquired.outcome == Lease::Outcome::impatient || acquired.overtook)
-    log.info("the other import of the same image is slow: importing it here as well");
+  TRY_ASSIGN(auto acquired, Lease::acquire(lease, self, patience, waiting, events.done, events.stops));
+  if (acquired.overtook) log.info("the other import of the same image is slow: importing it here as well");
   if (acquired.lease) turn.lease.emplace(std::move(*acquired.lease));
   // Its last holder may have finished between our look and his leaving.
   if (events.done()) return turn;

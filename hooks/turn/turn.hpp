@@ -17,8 +17,8 @@ namespace situla {
 
 /// Held until the image has its name.
 struct ImportTurn {
-  std::optional<Lease> lease;      ///< none: whoever has it is too slow
-  std::optional<ImportSlot> slot;  ///< none: `done` has ended the waiting
+  std::optional<Lease> lease;      ///< none: `done` or `stops` has ended the waiting
+  std::optional<ImportSlot> slot;  ///< none: the same
   bool waited = false;             ///< for another import of the same image
 
   void report(LeaseRecord::State state, uint64_t bytes) {
@@ -42,8 +42,11 @@ struct TurnTaker {
 struct TurnEvents {
   /// For what, again for each new holder, and now and then; what the log is told as well.
   std::function<void(const std::string& what)> waiting;
-  /// Asked now and then; true ends the waiting.
+  /// Whether the image is there, or nobody wants it any more: asked now and then, as it may take the file system some
+  /// time; true ends the waiting.
   std::function<bool()> done;
+  /// Asked ten times a second while another import is waited for; true ends the waiting. May be empty.
+  std::function<bool()> stops;
 };
 
 /// Waits, and says so. lease: the path of the image's; slots: the directory of those of this store.

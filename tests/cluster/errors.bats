@@ -2,6 +2,13 @@
 # What can go wrong before the first instruction: one clear message with cause and hint, a failing srun, nothing left.
 load helpers
 
+# Else a registry that fails is asked for two minutes.
+setup_file() {
+  install -d /etc/enroot/enroot.conf.d
+  echo "ENROOT_TRANSFER_RETRIES 3" >/etc/enroot/enroot.conf.d/retries.conf
+}
+teardown_file() { rm /etc/enroot/enroot.conf.d/retries.conf; }
+
 # fails_with REFERENCE PATTERN...: as alice; every pattern is in the output, the error is printed once.
 fails_with() {
   local reference=$1 pattern

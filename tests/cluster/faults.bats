@@ -30,7 +30,7 @@ arrives() {
 breaks() {
   local pattern=$1
   shift
-  pull "$@"
+  pull "$@" ENROOT_TRANSFER_RETRIES=3  # else two minutes for each
   [ "$status" -ne 0 ]
   grep -Eiq -- "$pattern" <<<"$output" || { echo "no line matches: $pattern"; return 1; }
   [ "$(grep -c 'ERROR' <<<"$output")" -eq 1 ] || { echo "not exactly one error"; return 1; }
@@ -78,6 +78,12 @@ stat_of() {
 @test "500 twice, then fine" {
   arrives twice-500
   stat_of twice-500 '.requests >= 12'
+}
+# before: three attempts within two seconds
+@test "503 for some seconds, as of a registry that starts again: waited for" {
+  curl -s "https://fault.test/mood/moody-away?is=503" >/dev/null
+  (sleep 6 && curl -s "https://fault.test/mood/moody-away?is=fine") >/dev/null 3>&- &
+  arrives moody-away
 }
 @test "500 for good, 429 for good" {
   breaks 'the registry failed \(500\)' blob-status-500

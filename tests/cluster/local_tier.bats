@@ -124,7 +124,7 @@ found() { jq -r '.checks[] | select(.name == "local-tier") | .found' <<<"$output
 @test "a directory that is not the service user's: steps run from the store, and the doctor says so" {
   chown root "$tier"
   mark
-  run_and_show on_node1 registry.test/debian:12 sleep 15
+  run_and_show on_node1 registry.test/debian:12 sleep 25
   [ "$status" -eq 0 ]
   [ "$(source_of_last)" = source=registry ]
   [ "$(copies)" -eq 0 ]

@@ -10,7 +10,8 @@ setup() {
   cache=/scratch/cache-$BATS_TEST_NUMBER
   install -d -m 1777 "$cache"
   install -d /etc/enroot/enroot.conf.d
-  echo "ENROOT_CACHE_PATH $cache" >/etc/enroot/enroot.conf.d/cache.conf
+  # A registry that fails is else asked for two minutes.
+  printf '%s\n' "ENROOT_CACHE_PATH $cache" "ENROOT_TRANSFER_RETRIES 3" >/etc/enroot/enroot.conf.d/cache.conf
 }
 teardown() {
   scancel -u alice -s KILL 2>/dev/null || true

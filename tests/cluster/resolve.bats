@@ -5,8 +5,14 @@ load helpers
 setup() {
   image=moody-$BATS_TEST_NUMBER
   settings
+  # Else a registry that fails is asked for two minutes.
+  install -d /etc/enroot/enroot.conf.d
+  echo "ENROOT_TRANSFER_RETRIES 3" >/etc/enroot/enroot.conf.d/retries.conf
 }
-teardown() { settings; }
+teardown() {
+  settings
+  rm /etc/enroot/enroot.conf.d/retries.conf
+}
 
 settings() { printf '%s\n' "$@" >/etc/situla/situla.toml; }
 mood() { curl -s "https://fault.test/mood/$image?is=$1" >/dev/null; }

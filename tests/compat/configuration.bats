@@ -183,7 +183,7 @@ END
 }
 
 @test "references: without a registry it is Docker Hub, under all its names; others are named as typed" {
-  export ENROOT_CONNECT_TIMEOUT=2
+  export ENROOT_CONNECT_TIMEOUT=2 ENROOT_TRANSFER_RETRIES=3
   failed=0
   while read -r reference image; do
     run --separate-stderr enroot digest "$reference"

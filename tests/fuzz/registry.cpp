@@ -92,7 +92,7 @@ void read_blobs(HttpTransport& transport, RegistryClient& client, const Manifest
   for (const Descriptor& layer : manifest.layers)
     if (layer.size <= kMostBytes && blobs.size() < 3) blobs.push_back({layer.digest, layer.size, "layer", layer.urls});
   BlobDownloader downloader(transport, {&client}, blobs,
-                            {.connections = 2, .retries = 0, .segment_bytes = 512, .window_bytes = 2048});
+                            {.connections = 2, .limits = {.retries = 0}, .segment_bytes = 512, .window_bytes = 2048});
   for (size_t i = 0; i < blobs.size(); ++i) {
     uint64_t size = 0;
     for (;;) {
@@ -115,7 +115,7 @@ void situla::fuzz(std::string_view bytes) {
   credentials.add({"elsewhere.test", "user", "not yours"});
   Answers transport(bytes);
   RegistryClient::Options options;
-  options.retries = 1;
+  options.limits.retries = 1;
   options.token_servers = {{"registry.test", "auth.test"}};
   options.sleep = [](std::chrono::milliseconds time) {
     if (time.count() < 0 || time > std::chrono::seconds(30)) std::abort();

@@ -1,6 +1,8 @@
 // Do blobs arrive whole, in order and in bounded memory, whatever the registry does?
 #include <atomic>
+#include <cerrno>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <catch2/catch.hpp>
@@ -46,7 +48,7 @@ struct Fixture {
       wanted.push_back({digest_of(blob), blob.size(), "B"});
       for (const std::string& url : urls) wanted.back().urls.push_back(url + digest_of(blob).text());
     }
-    BlobDownloader downloader(transport, registries, wanted, {4, 3, 4096, 16384, stall_rate});
+    BlobDownloader downloader(transport, registries, wanted, {4, {}, 4096, 16384, stall_rate});
     std::vector<std::string> read(blobs.size());
     for (size_t i = 0; i < blobs.size(); ++i) {
       while (true) {
@@ -157,6 +159,7 @@ TEST_CASE_METHOD(Fixture, "a byte before each failure is no progress") {
   const auto read = download(transport);
   REQUIRE_FALSE(read);
   CHECK(transport.requests.size() == 1 + kLeastRetries);
+  blobs = {blobs.front().substr(0, 5)};  // each failure costs a moment
   FakeTransport fast(byte_by_byte);
   stall_rate = 1;
   CHECK(download(fast));
@@ -166,11 +169,11 @@ TEST_CASE_METHOD(Fixture, "while all connections wait to try again, it is told u
   FakeTransport transport([](const HttpRequest&) { return Answer{503, {{"retry-after", "20"}}, "", false}; });
   RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), credentials, {});
   BlobDownloader downloader(transport, {&client}, {{digest_of(blobs[0]), blobs[0].size(), "B"}},
-                            {4, 3, 4096, 16384, 0});
+                            {4, {}, 4096, 16384, 0});
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (downloader.waits_for().empty() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  CHECK_THAT(downloader.waits_for(), Catch::Matches("trying again in (20|1[0-9]) s"));
+  CHECK_THAT(downloader.waits_for(), Catch::Matches("answer 503, trying again in (1[0-9]|2[0-9]|30) s"));
   downloader.stop();
   CHECK_FALSE(downloader.read(0));
 }
@@ -247,21 +250,56 @@ TEST_CASE_METHOD(Fixture, "foreign layers: the registry first, then their URLs, 
   CHECK(download(ordinary).error().message() == "B: fetch: the registry does not have it (404)");
 }
 
-TEST_CASE("Retry-After in seconds and as a date, within reason") {
+TEST_CASE("Retry-After in seconds and as a date, within reason; never earlier, and not all nodes at once") {
   using std::chrono::milliseconds;
   HttpResponse response;
-  CHECK(retry_delay(1, &response) == milliseconds(250));
-  CHECK(retry_delay(3, &response) == milliseconds(1000));
+  const auto waits = [&](unsigned attempt, int least, int most) {
+    std::set<milliseconds> seen;
+    for (int i = 0; i < 200; ++i) {
+      const milliseconds delay = retry_delay(attempt, &response);
+      seen.insert(delay);
+      if (delay < milliseconds(least) || delay > milliseconds(most)) return false;
+    }
+    return seen.size() > 20;
+  };
+  CHECK(waits(1, 125, 375));
+  CHECK(waits(3, 500, 1500));
+  CHECK(waits(7, 5000, 15000));
+  CHECK(waits(1000, 5000, 15000));
   response.headers = {{"retry-after", "7"}};
-  CHECK(retry_delay(1, &response) == milliseconds(7000));
+  CHECK(waits(1, 7000, 10500));
   response.headers = {{"retry-after", "86400"}};
-  CHECK(retry_delay(1, &response) == milliseconds(30000));
+  CHECK(waits(1, 120000, 135000));
   response.headers = {{"retry-after", "Wed, 21 Oct 2026 07:28:09 GMT"}, {"date", "Wed, 21 Oct 2026 07:28:00 GMT"}};
-  CHECK(retry_delay(1, &response) == milliseconds(9000));
+  CHECK(waits(1, 9000, 13500));
   response.headers = {{"retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"}};
-  CHECK(retry_delay(1, &response) == milliseconds(0));
+  CHECK(waits(1, 125, 375));  // "at once" as well
   response.headers = {{"retry-after", "soon"}};
-  CHECK(retry_delay(1, &response) == milliseconds(250));
+  CHECK(waits(1, 125, 375));
+}
+
+TEST_CASE("how long a server that fails is asked again: by the settings, and by how it fails") {
+  using std::chrono::milliseconds;
+  ImportSettings settings;
+  const RetryLimits patient = RetryLimits::of(settings);
+  CHECK_FALSE(patient.reached(3, milliseconds(500000), nullptr));
+  CHECK_FALSE(patient.reached(20, milliseconds(119000), nullptr));
+  CHECK(patient.reached(20, milliseconds(120000), nullptr));
+  const Error reset = Error::from_errno(ECONNRESET, "read");
+  CHECK_FALSE(patient.reached(20, milliseconds(119000), &reset));
+  const Error silent(ErrorKind::network, "no answer in time");
+  CHECK_FALSE(patient.reached(3, milliseconds(0), &silent));
+  CHECK(patient.reached(4, milliseconds(0), &silent));
+  const Error refused(ErrorKind::unreachable, "refused");
+  CHECK_FALSE(patient.reached(5, milliseconds(3900), &refused));
+  CHECK(patient.reached(5, milliseconds(4000), &refused));
+  // ENROOT_TRANSFER_RETRIES: so many, and at least three.
+  for (const unsigned retries : {1U, 3U, 7U}) {
+    settings.transfer_retries = retries;
+    const RetryLimits counted = RetryLimits::of(settings);
+    CHECK_FALSE(counted.reached(std::max(retries, 3U), milliseconds(500000), nullptr));
+    CHECK(counted.reached(std::max(retries, 3U) + 1, milliseconds(0), nullptr));
+  }
 }
 
 TEST_CASE_METHOD(Fixture, "a size that is not the descriptor's is corrupt at once") {

@@ -40,7 +40,7 @@ LeaseRecord elsewhere(const char* owner) {
 /// Of who is not expected to get on. Whoever is gets more time than a busy machine keeps a thread from running.
 Lease::Options quick() {
   Lease::Options options;
-  options.poll = std::chrono::milliseconds(10);
+  options.poll = options.rarely = std::chrono::milliseconds(10);
   options.patience = std::chrono::milliseconds(200);
   return options;
 }
@@ -123,8 +123,10 @@ TEST_CASE("of those who find a holder dead one takes his place, and he is not de
   Lease::Options options = quick();
   const auto late = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
   REQUIRE(late);
-  CHECK(late->outcome == Lease::Outcome::impatient);
-  CHECK(fs::exists(path));
+  CHECK((late->outcome == Lease::Outcome::held && late->overtook));
+  CHECK(fs::exists(directory / "l.0123.1.next"));
+  directory.write("l", elsewhere("0123").text());
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
   fs::remove(directory / "l.0123.next");
   const auto holder = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
   REQUIRE((holder && holder->lease));
@@ -147,14 +149,14 @@ TEST_CASE("one of those who wait takes the place of who is slow, and the others 
   auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
   REQUIRE((holder && holder->lease));
   constexpr int kWaiting = 4;
-  std::atomic<int> overtook = 0, done = 0, impatient = 0;
+  std::atomic<int> overtook = 0, done = 0;
   std::atomic<bool> published = false;
   Lease::Options options = quick();
   options.patience = std::chrono::milliseconds(3000);
   const auto go_on_for_longer_than_they_wait = [&](Lease& lease) {
     const auto began = std::chrono::steady_clock::now();
     const auto gone_on = [&] { return std::chrono::steady_clock::now() - began; };
-    for (uint64_t step = 0; gone_on() < std::chrono::minutes(1) && done + impatient < kWaiting - 1; ++step) {
+    for (uint64_t step = 0; gone_on() < std::chrono::minutes(1) && done < kWaiting - 1; ++step) {
       lease.report(State::fetching, step << 20U);
       published = gone_on() > options.patience + std::chrono::seconds(1);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -166,7 +168,6 @@ TEST_CASE("one of those who wait takes the place of who is slow, and the others 
       if (!acquired) return;
       if (acquired->outcome == Lease::Outcome::held && !acquired->overtook) continue;  // between the two
       if (acquired->outcome == Lease::Outcome::done) ++done;
-      if (acquired->outcome == Lease::Outcome::impatient) ++impatient;
       if (acquired->overtook && ++overtook == 1) go_on_for_longer_than_they_wait(*acquired->lease);
       return;
     }
@@ -211,15 +212,15 @@ TEST_CASE("who gets on is waited for, who does not is not") {
     });
     REQUIRE(acquired);
     CHECK((acquired->outcome == Lease::Outcome::held) == acquired->overtook);
-    return acquired->overtook ? Lease::Outcome::impatient : acquired->outcome;
+    return acquired->outcome;
   };
   Lease::Options options = quick();
   options.patience = std::chrono::milliseconds(3000);
   options.poll = std::chrono::milliseconds(50);  // a hundred looks take longer than its patience
   CHECK(wait(uint64_t{1} << 20U, State::fetching, options) == Lease::Outcome::done);
   CHECK(wait(0, State::finishing, options) == Lease::Outcome::done);
-  CHECK(wait(10, State::fetching, quick()) == Lease::Outcome::impatient);
-  CHECK(wait(0, State::queued, quick()) == Lease::Outcome::impatient);
+  CHECK(wait(10, State::fetching, quick()) == Lease::Outcome::held);
+  CHECK(wait(0, State::queued, quick()) == Lease::Outcome::held);
 }
 
 TEST_CASE("another user's import is waited for as long as that is worth it") {
@@ -242,23 +243,103 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
     });
     REQUIRE(acquired);
     CHECK((acquired->outcome == Lease::Outcome::held) == acquired->overtook);
-    return acquired->overtook ? Lease::Outcome::impatient : acquired->outcome;
+    return acquired->outcome;
   };
   // A look every 25 ms or more: some hundred bytes in one are 4 kB/s.
   CHECK(wait([](Lease& holder, int look) {
           holder.report(State::fetching, 1'000'000'000ULL * static_cast<unsigned>(look));
         }) == Lease::Outcome::done);
   CHECK(wait([](Lease& holder, int look) { holder.report(State::fetching, 100ULL * static_cast<unsigned>(look)); }) ==
-        Lease::Outcome::impatient);
+        Lease::Outcome::held);
   // Who was quick first and drips then.
   CHECK(wait([](Lease& holder, int look) {
           holder.report(State::fetching, 1'000'000'000ULL + static_cast<unsigned>(look));
-        }) == Lease::Outcome::impatient);
-  CHECK(wait([](Lease& holder, int) { holder.report(State::finishing, 0); }) == Lease::Outcome::impatient);
+        }) == Lease::Outcome::held);
+  CHECK(wait([](Lease& holder, int) { holder.report(State::finishing, 0); }) == Lease::Outcome::held);
   CHECK(wait([](Lease& holder, int) { holder.report(State::storing, 0); }) == Lease::Outcome::done);
   self.uid = 1000;
   CHECK(wait([](Lease& holder, int look) { holder.report(State::fetching, 100ULL * static_cast<unsigned>(look)); }) ==
         Lease::Outcome::done);
+}
+
+// before: all of them went on without a lease
+TEST_CASE("of those who have waited enough for another user one imports, and their others wait for that one") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  constexpr int kWaiting = 6;
+  std::atomic<int> overtook = 0, done = 0;
+  std::atomic<bool> published = false, ended = false;
+  Lease::Options options = patient();
+  options.longest = std::chrono::milliseconds(300);  // whatever the holder says
+  std::thread drips([&] {
+    for (uint64_t step = 1; !ended; ++step) {
+      holder->lease->report(State::fetching, step << 30U);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < kWaiting; ++i)
+    waiting.emplace_back([&] {
+      LeaseRecord self = of_job("8.0");
+      self.uid = 1001;
+      auto acquired = Lease::acquire(path, self, options, kSilent, [&] { return published.load(); });
+      if (!acquired) return;
+      if (acquired->outcome == Lease::Outcome::done) ++done;
+      if (!acquired->overtook || ++overtook > 1) return;
+      std::this_thread::sleep_for(std::chrono::seconds(2));  // longer than they would wait for the other user
+      published = true;
+      while (done < kWaiting - 1 && overtook == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  for (std::thread& thread : waiting) thread.join();
+  ended = true;
+  drips.join();
+  CHECK(overtook == 1);
+  CHECK(done == kWaiting - 1);
+  CHECK(fs::exists(path));  // nobody has taken the first one's place
+}
+
+TEST_CASE("an own import that goes on is waited for, however long it takes; one that only says so is not") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  Lease::Options options = patient();
+  options.longest = std::chrono::milliseconds(1000);
+  uint64_t bytes = 0;
+  const auto began = std::chrono::steady_clock::now();
+  const auto goes_on = Lease::acquire(path, of_job("8.0"), options, kSilent, [&] {
+    holder->lease->report(State::storing, ++bytes);
+    return std::chrono::steady_clock::now() - began > std::chrono::seconds(3);
+  });
+  REQUIRE(goes_on);
+  CHECK(goes_on->outcome == Lease::Outcome::done);
+  const auto hangs = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  REQUIRE(hangs);
+  CHECK((hangs->outcome == Lease::Outcome::held && hangs->overtook));
+}
+
+TEST_CASE("who waits writes nothing beside the lease, and stops at once") {
+  const test::TempDir directory;
+  const std::string path = directory / "l";
+  const auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  REQUIRE((holder && holder->lease));
+  Lease::Options options = patient();
+  options.rarely = std::chrono::minutes(10);
+  int looks = 0, asked = 0;
+  fs::file_time_type changed;
+  const auto waited = Lease::acquire(
+      path, of_job("8.0"), options, kSilent,
+      [&] {
+        if (++looks == 2) changed = fs::last_write_time(directory.path());  // the first one asks whether locks hold
+        return false;
+      },
+      [&] { return ++asked == 100; });
+  REQUIRE(waited);
+  CHECK(waited->outcome == Lease::Outcome::done);
+  CHECK(looks < 50);  // ever more rarely
+  CHECK(fs::last_write_time(directory.path()) == changed);
 }
 
 TEST_CASE("records are read strictly") {
