@@ -120,7 +120,7 @@ RetryLimits RetryLimits::of(const ImportSettings& settings) {
 bool RetryLimits::reached(unsigned attempt, std::chrono::milliseconds failing, const Error* error) const {
   // Name servers are busy when all nodes begin at once, and a registry that starts again listens some seconds later.
   constexpr unsigned kMostUnreached = 2;
-  constexpr std::chrono::milliseconds kUnreachedPatience{4000};
+  constexpr std::chrono::milliseconds kUnreachedPatience{2000};
   const bool unreachable = error != nullptr && error->kind() == ErrorKind::unreachable;
   std::chrono::milliseconds longest = patience;
   if (unreachable)

@@ -291,8 +291,8 @@ TEST_CASE("how long a server that fails is asked again: by the settings, and by 
   CHECK_FALSE(patient.reached(3, milliseconds(0), &silent));
   CHECK(patient.reached(4, milliseconds(0), &silent));
   const Error refused(ErrorKind::unreachable, "refused");
-  CHECK_FALSE(patient.reached(5, milliseconds(3900), &refused));
-  CHECK(patient.reached(5, milliseconds(4000), &refused));
+  CHECK_FALSE(patient.reached(5, milliseconds(1900), &refused));
+  CHECK(patient.reached(5, milliseconds(2000), &refused));
   // ENROOT_TRANSFER_RETRIES: so many, and at least three.
   for (const unsigned retries : {1U, 3U, 7U}) {
     settings.transfer_retries = retries;
