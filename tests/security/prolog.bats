@@ -84,3 +84,41 @@ images() { find /var/lib/situla -name '*.sqsh' | wc -l; }
   as_alice salloc -Q --mem=100 --container-image=auth.test/tiny sleep 3
   [ "$(images)" -eq 1 ]
 }
+
+# A process of alice's stops the one that writes the request, as soon as it sees it.
+stop_writers() {
+  cat >/shared/stop.py <<'PYTHON'
+import os, signal, time
+print("ready", flush=True)
+end = time.time() + 60
+while time.time() < end:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as stream:
+                if stream.read().startswith(b"situla-builder\0request\0"):
+                    os.kill(int(pid), signal.SIGSTOP)
+                    print("stopped", flush=True)
+                    raise SystemExit
+        except OSError:
+            pass
+PYTHON
+  as_alice python3 /shared/stop.py >"$BATS_TEST_TMPDIR/stop" 2>&1 3>&- &
+  wait_until 20 grep -q ready "$BATS_TEST_TMPDIR/stop"
+}
+writer_runs() { pgrep -u alice -f '^situla-builder request' >/dev/null; }
+
+# before: it stayed for import_timeout, an hour
+@test "the user's process that writes the request is gone after half a minute, whatever its user does with it" {
+  as_alice srun -Q --mem=100 --container-image=registry.test/tiny true
+  stop_writers
+  for _ in 1 2 3 4 5 6 7 8; do
+    as_alice salloc -Q --mem=100 --container-image=registry.test/debian:12 sleep 50 3>&- &
+    wait_until 4 grep -q stopped "$BATS_TEST_TMPDIR/stop" && break
+    as_alice scancel -u alice
+    wait "$!" || true
+  done
+  grep -q stopped "$BATS_TEST_TMPDIR/stop"
+  writer_runs
+  wait_until 40 eval '! writer_runs'
+  wait_until 20 eval '! prolog_runs'
+}
