@@ -1,5 +1,6 @@
 // The second half of Broker: how the image and the container come to be, in the order in which it happens.
 #include <algorithm>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -288,7 +289,8 @@ Result<void> Broker::use_other_image(const Imported& imported) {
 
 /// RootOperation::keep_container_image. Whatever does not work, the copy is there to be served.
 Result<void> Broker::mount_copied(Build& build, const CopiedImageWanted& wanted) {
-  if (!step_->request.named || build.user_namespace || build.image.mount)
+  // Once: each time a process of root is forked, and the log may get two lines.
+  if (!step_->request.named || build.user_namespace || std::exchange(build.copied_asked, true))
     return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
   const uid_t uid = step_->user.uid;
   if (wanted.is_new && !build.given.empty())
