@@ -227,10 +227,7 @@ Result<void> Broker::on_builder_message(const Message& message) {
     clients_.note(*note);
     return {};
   }
-  if (const auto* place = std::get_if<ScratchPlace>(&message)) {
-    builder().scratch_path = place->path;
-    return {};
-  }
+  if (const auto* place = std::get_if<ScratchPlace>(&message)) return builder().take_scratch_path(place->path);
   auto* building = std::get_if<phase::Building>(&phase_);
   if (building == nullptr) return {};
   Build& build = building->build;
@@ -329,7 +326,7 @@ Result<void> Broker::write_maps(Build& build, const MapsWanted& wanted) {
 
 Result<void> Broker::accept_container(Build& build, const Ready& message) {
   Builder& made_by = build.builder;
-  made_by.scratch_path = message.scratch_path;
+  TRY(made_by.take_scratch_path(message.scratch_path));
   made_by.stays = message.stays;
   keep_scratch(*step_, made_by.scratch_path);
   const pid_t pid = made_by.helper.process.pid();
