@@ -94,9 +94,9 @@ void remove_arrivals(uint32_t job, uid_t user) {
   const auto notes = notes_of(job, kIncomingNote);
   if (notes.empty()) return;
   const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
-  const auto launcher = Launcher::open(NodeCgroups::enter_after_jobs(user));
-  if (!config || !launcher) return;
-  remove_incoming_of(*launcher, *config, job);
+  if (!config || !NodeCgroups::enter_after_jobs(user)) return;
+  remove_incoming_of(*config, job, Clock::now() + kEndLimit);
+  // What is left has no other epilog, and needs none: remove_without_note().
   for (const std::string& note : notes) unlink(note.c_str());
 }
 
@@ -190,7 +190,7 @@ int sweep_step(const std::string& job_text, const std::string& step_text, const 
   if (job && step) {
     forget_running(SITULA_RUNTIME_DIR, *job, *step);
     remove_scratch(*launcher, step_scratch_path(*job, *step), Clock::now() + kEndLimit);
-    remove_incoming(*launcher, *config, job_text + "." + step_text);
+    remove_incoming(*config, job_text + "." + step_text, Clock::now() + kEndLimit);
   }
   auto sweeper = start_store_sweeper(*launcher, *config, job_text + "." + step_text);
   return sweeper && sweeper->wait() ? 0 : 1;

@@ -51,9 +51,11 @@ enum class RootOperation {
 
   /// Where situla.toml says so (distribute = "sbcast"), in a step of several nodes: makes a directory for files that
   /// other nodes send, named by the job's and the step's number, in one of root's beside the store, and gives it to the
-  /// job user, as whom they are written. What comes there is read by nobody here. It is emptied by its user's own
-  /// processes, with his range where he has one (write_id_maps); this side removes it when it is empty, and one that a
-  /// crash of the node has left after a later step.
+  /// job user, as whom they are written. What comes there is read by nobody here. To be removed it becomes root's, with
+  /// mode 0700, so that its user can put nothing more into it; then this side removes names in it, one by one, which
+  /// follows no link, and directories, each of which becomes root's in the same way before: opened on the same mount by
+  /// a single name, and only if it belongs to the user or his range. What there is no time for, or a crash of the node
+  /// has left, goes after later steps, which have a second for all of it.
   keep_incoming,
 
   /// Starts situla-courier as the job user, in the step's cgroup, with CAP_DAC_READ_SEARCH, of which nothing is in
