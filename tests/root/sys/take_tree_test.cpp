@@ -1,5 +1,5 @@
 // Does root remove a directory whose user goes on making files in it?
-#include "common/sys/take_tree.hpp"
+#include "common/sys/mount/take_tree.hpp"
 
 #include <fcntl.h>
 #include <sys/mount.h>

@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/sys/mount/take_tree.hpp"
 #include "common/sys/process/process.hpp"
-#include "common/sys/take_tree.hpp"
 #include "common/sys/users.hpp"
 #include "tests/support/temp_dir.hpp"
 

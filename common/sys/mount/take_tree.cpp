@@ -1,4 +1,4 @@
-#include "common/sys/take_tree.hpp"
+#include "common/sys/mount/take_tree.hpp"
 
 #include <memory>
 #include <utility>
