@@ -66,7 +66,8 @@ bool has_left_something(uint32_t job) {
   // The socket of a running container is the last thing that a broker without a note has.
   return has_any(kJobsDirectory,
                  [&](const std::string& name) {
-                   return name.starts_with(of_job) && (name.ends_with(".scratch") || name.ends_with(".incoming"));
+                   return name.starts_with(of_job) && (name.ends_with(kScratchNote) || name.ends_with(kIncomingNote) ||
+                                                       name.ends_with(kEnvironmentNote));
                  }) ||
          has_any(kContainersDirectory,
                  [&](const std::string& name) { return name.find(of_container) != std::string::npos; });

@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include <sys/types.h>
 
 namespace situla {
 
@@ -43,26 +46,33 @@ constexpr int kFiles = 6;  ///< what the builder put into kSaved: ExportSource::
 constexpr int kImage = 7;  ///< ExportSource::image, if the broker mounted it; none: it does not know of one
 }  // namespace saver_fd
 
-/// Where the environment of a job is kept for the epilog: keep_environment.
+/// What is noted for the time after a job.
 constexpr const char* kJobsDirectory = SITULA_RUNTIME_DIR "/jobs";
 constexpr const char* kContainersDirectory = SITULA_RUNTIME_DIR "/containers";
-inline std::string job_environment_path(uint32_t job) {
-  return std::string(kJobsDirectory) + "/" + std::to_string(job);
+inline std::string job_note_path(uint32_t job, std::string_view what) {
+  return std::string(kJobsDirectory) + "/" + std::to_string(job) + "." + std::string(what);
+}
+
+/// Where the environment of a job is kept for the epilog: keep_environment. Of that user's job: numbers come again.
+constexpr const char* kEnvironmentNote = ".environment";
+inline std::string job_environment_path(uint32_t job, uid_t user) {
+  return job_note_path(job, std::to_string(user)) + kEnvironmentNote;
 }
 /// The cgroups of a job in which something may outlive it: the text of NodeCgroups::job().
 inline std::string job_cgroups_path(uint32_t job) {
-  return job_environment_path(job) + ".cgroups";
+  return job_note_path(job, "cgroups");
 }
 
 /// The socket of what a job's prolog has begun, for as long as that works: who connects ends it, and its end is that of
 /// the connection.
 inline std::string job_import_path(uint32_t job) {
-  return job_environment_path(job) + ".prolog";
+  return job_note_path(job, "prolog");
 }
 
 /// Which directory of the user's a step has on disk, for as long as its broker lives; left by one that was killed.
+constexpr const char* kScratchNote = ".scratch";
 inline std::string step_scratch_path(uint32_t job, uint32_t step) {
-  return job_environment_path(job) + "." + std::to_string(step) + ".scratch";
+  return job_note_path(job, std::to_string(step)) + kScratchNote;
 }
 
 /// What users may read of their steps on this node: a directory for each user's number, and in it a file JOB.STEP
@@ -71,8 +81,9 @@ constexpr const char* kReportsDirectory = SITULA_RUNTIME_DIR "/reports";
 
 /// A note that the step has a directory below incoming_directory(), which stays until the job has ended: other nodes
 /// may send something when the step's part on this node is over.
+constexpr const char* kIncomingNote = ".incoming";
 inline std::string step_incoming_path(uint32_t job, uint32_t step) {
-  return job_environment_path(job) + "." + std::to_string(step) + ".incoming";
+  return job_note_path(job, std::to_string(step)) + kIncomingNote;
 }
 
 /// Fixed places in the builder's mount namespace: a tmpfs that belongs to the job user is mounted on kStageMount by

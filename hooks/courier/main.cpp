@@ -1,7 +1,6 @@
 // situla-courier: started by situla-broker, as the job user with CAP_DAC_READ_SEARCH (hooks/courier/README.md):
-// `situla-courier DIRECTORY JOB.STEP NODE NODES SBCAST [SLURM_CONF]`, with the descriptors of courier_fd; or, without a
-// capability, to remove what has come to the directory: `situla-courier empty DIRECTORY`. By itself it starts `send`,
-// `fetch` and `decline` (transfer.hpp), with the descriptors of stream_fd.
+// `situla-courier DIRECTORY JOB.STEP NODE NODES SBCAST [SLURM_CONF]`, with the descriptors of courier_fd. By itself it
+// starts `send`, `fetch` and `decline` (transfer.hpp), with the descriptors of stream_fd.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -350,13 +349,6 @@ class Courier {
   bool store_ = true;  ///< it listens
 };
 
-Result<void> empty(const std::string& path) {
-  TRY_ASSIGN(const UniqueFd directory, open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  TRY_ASSIGN(const auto names, list_directory(directory.get(), path));
-  for (const std::string& name : names) TRY(remove_tree_at(directory.get(), name));
-  return {};
-}
-
 Result<void> send(uint32_t nodes) {
   struct stat status {};
   if (fstat(stream_fd::kFile, &status) != 0) return fail_errno(errno, "look at the image");
@@ -399,7 +391,6 @@ int run_transfer(const std::string& what, const std::string& number) {
 }
 
 Result<void> run(const std::vector<std::string>& words) {
-  if (words.size() == 3 && words[1] == "empty") return empty(words[2]);
   TRY(leave_capabilities_to_programs());
   TRY_ASSIGN(Arguments arguments, parse_arguments(words));
   // By the descriptor: root has opened it before anything could be mounted there.

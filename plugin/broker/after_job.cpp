@@ -55,6 +55,14 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
   return std::max(left, std::chrono::milliseconds(0));
 }
 
+std::vector<std::string> notes_of(uint32_t job, std::string_view kind) {
+  auto names = list_directory(kJobsDirectory).value_or(std::vector<std::string>());
+  const std::string begin = std::to_string(job) + ".";
+  std::erase_if(names, [&](const std::string& name) { return !name.starts_with(begin) || !name.ends_with(kind); });
+  for (std::string& name : names) name = std::string(kJobsDirectory) + "/" + name;
+  return names;
+}
+
 /// RootOperation::keep_scratch: what a broker could not have removed, or not in its time, is removed by its user. What
 /// is not gone by `end` is noted still.
 void remove_scratch(const Launcher& launcher, const std::string& path, Clock::time_point end) {
@@ -69,38 +77,36 @@ void remove_scratch(const Launcher& launcher, const std::string& path, Clock::ti
     (void)unlink(path.c_str());
   else
     syslog(LOG_WARNING, "%s: %s is not removed yet", phrase(RootOperation::keep_scratch).data(),
-           as_one_line(parts->second).c_str());
+           excerpt(parts->second).c_str());
 }
 
-/// Of all steps of a job that has ended.
+/// Of all steps of a job that has ended. Nobody comes back for what is left when time is up, but the log names it: its
+/// notes would stay in memory for ever.
 void remove_scratches(const Launcher& launcher, uint32_t job, Clock::time_point end) {
-  for (const std::string& name : list_directory(kJobsDirectory).value_or(std::vector<std::string>()))
-    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".scratch") && Clock::now() < end)
-      remove_scratch(launcher, std::string(kJobsDirectory) + "/" + name, end);
+  for (const std::string& note : notes_of(job, kScratchNote)) {
+    remove_scratch(launcher, note, end);
+    (void)unlink(note.c_str());
+  }
 }
 
 /// What other nodes of its steps have sent, when no process of the job can bring more.
 void remove_arrivals(uint32_t job, uid_t user) {
-  std::vector<std::string> notes;
-  for (const std::string& name : list_directory(kJobsDirectory).value_or(std::vector<std::string>()))
-    if (name.starts_with(std::to_string(job) + ".") && name.ends_with(".incoming"))
-      notes.push_back(std::string(kJobsDirectory) + "/" + name);
+  const auto notes = notes_of(job, kIncomingNote);
   if (notes.empty()) return;
   const auto config = SiteConfig::load(SITULA_SYSCONF_DIR "/situla.toml");
-  const auto launcher = Launcher::open(NodeCgroups::enter_after_jobs(user));
-  if (!config || !launcher) return;
-  remove_incoming_of(*launcher, *config, job);
+  if (!config || !NodeCgroups::enter_after_jobs(user)) return;
+  remove_incoming_of(*config, job, Clock::now() + kEndLimit);
+  // What is left has no other epilog, and needs none: remove_without_note().
   for (const std::string& note : notes) unlink(note.c_str());
 }
 
 /// Its user removes the job's containers.
 Result<void> remove_containers_of(const Launcher& launcher, uint32_t job, uid_t user, Clock::time_point end) {
-  const std::string path = job_environment_path(job);
+  const std::string path = job_environment_path(job, user);
   // Nobody else has a name in that directory.
   const auto environment = open_file(path, O_RDONLY | O_NOFOLLOW);
   TRY_ASSIGN(Cleaner cleaner, Cleaner::of_job(launcher, user, job, environment ? environment->get() : -1));
   TRY_ASSIGN(const auto status, cleaner.run(range_rule, left_until(end)));
-  (void)unlink(path.c_str());
   if (!status) return fail(ErrorKind::failure, "it takes too long: some are left");
   if (status->success()) return {};
   return fail(ErrorKind::failure, "the cleaner " + status->text());
@@ -145,7 +151,7 @@ void end_processes_of(uint32_t job) {
 void keep_environment(const Step& step) {
   constexpr size_t kMaxBytes = size_t{4} << 20U;  // in /run, and so in memory
   const auto bytes = read_sealed_memory(step.environment.get(), kMaxBytes);
-  warn_unless(bytes ? keep(job_environment_path(step.request.job_id), *bytes) : fail(bytes.error()),
+  warn_unless(bytes ? keep(job_environment_path(step.request.job_id, step.user.uid), *bytes) : fail(bytes.error()),
               RootOperation::keep_environment);
 }
 
@@ -157,11 +163,15 @@ void keep_cgroups(const Step& step) {
 
 void keep_scratch(const Step& step, const std::string& path) {
   if (path.empty()) return;
+  // Of steps whose directories could not be removed, and of those that run.
+  constexpr size_t kMostOfJob = 256;
+  const auto notes = notes_of(step.request.job_id, kScratchNote);
+  const std::string own = step_scratch_path(step.request.job_id, step.request.step_id);
+  if (notes.size() >= kMostOfJob && std::find(notes.begin(), notes.end(), own) == notes.end()) return;
   // In the place of one that a job of this number has left, before it was requeued.
   const auto note = [&]() -> Result<void> {
     TRY(make_directories(kJobsDirectory, 0700));
-    return write_file_atomically(step_scratch_path(step.request.job_id, step.request.step_id),
-                                 std::to_string(step.user.uid) + "\n" + path, 0600, Sync::no);
+    return write_file_atomically(own, std::to_string(step.user.uid) + "\n" + path, 0600, Sync::no);
   };
   warn_unless(note(), RootOperation::keep_scratch);
 }
@@ -180,7 +190,7 @@ int sweep_step(const std::string& job_text, const std::string& step_text, const 
   if (job && step) {
     forget_running(SITULA_RUNTIME_DIR, *job, *step);
     remove_scratch(*launcher, step_scratch_path(*job, *step), Clock::now() + kEndLimit);
-    remove_incoming(*launcher, *config, job_text + "." + step_text);
+    remove_incoming(*config, job_text + "." + step_text, Clock::now() + kEndLimit);
   }
   auto sweeper = start_store_sweeper(*launcher, *config, job_text + "." + step_text);
   return sweeper && sweeper->wait() ? 0 : 1;
@@ -206,6 +216,8 @@ int end_job(const std::string& job_text, const std::string& user_text, bool remo
   if (!removed) syslog(LOG_ERR, "removing the containers of job %u: %s", *job, removed.error().message().c_str());
   end_processes_of(*job);  // where nothing of that could begin
   remove_arrivals(*job, *user);
+  // Also those of a job of another user that had this number.
+  for (const std::string& note : notes_of(*job, kEnvironmentNote)) (void)unlink(note.c_str());
   forget_running(SITULA_RUNTIME_DIR, *job);  // one of its brokers may have been killed
   return removed ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 // The second half of Broker: how the image and the container come to be, in the order in which it happens.
 #include <algorithm>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -226,10 +227,7 @@ Result<void> Broker::on_builder_message(const Message& message) {
     clients_.note(*note);
     return {};
   }
-  if (const auto* place = std::get_if<ScratchPlace>(&message)) {
-    builder().scratch_path = place->path;
-    return {};
-  }
+  if (const auto* place = std::get_if<ScratchPlace>(&message)) return builder().take_scratch_path(place->path);
   auto* building = std::get_if<phase::Building>(&phase_);
   if (building == nullptr) return {};
   Build& build = building->build;
@@ -288,7 +286,8 @@ Result<void> Broker::use_other_image(const Imported& imported) {
 
 /// RootOperation::keep_container_image. Whatever does not work, the copy is there to be served.
 Result<void> Broker::mount_copied(Build& build, const CopiedImageWanted& wanted) {
-  if (!step_->request.named || build.user_namespace || build.image.mount)
+  // Once: each time a process of root is forked, and the log may get two lines.
+  if (!step_->request.named || build.user_namespace || std::exchange(build.copied_asked, true))
     return fail(ErrorKind::corrupt, "the builder sent a message out of turn");
   const uid_t uid = step_->user.uid;
   if (wanted.is_new && !build.given.empty())
@@ -327,7 +326,7 @@ Result<void> Broker::write_maps(Build& build, const MapsWanted& wanted) {
 
 Result<void> Broker::accept_container(Build& build, const Ready& message) {
   Builder& made_by = build.builder;
-  made_by.scratch_path = message.scratch_path;
+  TRY(made_by.take_scratch_path(message.scratch_path));
   made_by.stays = message.stays;
   keep_scratch(*step_, made_by.scratch_path);
   const pid_t pid = made_by.helper.process.pid();

@@ -1,6 +1,7 @@
 #include "plugin/broker/children.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 
 #include <fcntl.h>
@@ -224,13 +225,20 @@ Result<std::optional<ExitStatus>> Cleaner::run(const std::function<IdRangeRule()
   return second.wait_for(std::max(left, std::chrono::milliseconds(0)));
 }
 
+Result<void> Builder::take_scratch_path(const std::string& path) {
+  // It is kept in /run, and so in memory.
+  if (path.size() >= PATH_MAX) return fail(ErrorKind::corrupt, "the builder sent a path that is too long");
+  scratch_path = path;
+  return {};
+}
+
 /// What it had said of its scratch directory, if it was killed before that was read.
 void Builder::drain_messages() {
   pollfd more{helper.socket.get(), POLLIN, 0};
   while (poll(&more, 1, 0) == 1 && (more.revents & POLLIN) != 0) {
     const auto message = hear(helper.socket.get());
     if (!message || !*message) return;
-    if (const auto* place = std::get_if<ScratchPlace>(&**message)) scratch_path = place->path;
+    if (const auto* place = std::get_if<ScratchPlace>(&**message)) (void)take_scratch_path(place->path);
   }
 }
 

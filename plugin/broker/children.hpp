@@ -51,6 +51,8 @@ struct Builder {
   bool stays = false;        ///< it keeps that until its connection is closed
 
   [[nodiscard]] int socket() const { return helper.socket.get(); }
+  /// What it says of the directory. An error: that cannot be a path.
+  Result<void> take_scratch_path(const std::string& path);
 
   /// Waits until it has ended and nothing is left of what it made outside of the container's namespaces. orderly: the
   /// tasks have ended. ready: the container was. False: something may be left at scratch_path, which was too much for

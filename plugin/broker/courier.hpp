@@ -2,6 +2,7 @@
 // brings, and starts who sends and receives (hooks/courier).
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -38,9 +39,10 @@ class Courier {
 /// and this one is on a disk of the node.
 bool goes_by_sbcast(const SiteConfig& config);
 
-/// After a killed broker: the directory of that step, if there is one. `step`: "123.0".
-void remove_incoming(const Launcher& launcher, const SiteConfig& config, const std::string& step);
+/// After a killed broker: the directory of that step, if there is one. `step`: "123.0". What could not be removed
+/// before `end` is root's by then, and goes when a later step ends.
+void remove_incoming(const SiteConfig& config, const std::string& step, std::chrono::steady_clock::time_point end);
 /// Of all steps of a job that has ended.
-void remove_incoming_of(const Launcher& launcher, const SiteConfig& config, uint32_t job);
+void remove_incoming_of(const SiteConfig& config, uint32_t job, std::chrono::steady_clock::time_point end);
 
 }  // namespace situla

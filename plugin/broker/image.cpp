@@ -44,7 +44,7 @@ Result<void> check_kernel_may_read(int file) {
 }
 
 MountShare share_of(const Step& step) {
-  return {step.user.uid, step.config.mounts_per_user};
+  return {step.user.uid, step.config.mounts_per_user, step.mounts.share_lock(step.user.uid)};
 }
 
 /// Mounts that nobody uses stay for a while, and are no reason to refuse one.
@@ -129,7 +129,7 @@ class ImageFile {
 };
 
 /// RootOperation::mount_image; on this node once for all.
-Result<ImageInUse> acquire_image(const Step& step, ImageFile& file, MountShare share) {
+Result<ImageInUse> acquire_image(const Step& step, ImageFile& file, const MountShare& share) {
   return step.mounts.acquire(file.mount_name(), [&]() -> Result<DetachedMount> {
     TRY_ASSIGN(const int fd, file.open());
     return mount_within_share(step, [&] { return mount_image_file(fd, share); });
@@ -155,7 +155,7 @@ Result<StepImage> mount_view(const Step& step, ImageFile& file) {
   if (image.owner_way == OwnerWay::reflink) {
     // Nobody has the image itself open: it is mounted, too, so that the store keeps it as long as views of it. This
     // mount is nobody's share.
-    TRY_ASSIGN(ImageInUse whole, acquire_image(step, file, {0, 0}));
+    TRY_ASSIGN(ImageInUse whole, acquire_image(step, file, {0, 0, {}}));
     image.in_use->image = std::move(whole.lock);
   }
   TRY_ASSIGN(DetachedMount mounted, clone_tree(image.in_use->mount.get(), false));

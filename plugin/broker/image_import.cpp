@@ -296,6 +296,7 @@ void ImageImport::ignore(const Step& step, int socket) {
   if (socket == store()) return hang_up();
   request_writer_.socket.reset();
   (void)request_writer_.process.wait_for(kEndLimit);
+  end_request_writer();
 }
 
 int ImageImport::ending() const {

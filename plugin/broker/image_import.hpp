@@ -69,6 +69,9 @@ class ImageImport {
   /// The image is there. What request_writer(), importer() and store() still say is read and dropped, but that the
   /// store program wants an importer.
   void ignore(const Step& step, int socket);
+  /// It is the user's, who may keep it from ending: whoever gives it a limit ends it.
+  [[nodiscard]] bool has_request_writer() const { return static_cast<bool>(request_writer_.process); }
+  void end_request_writer() { request_writer_ = Helper{}; }
   /// Afterwards: readable when one of them has ended; -1: none is there.
   [[nodiscard]] int ending() const;
   /// Nobody stays as a zombie while the step runs, and nobody is waited for who still runs. True: all have ended.

@@ -29,8 +29,9 @@ enum class RootOperation {
   /// where those are not known nothing is begun. No program of the user's runs there (a command in .credentials, a
   /// credential helper): it would have devices, memory and processors that no job of his was given. The process that
   /// reads his files gives up the right to start one, lives in a pid namespace, gets of his environment only variables
-  /// of a fixed list, and ends with this. Whose image it is Slurm says, not the text from the job. The socket on which
-  /// the epilog ends it lies in a directory of root.
+  /// of a fixed list, and is ended after half a minute: its user may trace it from exec until it forbids that. Whose
+  /// image it is Slurm says, not the text from the job. The socket on which the epilog ends it lies in a directory of
+  /// root.
   fetch_before_job,
 
   /// Starts the builder (also in its modes "request", "clean", "sweep" and "epilog"), the importer (mode "user") or the
@@ -50,9 +51,11 @@ enum class RootOperation {
 
   /// Where situla.toml says so (distribute = "sbcast"), in a step of several nodes: makes a directory for files that
   /// other nodes send, named by the job's and the step's number, in one of root's beside the store, and gives it to the
-  /// job user, as whom they are written. What comes there is read by nobody here. It is emptied by its user's own
-  /// processes, with his range where he has one (write_id_maps); this side removes it when it is empty, and one that a
-  /// crash of the node has left after a later step.
+  /// job user, as whom they are written. What comes there is read by nobody here. To be removed it becomes root's, with
+  /// mode 0700, so that its user can put nothing more into it; then this side removes names in it, one by one, which
+  /// follows no link, and directories, each of which becomes root's in the same way before: opened on the same mount by
+  /// a single name, and only if it belongs to the user or his range. What there is no time for, or a crash of the node
+  /// has left, goes after later steps, which have a second for all of it.
   keep_incoming,
 
   /// Starts situla-courier as the job user, in the step's cgroup, with CAP_DAC_READ_SEARCH, of which nothing is in
@@ -166,12 +169,14 @@ enum class RootOperation {
   hand_out_namespaces,
 
   /// Copies the job's environment, unread, into a file of root below <runtime>/jobs, for containers that end with their
-  /// job: the epilog's helper, which runs as the user, needs it to know where they are.
+  /// job: the epilog's helper, which runs as the user, needs it to know where they are. The file's name has the user's
+  /// number, and the epilog removes it whatever happens: no other user's job of the same number is given it.
   keep_environment,
 
   /// Notes in a file of root below <runtime>/jobs which directory on disk the builder said that it has made. After a
   /// killed broker, when the step or its job has ended, the name goes back to a cleaner that runs as the user: here it
-  /// is bytes.
+  /// is bytes, fewer than PATH_MAX. The last try is the epilog's of its job: no more than the notes of running jobs are
+  /// there.
   keep_scratch,
 
   /// In the job's epilog: ends what fetch_before_job still does, whose socket is known by the job's number. SIGKILL to

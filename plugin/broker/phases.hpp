@@ -40,6 +40,7 @@ struct Build {
   std::string given;                      ///< name of the store's image that the builder was given to copy; empty: none
   std::optional<OtherImageWanted> other;  ///< is being fetched, to be mounted in the container
   uint32_t others_asked = 0;
+  bool copied_asked = false;       ///< RootOperation::keep_container_image
   std::vector<ImageInUse> others;  ///< that are mounted there
   Wanted wanted;
 };

@@ -1,5 +1,6 @@
 #include "plugin/broker/prolog.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -22,6 +23,9 @@ namespace situla {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// For a few files of the user's. He may trace that process before it is closed to him, and it lives in no job of his.
+constexpr std::chrono::seconds kRequestLimit{30};
 
 class JobImport {
  public:
@@ -47,7 +51,8 @@ class JobImport {
  private:
   Result<void> work() {
     TRY_CONTEXT(phrase(RootOperation::start_as_user), import_->write_request(step_));
-    const auto deadline = Clock::now() + step_.config.import_timeout;
+    const auto begin = Clock::now();
+    const auto deadline = begin + step_.config.import_timeout, written = begin + kRequestLimit;
     while (import_ && !ended_ && !failed_) {
       PollSet set;
       changed_ = false;
@@ -56,8 +61,9 @@ class JobImport {
         watch_rest(set);
       else
         watch(set);
-      TRY(set.wait(deadline, changed_));
+      TRY(set.wait(import_->has_request_writer() ? std::min(written, deadline) : deadline, changed_));
       if (has_waited_) report_.keep_now_and_then();
+      if (import_ && import_->has_request_writer() && Clock::now() >= written) end_request_writer();
       if (Clock::now() >= deadline)
         failed_ = Error(ErrorKind::failure, "it takes longer than import_timeout").with_code(ErrorCode::time_limit);
     }
@@ -82,6 +88,14 @@ class JobImport {
       import_.reset();
       changed_ = true;
     });
+  }
+
+  void end_request_writer() {
+    import_->end_request_writer();
+    if (has_image_) return;
+    fail_with(Error(ErrorKind::failure,
+                    "collecting the credentials takes longer than " + std::to_string(kRequestLimit.count()) + " s")
+                  .with_code(ErrorCode::time_limit));
   }
 
   void on_imported(Result<std::optional<Imported>> imported) {

@@ -73,6 +73,23 @@ in_job() {
 }
 nothing_noted() { [ -z "$(ls /run/situla/jobs 2>/dev/null)" ]; }
 
+
+@test "what is kept for a job's end is its user's, and nothing of it outlives the job: numbers come again" {
+  as_alice sbatch --chdir="$work" -o "$work/out" --wrap "srun --container-name=x --container-image=registry.test/tiny sh -c 'echo started; sleep 60'"
+  wait_until 30 grep -q started "$work/out"
+  job=$(squeue -h -o %A)
+  [ -e "/run/situla/jobs/$job.$(id -u alice).environment" ]
+  # Of another user's job that had this number; and of a directory that its user cannot remove.
+  printf 'XDG_DATA_HOME=/home/bob/data\0' >"/run/situla/jobs/$job.$(id -u bob).environment"
+  mkdir -p "$work/kept/of_root"
+  touch "$work/kept/of_root/file"
+  printf '%d\n%s' "$(id -u alice)" "$work/kept" >"/run/situla/jobs/$job.7.scratch"
+  as_alice scancel -u alice
+  wait_until 30 none_left
+  wait_until 30 nothing_noted
+  [ -e "$work/kept/of_root/file" ]
+}
+
 no_job() { [ -z "$(squeue -h)" ]; }
 
 # in_batch SCRIPT: as alice, by sbatch.

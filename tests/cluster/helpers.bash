@@ -49,7 +49,7 @@ left() {
   # Not in one pipeline: a grep would be among the processes, by its name or still by that of the shell it was.
   local found
   found=$("$lab_tests/left" "$SITULA_LAB" "$@")
-  grep -v -E -e '^file (/var/lib/situla/(images|leases|layers|slots|grants|counts)|/run/situla)(/(sha256|node[0-9]+|[0-9]+(/[0-9a-f]{40})?|images|root|access|containers|jobs|copies|copies/[0-9]+[.][0-9a-f]{32}|reports|reports/[0-9]+(/[0-9]+[.][a-z0-9]+)?|importer|importer/[0-9]+|nvidia.json|cgroups))?$' \
+  grep -v -E -e '^file (/var/lib/situla/(images|leases|layers|slots|grants|counts)|/run/situla)(/(sha256|node[0-9]+|[0-9]+(/[0-9a-f]{40})?|images|images/share-[0-9]+|root|access|containers|jobs|copies|copies/[0-9]+[.][0-9a-f]{32}|reports|reports/[0-9]+(/[0-9]+[.][a-z0-9]+)?|importer|importer/[0-9]+|nvidia.json|cgroups))?$' \
     -e '^process .*bats' -e '^file /tmp/bats' -e '^file /tmp/situla-test' -e "^process .*/tests/cluster/" -e '^process alice srun ' -e '^process root runuser ' <<<"$found"
 }
 

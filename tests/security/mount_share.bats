@@ -106,3 +106,19 @@ COUNT
   wait_until 20 eval '[ "$(loops)" -eq 0 ]'
   as carol srun --container-image=registry.test/debian:12 true
 }
+
+# before: steps that began in the same moment all counted the same, and each had its mount
+@test "steps that begin at the same time have one share together" {
+  local image steps=()
+  for image in tiny:latest tiny:zstd debian:12 multiarch; do as carol srun --container-image="registry.test/$image" true; done
+  wait_until 20 eval '[ "$(loops)" -eq 0 ]'
+  for image in tiny:latest tiny:zstd debian:12 multiarch; do
+    as carol srun -n1 --overlap --container-image="registry.test/$image" sleep 300 >/dev/null 2>&1 3>&- &
+    steps+=($!)
+  done
+  wait_until 60 eval '[ "$(pgrep -u carol -xc sleep)" -eq 4 ]'
+  [ "$(loops)" -eq 2 ]
+  as carol scancel -u carol
+  wait "${steps[@]}" || true
+  wait_until 20 eval '[ "$(loops)" -eq 0 ]'
+}

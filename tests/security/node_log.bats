@@ -45,3 +45,17 @@ speaks() {
   speaks situla-builder 1 sleep 5
   [ "$grown" -lt 200000 ]
 }
+
+# before: as many answers as questions, and for each that named a copy of his a process of root and two lines of the log
+@test "a builder that asks for the mount of its container's copy is answered once" {
+  as bob srun --container-name=copied --container-image=registry.test/tiny true
+  as bob python3 "$BATS_TEST_DIRNAME/node_log.py" "$version" copied situla-builder 3 >"$work/answers" 2>"$work/said" 3>&- &
+  speaker=$!
+  while kill -0 "$speaker" 2>/dev/null; do as bob timeout 60 srun --container-name=copied true >"$work/out" 2>&1 || true; done
+  wait "$speaker" || { cat "$work/said"; return 1; }
+  echo "answers: $(cat "$work/answers")"
+  cat "$work/out"
+  [ "$(cat "$work/answers")" -le 1 ]
+  grep -q 'out of turn' "$work/out"
+  as bob enroot remove -f pyxis_copied
+}

@@ -1,8 +1,10 @@
-"""node_log.py VERSION LEVEL PROGRAM SECONDS: takes the line to the broker of the next PROGRAM of this user, and speaks on it."""
+"""node_log.py VERSION LEVEL PROGRAM SECONDS: takes the line to the broker of the next PROGRAM of this user, and speaks on it. LEVEL `copied`:
+asks for the mount of a named container's copy instead, and says how many answers there were."""
 import ctypes, os, signal, socket, struct, sys, time
 
-version, level, program, seconds = int(sys.argv[1], 16), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
-NOTE, BROKER, PIDFD_GETFD = 2, 3, 438
+version, level, program, seconds = int(sys.argv[1], 16), sys.argv[2], sys.argv[3], float(sys.argv[4])
+NOTE, COPIED_IMAGE_WANTED = 2, 26
+BROKER, PIDFD_GETFD = 3, 438
 until = time.time() + 120
 
 
@@ -51,8 +53,34 @@ def speak(note):
     return sent
 
 
+def ask(question):
+    """Answers of the broker, until it hangs up."""
+    pid, line = find()
+    answers, end = 0, time.time() + seconds
+    try:
+        with socket.socket(fileno=line) as broker:
+            broker.settimeout(seconds)
+            while time.time() < end:
+                broker.send(question)
+                if not broker.recv(65536):
+                    break
+                answers += 1
+    except OSError:
+        pass
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return answers
+
+
+if level == "copied":
+    identity = b"0" * 32
+    print(ask(struct.pack("<IBI", version, COPIED_IMAGE_WANTED, len(identity)) + identity + struct.pack("<?QQQ", False, 1, 1, 1)))
+    sys.exit()
+
 text = b"x" * 8000
-note = struct.pack("<IBBI", version, NOTE, level, len(text)) + text + b"\0"
+note = struct.pack("<IBBI", version, NOTE, int(level), len(text)) + text + b"\0"
 while (sent := speak(note)) < 1000000:
     print(f"{sent} bytes, and once more", file=sys.stderr)
 print(sent)

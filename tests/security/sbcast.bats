@@ -372,6 +372,40 @@ PYTHON
   scancel -n server
 }
 
+# before: "stays", and every later step of anybody on that node waited five seconds for it
+@test "who goes on making files in the directory of her step keeps none, and the next steps of others do not wait" {
+  cat >/shared/refill.py <<'PYTHON'
+import itertools, os, sys, time
+os.chdir(sys.argv[1])
+os.mkdir("sub")
+places = (os.open(".", os.O_RDONLY), os.open("sub", os.O_RDONLY))
+print("ready", flush=True)
+end = time.time() + 60
+for number in itertools.count():
+    made = 0
+    for place in places:
+        try:
+            os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=place))
+            os.mkdir(f"d{number}", dir_fd=place)
+            made += 1
+        except OSError:
+            pass
+    if time.time() > end or not made and number > 1000:
+        break
+print("no more" if not made else "still", flush=True)
+PYTHON
+  waiting_step 881
+  as_alice_on node2 python3 /shared/refill.py "$incoming/$job.0" >"$BATS_TEST_TMPDIR/refill" 2>&1 3>&- &
+  wait_until 20 grep -q ready "$BATS_TEST_TMPDIR/refill"
+  sleep 1
+  as_alice scancel "$job"
+  wait "$step" || true
+  wait_until 40 sh -c "[ -z \"\$(squeue -h -j $job 2>/dev/null)\" ]"
+  wait_until 20 grep -qx 'no more' "$BATS_TEST_TMPDIR/refill"
+  as bob srun -N3 --container-image=$image true
+  wait_until 20 nothing_incoming
+}
+
 @test "a place for arrivals that is not root's is not used: that node asks the registry" {
   on node2 chown bob $incoming
   run_and_show as_alice srun -N3 --container-image=$image echo inside

@@ -51,16 +51,16 @@ Result<void> check_store_file(int fd, uid_t service, const std::string& service_
 }
 
 /// A mount is one loop device with the label of its user, whatever else it needs.
-Result<LoopDevice> attach_within_share(int image_fd, MountShare share) {
+Result<LoopDevice> attach_within_share(int image_fd, const MountShare& share) {
   const std::string label = "situla:" + std::to_string(share.uid);
-  if (share.most != 0)
-    if (const size_t count = LoopDevice::count(label); count >= share.most)
-      return fail(
-          Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
-                                        std::to_string(share.most) + " may be")
-              .with_code(ErrorCode::mount_limit)
-              .with_hint("they go with the last process that uses them, in jobs or outside: end some of your jobs "
-                         "on this node, or wait; mounts_per_user in situla.toml is the limit"));
+  if (share.most == 0) return LoopDevice::attach(image_fd, label);
+  TRY_ASSIGN(const FileLock alone, FileLock::acquire(share.lock, FileLock::Kind::exclusive, kLockWait));
+  if (const size_t count = LoopDevice::count(label); count >= share.most)
+    return fail(Error(ErrorKind::failure, std::to_string(count) + " images are mounted for this user already, and " +
+                                              std::to_string(share.most) + " may be")
+                    .with_code(ErrorCode::mount_limit)
+                    .with_hint("they go with the last process that uses them, in jobs or outside: end some of your "
+                               "jobs on this node, or wait; mounts_per_user in situla.toml is the limit"));
   return LoopDevice::attach(image_fd, label);
 }
 
@@ -74,12 +74,12 @@ Result<void> check_store_view(int fd, uid_t service, const std::string& service_
   return check_store_file(fd, service, service_user, 0);
 }
 
-Result<DetachedMount> mount_image_file(int image_fd, MountShare share) {
+Result<DetachedMount> mount_image_file(int image_fd, const MountShare& share) {
   TRY_ASSIGN(const LoopDevice device, attach_within_share(image_fd, share));
   return new_mount("squashfs", device.path(), {}, kImageFlags);
 }
 
-Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offset, MountShare share) {
+Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offset, const MountShare& share) {
   constexpr uint64_t kSector = 512;
   struct stat image {
   }, patch{};

@@ -24,7 +24,8 @@ Result<void> check_store_view(int fd, uid_t service, const std::string& service_
 /// the kernel memory that no cgroup counts.
 struct MountShare {
   uid_t uid;
-  uint32_t most;  ///< mounts_per_user of situla.toml; 0: no limit
+  uint32_t most;       ///< mounts_per_user of situla.toml; 0: no limit
+  std::string lock{};  ///< ImageMounts::share_lock(); not without a limit
 };
 
 /// A mounted image in use: while the lock is held the node-wide mount is not dropped.
@@ -52,6 +53,8 @@ class ImageMounts {
   void note_refused_id_map() const;
   /// Several brokers may make device-mapper devices at the same time, as long as they hold this.
   [[nodiscard]] Result<FileLock> lock_dm() const;
+  /// A file of root, held from counting a user's mounts until there is one more: his steps begin at the same time.
+  [[nodiscard]] std::string share_lock(uid_t user) const { return directory_ + "/share-" + std::to_string(user); }
   /// Unmounts what nobody has used for `idle`. Errors are skipped: the next broker tries again.
   void drop_idle(std::chrono::seconds idle) const;
 
@@ -62,8 +65,8 @@ class ImageMounts {
 
 /// Mounts an image file (loop device, squashfs, ro nosuid nodev); the mount is attached nowhere and ends with its
 /// descriptors. Fails when the user has his share of mounts.
-Result<DetachedMount> mount_image_file(int image_fd, MountShare share);
+Result<DetachedMount> mount_image_file(int image_fd, const MountShare& share);
 /// The same of a file in which other blocks take the place of its own. blocks: sealed memory; offset: bytes.
-Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offset, MountShare share);
+Result<DetachedMount> mount_patched_file(int image_fd, int blocks, uint64_t offset, const MountShare& share);
 
 }  // namespace situla

@@ -20,7 +20,7 @@ HOME = f"/home/{USER}"
 STORE = "/var/lib/situla"
 INCOMING = "/var/lib/situla-incoming/"
 # What is made once and stays, as tests/cluster/helpers.bash has it; what runs these tests.
-KEPT = re.compile(r"file (/var/lib/situla/(images|leases|layers|slots|grants|counts)|/run/situla)(/(sha256|node\d+|\d+(/[0-9a-f]{40})?|images|root|access|"
+KEPT = re.compile(r"file (/var/lib/situla/(images|leases|layers|slots|grants|counts)|/run/situla)(/(sha256|node\d+|\d+(/[0-9a-f]{40})?|images|images/share-\d+|root|access|"
                   r"containers|jobs|jobs/\d+[.]\d+[.]incoming|copies|copies/\d+[.][0-9a-f]{32}|reports|reports/\d+(/\d+[.]\w+)?|importer|importer/\d+|nvidia.json|cgroups))?$"
                   r"|cgroup /sys/fs/cgroup/\w+/situla(/(broker|cleanup)(/\d+)?)?$|file /home/alice/[.](cache|local)(/share(/enroot)?)?$"
                   r"|process .*bats|file /tmp/bats|process .*/tests/faults/|process .*tests/cluster/|process root (runuser|setpriv|losetup) "

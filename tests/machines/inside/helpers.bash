@@ -60,7 +60,7 @@ runs() { running "$@" | grep -q .; }
 cgroup_of() { sed 's/^0:://' "/proc/$1/cgroup"; }
 
 # What the first step on a node finds out about it, for those that follow.
-once='^/run/situla/(cgroups|nvidia[.]json|store[.]sock|copies/.*|reports/.*|images/(device-mapper|no-id-map))$'
+once='^/run/situla/(cgroups|nvidia[.]json|store[.]sock|copies/.*|reports/.*|images/(device-mapper|no-id-map|share-[0-9]+))$'
 
 # What steps can leave on a node, a line each. Few processes: each takes a hundredth of a second here.
 left() {

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/sys/mount/take_tree.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/users.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -25,6 +26,24 @@ TEST_CASE("Errors of files name the operation and the path once") {
 TEST_CASE("What shall be an image and is none says which of both") {
   CHECK(open_image_file("/nonexistent/x.sqsh").error().code() == ErrorCode::image_not_found);
   CHECK(open_image_file("/etc").error().code() == ErrorCode::image_file);
+}
+
+TEST_CASE("A tree is taken and removed, however deep, as far as there is time") {
+  const test::TempDir dir;
+  const UniqueFd parent(open(dir.path().c_str(), O_RDONLY | O_DIRECTORY));
+  const auto anybody = [](uid_t) { return true; };
+  const auto now = std::chrono::steady_clock::now();
+  std::string path = dir / "top";
+  for (int depth = 0; depth < 300; ++depth, path += "/d") REQUIRE(mkdir(path.c_str(), 0700) == 0);
+  (void)dir.write("top/d/file", "x");
+  REQUIRE(mkdir((dir / "top/d/beside").c_str(), 0700) == 0);
+  REQUIRE(symlink("..", (dir / "top/link").c_str()) == 0);
+  REQUIRE(chmod((dir / "top/d").c_str(), 0700) == 0);
+  CHECK(take_and_remove(parent.get(), "top", anybody, now).error().message() == "it takes too long");
+  CHECK(access((dir / "top/d/file").c_str(), F_OK) == 0);
+  CHECK(take_and_remove(parent.get(), "top", anybody, now + 60s));
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), std::filesystem::directory_iterator()) == 0);
+  CHECK(take_and_remove(parent.get(), "none", anybody, now + 60s).error().kind() == ErrorKind::not_found);
 }
 
 TEST_CASE("A file is read whole or not at all") {
