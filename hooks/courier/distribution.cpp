@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
 
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/base/chance.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
@@ -37,10 +37,8 @@ double how_late(double chance, uint32_t nodes) {
 
 /// Not the same for all: they would all speak at once.
 std::chrono::milliseconds Distribution::moment() const {
-  std::random_device random;
-  const double chance = (random() + 1.0) / (static_cast<double>(std::random_device::max()) + 1.0);
   const auto longest = static_cast<double>(longest_moment().count());
-  return std::chrono::milliseconds(static_cast<int64_t>(longest * how_late(chance, place_.nodes)));
+  return std::chrono::milliseconds(static_cast<int64_t>(longest * how_late(draw_chance(), place_.nodes)));
 }
 
 std::chrono::milliseconds Distribution::longest_moment() const {

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "common/base/chance.hpp"
 #include "common/base/text.hpp"
-#include "common/sys/chance.hpp"
 #include "hooks/squashfs/budget.hpp"
 
 namespace situla {

@@ -15,11 +15,11 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include "common/base/chance.hpp"
 #include "common/base/text.hpp"
 #include "common/base/thrown.hpp"
 #include "common/protocol/contract.hpp"
 #include "common/protocol/messages.hpp"
-#include "common/sys/chance.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
 #include "common/sys/process/secrecy.hpp"

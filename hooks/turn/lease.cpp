@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/chance.hpp"
 #include "common/base/text.hpp"
-#include "common/sys/chance.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"

@@ -5,7 +5,9 @@
 
 namespace situla {
 
-/// By chance at least `least` and less than `most` times so long. Not for secrets.
+/// Evenly in (0, 1]. Not for secrets.
+double draw_chance();
+/// By chance more than `least` and at most `most` times so long.
 std::chrono::milliseconds by_chance(std::chrono::milliseconds time, double least, double most);
 
 }  // namespace situla
