@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <bit>
 
 #include <poll.h>
 #include <unistd.h>
@@ -31,8 +31,20 @@ Distribution::Distribution(StepPlace place, int broker, LogSink& log, const Dist
   if (place_.nodes < 2) place_.courier = -1;
 }
 
+namespace {
+
+/// To the base of two, and straight between its powers: libm would be one more library to load at each start.
+double rough_logarithm(double number) {
+  double whole = 0;
+  for (; number < 1; number *= 2) --whole;
+  for (; number >= 2; number /= 2) ++whole;
+  return whole + (number - 1);
+}
+
+}  // namespace
+
 double how_late(double chance, uint32_t nodes) {
-  return std::max(1 + std::log(chance) / std::log(std::max(nodes, 2U)), 0.0);
+  return std::max(1 + rough_logarithm(chance) / rough_logarithm(std::max(nodes, 2U)), 0.0);
 }
 
 /// Not the same for all: they would all speak at once.
@@ -42,8 +54,7 @@ std::chrono::milliseconds Distribution::moment() const {
 }
 
 std::chrono::milliseconds Distribution::longest_moment() const {
-  const double doublings = std::log2(std::max(place_.nodes, 2U));
-  return std::chrono::milliseconds(static_cast<int64_t>(static_cast<double>(options_.quiet.count()) * doublings));
+  return options_.quiet * std::bit_width(std::max(place_.nodes, 2U) - 1);
 }
 
 bool Distribution::others_are(State state) const {

@@ -1,6 +1,7 @@
 // The only file, with curl_versions.hpp, that includes curl/curl.h.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -169,6 +170,17 @@ Error too_slow(const Transfer& transfer, const std::string& where) {
       .with_hint("for a slower network set ENROOT_STALL_RATE to less, or ENROOT_STALL_TIMEOUT to more");
 }
 
+/// Closed by the other end, or on the way, before there was an answer or in the middle of one.
+bool was_reset(CURLcode code, const Transfer& transfer, const std::string& detail) {
+  if (code == CURLE_GOT_NOTHING) return true;
+  long number = 0;
+  curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &number);
+  const auto told = [&](int errnum) {  // through TLS only in words
+    return number == errnum || detail.find("errno " + std::to_string(errnum)) != std::string::npos;
+  };
+  return told(ECONNRESET) || told(EPIPE) || told(ECONNABORTED);
+}
+
 /// What a failed transfer means to the user. ErrorKind::network only where trying again may help.
 Error describe(CURLcode code, const Transfer& transfer) {
   if (transfer.header_bytes > kMaxHeaderBytes)
@@ -219,9 +231,9 @@ Error describe(CURLcode code, const Transfer& transfer) {
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM: {
       const std::string message = where + ": the connection broke (" + detail + ")";
-      // An answer that is too short may be so each time; others say by their errno that it is worth some patience.
-      return (code == CURLE_PARTIAL_FILE ? Error(ErrorKind::network, message)
-                                         : Error::from_errno(ECONNRESET, "").in_words(message))
+      // Its errno says that it is worth some patience. An answer that breaks off, or is none, may do so each time.
+      return (was_reset(code, transfer, detail) ? Error::from_errno(ECONNRESET, "").in_words(message)
+                                                : Error(ErrorKind::network, message))
           .with_code(ErrorCode::registry_unreachable)
           .with_hint("the registry or a proxy in between closed it each time; try again, or ask its operators");
     }
