@@ -50,7 +50,7 @@ no_import() { ! pgrep -f 'situla-(broker prolog|store|importer)' >/dev/null && [
   printf '#!/bin/sh\n#SBATCH -N2 -o /dev/null --container-image=registry.test/debian:12-zstd\nsleep 60\n' >job.sh
   as_alice sbatch -Q job.sh
   wait_until 60 has_image node2 debian:12-zstd
-  has_image node1 debian:12-zstd
+  wait_until 60 has_image node1 debian:12-zstd
 }
 
 @test "a step that comes earlier waits for the prolog's import, and says so" {
