@@ -28,6 +28,7 @@ Result<SquashOptions> user_options(const ImportRequest& request, LogSink& log) {
 
 /// An import of which the source has said what it is.
 struct Begun {
+  std::unique_ptr<ImportRequest> asked;    ///< what the session refers to, where that is not the caller's
   std::unique_ptr<ImportSession> session;  ///< none: the source does not answer, and the file is whole
   Digest digest;
   std::string source;     ///< ImportedImage::source
@@ -43,28 +44,33 @@ std::optional<Begun> begin_offline(const ImportRequest& request, FinishedImages&
   if (!copy) return std::nullopt;
   log.warning(does_not_answer(reference->registry, printable(request.image), "copied", copy->age, copy->manifest));
   reference->digest = copy->manifest;
-  return Begun{nullptr, copy->manifest, "docker://" + reference->text(), true};
+  return Begun{nullptr, nullptr, copy->manifest, "docker://" + reference->text(), true};
 }
 
 Result<Begun> begin(const ImportRequest& request, FinishedImages* finished, int fd, Progress& progress, LogSink& log,
                     Trace* trace) {
-  auto session = [&] {
-    const TraceSpan span(trace, "resolve");
-    return ImportSession::open(request, progress);
-  }();
   const ImportSettings& settings = request.settings;
   if (image_kind(request.image) != ImageKind::registry || !settings.squash_options.empty() ||
       settings.source_date_epoch)
     finished = nullptr;
+  auto asked = std::make_unique<ImportRequest>(request);
+  asked->has_stand_in = finished != nullptr;
+  const auto open = [&] {
+    const TraceSpan span(trace, "resolve");
+    return ImportSession::open(*asked, progress);
+  };
+  auto session = open();
   if (!session) {
     const ErrorKind why = session.error().kind();
     const bool silent = why == ErrorKind::network || why == ErrorKind::unreachable;
-    auto begun = finished != nullptr && silent ? begin_offline(request, *finished, fd, progress, log) : std::nullopt;
-    if (!begun) return fail(std::move(session).error());
-    return std::move(*begun);
+    if (finished == nullptr || !silent) return fail(std::move(session).error());
+    if (auto begun = begin_offline(request, *finished, fd, progress, log)) return std::move(*begun);
+    asked->has_stand_in = false;
+    if (why == ErrorKind::network) session = open();
+    if (!session) return fail(std::move(session).error());
   }
   const Digest digest = (*session)->digest();
-  Begun begun{std::move(*session), digest, "", false};
+  Begun begun{std::move(asked), std::move(*session), digest, "", false};
   begun.source = begun.session->uri();
   if (finished == nullptr) return begun;
   const TraceSpan span(trace, "copy");

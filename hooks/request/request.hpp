@@ -83,6 +83,7 @@ struct ImportRequest {
   /// Of an importer that knows more than the user does. Not serialized.
   std::optional<NamedManifest> known;  ///< what the name meant last (ResolvedImage::is_known)
   bool impatient = false;              ///< a registry that does not answer at once is not waited for
+  bool has_stand_in = false;           ///< one that fails is asked a few times, and not for minutes
 
   static auto fields(auto& it) {
     return std::tie(it.image, it.platform, it.hint, it.resolve, it.progress, it.settings, it.credentials);

@@ -26,6 +26,7 @@ RegistryClient::Options client_options(const ImportRequest& request, const Regis
   options.stands_in = endpoint.stands_in;
   options.token_servers = settings.token_servers;
   options.limits = last ? RetryLimits::of(settings) : RetryLimits{.retries = 0};
+  if (request.has_stand_in) options.limits.patience = {};
   options.connect_timeout = last ? 0 : kMirrorConnectSeconds;
   options.impatient = request.impatient;
   options.known = request.known;
