@@ -24,15 +24,6 @@ constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kRetry{500};  // of a claim that did not reach all
 constexpr int kMostAtOnce = 4096;                 // messages
 
-}  // namespace
-
-Distribution::Distribution(StepPlace place, int broker, LogSink& log, const DistributionTimes& options)
-    : place_(std::move(place)), broker_(broker), log_(log), options_(options) {
-  if (place_.nodes < 2) place_.courier = -1;
-}
-
-namespace {
-
 /// To the base of two, and straight between its powers: libm would be one more library to load at each start.
 double rough_logarithm(double number) {
   double whole = 0;
@@ -42,6 +33,11 @@ double rough_logarithm(double number) {
 }
 
 }  // namespace
+
+Distribution::Distribution(StepPlace place, int broker, LogSink& log, const DistributionTimes& options)
+    : place_(std::move(place)), broker_(broker), log_(log), options_(options) {
+  if (place_.nodes < 2) place_.courier = -1;
+}
 
 double how_late(double chance, uint32_t nodes) {
   return std::max(1 + rough_logarithm(chance) / rough_logarithm(std::max(nodes, 2U)), 0.0);

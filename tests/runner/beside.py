@@ -1,6 +1,7 @@
 """What goes on beside suites that wait for most of their time."""
 import concurrent.futures
 import threading
+import time
 
 from runner.catch import begin_catch, begin_fuzz, missing_for_fuzz
 from runner.core import IDLY, BuildError, hurry
@@ -36,4 +37,5 @@ class Beside(threading.Thread):
         while self.is_alive():
             hurry()
             self.join(1)
+        time.sleep(0.2)  # what was just being started idly is there by then
         hurry()

@@ -55,7 +55,7 @@ speaks() {
   wait "$speaker" || { cat "$work/said"; return 1; }
   echo "answers: $(cat "$work/answers")"
   cat "$work/out"
-  [ "$(cat "$work/answers")" -le 1 ]
+  [ "$(cat "$work/answers")" -eq 1 ]
   grep -q 'out of turn' "$work/out"
   as bob enroot remove -f pyxis_copied
 }

@@ -1,6 +1,6 @@
 """node_log.py VERSION LEVEL PROGRAM SECONDS: takes the line to the broker of the next PROGRAM of this user, and speaks on it. LEVEL `copied`:
 asks for the mount of a named container's copy instead, and says how many answers there were."""
-import ctypes, os, signal, socket, struct, sys, time
+import contextlib, ctypes, os, signal, socket, struct, sys, time
 
 version, level, program, seconds = int(sys.argv[1], 16), sys.argv[2], sys.argv[3], float(sys.argv[4])
 NOTE, COPIED_IMAGE_WANTED = 2, 26
@@ -38,39 +38,38 @@ def speak(note):
     """Bytes sent to the broker by one process's line. A child of the program may have something else there, and one that is caught at the end
     of its step is heard no more."""
     pid, line = find()
-    sent, end = 0, time.time() + seconds
+    sent, deadline = 0, time.time() + seconds
     try:
         with socket.socket(fileno=line) as broker:
-            while time.time() < end:
+            while time.time() < deadline:
                 broker.send(note)
                 sent += len(note)
     except OSError:
         pass
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    end(pid)
     return sent
+
+
+def end(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def ask(question):
     """Answers of the broker, until it hangs up."""
     pid, line = find()
-    answers, end = 0, time.time() + seconds
+    answers, deadline = 0, time.time() + seconds
     try:
         with socket.socket(fileno=line) as broker:
             broker.settimeout(seconds)
-            while time.time() < end:
+            while time.time() < deadline:
                 broker.send(question)
                 if not broker.recv(65536):
                     break
                 answers += 1
     except OSError:
         pass
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    end(pid)
     return answers
 
 

@@ -106,7 +106,9 @@ void set_limits(const std::string& directory) {
   }
 }
 
-/// What runs there as the user is outside of his jobs, whose devices are Slurm's to give.
+/// What runs there as the user is outside of his jobs, whose devices are Slurm's to give. Where it cannot be had,
+/// Slurm, which asks the kernel for the same, keeps devices from nobody: the log says so, and jobs are cleaned up all
+/// the same.
 void close_devices(const CgroupLine& line, const std::string& directory) {
   if (!line.v2() && line.controllers.find("devices") == std::string_view::npos) return;
   const auto closed = allow_plain_devices(directory, line.v2() ? CgroupVersion::v2 : CgroupVersion::v1);
