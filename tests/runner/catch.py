@@ -157,5 +157,7 @@ def fuzz(context, seconds, short, replay, idly=None):
         code, output = run_program(context, [replay[0], *limits, *words], 600, {**os.environ, **ASAN}, BUILD, waiting)
         if code:
             break
-    # libFuzzer's lines about its progress would push what broke, and how, out of what is shown.
-    return code, what, "\n".join(line for line in output.splitlines() if not re.match(r"#\d+\s", line))
+    # libFuzzer's lines about its progress would push what broke, and how, out of what is shown. An error's frames begin
+    # with # too, but behind spaces.
+    progress = re.compile(r"#\d+\s|INFO:|\s*NEW_(FUNC|PC)\[")
+    return code, what, "\n".join(line for line in output.splitlines() if not progress.match(line))
