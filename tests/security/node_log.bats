@@ -51,7 +51,7 @@ speaks() {
   as bob srun --container-name=copied --container-image=registry.test/tiny true
   as bob python3 "$BATS_TEST_DIRNAME/node_log.py" "$version" copied situla-builder 3 >"$work/answers" 2>"$work/said" 3>&- &
   speaker=$!
-  while kill -0 "$speaker" 2>/dev/null; do as bob timeout 60 srun --container-name=copied true >"$work/out" 2>&1 || true; done
+  while kill -0 "$speaker" 2>/dev/null; do as bob timeout 60 srun --container-name=copied true || true; done >"$work/out" 2>&1
   wait "$speaker" || { cat "$work/said"; return 1; }
   echo "answers: $(cat "$work/answers")"
   cat "$work/out"
