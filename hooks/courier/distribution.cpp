@@ -73,6 +73,11 @@ void Distribution::stop(const std::string& why) {
   place_.courier = -1;
 }
 
+void Distribution::leave(const std::string& why) {
+  if (active() && last_said_ == State::importing) end(State::failed);
+  stop(why);
+}
+
 Result<std::optional<Distribution::Received>> Distribution::receive(const std::function<bool()>& here) {
   receives_ = true;
   auto received = wait_for_another(here);
@@ -94,6 +99,9 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
     const auto from = leader();
     if (from && *from != place_.node) {
       claims_it_ = false;
+      // Of several that spoke at once one goes on. When it fails the others would wait for each other, each for what
+      // the other one has said before.
+      if (last_said_ == State::importing) say(State::waits);
       TRY_ASSIGN(auto received, take(*from));
       if (received) return received;
       fetch(*from);
@@ -131,7 +139,7 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
       // Who was waited for has failed, or is silent.
       said.clear();
       turn = now + options_.quiet + moment();
-      if (++attempts_ >= options_.attempts) stop("no node has brought one");
+      if (++attempts_ >= options_.attempts) leave("no node has brought one");
     } else if (now >= turn) {
       claims_it_ = true;
       claimed = now;
@@ -140,7 +148,10 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
     }
     if (leads_ || !active()) continue;
     TRY(listen(is_first() && claims_it_ ? kAtOnce : kTick));
-    if (here()) return std::nullopt;
+    if (here()) {
+      leads_ = last_said_ == State::importing;  // others may wait for this one
+      return std::nullopt;
+    }
   }
   return std::nullopt;
 }
@@ -191,7 +202,7 @@ void Distribution::refuse(const Error& why) {
   log_.warning("the image that " + name_of(*from) + " has sent is refused: " + why.message());
   ignored_.insert(*from);
   forget(*from);
-  if (++attempts_ >= options_.attempts) stop("images were refused");
+  if (++attempts_ >= options_.attempts) leave("images were refused");
 }
 
 void Distribution::beat(uint64_t bytes) {
@@ -409,7 +420,9 @@ void Distribution::say(State state) {
   if (!active() || (claims_under_way_ > 0 && state < State::failed)) return;
   last_claim_ = Clock::now();
   const auto file = sealed_memory("situla-claim", encode(Claim{state, host_name(), bytes_, leader().value_or(0)}));
-  if (file && ship(line::Kind::claim, file->get())) ++claims_under_way_;
+  if (!file || !ship(line::Kind::claim, file->get())) return;
+  last_said_ = state;
+  ++claims_under_way_;
 }
 
 std::optional<uint32_t> Distribution::leader() const {

@@ -128,6 +128,8 @@ class Distribution {
   Result<std::optional<Received>> take(uint32_t node);
   void forget(uint32_t node);
   void stop(const std::string& why);
+  /// stop(), and nobody waits for this node.
+  void leave(const std::string& why);
 
   StepPlace place_;
   int broker_;
@@ -155,6 +157,7 @@ class Distribution {
   uint64_t bytes_ = 0;
   unsigned attempts_ = 0;
   Clock::time_point last_claim_{};
+  std::optional<State> last_said_;  ///< what others go by until they hear another word, or nothing for long
 };
 
 }  // namespace situla

@@ -121,6 +121,50 @@ class Net {
   std::atomic<int> lost_ = -1, images_ = 0, offers_ = 0, declined_ = 0;
 };
 
+/// One node, whose courier and other nodes are the test's.
+struct ByHand {
+  ByHand(uint32_t number, uint32_t nodes, std::chrono::milliseconds beat)
+      : between(make_pair_of_sockets()),
+        broker(make_pair_of_sockets()),
+        node({between.first.get(), number, nodes, "7.0", 1000}, broker.first.get(), log, beating(beat)) {}
+  /// The next word; none within ten seconds: nullopt.
+  [[nodiscard]] std::optional<Claim::State> said() const {
+    if (!wait_for_packet(between.second.get(), std::chrono::seconds(10))) return std::nullopt;
+    const auto packet = receive_packet(between.second.get(), line::kMaxBytes);
+    if (!packet || !*packet || (*packet)->fds.size() != 1) return std::nullopt;
+    const auto bytes = read_all((*packet)->fds[0].get(), 4096);
+    const auto claim = bytes ? decode_claim(*bytes) : fail(bytes.error());
+    return claim ? std::optional(claim->state) : std::nullopt;
+  }
+  [[nodiscard]] bool speaks() const {
+    return wait_for_packet(between.second.get(), std::chrono::milliseconds(200)).has_value();
+  }
+  void has_reached_all() const {
+    CHECK(send_packet(between.second.get(), line::encode(line::Sent{line::Kind::claim, true, ""})));
+  }
+  void comes(uint32_t from, Claim::State state) const {
+    const auto file = sealed_memory("claim", encode(Claim{state, "node" + std::to_string(from), 0, 0}));
+    REQUIRE(file);
+    CHECK(send_packet(between.second.get(), line::encode(line::Arrived{line::Kind::claim, from}), {file->get()}));
+  }
+
+  std::pair<UniqueFd, UniqueFd> between, broker;
+  test::MemoryLog log;
+  Distribution node;
+
+ private:
+  static std::pair<UniqueFd, UniqueFd> make_pair_of_sockets() {
+    auto made = socket_pair();
+    REQUIRE(made);
+    return std::move(*made);
+  }
+  static DistributionTimes beating(std::chrono::milliseconds beat) {
+    auto times = quick();
+    times.beat = beat;
+    return times;
+  }
+};
+
 const auto kNever = [] { return false; };
 Result<Voucher> no_voucher() {
   return fail(ErrorKind::denied, "nobody vouches here");
@@ -290,32 +334,63 @@ TEST_CASE("who comes to import after the node that failed hears who else waits, 
 }
 
 TEST_CASE("the word that a node has failed is not on its way beside an earlier one, which could come after it") {
-  auto between = socket_pair();
-  auto broker = socket_pair();
-  REQUIRE(between);
-  REQUIRE(broker);
-  auto times = quick();
-  times.beat = std::chrono::seconds(10);
-  test::MemoryLog log;
-  Distribution first({between->first.get(), 0, 2, "7.0", 1000}, broker->first.get(), log, times);
-  const int courier = between->second.get();
-  const auto state_said = [courier]() -> std::optional<Claim::State> {
-    const auto packet = receive_packet(courier, line::kMaxBytes);
-    if (!packet || !*packet || (*packet)->fds.size() != 1) return std::nullopt;
-    const auto bytes = read_all((*packet)->fds[0].get(), 4096);
-    const auto claim = bytes ? decode_claim(*bytes) : fail(bytes.error());
-    return claim ? std::optional(claim->state) : std::nullopt;
-  };
-  REQUIRE(first.receive(kNever));
-  REQUIRE(first.leads());
-  CHECK(state_said() == Claim::State::importing);
-  std::thread failing([&] { first.give_up(); });
-  CHECK_FALSE(wait_for_packet(courier, std::chrono::milliseconds(200)));
-  const std::string arrived = line::encode(line::Sent{line::Kind::claim, true, ""});
-  CHECK(send_packet(courier, arrived));
-  CHECK(state_said() == Claim::State::failed);
-  CHECK(send_packet(courier, arrived));
+  ByHand net(0, 2, std::chrono::seconds(10));
+  REQUIRE(net.node.receive(kNever));
+  REQUIRE(net.node.leads());
+  CHECK(net.said() == Claim::State::importing);
+  std::thread failing([&] { net.node.give_up(); });
+  CHECK_FALSE(net.speaks());
+  net.has_reached_all();
+  CHECK(net.said() == Claim::State::failed);
+  net.has_reached_all();
   failing.join();
+}
+
+TEST_CASE("of those that spoke at once who yields takes his word back, though others wait as well") {
+  ByHand net(2, 4, std::chrono::milliseconds(100));
+  std::thread waiting([&] {
+    const auto turn = net.node.receive(kNever);
+    CHECK((turn && !*turn && net.node.leads()));
+  });
+  CHECK(net.said() == Claim::State::importing);
+  net.comes(1, Claim::State::importing);
+  net.comes(3, Claim::State::waits);
+  CHECK_FALSE(net.speaks());
+  net.has_reached_all();
+  CHECK(net.said() == Claim::State::waits);
+  net.has_reached_all();
+  net.comes(1, Claim::State::failed);
+  CHECK(net.said() == Claim::State::importing);
+  net.has_reached_all();
+  waiting.join();
+}
+
+TEST_CASE("who has spoken does not fall silent when nothing came, or when the image has come another way") {
+  {
+    ByHand net(2, 3, std::chrono::milliseconds(100));
+    std::thread waiting([&] {
+      const auto turn = net.node.receive(kNever);
+      CHECK((turn && !*turn && !net.node.leads() && !net.node.active()));
+    });
+    CHECK(net.said() == Claim::State::importing);
+    // That word is still on its way to some.
+    for (const uint32_t other : {0U, 1U}) {
+      net.comes(other, Claim::State::importing);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      net.comes(other, Claim::State::failed);
+    }
+    CHECK(net.said() == Claim::State::failed);
+    waiting.join();
+  }
+  ByHand net(1, 2, std::chrono::milliseconds(100));
+  std::atomic<bool> here = false;
+  std::thread waiting([&] {
+    const auto turn = net.node.receive([&] { return here.load(); });
+    CHECK((turn && !*turn && net.node.leads()));
+  });
+  CHECK(net.said() == Claim::State::importing);
+  here = true;
+  waiting.join();
 }
 
 TEST_CASE("who waits stops when the image is there, and when the step is cancelled") {
