@@ -1,8 +1,7 @@
 # How every target of the project is compiled: one language level, one set of warnings, hidden symbols.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths relative to the tree, so that a second checkout of the same sources compiles nothing again.
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=locale,pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(launcher sh ${CMAKE_CURRENT_LIST_DIR}/cached-compiler ${CCACHE_PROGRAM} ${CMAKE_SOURCE_DIR})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
