@@ -21,7 +21,7 @@ library() {
 image() {
   unsquashfs -q -n -d "/shared/$1.root" /shared/debian.sqsh >/dev/null
   cp -a "/shared/$1/." "/shared/$1.root/usr/lib/x86_64-linux-gnu/"
-  mksquashfs "/shared/$1.root" "/shared/$1.sqsh" -quiet -no-progress -all-root >/dev/null
+  mksquashfs "/shared/$1.root" "/shared/$1.sqsh" -quiet -no-progress -all-root -noD -noF >/dev/null
   chmod 644 "/shared/$1.sqsh"
 }
 

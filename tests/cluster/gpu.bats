@@ -22,7 +22,7 @@ C
 }
 
 # An image file of a directory.
-make_image() { mksquashfs "$1" "$2" -quiet -no-progress -all-root >/dev/null; }
+make_image() { mksquashfs "$1" "$2" -quiet -no-progress -all-root -noD -noF >/dev/null; }
 
 # The dynamic linker, libc and the program: no shell, no package manager, no cache of the linker.
 make_distroless() {

@@ -105,14 +105,17 @@ Result<void> random_container(const std::string& base, unsigned seed, const std:
 }  // namespace
 
 TEST_CASE("an exported container has the files that its overlay showed") {
-  const auto [options, first] = GENERATE(std::pair<std::string, unsigned>{"-comp zstd -Xcompression-level 1", 1},
-                                         std::pair<std::string, unsigned>{"-comp gzip -b 64K", 100},
-                                         std::pair<std::string, unsigned>{"-comp lz4 -noI", 200},
-                                         std::pair<std::string, unsigned>{"-comp xz -no-fragments", 300},
-                                         std::pair<std::string, unsigned>{"-comp lzo -noD", 400},
-                                         std::pair<std::string, unsigned>{"-comp zstd -noD -noF -no-xattrs", 500});
+  struct Kind {
+    std::string options;
+    unsigned first, seeds;
+  };
+  // xz takes more time than all others.
+  const auto [options, first, some] =
+      GENERATE(Kind{"-comp zstd -Xcompression-level 1", 1, 6}, Kind{"-comp gzip -Xcompression-level 1 -b 64K", 100, 6},
+               Kind{"-comp lz4 -noI", 200, 6}, Kind{"-comp xz -no-fragments", 300, 2}, Kind{"-comp lzo -noD", 400, 6},
+               Kind{"-comp zstd -noD -noF -no-xattrs", 500, 6});
   const char* wanted = std::getenv("SITULA_TEST_SEEDS");
-  const auto seeds = wanted != nullptr ? static_cast<unsigned>(std::atoi(wanted)) : 6U;
+  const auto seeds = wanted != nullptr ? static_cast<unsigned>(std::atoi(wanted)) : some;
   for (unsigned seed = first; seed < first + seeds; ++seed) {
     TemporaryDirectory directory;
     const std::string base = directory / "export";
