@@ -28,7 +28,7 @@ add_compile_options(-ffunction-sections -fdata-sections)
 option(SITULA_LINK_ARCHIVES "Link the C++ runtime, libsquashfs and libarchive from their archives, where installed" ON)
 if(SITULA_SANITIZE)
   set(SITULA_LINK_ARCHIVES OFF)
-  # Their programs are linked anew in each clone, and binutils takes two seconds for each, lld half of one.
+  # As in tests/CMakeLists.txt; the programs themselves are sanitized, too.
   find_program(SITULA_LLD ld.lld)
   if(SITULA_LLD)
     add_link_options(-fuse-ld=lld)
