@@ -26,7 +26,7 @@ STARVED = 20  # times as long may take what runs idly
 LANES = {"programs": int(JOBS) + 2, "labs": 4, "packages": 4, "idle": int(JOBS)}
 # Sanitized programs try fewer of the trees that are made at random: they look for other things than whether the answer is right.
 ASAN = {"UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
-        "SITULA_TEST_SEEDS": "2"}
+        "SITULA_TEST_SEEDS": os.environ.get("SITULA_TEST_SEEDS", "2")}
 
 
 def yielding(nice):
