@@ -280,9 +280,16 @@ std::vector<StoredImage> ImageStore::list() const {
   return images;
 }
 
+/// The times of files go by the kernel's tick, of 10 ms at most: two changes in one tick have the same (inode(7)).
+constexpr std::chrono::milliseconds kFileTimes{100};
+
 std::optional<ImageStore::Version> ImageStore::version() const {
   struct stat status {};
   if (stat((directory_ + "/images/sha256").c_str(), &status) != 0) return std::nullopt;
+  using namespace std::chrono;
+  const auto changed = system_clock::time_point(
+      duration_cast<system_clock::duration>(seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec)));
+  if (abs(system_clock::now() - changed) < kFileTimes) return std::nullopt;
   return Version(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 

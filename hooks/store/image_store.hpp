@@ -94,7 +94,7 @@ class ImageStore {
   [[nodiscard]] Result<OutputFile> create() const;
   /// All images; first those that nobody asked for for longest. What cannot be read is left out.
   [[nodiscard]] std::vector<StoredImage> list() const;
-  /// Another one after an image came or went.
+  /// Another one after an image came or went; nullopt while that is so short ago that the next change might not show.
   using Version = std::pair<int64_t, int64_t>;
   [[nodiscard]] std::optional<Version> version() const;
   /// Whether a process or a mount of this node has the image open (fcntl(2), F_SETLEASE); nullopt where the file system

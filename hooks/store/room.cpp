@@ -86,6 +86,7 @@ Result<void> StoreRoom::make_of_user(uint64_t bytes, uint64_t limit) {
     auto images = store_.list();
     std::erase_if(images, [&](const StoredImage& image) { return image.record.uid != uid_; });
     remove_unused(store_, images, stored_ + bytes - limit);
+    seen_.reset();
     look();
   }
   if (stored_ + bytes <= limit) return {};
@@ -104,6 +105,7 @@ Result<void> StoreRoom::make_of_all(uint64_t bytes, uint64_t others, uint64_t li
   look();
   if (const uint64_t wanted = all_ + bytes + others; wanted > limit && bytes <= limit) {
     remove_unused(store_, store_.list(), wanted - limit);
+    seen_.reset();
     look();
   }
   if (all_ + bytes <= limit) return {};

@@ -57,6 +57,7 @@ no_import() { ! pgrep -f 'situla-(broker prolog|store|importer)' >/dev/null && [
   # shellcheck disable=SC2016
   run_and_show as_alice env https_proxy=http://hold-15:x@proxy.test:3128 salloc -Q -w node1 --container-image=registry.test/debian:12-v2s2 bash -euc '
     until curl -s http://proxy.test:3128/stats/hold-15 | jq -e .held; do sleep 0.2; done
+    sleep 2  # until the import has said how much it has
     echo "job $SLURM_JOB_ID"
     srun sh -c ". /etc/os-release; echo \$ID"'
   [ "$status" -eq 0 ]

@@ -35,32 +35,38 @@ def catch_counts(code, output):
 
 # What an administrator of this machine has set up for its own Situla is not what is tested.
 HIDE_SITE = "for d in /etc/situla /etc/enroot; do [ ! -d $d ] || mount -t tmpfs -o mode=755 tmpfs $d; done"
+# Tests make and remove files by the ten thousand, which needs no disk. Before Linux 6.6 a tmpfs has no attributes of users'.
+IN_MEMORY = """mkdir -p /run/situla-tests
+mount -t tmpfs -o mode=755 tmpfs /run/situla-tests
+mkdir -m 1777 /run/situla-tests/tmp
+if setfattr -n user.situla -v 1 /run/situla-tests/tmp 2>/dev/null; then export TMPDIR=/run/situla-tests/tmp; fi"""
 
 
 def as_root(command):
     """The command as it is, without this machine's own configuration of Situla."""
     if not IS_ROOT:
         return command
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'{HIDE_SITE}; exec "$@"', "as-root", *command]
+    script = f'set -e\n{HIDE_SITE}\n{IN_MEMORY}\nexec "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "as-root", *command]
 
 
 def as_ordinary_user(command):
     """The command as an ordinary user with a name, a home and one supplementary group, none of which exist outside."""
     if not IS_ROOT:
         return command
-    home = f"/tmp/situla-test-home-{os.getpid()}"
+    home = "/run/situla-tests/home"
     script = f"""
 set -e
 {HIDE_SITE}
-mount -t tmpfs -o mode=1777 tmpfs /mnt
-(cat /etc/passwd; echo 'tester:x:{TEST_UID}:{TEST_UID}:ordinary user:{home}:/bin/bash') >/mnt/passwd
-(cat /etc/group; echo 'tester:x:{TEST_UID}:'; echo 'testers:x:{TEST_UID + 1}:tester') >/mnt/group
-mount --bind /mnt/passwd /etc/passwd
-mount --bind /mnt/group /etc/group
+{IN_MEMORY}
+(cat /etc/passwd; echo 'tester:x:{TEST_UID}:{TEST_UID}:ordinary user:{home}:/bin/bash') >/run/situla-tests/passwd
+(cat /etc/group; echo 'tester:x:{TEST_UID}:'; echo 'testers:x:{TEST_UID + 1}:tester') >/run/situla-tests/group
+mount --bind /run/situla-tests/passwd /etc/passwd
+mount --bind /run/situla-tests/group /etc/group
 # Without udev it is root's alone; a normal node has it open to everybody.
-if [ -e /dev/fuse ]; then mknod -m 666 /mnt/fuse c 10 229 && mount --bind /mnt/fuse /dev/fuse; fi
-mkdir -p {home}
-mount -t tmpfs -o mode=0700,uid={TEST_UID},gid={TEST_UID} tmpfs {home}
+if [ -e /dev/fuse ]; then mknod -m 666 /run/situla-tests/fuse c 10 229 && mount --bind /run/situla-tests/fuse /dev/fuse; fi
+mkdir -m 0700 {home}
+chown {TEST_UID}:{TEST_UID} {home}
 export HOME={home} USER=tester LOGNAME=tester
 unset XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME
 exec setpriv --reuid {TEST_UID} --regid {TEST_UID} --init-groups --inh-caps=-all -- "$@"

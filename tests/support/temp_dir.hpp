@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -48,7 +48,9 @@ class TempDir {
 inline std::string slurp(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   REQUIRE(in.good());
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 }  // namespace situla::test

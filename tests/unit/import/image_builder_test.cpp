@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,9 +12,11 @@
 
 #include "common/sys/file.hpp"
 #include "hooks/registry/sha256.hpp"
+#include "tests/support/noise.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;
+using test::noise;
 using test::Tar;
 namespace fs = std::filesystem;
 
@@ -29,13 +30,6 @@ struct Directory {
     fs::remove_all(path, ignored);
   }
 };
-
-std::string noise(size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::string text(size, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 struct Fixture {
   Directory directory;
@@ -139,9 +133,9 @@ TEST_CASE_METHOD(Fixture, "ten thousand small files and a directory of many") {
 
 TEST_CASE_METHOD(Fixture, "the same bytes for any number of threads") {
   Tar low, high;
-  for (unsigned i = 0; i < 300; ++i)
+  for (unsigned i = 0; i < 150; ++i)
     low.file("f" + std::to_string(i), noise(i * 997, i % 7) + std::string(i * 500, 'z'));
-  for (unsigned i = 0; i < 100; ++i) high.file("f" + std::to_string(i * 2), noise(i * 1300, i));
+  for (unsigned i = 0; i < 60; ++i) high.file("f" + std::to_string(i * 2), noise(i * 1300, i));
   SquashOptions options;
   options.all_time = options.made_time = 1600000000;
   std::vector<std::string> results;

@@ -14,20 +14,15 @@
 #include "common/sys/file.hpp"
 #include "hooks/import/import.hpp"
 #include "hooks/registry/sha256.hpp"
+#include "tests/support/noise.hpp"
 #include "tests/unit/import/tar.hpp"
 
 using namespace situla;
+using test::noise;
 using test::Tar;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string noise(size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::string text(size, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 class NotingProgress final : public Progress {
  public:
@@ -113,11 +108,11 @@ struct Fixture {
   }
 };
 
-std::string base_layer() {
+std::string base_layer(unsigned small = 400, unsigned big = 12) {
   Tar tar;
   tar.directory("usr").directory("usr/lib");
-  for (unsigned i = 0; i < 400; ++i) tar.file("usr/lib/small" + std::to_string(i), noise(i * 37 % 5000, i % 90));
-  for (unsigned i = 0; i < 12; ++i) tar.file("usr/lib/big" + std::to_string(i), noise(300000 + i * 7001, i));
+  for (unsigned i = 0; i < small; ++i) tar.file("usr/lib/small" + std::to_string(i), noise(i * 37 % 5000, i % 90));
+  for (unsigned i = 0; i < big; ++i) tar.file("usr/lib/big" + std::to_string(i), noise(300000 + i * 7001, i));
   tar.file("usr/lib/twin", noise(300000, 0)).file("usr/lib/zeros", std::string(500000, '\0'));
   tar.file("usr/lib/half", noise(200000, 3) + std::string(600000, '\0') + noise(999, 4));
   tar.hardlink("usr/lib/hard", "usr/lib/big3").symlink("lib", "usr/lib").directory("closed", 0);
@@ -138,7 +133,7 @@ TEST_CASE_METHOD(Fixture, "layers of an earlier import are neither fetched nor c
 }
 
 TEST_CASE_METHOD(Fixture, "with every compressor, and by its own file only") {
-  const std::string base = base_layer();
+  const std::string base = base_layer(80, 4);
   const std::string top = Tar().file("top", "x").bytes();
   for (const char* words : {"-comp gzip", "-comp lz4", "-comp xz -b 64K", "-comp zstd -b 1M", "-noI -noD -noF -noX",
                             "-no-fragments -no-duplicates"}) {
