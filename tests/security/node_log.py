@@ -3,7 +3,7 @@ asks for the mount of a named container's copy instead, and says how many answer
 import contextlib, ctypes, os, signal, socket, struct, sys, time
 
 version, level, program, seconds = int(sys.argv[1], 16), sys.argv[2], sys.argv[3], float(sys.argv[4])
-NOTE, COPIED_IMAGE_WANTED = 2, 26
+NOTE, COPIED_IMAGE_WANTED, IMAGE_MOUNTED, NOT_MOUNTED = 2, 26, 27, 28
 BROKER, PIDFD_GETFD = 3, 438
 until = time.time() + 120
 
@@ -64,9 +64,10 @@ def ask(question):
             broker.settimeout(seconds)
             while time.time() < deadline:
                 broker.send(question)
-                if not broker.recv(65536):
+                if not (heard := broker.recv(65536)):
                     break
-                answers += 1
+                # Another one is to what the process itself had asked before it was stopped.
+                answers += heard[4] in (IMAGE_MOUNTED, NOT_MOUNTED)
     except OSError:
         pass
     end(pid)

@@ -10,8 +10,12 @@ setup() {
   rm -rf /var/lib/situla/*
 }
 
+# As alice, but not as_alice: runuser stops with its child, which a later test stops, and nothing of hers would make it go on.
+alone() { setpriv --reuid alice --regid alice --init-groups env HOME=/home/alice USER=alice LOGNAME=alice "$@"; }
+
 teardown() {
   as_alice scancel -u alice 2>/dev/null || true
+  pkill -KILL -u alice -x salloc || true
   rm -f /shared/ran
 }
 
@@ -31,7 +35,7 @@ prolog_runs() { pgrep -f 'situla-broker prolog' >/dev/null; }
 @test "who fetches lives in Situla's own cgroups, the user's process and the importer in those with his limits" {
   run_and_show as_alice srun --mem=100 --container-image=registry.test/tiny true
   [ "$status" -eq 0 ]
-  as_alice env ENROOT_STALL_TIMEOUT=600 https_proxy=http://hold-701:x@proxy.test:3128 salloc -Q --mem=100 --container-image=registry.test/debian:12 sleep 60 3>&- &
+  alone env ENROOT_STALL_TIMEOUT=600 https_proxy=http://hold-701:x@proxy.test:3128 salloc -Q --mem=100 --container-image=registry.test/debian:12 sleep 60 3>&- &
   wait_until 30 is_held hold-701
   local pid name where count=0
   for pid in $(pgrep -f 'situla-(broker prolog|store|importer)'); do
@@ -129,8 +133,7 @@ end_salloc() {
   for _ in 1 2 3 4 5; do
     wait_until 20 eval '! prolog_runs'
     stop_all
-    # Not as_alice: runuser stops with its child, and nothing of hers would make it go on.
-    setpriv --reuid alice --regid alice --init-groups env HOME=/home/alice USER=alice salloc -Q --mem=100 --container-image=registry.test/debian:12 sleep 60 3>&- &
+    alone salloc -Q --mem=100 --container-image=registry.test/debian:12 sleep 60 3>&- &
     sleep 4
     if writer_is_there; then break; fi
     end_salloc
