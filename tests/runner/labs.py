@@ -41,6 +41,13 @@ def labs_of(context, files, chosen_lab):
                 yield f"{path.parent.name}/{path.name}", lab.name if len(several) > 1 else "", lab.command(path)
 
 
+def terminate_after(seconds, process):
+    alarm = threading.Timer(seconds, process.terminate)
+    alarm.daemon = True
+    alarm.start()
+    return alarm
+
+
 def run_tap(context, name, lab, command, limit=2700, nice=0):
     """What to print, and what it came to."""
     shown, command = command, [*yielding(nice), *command]
@@ -54,9 +61,7 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
                           errors="replace", start_new_session=True) as process:
         # SIGTERM, not SIGKILL: a lab takes itself down.
         context.running.add(process)
-        alarm = threading.Timer(limit, process.terminate)
-        alarm.daemon = True
-        alarm.start()
+        alarm = terminate_after(limit, process)
         try:
             for line in process.stdout:
                 line = line.rstrip()
@@ -71,6 +76,9 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
                     else:
                         tally.add(*((0, 1) if failing else (1, 0)))
                         print(f"  {'FAIL' if failing else 'ok  '}  {each}{match[2]}", file=output)
+                    if seen == planned:  # what a test has left behind may hold it open
+                        alarm.cancel()
+                        alarm = terminate_after(300, process)
                 elif failing or planned is None or context.options.verbose:
                     print(f"        {line}", file=output)
         finally:
