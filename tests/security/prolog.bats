@@ -14,6 +14,7 @@ setup() {
 alone() { setpriv --reuid alice --regid alice --init-groups env HOME=/home/alice USER=alice LOGNAME=alice "$@"; }
 
 teardown() {
+  pkill -KILL -u alice -f stop.py || true
   as_alice scancel -u alice 2>/dev/null || true
   pkill -KILL -u alice -x salloc || true
   rm -f /shared/ran
@@ -108,7 +109,7 @@ PYTHON
   nice -n -15 runuser -u alice -- python3 /shared/stop.py >"$BATS_TEST_TMPDIR/stop" 2>&1 3>&- &
   wait_until 20 grep -q ready "$BATS_TEST_TMPDIR/stop"
 }
-writer_is_there() { pgrep -u alice -f '^situla-broker prolog' >/dev/null; }
+writer_is_there() { pgrep -u alice -f '^situla-(broker prolog|builder request before-job)' >/dev/null; }
 end_job() {
   pkill -CONT -u alice || true
   scancel -u alice -s KILL || true
@@ -118,9 +119,10 @@ end_job() {
 @test "the user's process that writes the request is gone after half a minute, whatever its user does with it" {
   as_alice srun -Q --mem=100 --container-image=registry.test/tiny true
   local id
-  for _ in 1 2 3 4 5; do
+  for _ in $(seq 10); do
     wait_until 20 eval '! prolog_runs'
     # Not salloc: that it answers nothing ends its job after ten seconds.
+    rm -rf /var/lib/situla/*
     id=$(as_alice sbatch --parsable --hold -o /dev/null --mem=100 --container-image=registry.test/debian:12 --wrap 'sleep 60')
     stop_all
     scontrol release "$id"
