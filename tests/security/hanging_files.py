@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A file system that never answers the close of a file, and who sends such files around.
 
   hanging_files.py serve DIRECTORY FILE USER   root mounts it for USER, as fusermount does; "file" in it is a copy of FILE

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Images that are small to fetch and want to be large: writes them, imports them, and says what that took.
 
 usage: hostile_images.py list

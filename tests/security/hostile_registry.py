@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A registry that answers as no honest one does, and who asks it.
 
 usage: hostile_registry.py serve TLS LAYOUTS

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Traces the first process of the caller's whose command line begins with the words, takes away the signal that would end it with its parent
 (PR_SET_PDEATHSIG), and leaves it stopped. Says its number. For x86_64.
 

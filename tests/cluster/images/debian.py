@@ -1,4 +1,4 @@
-"""debian: Debian 12 as debootstrap's minbase makes it, one layer. Tags 12, 12-zstd, 12-v2s2."""
+"""debian: Debian 12 as debootstrap's minbase makes it, less what Debian's own slim images lack, one layer. Tags 12, 12-zstd, 12-v2s2."""
 
 import os
 import shutil
@@ -8,12 +8,13 @@ import tiny
 from layers import DOCKER, OCI
 
 CONFIG = {"Env": [tiny.PATH], "Cmd": ["bash"], "Labels": {"org.opencontainers.image.title": "debian"}}
+SLIM = ("doc", "info", "lintian", "locale", "man")  # below /usr/share; copyrights stay
 TAGS = {"12": ("gzip", OCI), "12-zstd": ("zstd", OCI), "12-v2s2": ("gzip", DOCKER)}
 
 
 def rootfs(store):
     """The unpacked tree, made once and kept: other images build on it."""
-    root = os.path.join(store.scratch, "debian-rootfs")
+    root = os.path.join(store.scratch, "debian-slim")
     if not os.path.exists(root):
         partial = root + ".partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -24,6 +25,13 @@ def rootfs(store):
             for base, _, files in os.walk(os.path.join(partial, leftover)):
                 for name in files:
                     os.unlink(os.path.join(base, name))
+        for name in SLIM:
+            for base, _, files in os.walk(os.path.join(partial, "usr/share", name), topdown=False):
+                for file in files:
+                    if file not in ("copyright", "locale.alias"):
+                        os.unlink(os.path.join(base, file))
+                if not os.listdir(base):
+                    os.rmdir(base)
         with open(os.path.join(partial, "etc/hostname"), "w", encoding="ascii") as out:
             out.write("localhost\n")
         os.rename(partial, root)
