@@ -52,7 +52,7 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
 # before: bob got a third image, and alice, for one of a few bytes: the image store /var/lib/situla has 2.0 MiB free, and 7.5 MiB
 # have to stay so
 @test "one user does not fill the store: beyond his half of it his own images go that nobody uses" {
-  small_disk 150M
+  small_disk 90M
   limits 'image_mount_idle = 0'
   local tag
   for tag in 12 12-zstd 12-v2s2; do
@@ -65,15 +65,15 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
   [ "$(images)" -eq 2 ]
 }
 
-# before: bob's step ran, and 101 of the 150 MiB were his
+# before: bob's step ran, and two thirds of the store were his
 @test "what is in use stays: the import is refused with the numbers, and others import" {
-  small_disk 150M
+  small_disk 90M
   limits 'image_mount_idle = 0'
   as bob srun --container-image=registry.test/debian:12 sleep 300 3>&- &
   wait_until 60 pgrep -u bob -x sleep
   runs bob registry.test/debian:12-zstd
   [ "$status" -ne 0 ]
-  [[ "$output" =~ "the images of uid $(id -u bob) in the store take "[0-9.]+" MiB with this one, and may take 75.0 MiB" ]]
+  [[ "$output" =~ "the images of uid $(id -u bob) in the store take "[0-9.]+" MiB with this one, and may take 45.0 MiB" ]]
   [[ "$output" == *"hint: images that steps use now"*"bytes_per_user in /etc/situla/situla.toml"* ]]
   [ "$(images)" -eq 1 ]
   runs alice registry.test/tiny
@@ -93,8 +93,8 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
 
 # before: the same refusal for alice, whoever's images they were, in use or not
 @test "store_reserve: at it images go that nobody uses, of whoever has most; when there are none the import is refused" {
-  small_disk 150M
-  limits 'image_mount_idle = 0' 'bytes_per_user = 0' 'store_reserve = "50MiB"'
+  small_disk 90M
+  limits 'image_mount_idle = 0' 'bytes_per_user = 0' 'store_reserve = "35MiB"'
   runs bob registry.test/debian:12
   runs alice registry.test/tiny
   [ "$(images)" -eq 2 ]
@@ -112,7 +112,7 @@ is_held() { curl -s "http://proxy.test:3128/stats/$1" | jq -e .held >/dev/null; 
 
 # before: write ...: No space left on device, however many images nobody used
 @test "a full disk: images go that nobody uses, in the middle of an import; when there are none it says the numbers" {
-  small_disk 80M
+  small_disk 48M
   limits 'image_mount_idle = 0' 'bytes_per_user = 0' 'store_reserve = 0'
   runs bob registry.test/debian:12
   [ "$status" -eq 0 ]
@@ -136,7 +136,7 @@ while True: print(line.recv(65536).decode().strip("\0"))' >"$log" 3>&- &
   # The administrator reads it as a warning: facility and level.
   grep -E "^<(12|28)>" "$log" | grep -q "no room for an image: .*No space left on device: the image store $store has"
   [ "$status" -ne 0 ]
-  [[ "$output" =~ "No space left on device: the image store $store has "[0-9.]+" "[KM]?i?"B of 80.0 MiB free, images take "[0-9.]+" MiB" ]]
+  [[ "$output" =~ "No space left on device: the image store $store has "[0-9.]+" "[KM]?i?"B of 48.0 MiB free, images take "[0-9.]+" MiB" ]]
   [[ "$output" == *"hint: no image in it is unused"* ]]
   [ "$(images)" -eq 1 ]
   as alice scancel -u alice
