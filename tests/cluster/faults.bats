@@ -52,7 +52,7 @@ stat_of() {
 }
 @test "cut in every segment of a large layer: no byte is served twice" {
   arrives cut-large
-  stat_of cut-large '.served == .size and (.ranges | length) >= 20'
+  stat_of cut-large '.served == .size and (.ranges | length) >= 14'
 }
 @test "cut once by a server that ignores Range: what came already is skipped" {
   arrives cut-norange
@@ -105,7 +105,7 @@ stat_of() {
 @test "tokens that expire in the middle are renewed" {
   arrives expiring
   arrives expiring-large ENROOT_MAX_CONNECTIONS=2
-  stat_of expiring-large '.tokens >= 4 and .tokens <= 9 and .served == .size'
+  stat_of expiring-large '.tokens >= 2 and .tokens <= 9 and .served == .size'
 }
 @test "a token that expires in the middle is renewed, by docker-registry and a real token server" {
   skopeo copy -q "docker://registry.test/debian:12" "docker://token.test/brief/debian:12" --dest-creds alice:secret
