@@ -94,7 +94,7 @@ images() { find /var/lib/situla -name '*.sqsh' | wc -l; }
   [ "$(images)" -eq 1 ]
 }
 
-# A process of alice's stops all others of hers, again and again. Before its turn comes, what it looks for can have ended: nice.
+# A process of alice's stops all others of hers, again and again; ahead of others (nice), for the one that it is meant for lives for milliseconds.
 stop_all() {
   cat >/shared/stop.py <<'PYTHON'
 import os, signal, time
@@ -121,8 +121,8 @@ end_job() {
   local id
   for _ in $(seq 10); do
     wait_until 20 eval '! prolog_runs'
-    # Not salloc: that it answers nothing ends its job after ten seconds.
     rm -rf /var/lib/situla/*
+    # Not salloc: that it answers nothing ends its job after ten seconds.
     id=$(as_alice sbatch --parsable --hold -o /dev/null --mem=100 --container-image=registry.test/debian:12 --wrap 'sleep 60')
     stop_all
     scontrol release "$id"
