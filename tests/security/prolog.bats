@@ -133,7 +133,11 @@ end_job() {
   writer_is_there
   ps -u alice -o pid,stat,args
   run wait_until 40 eval '! writer_is_there'
+  # Ended by its own limit, not with the job.
+  local running
+  running=$(squeue -h -j "$id" -t running -o %i)
   end_job
   [ "$status" -eq 0 ]
+  [ "$running" = "$id" ]
   wait_until 20 eval '! prolog_runs'
 }
