@@ -25,7 +25,7 @@ setup() {
 configure() {
   rm -rf "$repository/build/$1"
   cmake -S "$repository" -B "$repository/build/$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSITULA_WERROR=ON \
-    -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -DNDEBUG" -DBUILD_TESTING=OFF "${@:2}"
+    -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -DNDEBUG" -DBUILD_TESTING=OFF "${@:2}"
 }
 
 files_in() { (cd "$1" && find . ! -type d | sort); }
@@ -68,6 +68,8 @@ without_site() {
 @test "without GPUs, CDI and FUSE: their code and libraries are gone, and who asks for them is told" {
   configure parts -DSITULA_GPU=OFF -DSITULA_CDI=OFF -DSITULA_FUSE=OFF
   cd "$repository/build/parts"
+  # Whoever builds no suites needs none of their packages: packaging/quickstart has not installed them.
+  if grep -q '^Catch2_DIR\|^FUSE3_' CMakeCache.txt; then false; fi
   if grep -q 'yaml-cpp\|image_server\|nvml_main\|situla-inventory' build.ninja; then false; fi
   ninja situla situla-bundle-start situla-printenv enroot-mount
   run -0 --separate-stderr without_site hooks/cli/situla version

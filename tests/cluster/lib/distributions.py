@@ -92,11 +92,10 @@ def build(name: str, everything: bool) -> None:
     """The plugin, and with `everything` all programs, for this distribution's Slurm."""
     log = f"{ROOTS}/{name}.build.log"
     write(log, "")
-    configure = ["cmake", "--preset", "release", "-DBUILD_TESTING=OFF"]
     if everything:
-        commands = [configure, ["tests/cluster/run", "--prepare"]]
+        commands = [["tests/cluster/run", "--prepare"]]
     else:
-        commands = [[*configure, f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla"],
+        commands = [["cmake", "--preset", "release", "-DBUILD_TESTING=OFF", f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla"],
                     ["cmake", "--build", "--preset", "release", "--target", "spank_situla"],
                     ["rm", "-rf", INSTALLED],
                     ["cp", "-a", "/host-lab/prefix", INSTALLED],

@@ -4,6 +4,7 @@ import sys
 
 REPOSITORY = os.path.realpath(os.path.join(os.path.dirname(__file__), "../../.."))
 SOURCE = f"{REPOSITORY}/tests/cluster"
+MOCK_NVML = f"{REPOSITORY}/build/release/tests/gpu/libmock_nvml.so"  # of the suites, so not there before tests/run
 STATE = f"{REPOSITORY}/build/lab"
 INSTALLED = f"{STATE}/prefix"
 PREFIX = "/opt/situla-lab"  # where an instance has its copy: below no directory that a job may have of its own, as /tmp

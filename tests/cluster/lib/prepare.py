@@ -36,6 +36,12 @@ def logged(commands: list[list[str]], log: str, what: str, lines: int = 30) -> N
                 raise LabError(f"{what} failed; the whole log is {log}")
 
 
+def with_tests() -> bool:
+    """Was the tree configured for the suites? Where it never was, their packages (Catch2, FUSE's headers) may be missing, and the lab needs none of them."""
+    tree = f"{REPOSITORY}/build/release"
+    return os.path.exists(f"{tree}/build.ninja") and "\nBUILD_TESTING:BOOL=ON\n" in read(f"{tree}/CMakeCache.txt")
+
+
 def situla() -> None:
     """Builds and installs when a source is newer than the last installation. Instances copy what is installed, so installing does not disturb them."""
     stamp = f"{STATE}/prefix.stamp"
@@ -43,7 +49,8 @@ def situla() -> None:
         if not newer_than(stamp):
             return
         write(f"{stamp}.new", PREFIX)
-        logged([["cmake", "--preset", "release", f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla"],
+        logged([["cmake", "--preset", "release", f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla",
+                 f"-DBUILD_TESTING={'ON' if with_tests() else 'OFF'}"],
                 ["cmake", "--build", "--preset", "release", "--parallel", str(os.cpu_count()), "--target", "common/all", "hooks/all", "plugin/all", "packaging/all"],
                 ["rm", "-rf", f"{STATE}/stage"],
                 ["env", f"DESTDIR={STATE}/stage", "cmake", "--install", "build/release"],

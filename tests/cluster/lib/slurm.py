@@ -6,7 +6,7 @@ from functools import partial
 import daemons
 import kernel
 from options import Options
-from places import HOSTS, PREFIX, PROGRAM, REPOSITORY, SOURCE, write
+from places import HOSTS, MOCK_NVML, PREFIX, PROGRAM, REPOSITORY, SOURCE, write
 
 CONFIGURATION = """\
 ClusterName=lab
@@ -96,8 +96,7 @@ def write_gpus(options: Options) -> None:
     files, first = "/dev/loop", 0  # Slurm wants to see files, and hands out their numbers
     if options.nvidia:
         files = "/shared/nvidia/dev/nvidia"
-        library = f"{REPOSITORY}/build/release/tests/gpu/libmock_nvml.so"
-        subprocess.run([f"{REPOSITORY}/tests/gpu/make-driver-root", "--nvml", library, *options.nvidia, "/shared/nvidia"], check=True)
+        subprocess.run([f"{REPOSITORY}/tests/gpu/make-driver-root", "--nvml", MOCK_NVML, *options.nvidia, "/shared/nvidia"], check=True)
     if options.drm:
         files, first = "/shared/drm/dev/dri/renderD", 128
         subprocess.run([f"{REPOSITORY}/tests/gpu/make-drm-root", "/shared/drm", *options.drm], check=True)

@@ -9,7 +9,7 @@ import base
 import kernel
 import packages
 import prepare
-from places import REPOSITORY, STATE, write
+from places import MOCK_NVML, REPOSITORY, STATE, write
 from releases import Release
 
 HERE = f"{REPOSITORY}/tests/machines"
@@ -80,7 +80,7 @@ def mock_library() -> str:
     """What answers for the management library of the simulated GPUs."""
     prepare.logged([["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", "tests/gpu/all"]],
                    f"{STATE}/machines.log", "building what the simulated GPUs need")
-    return f"{REPOSITORY}/build/release/tests/gpu/libmock_nvml.so"
+    return MOCK_NVML
 
 
 def install(root: str, debs: dict[str, list[str]], log: str) -> None:
