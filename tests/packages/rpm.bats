@@ -21,7 +21,7 @@ setup() {
 build_rpms() {
   local id
   # What is compressed well takes a third of all the time.
-  printf '%%_binary_payload w1.gzdio\n%%_source_payload w1.gzdio\n' >"$BATS_FILE_TMPDIR/payload"
+  printf '%%_binary_payload w1.gzdio\n%%_source_payload w1.gzdio\n%%_tmppath %s\n' "$BATS_FILE_TMPDIR" >"$BATS_FILE_TMPDIR/payload"
   export RPMBUILD_OPTIONS="--with preset --load=$BATS_FILE_TMPDIR/payload"
   id=$(cd "$repo" && git ls-files -z --cached --others --exclude-standard -- CMakeLists.txt common conf hooks packaging plugin | xargs -0 sha256sum 2>/dev/null | sha256sum)
   [ "$(cat "$top/id" 2>/dev/null)" != "$id" ] || return 0
@@ -262,7 +262,8 @@ LIST
 @test "a plugin is not built for a Slurm whose headers are of another version" {
   mkdir -p "$BATS_TEST_TMPDIR/SOURCES"
   cp "$top"/1/SOURCES/* "$BATS_TEST_TMPDIR/SOURCES/"
-  run rpmbuild -bc --nodeps --without programs --define "_topdir $BATS_TEST_TMPDIR" --define 'slurm_version 24.11' "$top/1/SPECS/situla.spec"
+  run rpmbuild -bc --nodeps --without programs --define "_topdir $BATS_TEST_TMPDIR" --define "_tmppath $BATS_TEST_TMPDIR" \
+    --define 'slurm_version 24.11' "$top/1/SPECS/situla.spec"
   [ "$status" -ne 0 ]
   [[ $output == *"The plugin is to be for Slurm 24.11, but /usr/include/slurm has the headers of 22.05"* ]]
 }
