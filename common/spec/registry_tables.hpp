@@ -6,7 +6,7 @@
 
 #include "common/base/result.hpp"
 #include "common/spec/registry_rule.hpp"
-#include "common/spec/toml.hpp"
+#include "common/toml/toml.hpp"
 
 namespace situla {
 

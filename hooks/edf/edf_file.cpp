@@ -7,7 +7,7 @@
 
 #include "common/base/text.hpp"
 #include "common/spec/environment.hpp"
-#include "common/spec/toml.hpp"
+#include "common/toml/toml.hpp"
 
 namespace situla::edf {
 namespace {

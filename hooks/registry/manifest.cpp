@@ -14,8 +14,8 @@ constexpr size_t kMaxPlatformsShown = 20;
 constexpr size_t kMaxUrls = 16;  // of one layer: each is asked, and may take its time
 
 Result<Json> parse_object(std::string_view text) {
-  TRY_ASSIGN(Json json, parse_json(text));
-  if (json.as_object() == nullptr) return fail(ErrorKind::corrupt, "not JSON");
+  auto json = parse_json(text);
+  if (json && json->as_object() == nullptr) return fail(ErrorKind::corrupt, "not JSON");
   return json;
 }
 

@@ -119,36 +119,44 @@ function(situla_build_quickly target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# situla_read_headers_once(library): what nearly every source reads first comes from one precompiled header.
+# situla_read_headers_once(library [option...]): what nearly every source reads first comes from a precompiled header, one for all that are
+# compiled with the same options besides.
 function(situla_read_headers_once library)
   if(NOT SITULA_UNITY)
     return()
   endif()
   # g++ 12 finds these in std::string itself (GCC PR 105651), and does not know a precompiled header for a system's.
-  set(no_warnings $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>)
-  if(NOT TARGET situla_headers)
+  set(options $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread> ${ARGN})
+  string(MAKE_C_IDENTIFIER "situla_headers${ARGN}" headers)
+  if(NOT TARGET ${headers})
     file(WRITE ${CMAKE_BINARY_DIR}/headers.cpp "")
-    add_library(situla_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cpp)
-    situla_compile(situla_headers)
-    target_compile_options(situla_headers PRIVATE "${no_warnings}")
+    add_library(${headers} OBJECT ${CMAKE_BINARY_DIR}/headers.cpp)
+    situla_compile(${headers})
+    target_compile_options(${headers} PRIVATE "${options}")
     # Else it is another one in each clone, and ccache finds nothing that was compiled with it.
-    target_compile_options(situla_headers PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-    target_precompile_headers(situla_headers PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional>
+    target_compile_options(${headers} PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+    target_precompile_headers(${headers} PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional>
       <set> <string> <string_view> <tuple> <unordered_map> <vector> <tl/expected.hpp> <fcntl.h> <sys/stat.h> <unistd.h>)
   endif()
-  target_compile_options(${library} PRIVATE "${no_warnings}")
-  target_precompile_headers(${library} REUSE_FROM situla_headers)
+  target_compile_options(${library} PRIVATE "${options}")
+  target_precompile_headers(${library} REUSE_FROM ${headers})
 endfunction()
 
-# situla_library(name SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit of the
-# tree. Its sources are compiled some at a time, but for those behind ALONE: a program that calls one of several takes all of them, with
-# the libraries that they need.
+# situla_library(name [EVERY_BYTE] SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit
+# of the tree. Its sources are compiled some at a time, but for those behind ALONE: a program that calls one of several takes all of them,
+# with the libraries that they need. EVERY_BYTE: its code sees every byte or file of an image; the preset release optimizes it as packages
+# optimize everything, and for the rest, which waits for the kernel and for libraries, spares a fifth of the compiler's work.
 function(situla_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "EVERY_BYTE" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   situla_compile(${name})
   situla_build_quickly(${name} ALONE ${arg_ALONE})
-  situla_read_headers_once(${name})
+  set(optimized)
+  if(arg_EVERY_BYTE AND CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo AND NOT SITULA_FUZZ)
+    set(optimized -O2)
+  endif()
+  situla_read_headers_once(${name} ${optimized})
+  target_compile_options(${name} PRIVATE ${optimized}) # without precompiled headers, too
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
 endfunction()
 
@@ -158,6 +166,10 @@ function(situla_program name)
   add_executable(${name} ${arg_SOURCES})
   situla_compile(${name})
   situla_build_quickly(${name})
+  situla_read_headers_once(${name})
+  if(SITULA_UNITY)
+    target_compile_options(${name} PRIVATE -fPIC) # as the precompiled header, instead of -fPIE
+  endif()
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
   if(SITULA_LINK_ARCHIVES AND SITULA_STATIC_CXX)
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)

@@ -1,7 +1,10 @@
-// How is toml++ included? Without exceptions, and without what is wrong in it. The only file that includes it.
+// How is toml++ included? Without exceptions, and without what is wrong in it. The only file that includes it; toml.cpp
+// has its code.
 #pragma once
 
 #define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 0
+#define TOML_ENABLE_FORMATTERS 0
 
 // toml++ 3.3 takes it for impossible that a letter such as U+00E9 is looked at by this header, and it is not: in a
 // wrong place of a file, and behind a line's end that is escaped. What it would say there is "no blank".
