@@ -2,6 +2,8 @@
 // has its code.
 #pragma once
 
+#include <cstdint>  // toml++'s table of letters needs it and does not include it
+
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 0
 #define TOML_ENABLE_FORMATTERS 0
