@@ -41,7 +41,7 @@ struct Programs {
 };
 
 /// What one node answered; each field may be changed before it is compared.
-struct Node {
+struct Answering {
   std::string name, mode = "shared", path = "/store", id = "aa", uid = "998", version = "1.0";
   int64_t ahead = 0;  ///< seconds
 
@@ -65,9 +65,9 @@ struct Node {
   }
 };
 
-std::vector<Check> compared(const std::vector<Node>& nodes) {
+std::vector<Check> compared(const std::vector<Answering>& nodes) {
   std::vector<NodeAnswer> answers;
-  for (const Node& node : nodes) answers.push_back(node.answer());
+  for (const Answering& node : nodes) answers.push_back(node.answer());
   return doctor::compare_nodes(answers);
 }
 
@@ -235,7 +235,7 @@ TEST_CASE("nodes that keep their stores alike are one line") {
 }
 
 TEST_CASE("what differs between nodes has a line and a fix each") {
-  const auto only = [](const std::vector<Node>& nodes, const std::string& name) {
+  const auto only = [](const std::vector<Answering>& nodes, const std::string& name) {
     const auto checks = compared(nodes);
     for (const Check& check : checks) {
       INFO(check.name << ": " << check.found);
@@ -247,8 +247,8 @@ TEST_CASE("what differs between nodes has a line and a fix each") {
     REQUIRE(found != checks.end());
     return *found;
   };
-  const Node one{"node1"}, two{"node2"};
-  Node other{"node3"};
+  const Answering one{"node1"}, two{"node2"};
+  Answering other{"node3"};
   other.mode = "node";
   CHECK(only({one, two, other}, "store-mode").found == "shared (/store) on node[1-2], node (/store) on node3");
   CHECK(only({one, two, other}, "store-mode").state == State::warn);
@@ -276,9 +276,9 @@ TEST_CASE("what differs between nodes has a line and a fix each") {
 }
 
 TEST_CASE("what is between nodes is in the report of all, and counts") {
-  Node other{"node2"};
+  Answering other{"node2"};
   other.uid = "4711";
-  const doctor::ClusterReport report{{Node{"node1"}.answer(), other.answer()}};
+  const doctor::ClusterReport report{{Answering{"node1"}.answer(), other.answer()}};
   CHECK(report.failed());
   CHECK_THAT(report.text(), Contains("\nbetween nodes\n  ok    store-mode    shared (/store) on node[1-2]\n") &&
                                 Contains("\n  fail  service-user  uid 998 on node1, uid 4711 on node2") &&

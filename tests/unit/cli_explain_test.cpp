@@ -16,12 +16,12 @@ using namespace situla;
 
 namespace {
 
-struct Outcome {
+struct Explained {
   int status;
   std::string out, err;
 };
 
-Outcome explain(std::vector<std::string> words) {
+Explained explain(std::vector<std::string> words) {
   const test::TempDir dir;
   Environment environment;
   environment.set("HOME", dir.path());
@@ -63,33 +63,33 @@ TEST_CASE("a section is plain text of lines that fit") {
 }
 
 TEST_CASE("explain prints the section of a code, also as the message shows it") {
-  const Outcome said = explain({"registry-login"});
+  const Explained said = explain({"registry-login"});
   CHECK(said.status == 0);
   CHECK(said.out == cli::manual_section(ErrorCode::registry_login, 80));
   CHECK(explain({"[registry-login]"}).out == said.out);
 }
 
 TEST_CASE("explain without a word lists the codes; a wrong one is an error with the one that was meant") {
-  const Outcome list = explain({});
+  const Explained list = explain({});
   CHECK(list.status == 0);
   CHECK(list.out.starts_with("image-name            What was written is not the name of an image\n"));
   CHECK(std::count(list.out.begin(), list.out.end(), '\n') == static_cast<int>(last_of(ErrorCode{})));
-  const Outcome wrong = explain({"registry-logn"});
+  const Explained wrong = explain({"registry-logn"});
   CHECK(wrong.status == 1);
   CHECK_THAT(wrong.err, Catch::StartsWith("[ERROR] explain registry-logn: there is no such code [option]\nhint: ") &&
                             Catch::Contains("registry-login"));
 }
 
 TEST_CASE("a word that begins with a digit is a job's or a step's number; options are for these") {
-  const Outcome wrong = explain({"12x"});
+  const Explained wrong = explain({"12x"});
   CHECK(wrong.status == 1);
   CHECK_THAT(wrong.err, Catch::StartsWith("[ERROR] explain 12x: not the number of a job or a step [option]\nhint: "));
   CHECK(explain({"12.x"}).status == 1);
-  const Outcome code = explain({"--json", "registry-login"});
+  const Explained code = explain({"--json", "registry-login"});
   CHECK(code.status == 1);
   CHECK_THAT(code.err, Catch::Contains("are for the steps of a job [option]"));
   const test::TempDir dir;
-  const Outcome broken = explain({"--records", dir.write("records", "srun: hello\n"), "12"});
+  const Explained broken = explain({"--records", dir.write("records", "srun: hello\n"), "12"});
   CHECK(broken.status == 1);
   CHECK_THAT(broken.err, Catch::Contains("records: line 1: not JSON [wrong-input]"));
 }
@@ -100,7 +100,7 @@ TEST_CASE("the records of other nodes are told and drawn as this node's") {
       dir.write("records", R"({"record":1,"job":4294967295,"step":0,"uid":1,"node":"far","phases":[],)"
                            R"("failure":{"code":"registry-login","text":"no","hint":"log in"}})"
                            "\n");
-  const Outcome told = explain({"--records", file, "4294967295"});
+  const Explained told = explain({"--records", file, "4294967295"});
   CHECK(told.status == 0);
   CHECK_THAT(told.out,
              Catch::StartsWith("step 4294967295.0 on far: failed [registry-login]\n"

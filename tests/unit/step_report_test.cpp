@@ -19,12 +19,12 @@ using namespace situla;
 
 namespace {
 
-constexpr uid_t kAlice = 60801;
+constexpr uid_t kReporter = 60801;
 
 StepRequest request() {
   StepRequest step;
   step.job_id = 12;
-  step.uid = kAlice;
+  step.uid = kReporter;
   step.image = "registry.test/tiny";
   return step;
 }
@@ -41,7 +41,7 @@ bool exists(const std::string& path) {
 
 /// One is left; false: this file system has no access lists.
 bool can_keep(const test::TempDir& dir) {
-  RecordFile first(dir.path(), kAlice, "1.0");
+  RecordFile first(dir.path(), kReporter, "1.0");
   const auto written = first.write("one\n");
   if (!written) CHECK(written.error().kind() == ErrorKind::unsupported);
   return written.has_value();
@@ -98,7 +98,7 @@ TEST_CASE("a record is its user's to read, written in one moment, and locked whi
   if (!can_keep(dir)) SITULA_SKIP("no access lists in " + dir.path());
   const std::string path = dir / "60801/1.0";
   {
-    RecordFile file(dir.path(), kAlice, "1.0");
+    RecordFile file(dir.path(), kReporter, "1.0");
     CHECK_FALSE(file.written());
     REQUIRE(file.write("one\n"));
     REQUIRE(file.write("two\n"));
@@ -129,7 +129,7 @@ TEST_CASE("of a user the latest records stay") {
     REQUIRE(write_file_atomically(path, "old\n", 0400));
     set_age(path, 1000 - i);
   }
-  RecordFile file(dir.path(), kAlice, "3.0");
+  RecordFile file(dir.path(), kReporter, "3.0");
   REQUIRE(file.write("new\n"));
   CHECK(list_directory(dir / "60801").value().size() == RecordFile::kMostOfUser);
   CHECK(exists(dir / "60801/3.0"));
@@ -140,7 +140,7 @@ TEST_CASE("of a user the latest records stay") {
 TEST_CASE("what is a day old goes, of all users, but not what is still written") {
   const test::TempDir dir;
   if (!can_keep(dir)) SITULA_SKIP("no access lists in " + dir.path());
-  RecordFile of_other(dir.path(), kAlice + 1, "5.0");
+  RecordFile of_other(dir.path(), kReporter + 1, "5.0");
   REQUIRE(of_other.write("long\n"));
   REQUIRE(write_file_atomically(dir / "60802/4.0", "old\n", 0400));
   REQUIRE(write_file_atomically(dir / "60802/6.0", "young\n", 0400));

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr uid_t kUser = 60123, kOther = 60124;
+constexpr uid_t kUser = 60123, kNeighbour = 60124;
 
 bool is_user(uid_t id) {
   return id == kUser;
@@ -71,7 +71,7 @@ TEST_CASE("Another's directory stays, as does what a file system is mounted on")
   for (const char* name : {"his", "his/a", "his/others", "his/others/b", "his/z"})
     REQUIRE(mkdir((dir / name).c_str(), 0755) == 0);
   for (const char* name : {"his", "his/a", "his/z"}) REQUIRE(chown((dir / name).c_str(), kUser, kUser) == 0);
-  REQUIRE(chown((dir / "his/others").c_str(), kOther, kOther) == 0);
+  REQUIRE(chown((dir / "his/others").c_str(), kNeighbour, kNeighbour) == 0);
   (void)dir.write("his/a/file", "x");
   const auto end = std::chrono::steady_clock::now() + 60s;
   const auto removed = take_and_remove(parent.get(), "his", is_user, end);

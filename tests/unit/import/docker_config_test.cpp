@@ -20,7 +20,7 @@ std::string auth(const std::string& pair) {
   return R"({"auth":")" + basic_authorization(pair.substr(0, colon), pair.substr(colon + 1)).substr(6) + "\"}";
 }
 
-struct Fixture {
+struct Logins {
   test::MemoryLog log;
   std::vector<std::string> asked;
 
@@ -42,7 +42,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "keys of auths, as the tools write them") {
+TEST_CASE_METHOD(Logins, "keys of auths, as the tools write them") {
   for (const char* key : {"r.test", "https://r.test", "http://r.test/v1/", "https://r.test/v2/", "r.test/", "R.test"})
     CHECK(login("{\"auths\":{\"" + std::string(key) + "\":" + auth("joe:p:w") + "}}", "r.test") == "joe:p:w");
   for (const char* key : {"r.test:5000", "x.r.test", "r.tes", "r.test/a/bc"})
@@ -53,7 +53,7 @@ TEST_CASE_METHOD(Fixture, "keys of auths, as the tools write them") {
     CHECK(login("{\"auths\":{\"" + std::string(key) + "\":" + auth("hub:p") + "}}", "registry-1.docker.io") == "hub:p");
 }
 
-TEST_CASE_METHOD(Fixture, "the longest path counts") {
+TEST_CASE_METHOD(Logins, "the longest path counts") {
   const std::string json = "{\"auths\":{\"r.test\":" + auth("host:p") + ",\"r.test/team\":" + auth("team:p") +
                            ",\"r.test/team/image\":" + auth("image:p") + "}}";
   CHECK(login(json, "r.test", "other") == "host:p");
@@ -62,14 +62,14 @@ TEST_CASE_METHOD(Fixture, "the longest path counts") {
   CHECK(login(json, "r.test", "team/image") == "image:p");
 }
 
-TEST_CASE_METHOD(Fixture, "identity tokens, old entries, entries that a helper left empty") {
+TEST_CASE_METHOD(Logins, "identity tokens, old entries, entries that a helper left empty") {
   CHECK(login(R"({"auths":{"r.test":{"auth":"am9lOg==","identitytoken":"T"}}})", "r.test") == "token T");
   CHECK(login(R"({"auths":{"r.test":{"username":"u","password":"p"}}})", "r.test") == "u:p");
   CHECK(login(R"({"auths":{"r.test":{}}})", "r.test").empty());
   CHECK(log.text().empty());
 }
 
-TEST_CASE_METHOD(Fixture, "helpers: the host's own, then the store, then auths; only for this registry") {
+TEST_CASE_METHOD(Logins, "helpers: the host's own, then the store, then auths; only for this registry") {
   const std::string auths = ",\"auths\":{\"r.test\":" + auth("file:p") + "}}";
   CHECK(login(R"({"credHelpers":{"r.test":"mine","o.test":"other"},"credsStore":"all")" + auths, "r.test") ==
         "helped:s3cret");
@@ -86,7 +86,7 @@ TEST_CASE_METHOD(Fixture, "helpers: the host's own, then the store, then auths; 
   CHECK(asked == std::vector<std::string>{"all https://index.docker.io/v1/"});
 }
 
-TEST_CASE_METHOD(Fixture, "damaged files warn and show nothing") {
+TEST_CASE_METHOD(Logins, "damaged files warn and show nothing") {
   for (const char* json : {"secret", "[\"secret\"]", R"({"auths":{"r.test":{"auth":"secret!"}}})",
                            R"({"auths":{"r.test":{"auth":"secret"}}})", R"({"auths":[],"credHelpers":3})",
                            R"({"auths":{"r.test":"secret"},"credHelpers":{"r.test":["secret"]},"credsStore":{}})"})

@@ -17,14 +17,14 @@ using test::FakeTransport;
 
 namespace {
 
-struct Fixture {
+struct Downloads {
   std::vector<std::string> blobs;
   std::vector<std::string> urls;  ///< of every blob, without its digest
   bool mirrored = false;          ///< mirror.test is asked before registry.test
   uint32_t stall_rate = 0;
   CredentialSet credentials;
 
-  Fixture() {
+  Downloads() {
     std::mt19937 random(5);
     for (const size_t size : {size_t{100}, size_t{0}, size_t{64000}, size_t{4096}, size_t{12345}}) {
       std::string blob(size, '\0');
@@ -63,7 +63,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "with ranges and without, in large and small pieces") {
+TEST_CASE_METHOD(Downloads, "with ranges and without, in large and small pieces") {
   for (const bool ranges : {true, false})
     for (const size_t piece : {size_t{1}, size_t{999}, size_t{4096}, size_t{100000}}) {
       if (!ranges && piece == 100000) continue;  // libcurl's pieces are smaller than a segment
@@ -76,7 +76,7 @@ TEST_CASE_METHOD(Fixture, "with ranges and without, in large and small pieces") 
     }
 }
 
-TEST_CASE_METHOD(Fixture, "a pull-through cache has ranges of what it has, and all of what it lacks") {
+TEST_CASE_METHOD(Downloads, "a pull-through cache has ranges of what it has, and all of what it lacks") {
   std::mt19937 random(7);
   for (int round = 0; round < 20; ++round) {
     FakeTransport transport([&](const HttpRequest& request) {
@@ -92,7 +92,7 @@ TEST_CASE_METHOD(Fixture, "a pull-through cache has ranges of what it has, and a
   }
 }
 
-TEST_CASE_METHOD(Fixture, "a segment is asked for again after the answer to another was all of the blob") {
+TEST_CASE_METHOD(Downloads, "a segment is asked for again after the answer to another was all of the blob") {
   std::atomic<int> breaks{0};
   FakeTransport transport([&](const HttpRequest& request) {
     Answer answer = test::blob_answer(request, blob_of(request), request.range && request.range->first == 0);
@@ -108,7 +108,7 @@ TEST_CASE_METHOD(Fixture, "a segment is asked for again after the answer to anot
   CHECK(*read == blobs);
 }
 
-TEST_CASE_METHOD(Fixture, "a resolver's bad moment does not end a pull, and a registry that is gone does") {
+TEST_CASE_METHOD(Downloads, "a resolver's bad moment does not end a pull, and a registry that is gone does") {
   int failures = 2;
   FakeTransport transport([&](const HttpRequest& request) {
     if (request.range && request.range->first > 0 && failures-- > 0)
@@ -124,7 +124,7 @@ TEST_CASE_METHOD(Fixture, "a resolver's bad moment does not end a pull, and a re
   CHECK(never.error().kind() == ErrorKind::unreachable);
 }
 
-TEST_CASE_METHOD(Fixture, "a broken connection goes on where it broke") {
+TEST_CASE_METHOD(Downloads, "a broken connection goes on where it broke") {
   std::atomic<int> breaks{0};
   FakeTransport transport([&](const HttpRequest& request) {
     Answer answer = test::blob_answer(request, blob_of(request), true);
@@ -145,7 +145,7 @@ TEST_CASE_METHOD(Fixture, "a broken connection goes on where it broke") {
 }
 
 // before: the download went on, a byte at a time, to its end
-TEST_CASE_METHOD(Fixture, "a byte before each failure is no progress") {
+TEST_CASE_METHOD(Downloads, "a byte before each failure is no progress") {
   const auto byte_by_byte = [&](const HttpRequest& request) {
     Answer answer = test::blob_answer(request, blob_of(request), true);
     answer.headers.emplace_back("retry-after", "0");
@@ -165,7 +165,7 @@ TEST_CASE_METHOD(Fixture, "a byte before each failure is no progress") {
   CHECK(download(fast));
 }
 
-TEST_CASE_METHOD(Fixture, "while all connections wait to try again, it is told until when") {
+TEST_CASE_METHOD(Downloads, "while all connections wait to try again, it is told until when") {
   FakeTransport transport([](const HttpRequest&) { return Answer{503, {{"retry-after", "20"}}, "", false}; });
   RegistryClient client(transport, ImageReference::parse("registry.test/x").value(), credentials, {});
   BlobDownloader downloader(transport, {&client}, {{digest_of(blobs[0]), blobs[0].size(), "B"}},
@@ -178,7 +178,7 @@ TEST_CASE_METHOD(Fixture, "while all connections wait to try again, it is told u
   CHECK_FALSE(downloader.read(0));
 }
 
-TEST_CASE_METHOD(Fixture, "5xx and 429 are tried again, then reported") {
+TEST_CASE_METHOD(Downloads, "5xx and 429 are tried again, then reported") {
   int failures = 2;
   FakeTransport transport([&](const HttpRequest& request) {
     if (failures-- > 0) return Answer{failures == 0 ? 503 : 429, {{"retry-after", "0"}}, "", false};
@@ -191,7 +191,7 @@ TEST_CASE_METHOD(Fixture, "5xx and 429 are tried again, then reported") {
   CHECK(read.error().message() == "B: fetch: the registry failed (500)");
 }
 
-TEST_CASE_METHOD(Fixture, "a token that expires on the way is renewed") {
+TEST_CASE_METHOD(Downloads, "a token that expires on the way is renewed") {
   credentials.add({"registry.test", "u", "p"});
   FakeTransport transport([&](const HttpRequest& request) {
     if (request.authorization.empty()) return Answer{401, {{"www-authenticate", "Basic realm=x"}}, "", false};
@@ -202,7 +202,7 @@ TEST_CASE_METHOD(Fixture, "a token that expires on the way is renewed") {
   CHECK(*read == blobs);
 }
 
-TEST_CASE_METHOD(Fixture, "tokens that live for three requests only: as many new ones as it takes, and no more") {
+TEST_CASE_METHOD(Downloads, "tokens that live for three requests only: as many new ones as it takes, and no more") {
   int serial = 0;
   int left = 0;
   int issued = 0;
@@ -223,7 +223,7 @@ TEST_CASE_METHOD(Fixture, "tokens that live for three requests only: as many new
   CHECK(issued <= 12);
 }
 
-TEST_CASE_METHOD(Fixture, "foreign layers: the registry first, then their URLs, https only, without credentials") {
+TEST_CASE_METHOD(Downloads, "foreign layers: the registry first, then their URLs, https only, without credentials") {
   credentials.add({"registry.test", "u", "p"});
   urls = {"http://plain.test/", "https://gone.test/", "https://foreign.test/"};
   const auto answer = [&](const HttpRequest& request) {
@@ -302,7 +302,7 @@ TEST_CASE("how long a server that fails is asked again: by the settings, and by 
   }
 }
 
-TEST_CASE_METHOD(Fixture, "a size that is not the descriptor's is corrupt at once") {
+TEST_CASE_METHOD(Downloads, "a size that is not the descriptor's is corrupt at once") {
   for (const bool ranges : {true, false}) {
     FakeTransport transport([&](const HttpRequest& request) {
       return test::blob_answer(request, blob_of(request).substr(0, blob_of(request).size() - 1), ranges);
@@ -316,7 +316,7 @@ TEST_CASE_METHOD(Fixture, "a size that is not the descriptor's is corrupt at onc
   CHECK_FALSE(download(longer));
 }
 
-TEST_CASE_METHOD(Fixture, "not found and forbidden are not tried again") {
+TEST_CASE_METHOD(Downloads, "not found and forbidden are not tried again") {
   for (const long status : {404L, 403L, 401L}) {
     FakeTransport transport([&](const HttpRequest&) { return Answer{status, {}, "", false}; });
     REQUIRE_FALSE(download(transport));
@@ -325,7 +325,7 @@ TEST_CASE_METHOD(Fixture, "not found and forbidden are not tried again") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "an error's message is not read to its end, which may never come") {
+TEST_CASE_METHOD(Downloads, "an error's message is not read to its end, which may never come") {
   std::atomic<size_t> read{0};
   FakeTransport transport([&](const HttpRequest&) {
     return Answer{404, {}, std::string(size_t{4} << 20U, 'x'), false};
@@ -338,7 +338,7 @@ TEST_CASE_METHOD(Fixture, "an error's message is not read to its end, which may 
   CHECK(read < 100000);
 }
 
-TEST_CASE_METHOD(Fixture, "what a mirror lacks comes from the registry") {
+TEST_CASE_METHOD(Downloads, "what a mirror lacks comes from the registry") {
   mirrored = true;
   uint64_t from_registry = 0;
   FakeTransport transport([&](const HttpRequest& request) {
@@ -353,7 +353,7 @@ TEST_CASE_METHOD(Fixture, "what a mirror lacks comes from the registry") {
   CHECK(from_registry == 4096);
 }
 
-TEST_CASE_METHOD(Fixture, "what a mirror has of another size comes from the registry") {
+TEST_CASE_METHOD(Downloads, "what a mirror has of another size comes from the registry") {
   mirrored = true;
   for (const bool ranges : {true, false}) {
     FakeTransport transport([&](const HttpRequest& request) {
@@ -367,7 +367,7 @@ TEST_CASE_METHOD(Fixture, "what a mirror has of another size comes from the regi
   }
 }
 
-TEST_CASE_METHOD(Fixture, "when a mirror breaks off for good the registry goes on at the last good byte") {
+TEST_CASE_METHOD(Downloads, "when a mirror breaks off for good the registry goes on at the last good byte") {
   mirrored = true;
   blobs = {std::string(4000, 'x')};
   std::string position;
@@ -387,7 +387,7 @@ TEST_CASE_METHOD(Fixture, "when a mirror breaks off for good the registry goes o
   CHECK(position == "2500");
 }
 
-TEST_CASE_METHOD(Fixture, "an error names every registry that was asked") {
+TEST_CASE_METHOD(Downloads, "an error names every registry that was asked") {
   mirrored = true;
   FakeTransport transport([&](const HttpRequest& request) {
     return Answer{request.url.starts_with("https://mirror.test/") ? 403 : 404, {}, "", false};
@@ -398,7 +398,7 @@ TEST_CASE_METHOD(Fixture, "an error names every registry that was asked") {
         "B: fetch: the registry does not have it (404); before that mirror.test: fetch: access is forbidden (403)");
 }
 
-TEST_CASE_METHOD(Fixture, "each registry has a login of its own") {
+TEST_CASE_METHOD(Downloads, "each registry has a login of its own") {
   mirrored = true;
   credentials.add({"mirror.test", "mirror", "m"});
   credentials.add({"registry.test", "origin", "o"});

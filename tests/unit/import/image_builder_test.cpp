@@ -31,7 +31,7 @@ struct Directory {
   }
 };
 
-struct Fixture {
+struct Builds {
   Directory directory;
   size_t opened = 0;
 
@@ -83,7 +83,7 @@ std::string content(const fs::path& path) {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "content of every size, links, fifo, configuration") {
+TEST_CASE_METHOD(Builds, "content of every size, links, fifo, configuration") {
   const std::string big = noise(500000, 1);
   const std::string aligned = noise(262144, 2);
   ImageConfig config;
@@ -122,7 +122,7 @@ TEST_CASE_METHOD(Fixture, "content of every size, links, fifo, configuration") {
   CHECK(fs::exists(root / "etc/fstab"));
 }
 
-TEST_CASE_METHOD(Fixture, "ten thousand small files and a directory of many") {
+TEST_CASE_METHOD(Builds, "ten thousand small files and a directory of many") {
   Tar tar;
   for (int i = 0; i < 10000; ++i) tar.file("dir/" + std::to_string(i), std::to_string(i) + " content");
   REQUIRE(build("i", {tar.bytes()}));
@@ -131,7 +131,7 @@ TEST_CASE_METHOD(Fixture, "ten thousand small files and a directory of many") {
     CHECK(content(root / "dir" / std::to_string(i)) == std::to_string(i) + " content");
 }
 
-TEST_CASE_METHOD(Fixture, "the same bytes for any number of threads") {
+TEST_CASE_METHOD(Builds, "the same bytes for any number of threads") {
   Tar low, high;
   for (unsigned i = 0; i < 150; ++i)
     low.file("f" + std::to_string(i), noise(i * 997, i % 7) + std::string(i * 500, 'z'));
@@ -147,7 +147,7 @@ TEST_CASE_METHOD(Fixture, "the same bytes for any number of threads") {
   for (const std::string& other : results) CHECK(other == results[0]);
 }
 
-TEST_CASE_METHOD(Fixture, "hidden content is not written") {
+TEST_CASE_METHOD(Builds, "hidden content is not written") {
   const std::string big = noise(3000000, 3);
   const std::string low = Tar()
                               .file("a", big)
@@ -165,7 +165,7 @@ TEST_CASE_METHOD(Fixture, "hidden content is not written") {
   CHECK(content(unpack("i") / "a") == "new");
 }
 
-TEST_CASE_METHOD(Fixture, "a file left out that is visible after all is read again") {
+TEST_CASE_METHOD(Builds, "a file left out that is visible after all is read again") {
   // By its text "lib/x" seems hidden by the whiteout of the middle layer; but there "lib" was a symlink.
   const std::string bottom = Tar().directory("usr").symlink("lib", "usr").file("lib/x", "needed").bytes();
   const std::string top = Tar().file(".wh.lib", "").directory("lib").file("lib/x", "other").bytes();
@@ -177,7 +177,7 @@ TEST_CASE_METHOD(Fixture, "a file left out that is visible after all is read aga
   CHECK(content(root / "lib/x") == "other");
 }
 
-TEST_CASE_METHOD(Fixture, "hard links to the content of lower layers") {
+TEST_CASE_METHOD(Builds, "hard links to the content of lower layers") {
   const auto built =
       build("i", {Tar().file("a", "old").bytes(), Tar().hardlink("b", "a").bytes(), Tar().file("a", "new").bytes()});
   REQUIRE(built);
@@ -186,7 +186,7 @@ TEST_CASE_METHOD(Fixture, "hard links to the content of lower layers") {
   CHECK(content(root / "b") == "old");
 }
 
-TEST_CASE_METHOD(Fixture, "every compressor and the storing options") {
+TEST_CASE_METHOD(Builds, "every compressor and the storing options") {
   const std::string text = std::string(300000, 'x') + noise(1000, 4);
   for (const char* words :
        {"-comp gzip", "-comp lzo", "-comp lz4 -Xhc", "-comp xz -b 64K", "-comp zstd -Xcompression-level 5 -b 1M",
@@ -203,7 +203,7 @@ TEST_CASE_METHOD(Fixture, "every compressor and the storing options") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "no layers, an empty layer, damage") {
+TEST_CASE_METHOD(Builds, "no layers, an empty layer, damage") {
   CHECK(build("i", {}));
   CHECK(build("i", {std::string()}));
   unpack("i");
@@ -213,7 +213,7 @@ TEST_CASE_METHOD(Fixture, "no layers, an empty layer, damage") {
   CHECK(damaged.error().message() == "layer 2: read tar: Unrecognized archive format");
 }
 
-TEST_CASE_METHOD(Fixture, "a full disk is one clear message") {
+TEST_CASE_METHOD(Builds, "a full disk is one clear message") {
   UniqueFd full(open("/dev/full", O_RDWR | O_CLOEXEC));
   const auto writer = SquashfsWriter::create(full.get(), "/store/x.sqsh", {});
   REQUIRE_FALSE(writer);
@@ -223,7 +223,7 @@ TEST_CASE_METHOD(Fixture, "a full disk is one clear message") {
   CHECK_FALSE(writer.error().hint().empty());
 }
 
-TEST_CASE_METHOD(Fixture, "what libsquashfs cannot read back to compare is an error, once") {
+TEST_CASE_METHOD(Builds, "what libsquashfs cannot read back to compare is an error, once") {
   for (const bool stored : {false, true}) {
     const auto fd = open_file(directory.path / "w", O_WRONLY | O_CREAT, 0600);
     REQUIRE(fd);

@@ -33,7 +33,7 @@ class NotingProgress final : public Progress {
   std::string notes;
 };
 
-struct Fixture {
+struct CachedBuilds {
   /// Hundreds of files are synced here, which need not wait for a disk.
   fs::path path = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) /
                   ("situla-reuse-" + std::to_string(getpid()));
@@ -41,10 +41,10 @@ struct Fixture {
   NullLog log;
   std::string squash_options;
 
-  Fixture() { fs::create_directories(path); }
-  Fixture(const Fixture&) = delete;
-  Fixture& operator=(const Fixture&) = delete;
-  ~Fixture() { (void)remove_tree(path.string()); }
+  CachedBuilds() { fs::create_directories(path); }
+  CachedBuilds(const CachedBuilds&) = delete;
+  CachedBuilds& operator=(const CachedBuilds&) = delete;
+  ~CachedBuilds() { (void)remove_tree(path.string()); }
 
   static std::string descriptor(const std::string& bytes) {
     return "{\"digest\":\"" + digest_of(bytes).text() + "\",\"size\":" + std::to_string(bytes.size()) + "}";
@@ -121,7 +121,7 @@ std::string base_layer(unsigned small = 400, unsigned big = 12) {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "layers of an earlier import are neither fetched nor compressed again") {
+TEST_CASE_METHOD(CachedBuilds, "layers of an earlier import are neither fetched nor compressed again") {
   const std::string base = base_layer();
   const std::string middle = Tar().file("usr/lib/big1", "changed").file(".wh.closed", "").bytes();
   const std::string top = Tar().directory("app").file("app/new", noise(200000, 77)).bytes();
@@ -132,7 +132,7 @@ TEST_CASE_METHOD(Fixture, "layers of an earlier import are neither fetched nor c
   CHECK(fs::file_size(path / "reused.sqsh") < fs::file_size(path / "fetched.sqsh") * 102 / 100);
 }
 
-TEST_CASE_METHOD(Fixture, "with every compressor, and by its own file only") {
+TEST_CASE_METHOD(CachedBuilds, "with every compressor, and by its own file only") {
   const std::string base = base_layer(80, 4);
   const std::string top = Tar().file("top", "x").bytes();
   for (const char* words : {"-comp gzip", "-comp lz4", "-comp xz -b 64K", "-comp zstd -b 1M", "-noI -noD -noF -noX",
@@ -146,7 +146,8 @@ TEST_CASE_METHOD(Fixture, "with every compressor, and by its own file only") {
   CHECK(import("other", {base, top}));
 }
 
-TEST_CASE_METHOD(Fixture, "a file that the earlier image hides has its layer fetched, one that both hide does not") {
+TEST_CASE_METHOD(CachedBuilds,
+                 "a file that the earlier image hides has its layer fetched, one that both hide does not") {
   const std::string base = base_layer();
   const std::string hides = Tar().file("usr/lib/big2", "short").bytes();
   const std::string other = Tar().file("else", "x").bytes();
@@ -160,7 +161,7 @@ TEST_CASE_METHOD(Fixture, "a file that the earlier image hides has its layer fet
   both({base, hides}, {base, other});
 }
 
-TEST_CASE_METHOD(Fixture, "few small files are packed anew, so that no dead fragments come along") {
+TEST_CASE_METHOD(CachedBuilds, "few small files are packed anew, so that no dead fragments come along") {
   Tar tar, hide;
   for (unsigned i = 0; i < 3000; ++i) tar.file("f" + std::to_string(i), noise(2000, i));
   for (unsigned i = 0; i < 3000; ++i)
@@ -169,7 +170,7 @@ TEST_CASE_METHOD(Fixture, "few small files are packed anew, so that no dead frag
   CHECK(image.image_bytes < 30 * 2000 * 2 + 100000);
 }
 
-TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not used") {
+TEST_CASE_METHOD(CachedBuilds, "what changed, vanished or was damaged since is not used") {
   const std::string base = base_layer();
   const std::string top = Tar().file("top", "x").bytes();
   REQUIRE(import("first", {base}));
@@ -205,7 +206,7 @@ TEST_CASE_METHOD(Fixture, "what changed, vanished or was damaged since is not us
   same_tree("reused", "fetched");
 }
 
-TEST_CASE_METHOD(Fixture, "damage that nobody could know of is found, and the layers are fetched instead") {
+TEST_CASE_METHOD(CachedBuilds, "damage that nobody could know of is found, and the layers are fetched instead") {
   const std::string base = base_layer();
   const std::string top = Tar().file("top", "x").bytes();
   REQUIRE(import("first", {base}));
@@ -223,7 +224,7 @@ TEST_CASE_METHOD(Fixture, "damage that nobody could know of is found, and the la
   same_tree("reused", "fetched");
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(CachedBuilds,
                  "other content in the same place, of the same size and time, is found, in blocks and in fragments") {
   squash_options = "-noI -noD -noF -noX";
   const std::string secret = "the content that was imported";
@@ -248,7 +249,7 @@ TEST_CASE_METHOD(Fixture,
   same_tree("reused", "fetched");
 }
 
-TEST_CASE_METHOD(Fixture, "a cache that others may write to is not used, but one's own in it") {
+TEST_CASE_METHOD(CachedBuilds, "a cache that others may write to is not used, but one's own in it") {
   const std::string base = base_layer();
   const std::string top = Tar().file("top", "x").bytes();
   fs::create_directories(path / "cache");
@@ -261,7 +262,7 @@ TEST_CASE_METHOD(Fixture, "a cache that others may write to is not used, but one
   CHECK(import("reused", {base, top}, true, {0}));
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(CachedBuilds,
                  "blocks that cannot be read are found while they are taken, and every layer is fetched instead") {
   Tar tar, hide;
   for (unsigned i = 0; i < 3000; ++i) tar.file("f" + std::to_string(i), std::to_string(i) + std::string(2000, 'x'));
@@ -285,7 +286,7 @@ TEST_CASE_METHOD(Fixture,
   same_tree("reused", "fetched");
 }
 
-TEST_CASE_METHOD(Fixture, "random images upon each other's layers") {
+TEST_CASE_METHOD(CachedBuilds, "random images upon each other's layers") {
   const unsigned seed = std::random_device()();
   CAPTURE(seed);
   std::mt19937 random(seed);

@@ -29,7 +29,7 @@ std::string places(const std::string& image, const std::string& rules) {
   return text;
 }
 
-std::string error_of(const std::string& rules) {
+std::string error_of_rules(const std::string& rules) {
   const auto parsed = parse_registries_conf(rules, "r.conf");
   return parsed ? "" : parsed.error().message();
 }
@@ -169,19 +169,20 @@ TEST_CASE("a rule that makes no name of an image says so") {
 }
 
 TEST_CASE("damaged files are errors with their line, keys of others are not") {
-  CHECK(error_of("[[registry]\n").starts_with("r.conf:1: "));
-  CHECK(error_of("\n[[registry]]\nblocked = \"yes\"\nprefix = \"a\"\n") == "r.conf:3: blocked must be true or false");
-  CHECK(error_of("[[registry]]\nprefix = \"https://a.test\"\n") == "r.conf:2: prefix must be HOST[:PORT][/PATH]");
-  CHECK(error_of("[[registry]]\nprefix = \"*.a.test/x\"\n") == "r.conf:2: prefix must be HOST[:PORT][/PATH]");
-  CHECK(error_of("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nlocation = \"user@b.test\"\n") ==
+  CHECK(error_of_rules("[[registry]\n").starts_with("r.conf:1: "));
+  CHECK(error_of_rules("\n[[registry]]\nblocked = \"yes\"\nprefix = \"a\"\n") ==
+        "r.conf:3: blocked must be true or false");
+  CHECK(error_of_rules("[[registry]]\nprefix = \"https://a.test\"\n") == "r.conf:2: prefix must be HOST[:PORT][/PATH]");
+  CHECK(error_of_rules("[[registry]]\nprefix = \"*.a.test/x\"\n") == "r.conf:2: prefix must be HOST[:PORT][/PATH]");
+  CHECK(error_of_rules("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\nlocation = \"user@b.test\"\n") ==
         "r.conf:4: location must be HOST[:PORT][/PATH]");
-  CHECK(error_of("\xc3\xa9 = \xc3\xa9").starts_with("r.conf:1: "));
-  CHECK(error_of("[[registry]]\ninsecure = true\n") == "r.conf:1: a registry needs a prefix or a location");
-  CHECK(error_of("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\n") == "r.conf:3: a mirror needs a location");
-  CHECK(error_of("[[registry]]\nprefix=\"a\"\n[[registry.mirror]]\nlocation=\"b\"\npull-from-mirror=\"x\"\n") ==
+  CHECK(error_of_rules("\xc3\xa9 = \xc3\xa9").starts_with("r.conf:1: "));
+  CHECK(error_of_rules("[[registry]]\ninsecure = true\n") == "r.conf:1: a registry needs a prefix or a location");
+  CHECK(error_of_rules("[[registry]]\nprefix = \"a\"\n[[registry.mirror]]\n") == "r.conf:3: a mirror needs a location");
+  CHECK(error_of_rules("[[registry]]\nprefix=\"a\"\n[[registry.mirror]]\nlocation=\"b\"\npull-from-mirror=\"x\"\n") ==
         R"(r.conf:5: pull-from-mirror must be "all", "digest-only" or "tag-only")");
-  CHECK(error_of("registry = 3\n") == "r.conf:1: registry must be tables, written [[registry]]");
-  CHECK(error_of("[aliases]\nx = \"y\"\n[[registry]]\nprefix = \"a\"\nfuture = 1\n").empty());
+  CHECK(error_of_rules("registry = 3\n") == "r.conf:1: registry must be tables, written [[registry]]");
+  CHECK(error_of_rules("[aliases]\nx = \"y\"\n[[registry]]\nprefix = \"a\"\nfuture = 1\n").empty());
 }
 
 TEST_CASE("version 1 of the file") {

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kNote =
     R"({"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 580, 590], "Device": [1, 2]})";
 
-struct Image {
+struct CompatImage {
   TempDir directory;
   /// A libcuda of that version with that note.
   void add(const std::string& version, const std::string& note = "",
@@ -39,7 +39,7 @@ struct Image {
 }  // namespace
 
 TEST_CASE("without a note the newer branch of the driver is used", "[compat]") {
-  const Image image;
+  const CompatImage image;
   CHECK(image.asked("222.55.66").empty());
   image.add("333.88.99");
   CHECK(image.asked("222.55.66") == "/usr/local/cuda/compat");
@@ -50,7 +50,7 @@ TEST_CASE("without a note the newer branch of the driver is used", "[compat]") {
 }
 
 TEST_CASE("the note says which branches of the driver it is for", "[compat]") {
-  const Image image;
+  const CompatImage image;
   image.add("590.44.01", kNote);
   CHECK(image.asked("550.54.14", "12.4") == "/usr/local/cuda/compat");
   CHECK(image.asked("560.28.03", "12.6").empty());
@@ -63,7 +63,7 @@ TEST_CASE("the note says which branches of the driver it is for", "[compat]") {
 }
 
 TEST_CASE("a note without branches goes by the version of CUDA", "[compat]") {
-  const Image image;
+  const CompatImage image;
   image.add("1.1", R"({"Format": 1, "CUDA Version": "13.2.1", "Driver": []})");
   CHECK(image.asked("540.4.0", "12.10") == "/usr/local/cuda/compat");
   CHECK(image.asked("540.4.0", "13.2.1").empty());
@@ -71,7 +71,7 @@ TEST_CASE("a note without branches goes by the version of CUDA", "[compat]") {
 }
 
 TEST_CASE("links are followed, and stay in the image", "[compat]") {
-  const Image image;
+  const CompatImage image;
   image.add("333.88.99", "", "opt/cuda-13/compat");
   fs::create_directories(image.directory / "usr/local");
   fs::create_directories(image.directory / "etc/alternatives");
@@ -81,7 +81,7 @@ TEST_CASE("links are followed, and stay in the image", "[compat]") {
 }
 
 TEST_CASE("an image that is not clear about it is not asked further", "[compat]") {
-  const Image image;
+  const CompatImage image;
   fs::create_directories(image.directory / "usr/local/cuda/compat/libcuda.so.400.1");
   REQUIRE(mkfifo((image.directory / "usr/local/cuda/compat/libcuda.so.500.1").c_str(), 0666) == 0);
   fs::create_symlink("/etc/nothing", image.directory / "usr/local/cuda/compat/libcuda.so.600.1");
@@ -95,12 +95,12 @@ TEST_CASE("an image that is not clear about it is not asked further", "[compat]"
 
 TEST_CASE("a libcuda that is none, or whose note is none, is an error", "[compat]") {
   {
-    const Image image;
+    const CompatImage image;
     image.directory.write("usr/local/cuda/compat/libcuda.so.333.1", "text");
     CHECK(image.asked("222.55.66").find("libcuda.so.333.1: read the library: it is no ELF file") != std::string::npos);
   }
   {
-    const Image image;
+    const CompatImage image;
     image.add("333.1", "{\"Driver\": [");
     CHECK(image.asked("222.55.66").find("no JSON object") != std::string::npos);
   }

@@ -3,22 +3,17 @@
 
 #include "common/base/text.hpp"
 #include "hooks/inject/gpu/request.hpp"
+#include "tests/support/environment.hpp"
 
 using namespace situla;
 using gpu::Asker;
 using gpu::kAmd;
 using gpu::kIntel;
 using gpu::kNvidia;
+using test::environment;
+using test::Variables;
 
 namespace {
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-Environment environment(const Variables& variables) {
-  Environment result;
-  for (const auto& [name, value] : variables) result.set(name, value);
-  return result;
-}
 
 /// "job: 0 1", "nobody:", or the error.
 std::string request(const gpu::Vendor& vendor, const Variables& host, const Variables& container = {}) {

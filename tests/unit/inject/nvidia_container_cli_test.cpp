@@ -6,21 +6,17 @@
 
 #include "common/base/text.hpp"
 #include "hooks/inject/nvidia/container_cli.hpp"
+#include "tests/support/environment.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
 using namespace situla::nvidia;
+using test::environment;
+using test::Variables;
 
 namespace {
 
-using Variables = std::vector<std::pair<std::string, std::string>>;
 using Strings = std::vector<std::string>;
-
-Environment environment(const Variables& entries) {
-  Environment all;
-  for (const auto& [name, value] : entries) all.set(name, value);
-  return all;
-}
 
 /// A node that has the tool, in the second directory of the job's PATH.
 struct GpuHost {

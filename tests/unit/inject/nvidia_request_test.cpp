@@ -8,17 +8,13 @@
 #include "hooks/inject/nvidia/requirement.hpp"
 #include "hooks/inject/nvidia/selection.hpp"
 #include "hooks/inject/nvidia/variables.hpp"
+#include "tests/support/environment.hpp"
 
 using namespace situla;
 using namespace situla::nvidia;
+using test::environment;
 
 namespace {
-
-Environment environment(const std::vector<std::pair<std::string, std::string>>& entries) {
-  Environment all;
-  for (const auto& [name, value] : entries) all.set(name, value);
-  return all;
-}
 
 DriverRequest request(const Environment& host, const Environment& container = {}) {
   auto parsed = parse_request(host, container);

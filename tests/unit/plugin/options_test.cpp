@@ -8,8 +8,10 @@
 
 #include "plugin/environment_file.hpp"
 #include "tests/support/memory_log.hpp"
+#include "tests/unit/plugin/lookup.hpp"
 
 using namespace situla;
+using test::variables;
 
 namespace {
 
@@ -17,13 +19,6 @@ const OptionInfo& option(std::string_view name) {
   for (const OptionInfo& row : option_table())
     if (row.name == name) return row;
   throw std::out_of_range(std::string(name));
-}
-
-ContainerOptions::Lookup variables(std::map<std::string, std::string> values) {
-  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
-    const auto found = values.find(name);
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  };
 }
 
 ContainerSpec spec_of(const ContainerOptions& options) {

@@ -6,18 +6,14 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/plugin/lookup.hpp"
+
 using namespace situla;
+using test::variables;
 
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-
-ContainerOptions::Lookup variables(Variables values) {
-  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
-    const auto found = values.find(name);
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  };
-}
 
 /// What Slurm calls srun's plugin with, part by part.
 class Srun {

@@ -14,7 +14,6 @@
 #include "tests/support/memory_log.hpp"
 
 using namespace situla;
-namespace line = courier_line;
 using Catch::Contains;
 
 namespace {
@@ -77,27 +76,30 @@ class Net {
     }
   }
   void carry_from(uint32_t from) {
-    auto packet = receive_packet(couriers_[from].get(), line::kMaxBytes);
+    auto packet = receive_packet(couriers_[from].get(), courier_line::kMaxBytes);
     if (!packet || !*packet) return;
-    const auto message = line::decode((*packet)->bytes);
+    const auto message = courier_line::decode((*packet)->bytes);
     if (!message) return;
-    if (const auto* wanted = std::get_if<line::Fetch>(&*message)) return fetch(from, *wanted, (*packet)->fds[0].get());
-    const line::Kind kind = std::get<line::Send>(*message).kind;
-    if (kind == line::Kind::image) ++images_;
-    if (kind == line::Kind::offer) ++offers_;
-    const bool fails = kind == line::Kind::image && breaks_images_;
+    if (const auto* wanted = std::get_if<courier_line::Fetch>(&*message))
+      return fetch(from, *wanted, (*packet)->fds[0].get());
+    const courier_line::Kind kind = std::get<courier_line::Send>(*message).kind;
+    if (kind == courier_line::Kind::image) ++images_;
+    if (kind == courier_line::Kind::offer) ++offers_;
+    const bool fails = kind == courier_line::Kind::image && breaks_images_;
     for (uint32_t to = 0; to < couriers_.size() && !fails && lost_ != static_cast<int>(from); ++to)
       if (to != from) {
         const auto file = open_file(fd_path((*packet)->fds[0].get()), O_RDONLY);
         if (file)
-          (void)send_packet(couriers_[to].get(), line::encode(line::Arrived{kind, from}), {file->get()}, Wait::no);
+          (void)send_packet(couriers_[to].get(), courier_line::encode(courier_line::Arrived{kind, from}), {file->get()},
+                            Wait::no);
       }
-    (void)send_packet(couriers_[from].get(), line::encode(line::Sent{kind, !fails, fails ? "node2: disk full" : ""}),
-                      {}, Wait::no);
+    (void)send_packet(couriers_[from].get(),
+                      courier_line::encode(courier_line::Sent{kind, !fails, fails ? "node2: disk full" : ""}), {},
+                      Wait::no);
   }
 
   /// What is offered is the image.
-  void fetch(uint32_t to, const line::Fetch& wanted, int image) {
+  void fetch(uint32_t to, const courier_line::Fetch& wanted, int image) {
     if (!wanted.wanted) {
       ++declined_;
       return;
@@ -105,11 +107,13 @@ class Net {
     const auto file = open_file(fd_path(image), O_RDONLY);
     if (const std::string why = lost_word_; !why.empty())
       (void)send_packet(couriers_[to].get(),
-                        line::encode(line::Lost{wanted.node, lost_here_ ? line::Loss::here : line::Loss::broken, why}),
+                        courier_line::encode(courier_line::Lost{
+                            wanted.node, lost_here_ ? courier_line::Loss::here : courier_line::Loss::broken, why}),
                         {}, Wait::no);
     else if (file)
-      (void)send_packet(couriers_[to].get(), line::encode(line::Arrived{line::Kind::image, wanted.node}), {file->get()},
-                        Wait::no);
+      (void)send_packet(couriers_[to].get(),
+                        courier_line::encode(courier_line::Arrived{courier_line::Kind::image, wanted.node}),
+                        {file->get()}, Wait::no);
   }
 
   std::vector<UniqueFd> stores_, couriers_;
@@ -130,7 +134,7 @@ struct ByHand {
   /// The next word; none within ten seconds: nullopt.
   [[nodiscard]] std::optional<Claim::State> said() const {
     if (!wait_for_packet(between.second.get(), std::chrono::seconds(10))) return std::nullopt;
-    const auto packet = receive_packet(between.second.get(), line::kMaxBytes);
+    const auto packet = receive_packet(between.second.get(), courier_line::kMaxBytes);
     if (!packet || !*packet || (*packet)->fds.size() != 1) return std::nullopt;
     const auto bytes = read_all((*packet)->fds[0].get(), 4096);
     const auto claim = bytes ? decode_claim(*bytes) : fail(bytes.error());
@@ -140,12 +144,14 @@ struct ByHand {
     return wait_for_packet(between.second.get(), std::chrono::milliseconds(200)).has_value();
   }
   void has_reached_all() const {
-    CHECK(send_packet(between.second.get(), line::encode(line::Sent{line::Kind::claim, true, ""})));
+    CHECK(send_packet(between.second.get(),
+                      courier_line::encode(courier_line::Sent{courier_line::Kind::claim, true, ""})));
   }
   void comes(uint32_t from, Claim::State state) const {
     const auto file = sealed_memory("claim", encode(Claim{state, "node" + std::to_string(from), 0, 0}));
     REQUIRE(file);
-    CHECK(send_packet(between.second.get(), line::encode(line::Arrived{line::Kind::claim, from}), {file->get()}));
+    CHECK(send_packet(between.second.get(),
+                      courier_line::encode(courier_line::Arrived{courier_line::Kind::claim, from}), {file->get()}));
   }
 
   std::pair<UniqueFd, UniqueFd> between, broker;
@@ -200,7 +206,7 @@ TEST_CASE("who imports for many hears all of them, and goes on to say so") {
   const auto said = [&] {
     int claims = 0;
     for (pollfd entry{courier, POLLIN, 0}; poll(&entry, 1, 0) == 1; ++claims)
-      REQUIRE(receive_packet(courier, line::kMaxBytes));
+      REQUIRE(receive_packet(courier, courier_line::kMaxBytes));
     return claims;
   };
   REQUIRE_FALSE(distribution.receive(kNever).value());
@@ -209,23 +215,24 @@ TEST_CASE("who imports for many hears all of them, and goes on to say so") {
   for (uint32_t node = 1; node <= 100; ++node) {
     const auto words = sealed_memory("test", encode(Claim{Claim::State::waits, "n" + std::to_string(node), 0, 0}));
     REQUIRE(words);
-    REQUIRE(send_packet(courier, line::encode(line::Arrived{line::Kind::claim, node}), {words->get()}));
+    REQUIRE(send_packet(courier, courier_line::encode(courier_line::Arrived{courier_line::Kind::claim, node}),
+                        {words->get()}));
   }
-  REQUIRE(send_packet(courier, line::encode(line::Sent{line::Kind::claim, true, ""})));
+  REQUIRE(send_packet(courier, courier_line::encode(courier_line::Sent{courier_line::Kind::claim, true, ""})));
   std::this_thread::sleep_for(quick().beat * 2);
   distribution.beat(1);
   CHECK(said() == 1);
 }
 
 TEST_CASE("names of files that nodes send") {
-  CHECK(line::file_name(line::Kind::image, 12) == "image.12");
-  const auto name = line::parse_file_name("voucher.0");
+  CHECK(courier_line::file_name(courier_line::Kind::image, 12) == "image.12");
+  const auto name = courier_line::parse_file_name("voucher.0");
   REQUIRE(name);
-  CHECK(name->kind == line::Kind::voucher);
+  CHECK(name->kind == courier_line::Kind::voucher);
   CHECK(name->node == 0);
   for (const char* wrong :
        {"", "image", "image.", "image.01", "image.-1", "image.4294967296", "x.0", "image.0.1", ".0"})
-    CHECK_FALSE(line::parse_file_name(wrong));
+    CHECK_FALSE(courier_line::parse_file_name(wrong));
 }
 
 TEST_CASE("a step of one node shares nothing") {

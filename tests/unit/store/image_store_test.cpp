@@ -10,9 +10,11 @@
 #include <catch2/catch.hpp>
 
 #include "common/sys/file.hpp"
+#include "tests/support/superblock.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
+using test::superblock;
 namespace fs = std::filesystem;
 
 namespace {
@@ -28,14 +30,6 @@ ImageKey key_of(char digit) {
 }
 
 /// The smallest thing that passes for a squashfs file.
-std::string superblock() {
-  std::string head(96, '\0');
-  head.replace(0, 4, "hsqs");
-  head[28] = 4;
-  head[40] = 96;
-  return head;
-}
-
 OutputFile written(const ImageStore& store, const std::string& bytes) {
   auto file = store.create();
   REQUIRE(file);

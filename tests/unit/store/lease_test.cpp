@@ -20,7 +20,7 @@ namespace {
 
 using State = LeaseRecord::State;
 const auto kSilent = [](const LeaseRecord&) {};
-const auto kNever = [] { return false; };
+const auto kNotCancelled = [] { return false; };
 
 LeaseRecord of_job(const char* job) {
   LeaseRecord record;
@@ -38,7 +38,7 @@ LeaseRecord elsewhere(const char* owner) {
 }
 
 /// Of who is not expected to get on. Whoever is gets more time than a busy machine keeps a thread from running.
-Lease::Options quick() {
+Lease::Options quick_lease() {
   Lease::Options options;
   options.poll = options.rarely = std::chrono::milliseconds(10);
   options.patience = std::chrono::milliseconds(200);
@@ -46,7 +46,7 @@ Lease::Options quick() {
 }
 
 Lease::Options patient() {
-  Lease::Options options = quick();
+  Lease::Options options = quick_lease();
   options.patience = std::chrono::seconds(20);
   return options;
 }
@@ -57,7 +57,7 @@ TEST_CASE("free, held, done, released") {
   const test::TempDir directory;
   const std::string path = directory / "l";
   {
-    const auto first = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+    const auto first = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
     REQUIRE((first && first->lease));
     std::string holder;
     int asked = 0;
@@ -76,7 +76,7 @@ TEST_CASE("a dead holder on this node holds nothing, and is swept up") {
   const auto die_with_it = [&] {
     const pid_t child = fork();
     if (child == 0) {
-      const auto lease = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+      const auto lease = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
       _exit(lease ? 0 : 1);  // no destructor: as SIGKILL
     }
     int status = 0;
@@ -85,7 +85,7 @@ TEST_CASE("a dead holder on this node holds nothing, and is swept up") {
   };
   die_with_it();
   {
-    const auto lease = Lease::acquire(path, of_job("8.0"), {}, kSilent, kNever);
+    const auto lease = Lease::acquire(path, of_job("8.0"), {}, kSilent, kNotCancelled);
     CHECK((lease && lease->outcome == Lease::Outcome::held));
     CHECK(sweep_dead_leases(directory.path()));
     CHECK_FALSE(sweep_dead_leases(directory.path(), "8.0"));  // whoever has it is still there
@@ -102,14 +102,14 @@ TEST_CASE("a holder elsewhere whose heart has stopped is taken over, by the file
   LeaseRecord other = elsewhere("0123");
   other.state = State::finishing;
   const std::string path = directory.write("l", other.text());
-  Lease::Options options = quick();
+  Lease::Options options = quick_lease();
   options.longest = std::chrono::milliseconds(300);
-  const auto before = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  const auto before = Lease::acquire(path, of_job("8.0"), options, kSilent, kNotCancelled);
   REQUIRE(before);
   CHECK((before->outcome == Lease::Outcome::held && before->overtook));
   directory.write("m", elsewhere("4567").text());
   fs::last_write_time(directory / "m", fs::file_time_type::clock::now() - std::chrono::minutes(5));
-  const auto acquired = Lease::acquire(directory / "m", of_job("8.0"), options, kSilent, kNever);
+  const auto acquired = Lease::acquire(directory / "m", of_job("8.0"), options, kSilent, kNotCancelled);
   REQUIRE(acquired);
   CHECK((acquired->outcome == Lease::Outcome::held && !acquired->overtook));
 }
@@ -120,15 +120,15 @@ TEST_CASE("of those who find a holder dead one takes his place, and he is not de
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
   // Another node has decided to succeed him, and this one still sees the old file.
   directory.write("l.0123.next", "");
-  Lease::Options options = quick();
-  const auto late = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  Lease::Options options = quick_lease();
+  const auto late = Lease::acquire(path, of_job("8.0"), options, kSilent, kNotCancelled);
   REQUIRE(late);
   CHECK((late->outcome == Lease::Outcome::held && late->overtook));
   CHECK(fs::exists(directory / "l.0123.1.next"));
   directory.write("l", elsewhere("0123").text());
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(5));
   fs::remove(directory / "l.0123.next");
-  const auto holder = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  const auto holder = Lease::acquire(path, of_job("8.0"), options, kSilent, kNotCancelled);
   REQUIRE((holder && holder->lease));
   CHECK(fs::exists(directory / "l.0123.next"));  // for whoever sees the old one later
   // Nobody reports anything, and the heart beats.
@@ -146,12 +146,12 @@ TEST_CASE("of those who find a holder dead one takes his place, and he is not de
 TEST_CASE("one of those who wait takes the place of who is slow, and the others wait for that one") {
   const test::TempDir directory;
   const std::string path = directory / "l";
-  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
   REQUIRE((holder && holder->lease));
   constexpr int kWaiting = 4;
   std::atomic<int> overtook = 0, done = 0;
   std::atomic<bool> published = false;
-  Lease::Options options = quick();
+  Lease::Options options = quick_lease();
   options.patience = std::chrono::milliseconds(3000);
   const auto go_on_for_longer_than_they_wait = [&](Lease& lease) {
     const auto began = std::chrono::steady_clock::now();
@@ -185,7 +185,7 @@ TEST_CASE("who waits hears of the holder, of the next one, and how far they are"
   std::vector<std::string> heard;
   Lease::Options options = patient();
   options.say_again = std::chrono::milliseconds(100);
-  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
   REQUIRE((holder && holder->lease));
   holder->lease->report(State::fetching, 4711);
   int looks = 0;
@@ -202,7 +202,7 @@ TEST_CASE("who gets on is waited for, who does not is not") {
   const test::TempDir directory;
   const std::string path = directory / "l";
   const auto wait = [&](uint64_t each_time, State state, const Lease::Options& options) {
-    auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+    auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
     REQUIRE((holder && holder->lease));
     uint64_t bytes = 0;
     int looks = 0;
@@ -214,13 +214,13 @@ TEST_CASE("who gets on is waited for, who does not is not") {
     CHECK((acquired->outcome == Lease::Outcome::held) == acquired->overtook);
     return acquired->outcome;
   };
-  Lease::Options options = quick();
+  Lease::Options options = quick_lease();
   options.patience = std::chrono::milliseconds(3000);
   options.poll = std::chrono::milliseconds(50);  // a hundred looks take longer than its patience
   CHECK(wait(uint64_t{1} << 20U, State::fetching, options) == Lease::Outcome::done);
   CHECK(wait(0, State::finishing, options) == Lease::Outcome::done);
-  CHECK(wait(10, State::fetching, quick()) == Lease::Outcome::held);
-  CHECK(wait(0, State::queued, quick()) == Lease::Outcome::held);
+  CHECK(wait(10, State::fetching, quick_lease()) == Lease::Outcome::held);
+  CHECK(wait(0, State::queued, quick_lease()) == Lease::Outcome::held);
 }
 
 TEST_CASE("another user's import is waited for as long as that is worth it") {
@@ -234,7 +234,7 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
   options.lag = std::chrono::milliseconds(2000);  // less than a hundred looks take, more than a busy disk
   options.worthwhile = 1'000'000;
   const auto wait = [&](const std::function<void(Lease&, int)>& report) {
-    auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+    auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
     REQUIRE((holder && holder->lease));
     int looks = 0;
     const auto acquired = Lease::acquire(path, self, options, kSilent, [&] {
@@ -266,7 +266,7 @@ TEST_CASE("another user's import is waited for as long as that is worth it") {
 TEST_CASE("of those who have waited enough for another user one imports, and their others wait for that one") {
   const test::TempDir directory;
   const std::string path = directory / "l";
-  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
   REQUIRE((holder && holder->lease));
   constexpr int kWaiting = 6;
   std::atomic<int> overtook = 0, done = 0;
@@ -303,7 +303,7 @@ TEST_CASE("of those who have waited enough for another user one imports, and the
 TEST_CASE("an own import that goes on is waited for, however long it takes; one that only says so is not") {
   const test::TempDir directory;
   const std::string path = directory / "l";
-  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
   REQUIRE((holder && holder->lease));
   Lease::Options options = patient();
   options.longest = std::chrono::milliseconds(1000);
@@ -315,7 +315,7 @@ TEST_CASE("an own import that goes on is waited for, however long it takes; one 
   });
   REQUIRE(goes_on);
   CHECK(goes_on->outcome == Lease::Outcome::done);
-  const auto hangs = Lease::acquire(path, of_job("8.0"), options, kSilent, kNever);
+  const auto hangs = Lease::acquire(path, of_job("8.0"), options, kSilent, kNotCancelled);
   REQUIRE(hangs);
   CHECK((hangs->outcome == Lease::Outcome::held && hangs->overtook));
 }
@@ -323,7 +323,7 @@ TEST_CASE("an own import that goes on is waited for, however long it takes; one 
 TEST_CASE("who waits writes nothing beside the lease, and stops at once") {
   const test::TempDir directory;
   const std::string path = directory / "l";
-  const auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNever);
+  const auto holder = Lease::acquire(path, of_job("7.0"), {}, kSilent, kNotCancelled);
   REQUIRE((holder && holder->lease));
   Lease::Options options = patient();
   options.rarely = std::chrono::minutes(10);

@@ -24,7 +24,7 @@ constexpr size_t kMiB = size_t{1} << 20U;
 const auto kAlways = [] { return true; };
 
 /// A store and its copies, in one file system: LocalTier::open() would refuse that.
-struct Scene {
+struct TierScene {
   test::TempDir directory;
   ImageStore store = *ImageStore::open(directory / "store");
   ImageStore local = *ImageStore::open(directory / "local");
@@ -79,7 +79,7 @@ std::function<bool()> stop_at(int question) {
 }  // namespace
 
 TEST_CASE("the first step has no copy, and those after it have one that only reads") {
-  const Scene scene;
+  const TierScene scene;
   const std::string name = scene.publish('a', "an image");
   CHECK_FALSE(scene.find(name));
   REQUIRE(scene.tier().fill(name, kAlways));
@@ -100,7 +100,7 @@ TEST_CASE("the first step has no copy, and those after it have one that only rea
 }
 
 TEST_CASE("what nobody has read whole before is noted in the store, and not from what lay there") {
-  const Scene scene;
+  const TierScene scene;
   const std::string name = scene.publish('a', "an image", false);
   CHECK_FALSE(scene.find(name));
   scene.directory.write("local/images/" + name + ".part", "another one");
@@ -112,7 +112,7 @@ TEST_CASE("what nobody has read whole before is noted in the store, and not from
 }
 
 TEST_CASE("an image that was imported anew is not taken from its old copy") {
-  const Scene scene;
+  const TierScene scene;
   REQUIRE(scene.tier().fill(scene.publish('a', "image 1"), kAlways));
   REQUIRE(scene.store.remove_unused(scene.store.list()[0].name));
   const std::string name = scene.publish('a', "image 2", false);
@@ -124,7 +124,7 @@ TEST_CASE("an image that was imported anew is not taken from its old copy") {
 }
 
 TEST_CASE("a copy that lost its end, or has a second name, is not given out, and made anew") {
-  const Scene scene;
+  const TierScene scene;
   const std::string name = scene.publish('a', "an image");
   REQUIRE(scene.tier().fill(name, kAlways));
   REQUIRE(chmod(scene.path().c_str(), 0600) == 0);
@@ -137,7 +137,7 @@ TEST_CASE("a copy that lost its end, or has a second name, is not given out, and
 }
 
 TEST_CASE("a step that ends in the middle of a copy leaves nothing that is used, and the next one goes on with it") {
-  const Scene scene;
+  const TierScene scene;
   std::string bytes(5 * kMiB + 100, 'x');
   for (size_t i = 0; i < bytes.size(); i += 4096) bytes[i] = static_cast<char>(i / 4096);
   const std::string name = scene.publish('a', bytes);
@@ -180,7 +180,7 @@ TEST_CASE("a step that ends in the middle of a copy leaves nothing that is used,
 }
 
 TEST_CASE("a link in the place of a copy is not followed") {
-  const Scene scene;
+  const TierScene scene;
   const std::string name = scene.publish('a', "an image");
   const std::string other = scene.directory.write("other", "kept");
   std::filesystem::create_symlink(other, scene.part(name));
@@ -190,7 +190,7 @@ TEST_CASE("a link in the place of a copy is not followed") {
 }
 
 TEST_CASE("the oldest copies go for a new one, those that are in use stay, and nothing goes in vain") {
-  const Scene scene;
+  const TierScene scene;
   const std::string image(1000, 'x');
   const LocalTier tier = scene.tier({0, 3000});
   const std::string oldest = scene.publish('1', image), used = scene.publish('2', image + "2"),
@@ -216,7 +216,7 @@ TEST_CASE("the oldest copies go for a new one, those that are in use stay, and n
 }
 
 TEST_CASE("who finds another one copying waits for it, as long as its step runs") {
-  const Scene scene;
+  const TierScene scene;
   const std::string name = scene.publish('a', "an image");
   {
     const auto other = FileLock::acquire(*open_file(scene.local.images(), O_RDONLY | O_DIRECTORY),
@@ -234,7 +234,7 @@ TEST_CASE("who finds another one copying waits for it, as long as its step runs"
 }
 
 TEST_CASE("an image that the store has no more is not given out, and its copy goes with the next one's making") {
-  const Scene scene;
+  const TierScene scene;
   const std::string gone = scene.publish('a', "an image"), other = scene.publish('c', "another");
   REQUIRE(scene.tier().fill(gone, kAlways));
   auto image = scene.store.find_named(gone);
@@ -254,7 +254,7 @@ TEST_CASE("an image that the store has no more is not given out, and its copy go
 }
 
 TEST_CASE("what the node's own store has left stays until its room is needed") {
-  const Scene scene;
+  const TierScene scene;
   const ImageKey key{*Digest::parse_hex(std::string(64, 'e')), std::string(32, 'f'), "", std::nullopt};
   {
     auto file = scene.local.create();

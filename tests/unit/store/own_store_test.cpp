@@ -41,7 +41,7 @@ struct Cache {
   }
 };
 
-mode_t mode_of(const std::string& path) {
+mode_t mode_in_store(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 ? status.st_mode & 07777U : 0;
 }
@@ -64,10 +64,10 @@ TEST_CASE("an image in a user's own store is his alone, whoever shares the cache
   CHECK(test::as_user([&]() -> Result<void> {
           (void)umask(0);
           TRY_ASSIGN(const OwnStore own, cache.open());
-          EXPECT(mode_of(cache.store) == 0700);
+          EXPECT(mode_in_store(cache.store) == 0700);
           TRY_ASSIGN(const ImageStore store, ImageStore::open(own.path()));
           TRY(publish(store, 'a'));
-          EXPECT(mode_of(cache.store + "/images/sha256") == 0700);
+          EXPECT(mode_in_store(cache.store + "/images/sha256") == 0700);
           TRY_ASSIGN(const OwnStore again, cache.open());
           TRY_ASSIGN(const ImageStore same, ImageStore::open(again.path()));
           EXPECT(same.list().size() == 1 && same.list()[0].record.source == "registry.test/tiny");
@@ -81,7 +81,7 @@ TEST_CASE("an own store that others could read is closed to them") {
           EXPECT(mkdir(cache.store.c_str(), 0755) == 0);
           TRY_ASSIGN(const OwnStore own, cache.open());
           TRY(ImageStore::open(own.path()));
-          EXPECT(mode_of(cache.store) == 0700);
+          EXPECT(mode_in_store(cache.store) == 0700);
           return {};
         }) == "");
 }
@@ -128,7 +128,7 @@ TEST_CASE("there is no store where nobody has made its directory and nobody may"
   REQUIRE(mkdir(closed.c_str(), 0755) == 0);
   CHECK(test::as_user([&]() -> Result<void> {
           EXPECT(!ImageStore::why_none(cache.path + "/store"));
-          EXPECT(mode_of(cache.path + "/store") == 0700);
+          EXPECT(mode_in_store(cache.path + "/store") == 0700);
           if (geteuid() != test::kTestUid) return {};  // nobody else's directory
           const auto why = ImageStore::why_none(foreign + "/deeper");
           EXPECT(why && why->find("Permission denied") != std::string::npos);

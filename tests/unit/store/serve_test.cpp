@@ -15,24 +15,17 @@
 #include "hooks/store/messages.hpp"
 #include "hooks/store/resolution.hpp"
 #include "tests/support/memory_log.hpp"
+#include "tests/support/superblock.hpp"
 #include "tests/support/temp_dir.hpp"
 
 using namespace situla;
-namespace line = store_line;
+using test::superblock;
 
 namespace {
 
-const Digest kManifest = *Digest::parse_hex(std::string(64, 'a'));
+const Digest kServedManifest = *Digest::parse_hex(std::string(64, 'a'));
 const Digest kOtherManifest = *Digest::parse_hex(std::string(64, 'b'));
 const Digest kLayer = *Digest::parse_hex(std::string(64, '1'));
-
-std::string superblock() {
-  std::string head(96, '\0');
-  head.replace(0, 4, "hsqs");
-  head[28] = 4;
-  head[40] = 96;
-  return head;
-}
 
 /// The store in a thread, and the importer's end of the line.
 class Scene {
@@ -74,40 +67,40 @@ class Scene {
     });
     if (!asks) return;
     const auto first = ask();
-    REQUIRE((first.message && std::holds_alternative<line::Work>(*first.message) && first.fds.size() == 1));
-    work = std::get<line::Work>(*first.message);
+    REQUIRE((first.message && std::holds_alternative<store_line::Work>(*first.message) && first.fds.size() == 1));
+    work = std::get<store_line::Work>(*first.message);
   }
   ~Scene() { ours_.reset(); }
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
   struct Answer {
-    std::optional<line::Message> message;
+    std::optional<store_line::Message> message;
     std::vector<UniqueFd> fds;
   };
   Answer ask() {
-    auto packet = receive_packet(ours_.get(), line::kMaxBytes);
+    auto packet = receive_packet(ours_.get(), store_line::kMaxBytes);
     if (!packet || !*packet) return {};
-    auto message = line::decode((*packet)->bytes);
+    auto message = store_line::decode((*packet)->bytes);
     REQUIRE(message);
     return {std::move(*message), std::move((*packet)->fds)};
   }
-  Answer ask(const line::Message& question) {
+  Answer ask(const store_line::Message& question) {
     say(question);
     return ask();
   }
-  void say(const line::Message& message) { REQUIRE(send_packet(ours_.get(), line::encode(message))); }
+  void say(const store_line::Message& message) { REQUIRE(send_packet(ours_.get(), store_line::encode(message))); }
   /// What an honest importer does.
   void import(const std::string& bytes = superblock()) {
-    auto answer = ask(line::Resolved{{kManifest, kManifest}});
-    REQUIRE((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
+    auto answer = ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+    REQUIRE((answer.message && std::holds_alternative<store_line::WriteImage>(*answer.message)));
     REQUIRE(write_all(answer.fds.at(0).get(), bytes));
     answer = {};
-    answer = ask(line::PutLayer{kLayer, "zstd-131072"});
-    REQUIRE((answer.message && std::holds_alternative<line::WriteIndex>(*answer.message)));
+    answer = ask(store_line::PutLayer{kLayer, "zstd-131072"});
+    REQUIRE((answer.message && std::holds_alternative<store_line::WriteIndex>(*answer.message)));
     REQUIRE(write_all(answer.fds.at(0).get(), "index"));
     answer = {};
-    say(line::Built{7, "amd64"});
+    say(store_line::Built{7, "amd64"});
   }
   Result<ServedImage> end() {
     ours_.reset();
@@ -118,7 +111,7 @@ class Scene {
   void lose_broker() { broker_.reset(); }
   [[nodiscard]] std::string said() const { return notes_.text(LogLevel::info); }
 
-  line::Work work;
+  store_line::Work work;
   int begun = 0;                   ///< how often an import was announced; after result()
   int importers = 0;               ///< how often one was started
   std::vector<std::string> waits;  ///< for what, as it was told; after result()
@@ -151,8 +144,8 @@ TEST_CASE("an image is imported once, and given as a descriptor that only reads"
   }
   {
     Scene scene(directory, "registry.test/tiny", 1000, {}, true, "2.0");
-    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
-    REQUIRE((answer.message && std::holds_alternative<line::Have>(*answer.message)));
+    const auto answer = scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+    REQUIRE((answer.message && std::holds_alternative<store_line::Have>(*answer.message)));
     const auto image = scene.end();
     REQUIRE(image);
     CHECK(image->stored);
@@ -160,8 +153,8 @@ TEST_CASE("an image is imported once, and given as a descriptor that only reads"
   {
     // The same digest by another origin is another image.
     Scene scene(directory, "auth.test/tiny");
-    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
-    CHECK((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
+    const auto answer = scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+    CHECK((answer.message && std::holds_alternative<store_line::WriteImage>(*answer.message)));
   }
   CHECK(std::filesystem::is_empty(directory / "store/leases"));
   CHECK(std::filesystem::is_empty(directory / "store/slots"));
@@ -175,18 +168,18 @@ TEST_CASE("blocks of another origin make an image one user's own") {
     REQUIRE(scene.end());
   }
   const auto build = [](Scene& scene, const Digest& manifest) {
-    auto answer = scene.ask(line::Resolved{{manifest, manifest}});
+    auto answer = scene.ask(store_line::Resolved{{manifest, manifest}});
     REQUIRE(answer.fds.size() == 1);
     REQUIRE(write_all(answer.fds[0].get(), superblock()));
-    const auto layer = scene.ask(line::FindLayer{kLayer, "zstd-131072"});
-    REQUIRE((layer.message && std::holds_alternative<line::Layer>(*layer.message)));
+    const auto layer = scene.ask(store_line::FindLayer{kLayer, "zstd-131072"});
+    REQUIRE((layer.message && std::holds_alternative<store_line::Layer>(*layer.message)));
     CHECK(read_all(layer.fds.at(0).get(), 100)->starts_with("index"));
     CHECK(write(layer.fds.at(1).get(), "x", 1) < 0);
     answer = {};
-    const auto index = scene.ask(line::PutLayer{kLayer, "zstd-131072"});
+    const auto index = scene.ask(store_line::PutLayer{kLayer, "zstd-131072"});
     REQUIRE(index.fds.size() == 1);
     REQUIRE(write_all(index.fds[0].get(), "index of derived"));
-    scene.say(line::Built{});
+    scene.say(store_line::Built{});
   };
   const auto only = [](Result<ServedImage> image) {
     REQUIRE(image);
@@ -194,7 +187,7 @@ TEST_CASE("blocks of another origin make an image one user's own") {
   };
   {
     Scene scene(directory, "registry.test/derived");
-    build(scene, kManifest);
+    build(scene, kServedManifest);
     CHECK(only(scene.end()) == 1000U);
   }
   {
@@ -211,10 +204,13 @@ TEST_CASE("blocks of another origin make an image one user's own") {
   }
   {
     Scene mine(directory, "registry.test/derived", 1000, {}, true, "2.0");
-    CHECK(std::holds_alternative<line::Have>(*mine.ask(line::Resolved{{kManifest, kManifest}}).message));
+    CHECK(std::holds_alternative<store_line::Have>(
+        *mine.ask(store_line::Resolved{{kServedManifest, kServedManifest}}).message));
     Scene other(directory, "registry.test/derived", 1001);
-    CHECK(std::holds_alternative<line::WriteImage>(*other.ask(line::Resolved{{kManifest, kManifest}}).message));
-    CHECK(std::holds_alternative<line::NoLayer>(*other.ask(line::FindLayer{kLayer, "zstd-131072"}).message));
+    CHECK(std::holds_alternative<store_line::WriteImage>(
+        *other.ask(store_line::Resolved{{kServedManifest, kServedManifest}}).message));
+    CHECK(
+        std::holds_alternative<store_line::NoLayer>(*other.ask(store_line::FindLayer{kLayer, "zstd-131072"}).message));
   }
 }
 
@@ -228,18 +224,20 @@ TEST_CASE("what an importer must not do gives no image") {
     return image ? std::string() : image.error().message();
   };
   CHECK_THAT(refused([](Scene& scene) {
-               scene.say(line::FindLayer{kLayer, "zstd-131072"});
+               scene.say(store_line::FindLayer{kLayer, "zstd-131072"});
              }),
              Catch::Contains("out of turn"));
-  CHECK_THAT(refused([](Scene& scene) { scene.say(line::Have()); }), Catch::Contains("out of turn"));
+  CHECK_THAT(refused([](Scene& scene) { scene.say(store_line::Have()); }), Catch::Contains("out of turn"));
   CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), "nonsense"); }),
              Catch::Contains("of another release"));
   CHECK_THAT(refused([](Scene& scene) {
-               (void)scene.ask(line::Resolved{{kManifest, kManifest}});
-               scene.say(line::Resolved{{kLayer, kLayer}});
+               (void)scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+               scene.say(store_line::Resolved{{kLayer, kLayer}});
              }),
              Catch::Contains("out of turn"));
-  CHECK_THAT(refused([](Scene& scene) { (void)send_packet(scene.line_fd(), line::encode(line::Progressed()), {0}); }),
+  CHECK_THAT(refused([](Scene& scene) {
+               (void)send_packet(scene.line_fd(), store_line::encode(store_line::Progressed()), {0});
+             }),
              Catch::Contains("descriptors"));
 }
 
@@ -247,9 +245,9 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
   const test::TempDir directory;
   {
     Scene scene(directory);
-    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
+    const auto answer = scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
-    scene.say(line::Built{});
+    scene.say(store_line::Built{});
     const auto image = scene.end();  // the descriptor is still here
     REQUIRE_FALSE(image);
     CHECK_THAT(image.error().message(), Catch::Contains("open for writing"));
@@ -265,11 +263,11 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
   config.largest_image = 95;
   {
     Scene scene(directory, "registry.test/tiny", 1000, config);
-    auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
+    auto answer = scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
     answer = {};
     // The store may have seen it by then, and left.
-    (void)send_packet(scene.line_fd(), line::encode(line::Built{}));
+    (void)send_packet(scene.line_fd(), store_line::encode(store_line::Built{}));
     const auto image = scene.end();
     REQUIRE_FALSE(image);
     CHECK(image.error().code() == ErrorCode::image_too_large);
@@ -277,8 +275,8 @@ TEST_CASE("an image that somebody can still write to, or that is none, gets no n
   }
   {
     Scene scene(directory, "registry.test/tiny", 1000, config);
-    const auto answer = scene.ask(line::Resolved{{kManifest, kManifest}});
-    scene.say(line::Built{});  // and stays, and writes
+    const auto answer = scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+    scene.say(store_line::Built{});  // and stays, and writes
     REQUIRE(write_all(answer.fds.at(0).get(), superblock()));
     const auto image = scene.result();
     REQUIRE_FALSE(image);
@@ -292,14 +290,14 @@ TEST_CASE("an importer or a broker that goes ends it without a word, and without
   const test::TempDir directory;
   {
     Scene scene(directory);
-    (void)scene.ask(line::Resolved{{kManifest, kManifest}});
+    (void)scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
     const auto image = scene.end();
     REQUIRE_FALSE(image);
     CHECK(image.error().message().empty());
   }
   {
     Scene scene(directory);
-    (void)scene.ask(line::Resolved{{kManifest, kManifest}});
+    (void)scene.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
     scene.lose_broker();
     const auto image = scene.result();
     REQUIRE_FALSE(image);
@@ -312,7 +310,7 @@ TEST_CASE("an importer or a broker that goes ends it without a word, and without
 TEST_CASE("who gets on too slowly is overtaken, and the first file stays") {
   const test::TempDir directory;
   Scene slow(directory, "registry.test/tiny", 1000);
-  auto held = slow.ask(line::Resolved{{kManifest, kManifest}});
+  auto held = slow.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
   REQUIRE(held.fds.size() == 1);
   Scene quick(directory, "registry.test/tiny", 1001);
   quick.import();
@@ -320,7 +318,7 @@ TEST_CASE("who gets on too slowly is overtaken, and the first file stays") {
   REQUIRE(image);
   REQUIRE(write_all(held.fds[0].get(), superblock() + "other"));
   held = {};
-  slow.say(line::Built{});
+  slow.say(store_line::Built{});
   const auto later = slow.end();
   REQUIRE(later);
   struct stat status {};
@@ -362,7 +360,7 @@ TEST_CASE("a job's later steps ask nobody; a new job asks, and is given what it 
     const auto image = second.result();
     REQUIRE(image);
     CHECK(image->stored);
-    CHECK(image->key.digest == kManifest);
+    CHECK(image->key.digest == kServedManifest);
     CHECK(second.begun == 0);
     CHECK(second.importers == 0);
     CHECK_FALSE(second.looks_again);  // it was asked a moment ago
@@ -370,15 +368,17 @@ TEST_CASE("a job's later steps ask nobody; a new job asks, and is given what it 
   }
   {
     Scene other_job(directory, "registry.test/tiny", 1000, {}, true, "2.0");
-    CHECK(other_job.work.known == NamedManifest{kManifest, kManifest});
+    CHECK(other_job.work.known == NamedManifest{kServedManifest, kServedManifest});
     CHECK(other_job.work.impatient);
-    CHECK(std::holds_alternative<line::Have>(*other_job.ask(line::Resolved{{kManifest, kManifest}}).message));
+    CHECK(std::holds_alternative<store_line::Have>(
+        *other_job.ask(store_line::Resolved{{kServedManifest, kServedManifest}}).message));
     REQUIRE(other_job.end());
     CHECK(other_job.begun == 0);
   }
   Scene other_user(directory, "registry.test/tiny", 1001, {}, true, "1.2");
   CHECK_FALSE(other_user.work.impatient);
-  CHECK(std::holds_alternative<line::NoImage>(*other_user.ask(line::Unresolved{ErrorKind::denied}).message));
+  CHECK(
+      std::holds_alternative<store_line::NoImage>(*other_user.ask(store_line::Unresolved{ErrorKind::denied}).message));
   CHECK_FALSE(other_user.end());
 }
 
@@ -391,13 +391,13 @@ TEST_CASE("a registry that does not answer keeps out only those whom it has not 
   }
   {
     Scene later(directory, "registry.test/tiny", 1000, {}, true, "2.0");
-    CHECK(std::holds_alternative<line::Have>(*later.ask(line::Unresolved{ErrorKind::network}).message));
+    CHECK(std::holds_alternative<store_line::Have>(*later.ask(store_line::Unresolved{ErrorKind::network}).message));
     const auto image = later.end();
     REQUIRE(image);
-    CHECK(image->key.digest == kManifest);
+    CHECK(image->key.digest == kServedManifest);
     CHECK_THAT(later.said(),
                Catch::StartsWith("registry.test does not answer: registry.test/tiny is started as it was 0 min ago") &&
-                   Catch::Contains(kManifest.text()));
+                   Catch::Contains(kServedManifest.text()));
   }
   {
     // A minute long it is not even asked, by nobody's job.
@@ -408,13 +408,14 @@ TEST_CASE("a registry that does not answer keeps out only those whom it has not 
   }
   {
     Scene other(directory, "registry.test/tiny", 1001, {}, true, "4.0");
-    CHECK(std::holds_alternative<line::NoImage>(*other.ask(line::Unresolved{ErrorKind::network}).message));
+    CHECK(std::holds_alternative<store_line::NoImage>(*other.ask(store_line::Unresolved{ErrorKind::network}).message));
     CHECK_FALSE(other.end());
   }
   SiteConfig never;
   never.grant_offline = std::chrono::seconds(0);
   Scene forbidden(directory, "registry.test/tiny", 1000, never, true, "5.0");
-  CHECK(std::holds_alternative<line::NoImage>(*forbidden.ask(line::Unresolved{ErrorKind::network}).message));
+  CHECK(
+      std::holds_alternative<store_line::NoImage>(*forbidden.ask(store_line::Unresolved{ErrorKind::network}).message));
   CHECK_FALSE(forbidden.end());
 }
 
@@ -427,11 +428,11 @@ TEST_CASE("who is refused once has no leave any more, also for when the registry
   }
   {
     Scene revoked(directory, "registry.test/tiny", 1000, {}, true, "2.0");
-    CHECK(std::holds_alternative<line::NoImage>(*revoked.ask(line::Unresolved{ErrorKind::denied}).message));
+    CHECK(std::holds_alternative<store_line::NoImage>(*revoked.ask(store_line::Unresolved{ErrorKind::denied}).message));
     CHECK_FALSE(revoked.end());
   }
   Scene away(directory, "registry.test/tiny", 1000, {}, true, "3.0");
-  CHECK(std::holds_alternative<line::NoImage>(*away.ask(line::Unresolved{ErrorKind::network}).message));
+  CHECK(std::holds_alternative<store_line::NoImage>(*away.ask(store_line::Unresolved{ErrorKind::network}).message));
   CHECK_FALSE(away.end());
 }
 
@@ -454,13 +455,13 @@ TEST_CASE("the site says whether a user may ask less than it does") {
 TEST_CASE("who waits for another import of the image is told for whose") {
   const test::TempDir directory;
   Scene first(directory);
-  const auto answer = first.ask(line::Resolved{{kManifest, kManifest}});
-  REQUIRE((answer.message && std::holds_alternative<line::WriteImage>(*answer.message)));
+  const auto answer = first.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+  REQUIRE((answer.message && std::holds_alternative<store_line::WriteImage>(*answer.message)));
   {
     Scene second(directory, "registry.test/tiny", 1001, {}, true, "2.0");
     // The first one does not get on.
-    const auto later = second.ask(line::Resolved{{kManifest, kManifest}});
-    CHECK((later.message && std::holds_alternative<line::WriteImage>(*later.message)));
+    const auto later = second.ask(store_line::Resolved{{kServedManifest, kServedManifest}});
+    CHECK((later.message && std::holds_alternative<store_line::WriteImage>(*later.message)));
     CHECK_FALSE(second.end());
     REQUIRE_FALSE(second.waits.empty());
     CHECK_THAT(second.waits.front(), Catch::StartsWith("the import of job 1.0 on "));

@@ -12,9 +12,9 @@ using namespace situla;
 namespace {
 
 const std::string kRegistry(32, 'e');
-const std::string kOrigin(32, 'b'), kOther(32, 'c');
+const std::string kOrigin(32, 'b'), kOtherOrigin(32, 'c');
 
-ImageKey publish(const ImageStore& store, char digit) {
+ImageKey publish_shelved(const ImageStore& store, char digit) {
   const ImageKey key{*Digest::parse_hex(std::string(64, digit)), kOrigin, "", std::nullopt};
   auto file = store.create();
   REQUIRE((file && write_all(file->fd(), "image") && file->seal()));
@@ -35,17 +35,17 @@ TEST_CASE("indexes are for one user, of one origin before another, and gone with
   const auto store = ImageStore::open(directory.path());
   REQUIRE(store);
   const Digest layer = *Digest::parse_hex(std::string(64, '1'));
-  const ImageKey image = publish(*store, 'a');
+  const ImageKey image = publish_shelved(*store, 'a');
   LayerShelf writer(*store, 1000, kRegistry, kOrigin);
   put(writer, layer, image, "first");
-  put(writer, layer, publish(*store, 'd'), "second");
+  put(writer, layer, publish_shelved(*store, 'd'), "second");
 
   const auto found = LayerShelf(*store, 1000, kRegistry, kOrigin).find(layer, "zstd-131072");
   REQUIRE(found);
   CHECK_FALSE(found->other_origin);
   CHECK(*read_all(found->index.get(), 100) == "second");
   CHECK(*read_all(found->donor.get(), 100) == "image");
-  const auto elsewhere = LayerShelf(*store, 1000, kRegistry, kOther).find(layer, "zstd-131072");
+  const auto elsewhere = LayerShelf(*store, 1000, kRegistry, kOtherOrigin).find(layer, "zstd-131072");
   REQUIRE(elsewhere);
   CHECK(elsewhere->other_origin);
   CHECK_FALSE(LayerShelf(*store, 1000, std::string(32, 'f'), kOrigin).find(layer, "zstd-131072"));

@@ -34,9 +34,10 @@ std::string some_bytes(size_t size) {
 }
 
 /// A node with a file, and what it offers; it sends in a thread of its own.
-class Node {
+class Streaming {
  public:
-  explicit Node(uint32_t nodes, size_t size = 5'000'000, std::chrono::milliseconds silent = std::chrono::seconds(60))
+  explicit Streaming(uint32_t nodes, size_t size = 5'000'000,
+                     std::chrono::milliseconds silent = std::chrono::seconds(60))
       : content_(some_bytes(size)) {
     (void)std::signal(SIGPIPE, SIG_IGN);  // as the program
     file_ = open_file(directory_.write("image", content_), O_RDONLY).value();
@@ -57,9 +58,9 @@ class Node {
                               .silent = silent});
         });
   }
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-  ~Node() {
+  Streaming(const Streaming&) = delete;
+  Streaming& operator=(const Streaming&) = delete;
+  ~Streaming() {
     if (thread_.joinable()) thread_.join();
   }
   [[nodiscard]] const Offer& offer() const { return offer_; }
@@ -139,7 +140,7 @@ std::string hear_all(int socket, int ms = 300) {
 
 TEST_CASE("all nodes get the file, from each other") {
   constexpr uint32_t kOthers = 7;
-  Node node(kOthers + 1);
+  Streaming node(kOthers + 1);
   const test::TempDir directory;
   std::vector<Fetching> others;
   for (uint32_t i = 1; i <= kOthers; ++i) others.emplace_back(node.offer(), i, directory / std::to_string(i));
@@ -152,7 +153,7 @@ TEST_CASE("all nodes get the file, from each other") {
 
 TEST_CASE("an empty file, and one of a byte") {
   for (const size_t size : {size_t{0}, size_t{1}}) {
-    Node node(2, size);
+    Streaming node(2, size);
     const test::TempDir directory;
     Fetching other(node.offer(), 1, directory / "1");
     CHECK(node.end());
@@ -162,7 +163,7 @@ TEST_CASE("an empty file, and one of a byte") {
 }
 
 TEST_CASE("a node that does not get on is not waited for") {
-  Node node(2, size_t{100} << 20U, std::chrono::milliseconds(2000));
+  Streaming node(2, size_t{100} << 20U, std::chrono::milliseconds(2000));
   const test::TempDir directory;
   Fetching other(node.offer(), 1, directory / "1");
   struct stat status {};
@@ -178,7 +179,7 @@ TEST_CASE("a node that does not get on is not waited for") {
 
 TEST_CASE("a node that dies on the way takes nobody with it") {
   constexpr uint32_t kOthers = 6;
-  Node node(kOthers + 1, size_t{100} << 20U);
+  Streaming node(kOthers + 1, size_t{100} << 20U);
   const test::TempDir directory;
   std::vector<Fetching> others;
   for (uint32_t i = 1; i <= kOthers; ++i) others.emplace_back(node.offer(), i, directory / std::to_string(i));
@@ -203,7 +204,7 @@ TEST_CASE("a node that dies on the way takes nobody with it") {
 }
 
 TEST_CASE("who does without says so, and who is not heard of is not waited for for ever") {
-  Node node(4);
+  Streaming node(4);
   const test::TempDir directory;
   Fetching other(node.offer(), 1, directory / "1");
   CHECK(decline_file(node.offer(), 2));
@@ -214,7 +215,7 @@ TEST_CASE("who does without says so, and who is not heard of is not waited for f
 }
 
 TEST_CASE("a node without room says why, and the sender does not wait for it") {
-  Node node(2);
+  Streaming node(2);
   const UniqueFd full = open_file("/dev/full", O_WRONLY).value();
   const auto fetched = fetch_file(node.offer(), 1, full.get(), [] { FAIL("it is not there"); });
   REQUIRE_FALSE(fetched);
@@ -223,7 +224,7 @@ TEST_CASE("a node without room says why, and the sender does not wait for it") {
 }
 
 TEST_CASE("who does not know the key gets nothing, and cannot pretend to be the sender") {
-  Node node(2);
+  Streaming node(2);
   Offer wrong = node.offer();
   wrong.key[0] ^= 1U;
   const test::TempDir directory;

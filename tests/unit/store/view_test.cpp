@@ -21,7 +21,7 @@ using namespace situla;
 namespace {
 
 constexpr Owner kOwner{4711, 815};
-constexpr size_t kBytes = 4 * ViewMade::kBlockBytes;
+constexpr size_t kViewBytes = 4 * ViewMade::kBlockBytes;
 
 /// Nothing but what says whose the files are, at `where`.
 struct Image {
@@ -34,7 +34,7 @@ struct Image {
   }
 
   [[nodiscard]] std::string bytes() const {
-    std::string all(kBytes, 'x');
+    std::string all(kViewBytes, 'x');
     std::memcpy(all.data(), &super, sizeof super);
     std::memcpy(all.data() + table_at, &table, sizeof table);
     return all;
@@ -52,7 +52,7 @@ struct Image {
 
 /// What a reader of the view gets.
 std::string patched(const Image& image, const ViewBlocks& blocks) {
-  const auto own = read_sealed_memory(blocks.memory.get(), kBytes);
+  const auto own = read_sealed_memory(blocks.memory.get(), kViewBytes);
   REQUIRE(own);
   std::string all = image.bytes();
   REQUIRE(blocks.offset % ViewMade::kBlockBytes == 0);
@@ -71,7 +71,7 @@ std::string expected(Image image) {
 
 TEST_CASE("a view is the image but for the eight bytes that say whose the files are") {
   // In one block, at the very end of one, and across two.
-  for (const size_t where : {size_t{5000}, size_t{4096 * 2 - 10}, size_t{4096 * 2 - 6}, kBytes - 18}) {
+  for (const size_t where : {size_t{5000}, size_t{4096 * 2 - 10}, size_t{4096 * 2 - 6}, kViewBytes - 18}) {
     const Image image(where);
     const auto blocks = view_blocks(image.file().get(), kOwner);
     REQUIRE(blocks);
@@ -96,7 +96,7 @@ TEST_CASE("of what our importer does not make there is no view") {
     image.super.id_table = 3;
   }
   SECTION("a table behind the file") {
-    image.super.id_table = kBytes;
+    image.super.id_table = kViewBytes;
   }
   SECTION("a table beyond all files") {
     image.super.id_table = UINT64_MAX;
@@ -133,6 +133,6 @@ TEST_CASE("a whole view has no name and cannot be written, or the file system sh
   CHECK(info.st_nlink == 0);
   CHECK((info.st_mode & 07777U) == 0400U);
   CHECK((static_cast<unsigned>(fcntl(view->get(), F_GETFL)) & static_cast<unsigned>(O_ACCMODE)) == O_RDONLY);
-  CHECK(read_all(view->get(), kBytes) == expected(image));
+  CHECK(read_all(view->get(), kViewBytes) == expected(image));
   CHECK(read_file(path) == image.bytes());
 }

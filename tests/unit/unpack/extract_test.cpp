@@ -15,15 +15,12 @@
 #include "hooks/unpack/read_image.hpp"
 #include "tests/support/memory_log.hpp"
 #include "tests/support/temp_dir.hpp"
+#include "tests/unit/unpack/shell.hpp"
 
 using namespace situla;
+using test::shell;
 
 namespace {
-
-void shell(const std::string& command) {
-  INFO(command);
-  REQUIRE(std::system(command.c_str()) == 0);
-}
 
 std::string output(const std::string& command) {
   FILE* pipe = popen(command.c_str(), "r");

@@ -14,6 +14,7 @@
 #include "common/sys/process/process.hpp"
 #include "hooks/unpack/extract.hpp"
 #include "tests/support/temp_dir.hpp"
+#include "tests/unit/unpack/shell.hpp"
 
 using namespace situla;
 
@@ -23,15 +24,11 @@ extern "C" const char* __asan_default_options() __attribute__((visibility("defau
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }  // NOLINT
+using test::shell;
 
 namespace {
 
 constexpr size_t kRootReference = 32;  // superblock: offset of the root inode's reference
-
-void shell(const std::string& command) {
-  INFO(command);
-  REQUIRE(std::system(command.c_str()) == 0);
-}
 
 class Hostile {
  public:

@@ -15,16 +15,13 @@
 #include "common/sys/file.hpp"
 #include "hooks/unpack/read_image.hpp"
 #include "tests/support/temp_dir.hpp"
+#include "tests/unit/unpack/shell.hpp"
 
 using namespace situla;
 namespace fs = std::filesystem;
+using test::shell;
 
 namespace {
-
-void shell(const std::string& command) {
-  INFO(command);
-  REQUIRE(std::system(command.c_str()) == 0);
-}
 
 std::string random_bytes(size_t size, unsigned seed) {
   std::mt19937 random(seed);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kLibrary = "libcuda.so.560.35.03";
+const std::string kCudaLibrary = "libcuda.so.560.35.03";
 
 ProgramEdit hook(const std::string& path, const std::string& script) {
   ProgramEdit edit;
@@ -92,8 +92,8 @@ TEST_CASE("CVE-2024-0133: an image makes no empty files on the host") {
   fs::create_directory_symlink("../../host/canary/directory", test.dir / "root/usr/lib32");
   // run() compares the host's files.
   test.run([](ApplyScene& scene) -> Result<void> {
-    TRY(scene.apply(edits_of(host_file(scene.host + "/" + kLibrary, "/usr/lib64/new.so.1"),
-                             host_file(scene.host + "/" + kLibrary, "/usr/lib/libnvidia-ml.so.1"),
+    TRY(scene.apply(edits_of(host_file(scene.host + "/" + kCudaLibrary, "/usr/lib64/new.so.1"),
+                             host_file(scene.host + "/" + kCudaLibrary, "/usr/lib/libnvidia-ml.so.1"),
                              host_file(scene.host + "/library", "/usr/lib32/tree", SourceType::directory),
                              device("/dev/null", "/usr/lib32/null"))));
     EXPECT(is_device(scene.in_root("/usr/lib32/null"), 1, 3) || scene.root.exists("/usr/lib32/null"));

@@ -25,13 +25,13 @@ Result<void> bind(const std::string& source, const std::string& target, const Mo
 }
 
 /// Character devices where no user can make any.
-Result<void> make_devices(const std::string& directory) {
+Result<void> make_hca_devices(const std::string& directory) {
   for (const fs::directory_entry& entry : fs::directory_iterator(directory))
     if (!entry.is_character_file()) TRY(bind("/dev/null", entry.path().string(), {}));
   return {};
 }
 
-std::vector<std::string> names(const std::string& directory) {
+std::vector<std::string> file_names(const std::string& directory) {
   std::vector<std::string> all;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) all.push_back(entry.path().filename());
   std::sort(all.begin(), all.end());
@@ -54,7 +54,7 @@ TEST_CASE("one adapter of two: its class entries lead to /sys/devices, the other
                               " mlx5_0,mlx5_core,0000:3b:00.0 mlx5_1,mlx5_core,0000:86:00.0";
   REQUIRE(std::system(command.c_str()) == 0);
   test.run([&](test::ApplyScene& scene) -> Result<void> {
-    TRY(make_devices(machine + "/dev/infiniband"));
+    TRY(make_hca_devices(machine + "/dev/infiniband"));
     fs::create_directories(scene.in_root("/sys"));
     TRY(bind(machine + "/sys", scene.in_root("/sys"), {.read_only = true}));
     TRY_ASSIGN(const HostRoots roots, HostRoots::open("/", machine));
@@ -64,9 +64,9 @@ TEST_CASE("one adapter of two: its class entries lead to /sys/devices, the other
     TRY(scene.apply(edits));
 
     const std::string classes = scene.in_root("/sys/class/");
-    EXPECT((names(classes + "infiniband") == Names{"mlx5_1"}));
-    EXPECT((names(classes + "infiniband_verbs") == Names{"abi_version", "uverbs1"}));
-    EXPECT((names(classes + "infiniband_mad") == Names{"abi_version"}));
+    EXPECT((file_names(classes + "infiniband") == Names{"mlx5_1"}));
+    EXPECT((file_names(classes + "infiniband_verbs") == Names{"abi_version", "uverbs1"}));
+    EXPECT((file_names(classes + "infiniband_mad") == Names{"abi_version"}));
     EXPECT(*read_file(classes + "infiniband_verbs/abi_version") == "6\n");
     EXPECT(*read_file(classes + "infiniband/mlx5_1/ports/1/link_layer") == "InfiniBand\n");
     EXPECT(*read_file(classes + "infiniband_verbs/uverbs1/ibdev") == "mlx5_1\n");
@@ -87,11 +87,11 @@ TEST_CASE("by name: nodes only, sysfs as it is") {
                               " rdmap0s6,efa,0000:00:06.0,eth bnxt_re0,bnxt_en,0000:01:00.0,eth";
   REQUIRE(std::system(command.c_str()) == 0);
   test.run([&](test::ApplyScene& scene) -> Result<void> {
-    TRY(make_devices(machine + "/dev/infiniband"));
+    TRY(make_hca_devices(machine + "/dev/infiniband"));
     TRY_ASSIGN(const HostRoots roots, HostRoots::open("/", machine));
     TRY_ASSIGN(const ContainerEdits edits, hca::edits_by_name({"situla.dev/hca=rdmap0s6"}, roots, scene.log));
     TRY(scene.apply(edits));
-    EXPECT((names(scene.in_root("/dev/infiniband")) == Names{"rdma_cm", "uverbs0"}));
+    EXPECT((file_names(scene.in_root("/dev/infiniband")) == Names{"rdma_cm", "uverbs0"}));
     EXPECT(is_device(scene.in_root("/dev/infiniband/uverbs0")));
     EXPECT(!fs::exists(scene.in_root("/sys/class")));
     return {};

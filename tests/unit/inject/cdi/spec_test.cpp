@@ -9,7 +9,7 @@ using namespace situla;
 
 namespace {
 
-const std::string kFixtures = SITULA_SOURCE_DIR "/tests/unit/inject/cdi/";
+const std::string kSpecFiles = SITULA_SOURCE_DIR "/tests/unit/inject/cdi/";
 
 Result<cdi::Spec> read(const std::string& text, bool json = false) {
   const auto document = json ? cdi::read_json(text) : cdi::read_yaml(text);
@@ -71,8 +71,8 @@ std::string summary(const cdi::Spec& spec) {
 TEST_CASE("YAML and JSON of the same content are the same specification") {
   const std::string name = GENERATE(as<std::string>(), "nvidia", "amd", "intel", "everything");
   CAPTURE(name);
-  const auto yaml = read(test::slurp(kFixtures + name + ".yaml"));
-  const auto json = read(test::slurp(kFixtures + name + ".json"), true);
+  const auto yaml = read(test::slurp(kSpecFiles + name + ".yaml"));
+  const auto json = read(test::slurp(kSpecFiles + name + ".json"), true);
   REQUIRE(yaml);
   REQUIRE(json);
   CHECK(summary(*yaml) == summary(*json));
@@ -80,7 +80,7 @@ TEST_CASE("YAML and JSON of the same content are the same specification") {
 }
 
 TEST_CASE("every field of CDI 1.1.0 is read") {
-  const auto spec = read(test::slurp(kFixtures + "everything.yaml"));
+  const auto spec = read(test::slurp(kSpecFiles + "everything.yaml"));
   REQUIRE(spec);
   CHECK(summary(*spec) ==
         "1.1.0 example.com/class.with.dots\n"
