@@ -3,7 +3,7 @@ import concurrent.futures
 import threading
 import time
 
-from runner.catch import begin_catch, begin_fuzz, missing_for_fuzz
+from runner.catch import begin_catch, begin_fuzz, missing_for_asan
 from runner.core import IDLY, BuildError, hurry
 
 
@@ -20,9 +20,10 @@ class Beside(threading.Thread):
             return not self.over.is_set()
         begun = []
         try:
-            if "asan" in self.later:
+            missing = missing_for_asan()
+            if "asan" in self.later and not missing:
                 begun += [done for *_, done in begin_catch(self.context, "asan", self.asan, idly)]
-            if "fuzz" in self.later and not missing_for_fuzz():
+            if "fuzz" in self.later and not missing:
                 begun += [done for *_, done in begin_fuzz(self.context, idly)]
             while idly() and concurrent.futures.wait(begun, timeout=1).not_done:
                 pass

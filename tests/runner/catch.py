@@ -126,8 +126,8 @@ def report_catch(context, tally, name, code, output, seconds, command):
             print(f"        exit status {code}; again with: {shlex.join(command)}")
 
 
-def missing_for_fuzz():
-    """Why there is no libFuzzer here; empty if there is."""
+def missing_for_asan():
+    """Why the preset asan, which has libFuzzer's targets too, cannot be built here; empty if it can."""
     if not shutil.which("clang++"):
         return "clang is not installed (packaging/install-deps)"
     program = 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
@@ -141,8 +141,8 @@ SEARCH = 160  # seconds of all targets together, two at a time; no target has mo
 
 def begin_fuzz(context, idly=None):
     """(name, future) of each target. idly: for as long as it returns true, with what processor time others leave."""
-    context.build("fuzz", {name for name, _, _ in catch_programs(context, "fuzz", "fuzz")}, idly is not None)
-    targets = [(name, replay) for name, replay, _ in catch_programs(context, "fuzz", "fuzz")]
+    context.build("asan", {name for name, _, _ in catch_programs(context, "asan", "fuzz")}, idly is not None)
+    targets = [(name, replay) for name, replay, _ in catch_programs(context, "asan", "fuzz")]
     seconds = min(5, max(1, SEARCH // len(targets)))
     return [(name, context.begin("idle", fuzz, seconds, name.removeprefix("fuzz_"), replay, idly=idly)) for name, replay in targets]
 

@@ -150,7 +150,7 @@ Filter sandbox_filter() {
   });
   filter.on(SYS_ioctl, [](Filter& is) {
     is.load_argument(1);
-    for (const unsigned command : {FIOSETOWN, SIOCSPGRP}) is.if_equal(command, refuse(EPERM));
+    for (const unsigned command : {unsigned{FIOSETOWN}, unsigned{SIOCSPGRP}}) is.if_equal(command, refuse(EPERM));
   });
   // Names are resolved with the help of the kernel's routing tables. libcurl wakes itself with a socketpair(2), which
   // is left: it reaches nobody.

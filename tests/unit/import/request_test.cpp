@@ -51,13 +51,13 @@ TEST_CASE("too large is refused before it is sent") {
 }
 
 TEST_CASE("more credentials than a request may have are refused, sent or received") {
-  constexpr size_t kOne = 3 * (4 + 1) + 2;               // three texts of one byte, the scope and the flag
+  constexpr size_t kEntry = 3 * (4 + 1) + 2;             // three texts of one byte, the scope and the flag
   constexpr std::string_view kCount("\x01\x10\0\0", 4);  // 4097
   ImportRequest request;
   request.credentials.add({"a", "b", "c"});
   const std::string bytes = request.serialize().value();
-  const std::string one = bytes.substr(bytes.size() - kOne);
-  std::string many = bytes.substr(0, bytes.size() - kOne - kCount.size()) + std::string(kCount);
+  const std::string one = bytes.substr(bytes.size() - kEntry);
+  std::string many = bytes.substr(0, bytes.size() - kEntry - kCount.size()) + std::string(kCount);
   for (int i = 0; i < 4097; ++i) many += one;
   const auto received = ImportRequest::deserialize(many);
   REQUIRE_FALSE(received);
