@@ -31,6 +31,16 @@ class Beside(threading.Thread):
                 self.tidy.run(self.context, idly, IDLY)
         except BuildError:
             pass  # the suite that needs it meets it again
+        except RuntimeError:  # nothing can be begun any more
+            if not self.over.is_set():
+                raise
+
+    def abandon(self):
+        """Ends at once, with what it has begun."""
+        self.over.set()
+        while self.is_alive():
+            self.context.terminate()
+            self.join(1)
 
     def end(self):
         """What it has begun goes on like everything else; beside other load it would idly never end."""
