@@ -114,7 +114,7 @@ node3_is_idle() { [ "$(sinfo -h -n node3 -o %T)" = idle ]; }
   cat "$BATS_TEST_TMPDIR/out"
   [ "$code" -eq 1 ]
   grep -q interrupted "$BATS_TEST_TMPDIR/out"
-  wait_until 30 sh -c '[ -z "$(squeue -h -n situla-doctor)" ]'
+  wait_until 60 sh -c '[ -z "$(squeue -h -n situla-doctor)" ]'
 }
 
 @test "mistakes are said" {

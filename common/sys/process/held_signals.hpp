@@ -8,8 +8,8 @@
 
 namespace situla {
 
-/// Between SIGTERM and SIGKILL of a command of Slurm's: it tells slurmctld in it that its job is to end.
-constexpr std::chrono::seconds kSrunGrace{5};
+/// Between SIGTERM and SIGKILL of a command of Slurm's: it tells slurmctld in it that its job is to end, which may be busy.
+constexpr std::chrono::seconds kSrunGrace{15};
 
 /// The signals that end this process (SIGINT, SIGTERM, SIGHUP), held back while it exists. What came is lost with it:
 /// whoever waits looks, and returns ErrorKind::cancelled.
