@@ -96,7 +96,7 @@ function(situla_compile target)
   situla_map_paths(${target})
   if(SITULA_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-    # These two stand before every access and are a third of the compiler's work: they are for what sees every byte of an image.
+    # These two stand before every access and are a third of the compiler's work: the preset has them for what sees every byte of an image.
     target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment)
     target_link_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE})
   endif()
@@ -142,24 +142,19 @@ endfunction()
 
 # situla_library(name [EVERY_BYTE] SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit
 # of the tree. Its sources are compiled some at a time, but for those behind ALONE: a program that calls one of several takes all of them,
-# with the libraries that they need. EVERY_BYTE: its code sees every byte or file of an image; the preset release optimizes it as packages
-# optimize everything, and for the rest, which waits for the kernel and for libraries, spares a fifth of the compiler's work.
+# with the libraries that they need. EVERY_BYTE: its code sees every byte or file of an image, and is compiled with SITULA_EVERY_BYTE_FLAGS,
+# too: as the preset release has it, optimized as in packages; the rest waits for the kernel and for libraries.
 function(situla_library name)
   cmake_parse_arguments(arg "EVERY_BYTE" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   situla_compile(${name})
   situla_build_quickly(${name} ALONE ${arg_ALONE})
-  set(optimized)
-  if(arg_EVERY_BYTE AND CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo)
-    set(optimized -O2)
-  elseif(arg_EVERY_BYTE AND SITULA_SANITIZE)
-    set(optimized -O1)
+  set(flags)
+  if(arg_EVERY_BYTE)
+    set(flags ${SITULA_EVERY_BYTE_FLAGS})
   endif()
-  situla_read_headers_once(${name} ${optimized})
-  target_compile_options(${name} PRIVATE ${optimized}) # without precompiled headers, too
-  if(arg_EVERY_BYTE AND SITULA_SANITIZE MATCHES undefined)
-    target_compile_options(${name} PRIVATE -fsanitize=null,alignment)
-  endif()
+  situla_read_headers_once(${name} ${flags})
+  target_compile_options(${name} PRIVATE ${flags}) # without precompiled headers, too
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
 endfunction()
 

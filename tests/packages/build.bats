@@ -25,7 +25,8 @@ setup() {
 configure() {
   rm -rf "$repository/build/$1"
   cmake -S "$repository" -B "$repository/build/$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSITULA_WERROR=ON \
-    -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -DNDEBUG" -DBUILD_TESTING=OFF "${@:2}"
+    -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -DNDEBUG" -DSITULA_EVERY_BYTE_FLAGS=-O2 \
+    -DBUILD_TESTING=OFF "${@:2}"
 }
 
 files_in() { (cd "$1" && find . ! -type d | sort); }
