@@ -8,7 +8,7 @@
 
 namespace situla {
 
-/// Between SIGTERM and SIGKILL of a command of Slurm's: it tells slurmctld in it that its job is to end, which may be busy.
+/// Between SIGTERM and SIGKILL of a command of Slurm's, which tells slurmctld, busy or not, that its job is to end.
 constexpr std::chrono::seconds kSrunGrace{15};
 
 /// The signals that end this process (SIGINT, SIGTERM, SIGHUP), held back while it exists. What came is lost with it:

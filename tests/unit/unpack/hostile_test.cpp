@@ -17,6 +17,7 @@
 #include "tests/unit/unpack/shell.hpp"
 
 using namespace situla;
+using test::shell;
 
 // Impossible sizes make the library ask for impossible memory. malloc(3) answers that with NULL, and so shall the
 // sanitizer's.
@@ -24,7 +25,6 @@ extern "C" const char* __asan_default_options() __attribute__((visibility("defau
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }  // NOLINT
-using test::shell;
 
 namespace {
 
