@@ -372,6 +372,25 @@ TEST_CASE("of those that spoke at once who yields takes his word back, though ot
   waiting.join();
 }
 
+TEST_CASE("where words take long, who has spoken waits as long for what others said at the same time") {
+  ByHand net(1, 2, std::chrono::seconds(10));
+  std::atomic<bool> here = false, returned = false;
+  std::thread waiting([&] {
+    const auto turn = net.node.receive([&] { return here.load(); });
+    returned = true;
+    CHECK((turn && !*turn && net.log.count(LogLevel::info, "waiting for the image from node0") == 1));
+  });
+  CHECK(net.said() == Claim::State::importing);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  net.has_reached_all();
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // less than three times as long, more than `settle`
+  CHECK_FALSE(returned);
+  net.comes(0, Claim::State::importing);
+  CHECK(net.said() == Claim::State::waits);
+  here = true;
+  waiting.join();
+}
+
 TEST_CASE("who has spoken does not fall silent when nothing came, or when the image has come another way") {
   {
     ByHand net(2, 3, std::chrono::milliseconds(100));

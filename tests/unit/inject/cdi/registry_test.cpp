@@ -1,9 +1,8 @@
 // Which devices does a node have when its specifications are many, broken, or contradict each other?
 #include "hooks/inject/cdi/registry.hpp"
 
-#include <ctime>
-#include <iostream>
-#include <limits>
+#include <string>
+#include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -139,7 +138,7 @@ TEST_CASE("as a job's user: root's files are believed, also in a user namespace,
   CHECK(test::in_user_namespace([&] { return check(false); }, true) == "");
 }
 
-TEST_CASE("a specification of 8 GPUs and 60 mounts is read in a few milliseconds") {
+TEST_CASE("a specification of 8 GPUs and 60 mounts is read whole") {
   const test::TempDir dir;
   std::string yaml = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits:\n  mounts:\n";
   for (int i = 0; i < 60; ++i) {
@@ -153,16 +152,11 @@ TEST_CASE("a specification of 8 GPUs and 60 mounts is read in a few milliseconds
     yaml += "- containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia" + std::to_string(i) + "\n  name: \"" +
             std::to_string(i) + "\"\n";
   dir.write("etc/nvidia.yaml", yaml);
-  // Processor time: machines that run tests are busy.
-  auto fastest = std::numeric_limits<std::clock_t>::max();
-  for (int i = 0; i < 5; ++i) {
-    const std::clock_t begin = std::clock();
-    const auto registry = CdiRegistry::load({dir / "etc"});
-    fastest = std::min(fastest, std::clock() - begin);
-    REQUIRE(registry.devices().size() == 8);
-  }
-  CAPTURE(fastest);
-#if !defined(__SANITIZE_ADDRESS__)
-  CHECK(fastest < CLOCKS_PER_SEC / 50);  // a fourth of that is the aim
-#endif
+  const auto registry = CdiRegistry::load({dir / "etc"});
+  CHECK(registry.errors().empty());
+  REQUIRE(registry.devices().size() == 8);
+  const cdi::Spec* spec = registry.find("nvidia.com/gpu=7").spec;
+  REQUIRE(spec != nullptr);
+  REQUIRE(spec->edits.mounts.size() == 60);
+  CHECK(spec->edits.mounts[59].options == std::vector<std::string>{"ro", "nosuid", "nodev", "rbind", "rprivate"});
 }
