@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <unistd.h>
+
 #include "common/base/text.hpp"
 
 namespace situla {
@@ -14,14 +16,33 @@ bool only(std::string_view text, std::string_view extra) {
   });
 }
 
-/// What bash has whether the environment has it or not (bash(1), "Shell Variables").
+/// What bash has whether the environment has it or not (bash(1), "Shell Variables"), but for UID and EUID.
 bool is_shells_own(std::string_view name) {
-  constexpr std::array<std::string_view, 32> kOwn = {
-      "_",       "COPROC",   "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID",     "FUNCNAME",  "GROUPS",
-      "HISTCMD", "HOSTNAME", "HOSTTYPE", "IFS",           "LINENO",       "MACHTYPE", "OLDPWD",    "OPTARG",
-      "OPTERR",  "OPTIND",   "OSTYPE",   "PATH",          "PIPESTATUS",   "PPID",     "PS4",       "PWD",
-      "RANDOM",  "SECONDS",  "SHELL",    "SHLVL",         "TERM",         "UID",      "SHELLOPTS", "SRANDOM"};
+  constexpr std::array<std::string_view, 30> kOwn = {
+      "_",        "COPROC",   "DIRSTACK",  "EPOCHREALTIME", "EPOCHSECONDS", "FUNCNAME", "GROUPS", "HISTCMD",
+      "HOSTNAME", "HOSTTYPE", "IFS",       "LINENO",        "MACHTYPE",     "OLDPWD",   "OPTARG", "OPTERR",
+      "OPTIND",   "OSTYPE",   "PATH",      "PIPESTATUS",    "PPID",         "PS4",      "PWD",    "RANDOM",
+      "SECONDS",  "SHELL",    "SHELLOPTS", "SHLVL",         "SRANDOM",      "TERM"};
   return name.starts_with("BASH") || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
+}
+
+/// nullopt: the shell knows.
+std::optional<std::string> value_in_shell(std::string_view name, const Environment& environment) {
+  if (name == "UID") return std::to_string(getuid());
+  if (name == "EUID") return std::to_string(geteuid());
+  if (is_shells_own(name)) return std::nullopt;
+  return environment.get_or(name, "");
+}
+
+constexpr std::string_view kUserId = "$(id -u)";
+constexpr std::string_view kGroupId = "$(id -g)";
+static_assert(kUserId.size() == kGroupId.size());
+
+/// What id(1) would print as this process.
+std::optional<unsigned> starts_with_id(std::string_view text) {
+  if (text.starts_with(kUserId)) return geteuid();
+  if (text.starts_with(kGroupId)) return getegid();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -69,20 +90,30 @@ std::vector<ConfigLine> parse_config_lines(std::string_view text, const std::str
 
 std::optional<std::string> evaluate_plainly(std::string_view raw, const Environment& environment) {
   constexpr std::string_view kPlain = " \t_/.,:+=@%-";
-  for (size_t i = 0; i < raw.size(); ++i) {
-    if (only(raw.substr(i, 1), kPlain)) continue;
+  std::string expanded;
+  for (size_t i = 0; i < raw.size();) {
+    if (only(raw.substr(i, 1), kPlain)) {
+      expanded += raw[i++];
+      continue;
+    }
+    if (const auto id = starts_with_id(raw.substr(i))) {
+      expanded += std::to_string(*id);
+      i += kUserId.size();
+      continue;
+    }
     if (raw[i] != '$') return std::nullopt;
     const bool braces = raw.substr(i + 1).starts_with('{');
     size_t end = i + (braces ? 2 : 1);
     const size_t begin = end;
     while (end < raw.size() && only(raw.substr(end, 1), "_")) ++end;
     const std::string_view name = raw.substr(begin, end - begin);
-    if (!is_variable_name(name) || is_shells_own(name)) return std::nullopt;
+    if (!is_variable_name(name)) return std::nullopt;
     if (braces && !raw.substr(end).starts_with('}')) return std::nullopt;
-    if (!only(environment.get_or(name, ""), kPlain)) return std::nullopt;
-    i = braces ? end : end - 1;
+    const std::optional<std::string> value = value_in_shell(name, environment);
+    if (!value || !only(*value, kPlain)) return std::nullopt;
+    expanded += *value;
+    i = braces ? end + 1 : end;
   }
-  const std::string expanded = expand_variables(raw, environment);
   std::vector<std::string> words;
   for (const std::string_view word : split_words(expanded)) words.emplace_back(word);
   // echo takes these for its own options.

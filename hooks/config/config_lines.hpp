@@ -28,8 +28,8 @@ std::optional<ConfigLine> parse_config_line(std::string_view text, std::string w
 /// All lines of a file.
 std::vector<ConfigLine> parse_config_lines(std::string_view text, const std::string& file, LogSink& log);
 
-/// What `eval echo` would print, for text that needs no shell to know: plain words, $NAME and ${NAME}. Starting a shell
-/// costs milliseconds on the way to every container.
+/// What `eval echo` would print as this process, for text that needs no shell to know: plain words, $NAME, ${NAME},
+/// $(id -u) and $(id -g). Starting a shell costs milliseconds on the way to every container.
 std::optional<std::string> evaluate_plainly(std::string_view raw, const Environment& environment);
 
 }  // namespace situla

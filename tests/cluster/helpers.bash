@@ -11,7 +11,13 @@ run_and_show() {
   run --separate-stderr "$@"
   output=${stderr:+$stderr${output:+$'\n'}}$output
   # Slurm says so when a job has to wait for the last one's end, which is nobody's matter here.
-  output=$(grep -v -x -E 'srun: job [0-9]+ (queued and waiting for resources|has been allocated resources)' <<<"$output" || true)
+  if [[ $output == *"srun: job "* ]]; then
+    local line kept=
+    while IFS= read -r line; do
+      [[ $line =~ ^srun:\ job\ [0-9]+\ (queued\ and\ waiting\ for|has\ been\ allocated)\ resources$ ]] || kept+=$line$'\n'
+    done <<<"$output"
+    output=${kept%$'\n'}
+  fi
   mapfile -t lines <<<"$output"
   echo "status=$status"
   echo "$output"
@@ -31,13 +37,13 @@ asleep() { pgrep -u alice -f "^[^ ]*sleep $1\$"; }
 # running_job NAME: the number of the only job of that name that runs. Those of the test before may still be completing.
 running_job() {
   local number
-  for _ in {1..600}; do
+  for _ in {1..250}; do
     number=$(squeue -h -t running -n "$1" -o %i)
     if [[ $number =~ ^[0-9]+$ ]]; then
       echo "$number"
       return
     fi
-    sleep 0.1
+    sleep 0.3
   done
   squeue >&2
   return 1
@@ -63,7 +69,7 @@ nothing_left() {
     left >"$BATS_TEST_TMPDIR/after"
     comm -13 "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | grep -v 'process root slurmstepd:' >"$BATS_TEST_TMPDIR/new" || return 0
     [ $SECONDS -lt $deadline ] || break
-    sleep 0.2
+    sleep 0.4
   done
   echo "left behind:"
   cat "$BATS_TEST_TMPDIR/new"

@@ -56,7 +56,8 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
     name += f" ({lab})" if lab else ""
     tally.output = output
     print(f"  ----  {name}: {shlex.join(shown)}", file=output)
-    planned, seen, failing, began = None, 0, False, time.monotonic()
+    planned, seen, failing = None, 0, False
+    began = latest = time.monotonic()
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True) as process:
         # SIGTERM, not SIGKILL: a lab takes itself down.
@@ -66,16 +67,17 @@ def run_tap(context, name, lab, command, limit=2700, nice=0):
             for line in process.stdout:
                 line = line.rstrip()
                 if match := re.match(r"1\.\.(\d+)$", line):
-                    planned = int(match[1])
+                    planned, latest = int(match[1]), time.monotonic()
                 elif match := re.match(r"(not ok|ok) \d+ (.*)$", line):
                     seen += 1
                     failing = match[1] == "not ok"
+                    took, latest = time.monotonic() - latest, time.monotonic()  # bats would start two processes for each test to say so
                     skip = re.search(r"# skip ?(.*)$", match[2])
                     if skip:
                         tally.skip(f"{name}: {match[2][:skip.start()].strip()}", skip[1] or "no reason given")
                     else:
                         tally.add(*((0, 1) if failing else (1, 0)))
-                        print(f"  {'FAIL' if failing else 'ok  '}  {each}{match[2]}", file=output)
+                        print(f"  {'FAIL' if failing else 'ok  '}  {each}{match[2]} ({took:.1f} s)", file=output)
                     if seen == planned:  # what a test has left behind may hold it open
                         alarm.cancel()
                         alarm = terminate_after(300, process)

@@ -25,7 +25,7 @@ class Lab:
     def command(self, path: Path) -> list[str]:
         """Runs the tests of the file that belong to this lab, in it."""
         tags = [word for tags in self.filters for word in ("--filter-tags", tags)]
-        bats = ["bats", "--tap", "--timing", *tags, str(path)]
+        bats = ["bats", "--tap", *tags, str(path)]
         return bats if self.options is None else [str(ROOT / "tests/cluster/run"), *self.options, "--", *bats]
 
 

@@ -55,6 +55,9 @@ TEST_CASE("a line is KEY value or KEY=value, and the value is what eval echo pri
            Case{"ENROOT_X ${NO_SUCH_VARIABLE:-/tmp}", "/tmp"},
            Case{"ENROOT_X /run/enroot/user-$(id -u)", "/run/enroot/user-" + uid},
            Case{"ENROOT_X /run/user/$UID/enroot", "/run/user/" + uid + "/enroot"},
+           Case{"ENROOT_X ${EUID}$HOME$(id -u)/$(id -g)", uid + "/home/ada" + uid + "/" + std::to_string(getgid())},
+           Case{"ENROOT_X $(id -u )", uid},
+           Case{"ENROOT_X '$(id -u)'", "$(id -u)"},
            Case{"ENROOT_X=`echo back`", "back"},
            Case{"ENROOT_X \"two  words\"", "two  words"},
            Case{"ENROOT_X 'single $HOME'", "single $HOME"},
@@ -70,6 +73,20 @@ TEST_CASE("a line is KEY value or KEY=value, and the value is what eval echo pri
     Site site(std::string(c.line) + "\n");
     CHECK(site.load().get("ENROOT_X") == c.value);
     CHECK(site.log.messages.empty());
+  }
+}
+
+TEST_CASE("what sites write needs no shell") {
+  Environment environment;
+  environment.set("HOME", "/home/ada");
+  const std::string uid = std::to_string(geteuid());
+  CHECK(evaluate_plainly("/local/$(id -u)/$HOME-$(id -g)", environment) ==
+        "/local/" + uid + "//home/ada-" + std::to_string(getegid()));
+  CHECK(evaluate_plainly("/run/user/$UID ${EUID}", environment) == "/run/user/" + uid + " " + uid);
+  for (const char* other :
+       {"$(id -un)", "$(id -u ", "$ (id -u)", "$HOME$(id)", "$$(id -u)", "${$(id -u)}", "$PATH", "`id -u`"}) {
+    INFO(other);
+    CHECK_FALSE(evaluate_plainly(other, environment));
   }
 }
 
