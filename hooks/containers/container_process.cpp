@@ -1,6 +1,7 @@
 #include "hooks/containers/container_process.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -39,6 +40,25 @@ bool has_range(int proc) {
 std::string read_process_file(int process, const std::string& name) {
   const auto file = open_file_at(process, name, O_RDONLY);
   return file ? read_all(file->get(), kMaxFileBytes).value_or("") : std::string();
+}
+
+int64_t ProcessStat::number(size_t field) const {
+  int64_t value = 0;
+  const std::string_view word = fields[field - 3];
+  (void)std::from_chars(word.begin(), word.end(), value);
+  return value;
+}
+
+std::optional<ProcessStat> read_stat(int process) {
+  constexpr size_t kFields = 49;  // since Linux 3.5
+  ProcessStat stat;
+  stat.text = read_process_file(process, "stat");
+  const size_t end = stat.text.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  stat.text.erase(0, end + 1);
+  stat.fields = split_words(stat.text);
+  if (stat.fields.size() < kFields) return std::nullopt;
+  return stat;
 }
 
 bool runs_host_program(int process) {

@@ -2,7 +2,10 @@
 // process.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -13,6 +16,17 @@ namespace situla {
 
 /// A file of /proc/PID; empty when it cannot be read.
 std::string read_process_file(int process, const std::string& name);
+
+/// /proc/PID/stat from its third field on (the second one, in brackets, may hold anything).
+struct ProcessStat {
+  std::vector<std::string_view> fields;
+  std::string text;
+  /// By its number in proc_pid_stat(5), 3 or more.
+  [[nodiscard]] int64_t number(size_t field) const;
+};
+
+/// nullopt: there is no such process any more.
+std::optional<ProcessStat> read_stat(int process);
 
 /// Whether its program was opened before it entered the container: one of ours, which serve the container
 /// or stand in for its first process, and have the environment of the host.

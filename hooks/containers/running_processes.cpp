@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <map>
 #include <tuple>
@@ -105,32 +104,8 @@ std::optional<Owner> owner_of(int process, const std::vector<KnownContainer>& co
   return std::nullopt;
 }
 
-/// /proc/PID/stat from its third field on (the second one, in brackets, may hold anything).
-struct Stat {
-  std::vector<std::string_view> fields;
-  std::string text;
-  /// By its number in proc_pid_stat(5), 3 or more.
-  [[nodiscard]] int64_t number(size_t field) const {
-    int64_t value = 0;
-    const std::string_view word = fields[field - 3];
-    (void)std::from_chars(word.begin(), word.end(), value);
-    return value;
-  }
-};
-
-std::optional<Stat> read_stat(int process) {
-  Stat stat;
-  stat.text = read_process_file(process, "stat");
-  const size_t end = stat.text.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  stat.text.erase(0, end + 1);
-  stat.fields = split_words(stat.text);
-  if (stat.fields.size() < 20) return std::nullopt;
-  return stat;
-}
-
 /// The letters of ps(1): PROCESS STATE CODES.
-std::string state_letters(const Stat& stat, pid_t pid) {
+std::string state_letters(const ProcessStat& stat, pid_t pid) {
   enum { kGroup = 5, kSession = 6, kTerminalGroup = 8, kNice = 19, kThreads = 20 };
   std::string letters(stat.fields[0]);
   if (stat.number(kNice) < 0) letters += '<';

@@ -1,5 +1,8 @@
 #include "hooks/run/attach.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +27,12 @@ constexpr size_t kMaxEnvironmentBytes = size_t{64} << 20U;
 constexpr int kMaxStandIns = 8;
 /// Who runs rc in a Slurm step (hooks/builder).
 constexpr std::string_view kBuilder = "situla-builder";
+
+// Nothing is what /proc/PID/environ holds of a process that ends, or is just executing a program: before that program's
+// stack is made, and where the file was opened before. In proc_pid_stat(5):
+constexpr size_t kVirtualSize = 23, kEnvironmentBegin = 50, kEnvironmentEnd = 51;
+constexpr std::chrono::milliseconds kLookAgain{10};
+constexpr int kMostLooks = 1000;
 
 /// enroot's words for it.
 Error not_found(pid_t pid) {
@@ -156,11 +165,21 @@ bool AttachTarget::is_at_work() const {
 
 Result<Environment> AttachTarget::environment() const {
   const std::string what = "read the environment of process " + std::to_string(pid_);
-  auto file = open_file_at(proc_.get(), "environ", O_RDONLY);
-  if (!file) return fail(std::move(file).error().with_context(what));
-  auto block = read_all(file->get(), kMaxEnvironmentBytes);
-  if (!block) return fail(std::move(block).error().with_context(what));
-  return Environment::from_block(*block);
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    TRY(check_alive());
+    auto file = open_file_at(proc_.get(), "environ", O_RDONLY);
+    if (!file) return fail(std::move(file).error().with_context(what));
+    auto block = read_all(file->get(), kMaxEnvironmentBytes);
+    if (!block) return fail(std::move(block).error().with_context(what));
+    if (!block->empty()) return Environment::from_block(*block);
+    const auto stat = read_stat(proc_.get());
+    if (!stat || stat->number(kVirtualSize) == 0) return fail(not_found(pid_));
+    const int64_t begin = stat->number(kEnvironmentBegin);
+    if (begin != 0 && begin == stat->number(kEnvironmentEnd)) return Environment();
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return fail(Error(ErrorKind::failure, "process " + std::to_string(pid_) + " is about to execute another program")
+                  .with_code(ErrorCode::container_not_found));
 }
 
 Isolation AttachTarget::isolation() const {

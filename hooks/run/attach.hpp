@@ -27,7 +27,7 @@ class AttachTarget {
   /// Whether it runs the container's own program, with the environment that programs of the container have: a task on
   /// its way into the container does not yet, and the image's rc runs before the container is ready.
   [[nodiscard]] bool is_at_work() const;
-  /// What the process was started with.
+  /// What the process was started with. Waits while it is just executing a program. not_found: it has ended.
   [[nodiscard]] Result<Environment> environment() const;
   /// Whether the container has processes of its own: after join() only children of this process are among them.
   [[nodiscard]] bool has_own_processes() const { return static_cast<bool>(joined_[kPid]); }

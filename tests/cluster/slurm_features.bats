@@ -365,20 +365,22 @@ Read-only" ]
 @test "a job that is suspended while its container is prepared starts when it goes on, however long that was" {
   local job
   cp /etc/situla/situla.toml "$BATS_TEST_TMPDIR"
-  echo 'build_timeout = 4' >>/etc/situla/situla.toml
+  echo 'build_timeout = 12' >>/etc/situla/situla.toml
   mkdir -p /etc/enroot/hooks.d
-  printf '#!/bin/sh\ntouch /shared/begun\nexec sleep 2.5\n' >/etc/enroot/hooks.d/50-slow.sh
+  # shellcheck disable=SC2016 # the hook's
+  printf '#!/bin/sh\ntouch /shared/begun\nuntil [ -e /shared/go ]; do sleep 0.2; done\n' >/etc/enroot/hooks.d/50-slow.sh
   chmod 755 /etc/enroot/hooks.d/50-slow.sh
   as_alice srun -J slow "${container[@]}" echo 'went on' >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
   wait_until 30 test -e /shared/begun
   job=$(squeue -h -n slow -o %i)
   scontrol suspend "$job"
-  sleep 7
+  sleep 14
   scontrol resume "$job"
+  touch /shared/go
   status=0
   wait $! || status=$?
   cat "$BATS_TEST_TMPDIR/out"
-  rm /etc/enroot/hooks.d/50-slow.sh /shared/begun
+  rm /etc/enroot/hooks.d/50-slow.sh /shared/begun /shared/go
   cp "$BATS_TEST_TMPDIR/situla.toml" /etc/situla
   [ "$status" -eq 0 ]
   grep -qx 'went on' "$BATS_TEST_TMPDIR/out"

@@ -61,8 +61,8 @@ bool sleeps(pid_t pid) {
 /// A container that runs for as long as the object lives.
 class Running {
  public:
-  Running(Scene& scene, ContainerRequest request) {
-    request.command = {"sh", "-c", "cd /etc; ROLE=main exec sleep 1000"};
+  Running(Scene& scene, ContainerRequest request, const std::string& script = "cd /etc; ROLE=main exec sleep 1000") {
+    request.command = {"sh", "-c", script};
     pid_ = fork();
     if (pid_ == 0) {
       (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -136,6 +136,33 @@ std::vector<RunningProcess> listed(const std::vector<std::string>& containers, p
 }
 
 }  // namespace
+
+TEST_CASE("of a process that has ended there is no environment, and of one that was given none an empty one") {
+  AttachScene scene;
+  Running container(scene, scene.request());
+  const auto target = AttachTarget::open(container.pid());
+  REQUIRE(target);
+  const auto environment = target->environment();
+  REQUIRE(environment);
+  CHECK(environment->get("ROLE") == "main");
+  // Ended, but nobody has waited for it.
+  REQUIRE(kill(container.pid(), SIGKILL) == 0);
+  REQUIRE(eventually([&] {
+    return get_file("/proc/" + std::to_string(container.pid()) + "/stat").find(") Z ") != std::string::npos;
+  }));
+  const auto ended = target->environment();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().kind() == ErrorKind::not_found);
+  container.end();
+  CHECK(target->environment().error().kind() == ErrorKind::not_found);
+
+  Running bare(scene, scene.request(), "exec env -i sleep 1000");
+  const auto other = AttachTarget::open(bare.pid());
+  REQUIRE(other);
+  const auto nothing = other->environment();
+  REQUIRE(nothing);
+  CHECK(nothing->entries().empty());
+}
 
 TEST_CASE("exec: root, directory, environment, user, exit code") {
   AttachScene scene;
