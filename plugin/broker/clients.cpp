@@ -13,6 +13,7 @@ namespace situla {
 namespace {
 
 constexpr std::chrono::seconds kJoinLimit{10};  // from connect() to the token
+constexpr std::chrono::milliseconds kNow{0};
 constexpr size_t kMaxClients = 4096;
 constexpr size_t kMaxUnsaid = 64;
 
@@ -54,8 +55,10 @@ void Clients::say_alive() {
 
 void Clients::drop_lost() {
   const auto too_old = Clock::now() - kJoinLimit;
+  // What has come while this process was busy is heard next: a mount of the node may have to be waited for.
+  const auto says_nothing = [](const Client& client) { return !wait_for_packet(client.socket.get(), kNow); };
   std::erase_if(clients_, [&](const Client& client) {
-    return !client.socket || (!client.waiting && client.connected < too_old);
+    return !client.socket || (!client.waiting && client.connected < too_old && says_nothing(client));
   });
 }
 
