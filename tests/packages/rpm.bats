@@ -268,6 +268,27 @@ LIST
   [[ $output == *"The plugin is to be for Slurm 24.11, but /usr/include/slurm has the headers of 22.05"* ]]
 }
 
+@test "a second Slurm, with its version in the name and a place of its own: the plugin alone is built, for that one" {
+  place=$BATS_TEST_TMPDIR/opt/slurm22.06/include
+  mkdir -p "$BATS_TEST_TMPDIR/SOURCES" "$place" "$BATS_TEST_TMPDIR/package"
+  cp "$top"/1/SOURCES/* "$BATS_TEST_TMPDIR/SOURCES/"
+  cp -r /usr/include/slurm "$place/"
+  sed -i 's/^\(#define[[:space:]]*SLURM_VERSION_NUMBER\).*/\1 0x160600/' "$place/slurm/slurm_version.h"
+  other=(--define 'slurm_package slurm22.06' --define 'slurm_devel slurm22.06-devel' --define "slurm_includedir $place")
+  # shellcheck disable=SC2086 # words
+  rpmbuild -bb --nodeps $RPMBUILD_OPTIONS --without programs "${other[@]}" --define "_topdir $BATS_TEST_TMPDIR" "$top/1/SPECS/situla.spec"
+  cd "$BATS_TEST_TMPDIR"
+  [ "$(echo RPMS/*/*)" = "$(echo RPMS/*/situla-slurm-plugin-[0-9]*-1.slurm22.06.*.rpm)" ]
+  rpm -qp --requires RPMS/*/*.rpm | grep -qxF '(slurm22.06 >= 22.06 with slurm22.06 < 22.07)'
+  rpmspec -q --buildrequires --define "_sourcedir $PWD/SOURCES" --without programs "${other[@]}" "$top/1/SPECS/situla.spec" | grep -qx slurm22.06-devel
+  (cd package && rpm2cpio ../RPMS/*/*.rpm | cpio --extract --make-directories --quiet)
+  # What a slurmd looks at before it loads a plugin, in one that a library of Slurm lets load here.
+  run python3 -c 'import ctypes, sys
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+print(hex(ctypes.c_uint.in_dll(ctypes.CDLL(sys.argv[2]), "plugin_version").value))' /usr/lib/*/slurm-wlm/libslurmfull.so package/usr/lib*/slurm/spank_situla.so
+  [ "$output" = 0x160600 ]
+}
+
 @test "upgrade: changed configuration stays, the choice of enroot stays, nothing is made twice" {
   node "+$(package situla)" "+$(package situla-slurm-plugin)" "+$(package situla-enroot)"
   echo 'mount = "fuse"' >>"$root/etc/situla/situla.toml"
