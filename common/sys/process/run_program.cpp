@@ -19,6 +19,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+// A program may lose a signal: srun passes SIGTERM on to tasks, and forgets it where they are not started yet.
+constexpr milliseconds kTellAgain{1000};
 constexpr milliseconds kLookAgain{100};  // for cancelled(), and for ends where there is no pidfd (before Linux 5.3)
 
 /// One stream of the program.
@@ -93,6 +95,7 @@ class Running {
       }
       if (!stopped_ && limits_.cancelled && limits_.cancelled()) stop(ProgramRun::End::cancelled);
       if (stopped_ && guarded_) return std::move(run_);  // the guard ends it
+      if (stopped_ && Clock::now() >= tell_again_) tell_to_end();
     }
     send(SIGKILL);
     TRY_ASSIGN(run_.status, child_.wait_for(limits_.grace));
@@ -107,6 +110,7 @@ class Running {
     std::array<pollfd, 3> entries = {{{output_.fd(), POLLIN, 0}, {errors_.fd(), POLLIN, 0}, {pidfd, POLLIN, 0}}};
     auto time = limits_.cancelled || pidfd < 0 ? kLookAgain : milliseconds::max();
     if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()));
+    if (stopped_) time = std::min(time, kTellAgain);
     constexpr milliseconds kLongest{3600 * 1000};
     (void)poll(entries.data(), entries.size(), static_cast<int>(std::clamp(time, milliseconds(0), kLongest).count()));
   }
@@ -124,8 +128,13 @@ class Running {
     stopped_ = true;
     run_.end = why;
     if (run_.status || guarded_) return;
-    send(SIGTERM);
+    tell_to_end();
     deadline_ = Clock::now() + limits_.grace;
+  }
+
+  void tell_to_end() {
+    send(SIGTERM);
+    tell_again_ = Clock::now() + kTellAgain;
   }
 
   /// spawn() made the program a leader; it is not reaped yet, so the number is still its own.
@@ -139,6 +148,7 @@ class Running {
   const RunLimits& limits_;
   bool has_group_;
   std::optional<Clock::time_point> deadline_;
+  Clock::time_point tell_again_{};
   Child child_;  ///< or
   GuardedProgram guarded_;
   Stream output_, errors_;

@@ -16,10 +16,11 @@ namespace situla {
 struct RunLimits {
   std::optional<std::chrono::milliseconds> time;  ///< nullopt: as long as it takes
   size_t output_bytes = size_t{64} << 10U;        ///< of standard output; one that prints more is ended
-  size_t error_bytes = 0;                ///< of standard error the end is kept; 0: it goes where options.fds say
-  std::chrono::milliseconds grace{500};  ///< between SIGTERM and SIGKILL, and then until it is left alone
-  std::function<bool()> cancelled{};     ///< asked ten times a second; may be empty
-  bool together = false;                 ///< standard output goes where standard error goes, in its order
+  size_t error_bytes = 0;  ///< of standard error the end is kept; 0: it goes where options.fds say
+  /// Between SIGTERM, which comes again each second, and SIGKILL; and then until it is left alone.
+  std::chrono::milliseconds grace{500};
+  std::function<bool()> cancelled{};  ///< asked ten times a second; may be empty
+  bool together = false;              ///< standard output goes where standard error goes, in its order
   /// Of a single-threaded process, with its capabilities: a guard (guarded.hpp) kills the program and all that it
   /// started, at once, when its time is over or this process ends.
   bool guarded = false;

@@ -64,6 +64,15 @@ TEST_CASE("a program that takes too long is told to end, and killed when it does
   CHECK(kill(left, 0) != 0);
 }
 
+TEST_CASE("a program that loses the first word is told again") {
+  const auto told = run_program(shell("trap 'trap - TERM' TERM; echo on; while :; do sleep 0.05; done"),
+                                limits_of(milliseconds(2000)));
+  REQUIRE(told);
+  CHECK(told->end == ProgramRun::End::too_late);
+  REQUIRE(told->status);
+  CHECK(told->status->signal == SIGTERM);
+}
+
 TEST_CASE("a program that prints too much is ended, and one that nobody wants any more") {
   RunLimits limits;
   limits.grace = milliseconds(20000);
