@@ -129,7 +129,8 @@ Result<std::optional<Distribution::Received>> Distribution::wait_for_another(con
       // Who has it already has had time to say so, and words of nodes that spoke at the same time have come: where
       // Slurm is slow they need as long as this one's did. What is still under way tells nobody anything: all of them
       // would lead.
-      const auto settled = heard_of_               ? *heard_of_ + options_.settle + 3 * (*heard_of_ - claimed)
+      const auto crossing = std::min<Clock::duration>(3 * (heard_of_.value_or(claimed) - claimed), options_.reach);
+      const auto settled = heard_of_               ? *heard_of_ + options_.settle + crossing
                            : claims_under_way_ > 0 ? claimed + options_.reach
                                                    : claimed + 4 * options_.settle;
       if (is_first() || now >= settled) {

@@ -41,7 +41,7 @@ struct DistributionTimes {
   /// So long node 0 has for its claim, and up to as long again by chance for each doubling of the number of nodes.
   std::chrono::milliseconds quiet{500};
   /// From when a claim of another node than 0 has reached all until what follows from it; and three times what it took
-  /// to reach them.
+  /// to reach them, at most `reach`.
   std::chrono::milliseconds settle{1000};
   std::chrono::milliseconds beat{3000};  ///< between two claims of one node
   /// Whose claims have stopped for so long is not waited for. Claims go by Slurm's controller, which may be busy for

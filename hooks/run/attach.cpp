@@ -179,7 +179,8 @@ Result<Environment> AttachTarget::environment() const {
     std::this_thread::sleep_for(kLookAgain);
   }
   return fail(Error(ErrorKind::failure, "process " + std::to_string(pid_) + " is about to execute another program")
-                  .with_code(ErrorCode::container_not_found));
+                  .with_code(ErrorCode::container_not_found)
+                  .with_hint("try again when it runs; list --fancy shows the containers' processes"));
 }
 
 Isolation AttachTarget::isolation() const {
