@@ -38,11 +38,11 @@ Result<int> batch(const Context& context, const BatchOptions& options) {
 
 }  // namespace
 
-void add_batch(CLI::App& app, Actions& actions) {
+void add_batch(Program& program, Actions& actions) {
   const auto [command, options] = add_command(
-      app, actions, "batch",
+      program, actions, "batch",
       "Run the container that a configuration script names: batch [OPTIONS] CONFIG [COMMAND [ARG...]]", batch);
-  command.prefix_command();  // what follows the script belongs to the container
+  command.pass_words_on();  // what follows the script belongs to the container
   add_fetched_option(command, options.fetched);
 }
 

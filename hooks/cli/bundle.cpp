@@ -36,20 +36,20 @@ Result<int> bundle(const Context& context, const BundleRequest& options) {
 
 }  // namespace
 
-void add_bundle(CLI::App& app, Actions& actions) {
+void add_bundle(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "bundle", "Make a file of an image that runs by itself, anywhere", bundle);
-  command.add_flag("-a,--all", options.user_files, "Include the user's configuration files, not only the site's");
-  command.add_flag("-c,--checksum", options.checksum, "Include a checksum, which every start verifies");
-  command.add_option("-d,--desc", options.description, "Description, for its --help")->type_name("TEXT");
-  command.add_option("-o,--output", options.output, "Name of the file (default: IMAGE.run)")->type_name("FILE");
+      add_command(program, actions, "bundle", "Make a file of an image that runs by itself, anywhere", bundle);
+  command.flag("-a,--all", options.user_files, "Include the user's configuration files, not only the site's");
+  command.flag("-c,--checksum", options.checksum, "Include a checksum, which every start verifies");
+  command.option("-d,--desc", options.description, "Description, for its --help").value("TEXT");
+  command.option("-o,--output", options.output, "Name of the file (default: IMAGE.run)").value("FILE");
   command
-      .add_option("-t,--target", options.target,
-                  "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
-                  "expanded when it runs")
-      ->type_name("DIR");
-  command.add_flag("-f,--force", options.replace, "Replace an existing file");
-  command.add_option("IMAGE", options.image, "Squashfs file")->type_name("")->required();
+      .option("-t,--target", options.target,
+              "Directory for its --keep (default: the bundle's name, where it is run); $VARIABLES in it are "
+              "expanded when it runs")
+      .value("DIR");
+  command.flag("-f,--force", options.replace, "Replace an existing file");
+  command.option("IMAGE", options.image, "Squashfs file").value("").required();
 }
 
 }  // namespace situla::cli

@@ -1,5 +1,5 @@
-// What is a command? A file: add_NAME() of NAME.cpp declares its options on a CLI11 subcommand and says what running it
-// does. CMakeLists.txt has the list of them.
+// What is a command? A file: add_NAME() of NAME.cpp declares its options on a command of the program and says what
+// running it does. CMakeLists.txt has the list of them.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/App.hpp>
-
 #include "common/base/result.hpp"
+#include "hooks/arguments/arguments.hpp"
 #include "hooks/cli/tool.hpp"
 #include "hooks/containers/container_store.hpp"
 #include "hooks/containers/request.hpp"
@@ -25,12 +24,12 @@ constexpr std::string_view kEnrootVersion = "4.1.2";
 
 /// Declares a command: what --help says, and what runs with the options that are declared on the result.
 template <typename Options>
-std::pair<CLI::App&, Options&> add_command(CLI::App& app, Actions& actions, const std::string& name,
-                                           const std::string& description,
-                                           Result<int> (*run)(const Context&, const Options&)) {
+std::pair<Command, Options&> add_command(Program& program, Actions& actions, const std::string& name,
+                                         const std::string& description,
+                                         Result<int> (*run)(const Context&, const Options&)) {
   auto options = std::make_shared<Options>();
   actions[name] = [options, run](const Context& context) { return run(context, *options); };
-  return {*app.add_subcommand(name, description), *options};
+  return {program.add_command(name, description), *options};
 }
 
 /// For commands that pass words on to a container, of which the first ones are their own. ErrorKind::usage, "exec: PID
@@ -46,7 +45,7 @@ struct ImageArguments {
   std::string architecture, image;
 
   /// --arch and the image, which has this name and this meaning in the usage.
-  void declare(CLI::App& command, const std::string& name, const std::string& meaning);
+  void declare(const Command& command, const std::string& name, const std::string& meaning);
   /// ErrorKind::usage, "COMMAND FILE: not the name of an image", for a path.
   [[nodiscard]] Result<void> check_name(const std::string& command, const std::string& hint) const;
   /// With the logins of the user: the caller holds a KeepSecrets.
@@ -72,10 +71,10 @@ struct StartCommand {
 };
 constexpr const char* kFetchedOption = "--fetched";
 /// For every command that calls start_words().
-void add_fetched_option(CLI::App& command, std::vector<std::string>& fetched);
+void add_fetched_option(const Command& command, std::vector<std::string>& fetched);
 /// Where the user's environment files are.
 edf::EdfPlaces edf_places(const Context& context);
-void declare_start(CLI::App& command, StartCommand& options);
+void declare_start(const Command& command, StartCommand& options);
 /// words: what find_root() takes, and the command.
 Result<int> start_words(const Context& context, const StartCommand& options, const std::vector<std::string>& words);
 

@@ -49,14 +49,14 @@ Result<NewContainer> new_container(const Context& context, const std::string& na
   return request;
 }
 
-void add_create(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "create", "Make a container of a squashfs file", create);
-  command.add_option("-n,--name", options.name, "Name of the container (default: the file's, without .sqsh)")
-      ->type_name("NAME");
-  command.add_flag("-f,--force", options.force, "Replace an existing container");
-  command.add_flag("--extract", options.extract,
-                   "Make a directory tree, not layers over a copy of the file (also: SITULA_CREATE=tree)");
-  command.add_option("IMAGE", options.image, "Squashfs file")->type_name("")->required();
+void add_create(Program& program, Actions& actions) {
+  const auto [command, options] =
+      add_command(program, actions, "create", "Make a container of a squashfs file", create);
+  command.option("-n,--name", options.name, "Name of the container (default: the file's, without .sqsh)").value("NAME");
+  command.flag("-f,--force", options.force, "Replace an existing container");
+  command.flag("--extract", options.extract,
+               "Make a directory tree, not layers over a copy of the file (also: SITULA_CREATE=tree)");
+  command.option("IMAGE", options.image, "Squashfs file").value("").required();
 }
 
 }  // namespace situla::cli

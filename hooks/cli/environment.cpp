@@ -201,17 +201,15 @@ Result<int> environment(const Context& context, const EnvironmentOptions& option
 
 }  // namespace
 
-void add_environment(CLI::App& app, Actions& actions) {
+void add_environment(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "environment",
+      add_command(program, actions, "environment",
                   "Look at environment files: environment list, show NAME|FILE, check NAME|FILE..., resolve NAME|FILE",
                   environment);
-  command.add_option("ACTION", options.action, "list, show, check, or resolve, which is for srun")
-      ->type_name("")
-      ->required();
-  command.add_option("NAME", options.names, "NAME.toml in EDF_PATH or the site's directory, or the path of a file")
-      ->type_name("");
-  command.add_flag("--json", options.json, "Print one JSON document");
+  command.option("ACTION", options.action, "list, show, check, or resolve, which is for srun").value("").required();
+  command.option("NAME", options.names, "NAME.toml in EDF_PATH or the site's directory, or the path of a file")
+      .value("");
+  command.flag("--json", options.json, "Print one JSON document");
 }
 
 }  // namespace situla::cli

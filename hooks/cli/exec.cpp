@@ -73,10 +73,10 @@ Result<pid_t> process_to_join(const std::string& word) {
                   .with_hint("a process is meant by its number, as list --fancy shows it, or by its step: JOB.STEP"));
 }
 
-void add_exec(CLI::App& app, Actions& actions) {
+void add_exec(Program& program, Actions& actions) {
   const auto [command, request] = add_command(
-      app, actions, "exec", "Run a command in a running container: exec [OPTIONS] PID COMMAND [ARG...]", exec);
-  command.prefix_command();  // what follows the number belongs to the container
+      program, actions, "exec", "Run a command in a running container: exec [OPTIONS] PID COMMAND [ARG...]", exec);
+  command.pass_words_on();  // what follows the number belongs to the container
   add_environment_option(command, request.environment,
                          "Set a variable for the command; without a value, to the caller's");
 }

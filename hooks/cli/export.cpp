@@ -41,12 +41,12 @@ Result<int> export_named(const Context& context, const ExportCommand& options) {
 
 }  // namespace
 
-void add_export(CLI::App& app, Actions& actions) {
+void add_export(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "export", "Convert a container to a squashfs file", export_named);
-  command.add_option("-o,--output", options.output, "Name of the file (default: NAME.sqsh)")->type_name("FILE");
-  command.add_flag("-f,--force", options.force, "Replace an existing file");
-  command.add_option("NAME", options.name, "Name of the container, as list prints it")->type_name("")->required();
+      add_command(program, actions, "export", "Convert a container to a squashfs file", export_named);
+  command.option("-o,--output", options.output, "Name of the file (default: NAME.sqsh)").value("FILE");
+  command.flag("-f,--force", options.force, "Replace an existing file");
+  command.option("NAME", options.name, "Name of the container, as list prints it").value("").required();
 }
 
 }  // namespace situla::cli

@@ -14,10 +14,9 @@
 
 namespace situla::cli {
 
-void ImageArguments::declare(CLI::App& command, const std::string& name, const std::string& meaning) {
-  command.add_option("-a,--arch", architecture, "Architecture of the image (default: this machine's)")
-      ->type_name("ARCH");
-  command.add_option(name, image, meaning)->type_name("")->required();
+void ImageArguments::declare(const Command& command, const std::string& name, const std::string& meaning) {
+  command.option("-a,--arch", architecture, "Architecture of the image (default: this machine's)").value("ARCH");
+  command.option(name, image, meaning).value("").required();
 }
 
 Result<void> ImageArguments::check_name(const std::string& command, const std::string& hint) const {

@@ -78,13 +78,14 @@ Result<int> import(const Context& context, const ImportOptions& options) {
 
 }  // namespace
 
-void add_import(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "import", "Convert an image to a squashfs file", import);
+void add_import(Program& program, Actions& actions) {
+  const auto [command, options] =
+      add_command(program, actions, "import", "Convert an image to a squashfs file", import);
   options.declare(command, "URI",
                   "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], dockerd://IMAGE, podman://IMAGE, oci:DIR[:TAG], "
                   "oci-archive:FILE[:TAG], docker-archive:FILE[:TAG] or dir:DIR");
-  command.add_option("-o,--output", options.output, "Name of the file (default: IMAGE+TAG.sqsh)")->type_name("FILE");
-  command.add_option("--trace", options.trace, "File for a Chrome trace of where the time went")->type_name("FILE");
+  command.option("-o,--output", options.output, "Name of the file (default: IMAGE+TAG.sqsh)").value("FILE");
+  command.option("--trace", options.trace, "File for a Chrome trace of where the time went").value("FILE");
   command.footer(
       "Logins are looked for in this order: $ENROOT_CONFIG_PATH/.credentials (lines 'machine HOST login USER password "
       "PASSWORD'), $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, "

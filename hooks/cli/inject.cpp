@@ -124,18 +124,18 @@ Result<int> inject(const Context& context, const InjectOptions& options) {
 
 }  // namespace
 
-void add_inject(CLI::App& app, Actions& actions) {
-  const auto [command, options] =
-      add_command(app, actions, "inject", "Show which devices a container would get, and what comes with them", inject);
-  command.add_flag("--dry-run", options.dry_run, "Print the plan, and change nothing");
+void add_inject(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(
+      program, actions, "inject", "Show which devices a container would get, and what comes with them", inject);
+  command.flag("--dry-run", options.dry_run, "Print the plan, and change nothing");
   add_environment_option(command, options.environment);
-  command.add_option("--devices", options.devices, "Devices, named as for srun's --container-devices")
-      ->type_name("NAME[,NAME...]");
-  command.add_flag("--json", options.json, "Print one JSON document");
+  command.option("--devices", options.devices, "Devices, named as for srun's --container-devices")
+      .value("NAME[,NAME...]");
+  command.flag("--json", options.json, "Print one JSON document");
   command
-      .add_option("ROOT", options.root,
-                  "Container, squashfs file, or directory with a root file system (default: an empty one)")
-      ->type_name("");
+      .option("ROOT", options.root,
+              "Container, squashfs file, or directory with a root file system (default: an empty one)")
+      .value("");
 }
 
 }  // namespace situla::cli

@@ -205,11 +205,11 @@ Result<int> list(const Context& context, const ListOptions& options) {
 
 }  // namespace
 
-void add_list(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "list", "List the containers", list);
-  command.add_flag("-f,--fancy", options.fancy, "Show the processes that run in them");
-  command.add_flag("-l,--long", options.long_list, "Show size on disk, when and of which image they were made");
-  command.add_flag("--json", options.json, "For programs: the same, with sizes in bytes");
+void add_list(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "list", "List the containers", list);
+  command.flag("-f,--fancy", options.fancy, "Show the processes that run in them");
+  command.flag("-l,--long", options.long_list, "Show size on disk, when and of which image they were made");
+  command.flag("--json", options.json, "For programs: the same, with sizes in bytes");
 }
 
 }  // namespace situla::cli

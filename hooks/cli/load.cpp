@@ -36,12 +36,12 @@ Result<int> load(const Context& context, const LoadOptions& options) {
 
 }  // namespace
 
-void add_load(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "load", "Convert an image to a container", load);
+void add_load(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "load", "Convert an image to a container", load);
   options.declare(command, "URI", "Image, as for import");
-  command.add_option("-n,--name", options.name, "Name of the container (default: IMAGE+TAG)")->type_name("NAME");
-  command.add_flag("-f,--force", options.force, "Replace an existing container");
-  command.add_flag("--extract", options.extract, "Make a directory tree (also: SITULA_CREATE=tree)");
+  command.option("-n,--name", options.name, "Name of the container (default: IMAGE+TAG)").value("NAME");
+  command.flag("-f,--force", options.force, "Replace an existing container");
+  command.flag("--extract", options.extract, "Make a directory tree (also: SITULA_CREATE=tree)");
 }
 
 }  // namespace situla::cli

@@ -5,12 +5,12 @@
 
 namespace situla::cli {
 
-#define COMMAND(name) void add_##name(CLI::App& app, Actions& actions);
+#define COMMAND(name) void add_##name(Program& program, Actions& actions);
 #include "hooks/cli/local_commands.inc"
 #undef COMMAND
 
-void add_local_commands(CLI::App& app, Actions& actions) {
-#define COMMAND(name) add_##name(app, actions);
+void add_local_commands(Program& program, Actions& actions) {
+#define COMMAND(name) add_##name(program, actions);
 #include "hooks/cli/local_commands.inc"
 #undef COMMAND
 }

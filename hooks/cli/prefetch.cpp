@@ -145,17 +145,14 @@ Result<int> prefetch(const Context& context, const PrefetchOptions& options) {
 
 }  // namespace
 
-void add_prefetch(CLI::App& app, Actions& actions) {
-  const auto [command, options] =
-      add_command(app, actions, "prefetch", "Fetch images to nodes before jobs need them, by a Slurm job", prefetch);
-  command.add_option("IMAGE", options.images, "Images of registries, as for --container-image")
-      ->type_name("")
-      ->required();
-  command.add_option("-w,--nodes", options.nodes, "Nodes, as Slurm writes them (default: those of this job)")
-      ->type_name("LIST");
-  command.add_option("-p,--partition", options.partition, "All nodes of a partition that take jobs")->type_name("NAME");
-  command.add_option("--resolve", options.resolve, "When to ask the registry what a tag means: as --container-resolve")
-      ->type_name("job|always|SECONDS");
+void add_prefetch(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "prefetch",
+                                              "Fetch images to nodes before jobs need them, by a Slurm job", prefetch);
+  command.option("IMAGE", options.images, "Images of registries, as for --container-image").value("").required();
+  command.option("-w,--nodes", options.nodes, "Nodes, as Slurm writes them (default: those of this job)").value("LIST");
+  command.option("-p,--partition", options.partition, "All nodes of a partition that take jobs").value("NAME");
+  command.option("--resolve", options.resolve, "When to ask the registry what a tag means: as --container-resolve")
+      .value("job|always|SECONDS");
 }
 
 }  // namespace situla::cli

@@ -80,10 +80,10 @@ Result<int> remove_all(const Context& context, const std::vector<std::string>& n
   return last ? fail(std::move(*last)) : Result<int>(0);
 }
 
-void add_remove(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "remove", "Delete containers", remove);
-  command.add_flag("-f,--force", options.force, "Do not ask");
-  command.add_option("NAME", options.names, "Names as list prints them")->type_name("")->required();
+void add_remove(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "remove", "Delete containers", remove);
+  command.flag("-f,--force", options.force, "Do not ask");
+  command.option("NAME", options.names, "Names as list prints them").value("").required();
 }
 
 }  // namespace situla::cli

@@ -38,8 +38,8 @@ Result<int> run_image(const Context& context, const StartCommand& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "run",
+void add_run(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "run",
                                               "Run a command in an image, and keep nothing of it: run [OPTIONS] "
                                               "IMAGE|--environment=NAME|FILE [COMMAND [ARG...]]",
                                               run_image);

@@ -94,25 +94,25 @@ Result<int> start(const Context& context, const StartCommand& options) {
 
 }  // namespace
 
-void add_fetched_option(CLI::App& command, std::vector<std::string>& fetched) {
-  command.add_option(kFetchedOption, fetched)->group("")->allow_extra_args(false);  // between us and ourselves
+void add_fetched_option(const Command& command, std::vector<std::string>& fetched) {
+  command.option(kFetchedOption, fetched).hidden().one_at_a_time();  // between us and ourselves
 }
 
-void declare_start(CLI::App& command, StartCommand& options) {
-  command.prefix_command();  // what follows the name belongs to the container
+void declare_start(const Command& command, StartCommand& options) {
+  command.pass_words_on();  // what follows the name belongs to the container
   add_start_options(command, options.start,
                     "Configuration script: lines #ENROOT_KEY=value, and functions environ, mounts, hooks, rc");
   command
-      .add_option("--environment", options.environment,
-                  "Environment file: variables, mounts, directory and more; other options win over it")
-      ->type_name("NAME|FILE");
+      .option("--environment", options.environment,
+              "Environment file: variables, mounts, directory and more; other options win over it")
+      .value("NAME|FILE");
   add_fetched_option(command, options.fetched);
-  command.add_flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
+  command.flag("--dry-run", options.dry_run, "Print what would be mounted and changed, and start nothing");
   Isolation& isolation = options.start.isolation;
-  command.add_flag("--pid", isolation.pid, "Own PID namespace");
-  command.add_flag("--net", isolation.net, "Own network namespace");
-  command.add_flag("--ipc", isolation.ipc, "Own IPC namespace");
-  command.add_flag("--uts", isolation.uts, "Own UTS namespace");
+  command.flag("--pid", isolation.pid, "Own PID namespace");
+  command.flag("--net", isolation.net, "Own network namespace");
+  command.flag("--ipc", isolation.ipc, "Own IPC namespace");
+  command.flag("--uts", isolation.uts, "Own UTS namespace");
 }
 
 Result<void> check_words(const Context& context, const std::string& command, size_t needed,
@@ -209,9 +209,9 @@ Result<int> start_configured(const Context& context, const std::string& script, 
   return start_words(context, options, words);
 }
 
-void add_start(CLI::App& app, Actions& actions) {
+void add_start(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "start",
+      add_command(program, actions, "start",
                   "Run a command in a container or in an image: start [OPTIONS] NAME|IMAGE [COMMAND [ARG...]]", start);
   declare_start(command, options);
 }

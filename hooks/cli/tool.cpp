@@ -6,47 +6,15 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/text.hpp"
 #include "common/base/thrown.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/process/process.hpp"
+#include "hooks/arguments/arguments.hpp"
 #include "hooks/cli/stream_log.hpp"
-#include "hooks/cli/usage.hpp"
 
 namespace situla::cli {
 namespace {
-
-/// CLI11 takes "--" for the end of a command that passes its words on: it goes when it ends the options only.
-void drop_separator(const CLI::App& app, std::vector<std::string>& arguments) {
-  const CLI::App* command = app.get_subcommand(arguments.front());
-  if (!command->get_prefix_command()) return;
-  for (size_t i = 1; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
-    if (arguments[i] == "--") {
-      arguments.erase(arguments.begin() + static_cast<ptrdiff_t>(i));
-      return;
-    }
-    const CLI::Option* option = command->get_option_no_throw(arguments[i]);
-    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
-  }
-}
-
-enum class Wanted { action, help };
-
-/// CLI11 throws; its exceptions end here.
-Result<Wanted> parse(CLI::App& app, std::vector<std::string> arguments) {
-  try {
-    drop_separator(app, arguments);
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-    return Wanted::action;
-  } catch (const CLI::CallForHelp&) {
-    return Wanted::help;
-  } catch (const CLI::Error& error) {
-    return fail(ErrorKind::usage, error.what());
-  }
-}
 
 std::vector<std::string> without_alias(std::vector<std::string> words) {
   const auto* const alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& each) {
@@ -63,61 +31,38 @@ bool asks_for_help(const std::string& first) {
   return first == "-h" || first == "--help" || first == "help";
 }
 
-std::string usage(CLI::App& app, const std::vector<std::string>& arguments) {
-  for (const std::string& word : arguments)
-    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      if (word != "help" && command->get_name() == word) return command->help(app.get_name());
-  return app.help();
-}
-
-void declare(CLI::App& app, Actions& actions, AddCommands add_commands) {
-  app.require_subcommand(1);
-  // Of a value that is given twice the last one counts, as in enroot: an alias has one, and its user another.
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.set_help_flag();
-  add_commands(app, actions);
-  app.add_subcommand("help", "Print the usage");
-  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    command->set_help_flag("-h,--help", "Print the usage");
-    command->group("Commands");
-  }
+/// Of the first command among the words, or of the program.
+std::string usage(Program& program, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (auto text = word == "help" ? std::nullopt : program.help(word)) return *text;
+  return program.help();
 }
 
 Result<int> run(const Invocation& invocation, const Streams& streams, AddCommands add_commands, LogSink& log) {
   const std::vector<std::string> arguments = without_alias(invocation.arguments);
-  CLI::App app("Containers from images in registries and squashfs files, for Slurm jobs and by hand.",
-               invocation.program);
-  app.formatter(usage_formatter());  // before the commands, which take it over
+  Program program(invocation.program,
+                  "Containers from images in registries and squashfs files, for Slurm jobs and by hand.");
   Actions actions;
-  declare(app, actions, add_commands);
-  app.footer("Also: ls is list, ps is list --fancy, pull is import, rm removes containers as well as images.");
+  add_commands(program, actions);
+  program.add_command("help", "Print the usage");
+  program.footer("Also: ls is list, ps is list --fancy, pull is import, rm removes containers as well as images.");
   if (arguments.empty()) {
-    streams.out << app.help();
+    streams.out << program.help();
     return 1;
   }
   if (asks_for_help(arguments.front())) {
-    streams.out << usage(app, arguments);
+    streams.out << usage(program, arguments);
     return 0;
   }
-  TRY(check_command(app, arguments));
-  const std::string& command = arguments.front();
-  auto parsed = parse(app, arguments);
-  if (parsed && *parsed == Wanted::help) {
-    streams.out << usage(app, {command});
+  TRY_ASSIGN(const CommandLine asked, program.parse(arguments));
+  if (asked.help) {
+    streams.out << usage(program, {asked.command});
     return 0;
   }
-  const CLI::App& chosen = *app.get_subcommand(command);
-  TRY(check_options(app, chosen));
-  if (!parsed)
-    return fail(std::move(parsed)
-                    .error()
-                    .with_context(command)
-                    .with_code(ErrorCode::option)
-                    .with_hint(invocation.program + " " + command + " --help"));
   TRY_ASSIGN(const EnrootConfig config, EnrootConfig::load(invocation.environment, log));
   // These are to find out what is wrong.
-  if (command != "info" && command != "doctor" && command != "version") TRY(config.check_flags(log));
-  return actions.at(command)(Context{invocation, streams, log, config, chosen.remaining(), actions.start_fetched});
+  if (asked.command != "info" && asked.command != "doctor" && asked.command != "version") TRY(config.check_flags(log));
+  return actions.at(asked.command)(Context{invocation, streams, log, config, asked.words, actions.start_fetched});
 }
 
 }  // namespace

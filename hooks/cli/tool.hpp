@@ -18,8 +18,8 @@
 #include "hooks/doctor/registry_section.hpp"
 #include "hooks/run/mounted_images.hpp"
 
-namespace CLI {
-class App;
+namespace situla {
+class Program;
 }
 
 namespace situla::cli {
@@ -78,10 +78,10 @@ struct Actions : std::map<std::string, std::function<Result<int>(const Context&)
 Error become_full_program(const std::string& program, const std::vector<std::string>& words);
 
 /// Declares the commands that a program has.
-using AddCommands = void (*)(CLI::App&, Actions&);
+using AddCommands = void (*)(Program&, Actions&);
 /// Those that reach no registry, and all of them (including these).
-void add_local_commands(CLI::App& app, Actions& actions);
-void add_all_commands(CLI::App& app, Actions& actions);
+void add_local_commands(Program& program, Actions& actions);
+void add_all_commands(Program& program, Actions& actions);
 /// Whether a program with add_local_commands() alone can do this; words: without the program's name.
 bool is_local_command(std::span<const char* const> words);
 

@@ -1,39 +1,31 @@
-#include <CLI/CLI.hpp>
-
 #include "common/base/text.hpp"
+#include "hooks/arguments/arguments.hpp"
 #include "hooks/bundle/start/start.hpp"
 #include "hooks/bundle/start_options.hpp"
 
 namespace situla::bundle {
 namespace {
 
-void declare(CLI::App& app, Options& options) {
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as `situla` has it
-  app.prefix_command();  // what follows belongs to the container
-  app.set_help_flag();
-  app.add_flag("-h,--help", options.help, "Print the usage");
-  app.add_flag("-i,--info", options.information, "Say what this bundle is");
-  app.add_flag("-k,--keep", options.keep, "Extract to the target directory, run there, and leave it there");
-  app.add_flag("-q,--quiet", options.quiet, "Say nothing about what is done");
-  app.add_flag("-v,--verify", options.verify, "Say whether this machine can run the bundle");
-  app.add_flag("-x,--extract", options.extract, "Extract to the target directory and run nothing");
-  add_start_options(app, options.start, "Configuration script");
+void declare(Program& program, Options& options) {
+  const Command command = program.options();
+  command.pass_words_on();  // to the container
+  command.flag("-h,--help", options.help, "Print the usage");
+  command.flag("-i,--info", options.information, "Say what this bundle is");
+  command.flag("-k,--keep", options.keep, "Extract to the target directory, run there, and leave it there");
+  command.flag("-q,--quiet", options.quiet, "Say nothing about what is done");
+  command.flag("-v,--verify", options.verify, "Say whether this machine can run the bundle");
+  command.flag("-x,--extract", options.extract, "Extract to the target directory and run nothing");
+  add_start_options(command, options.start, "Configuration script");
 }
 
 }  // namespace
 
 Result<Options> parse(const std::vector<std::string>& words) {
   Options options;
-  CLI::App app;
-  declare(app, options);
-  try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());
-    app.parse(reversed);
-  } catch (const CLI::Error& error) {
-    return fail(
-        Error(ErrorKind::usage, error.what()).with_code(ErrorCode::option).with_hint("--help lists the options"));
-  }
-  options.command = app.remaining();
+  Program program("", "");
+  declare(program, options);
+  TRY_ASSIGN(CommandLine asked, program.parse(words));
+  options.command = std::move(asked.words);
   const bool separated = !options.command.empty() && options.command.front() == "--";
   if (separated) options.command.erase(options.command.begin());
   if (!separated && !options.command.empty() && options.command.front().starts_with('-'))
@@ -45,9 +37,9 @@ Result<Options> parse(const std::vector<std::string>& words) {
 
 std::string usage(const std::string& program, const std::string& description) {
   Options options;
-  CLI::App app(description, program);
-  declare(app, options);
-  std::string text = app.help();
+  Program declared(program, description);
+  declare(declared, options);
+  std::string text = declared.help();
   constexpr std::string_view kOptions = "[OPTIONS]";
   if (const size_t at = text.find(kOptions); at != std::string::npos)
     text.insert(at + kOptions.size(), " [--] [COMMAND] [ARG...]");

@@ -96,15 +96,15 @@ Result<int> digest(const Context& context, const DigestOptions& options) {
 
 }  // namespace
 
-void add_digest(CLI::App& app, Actions& actions) {
+void add_digest(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "digest", "Print the digest of an image's manifest", digest);
+      add_command(program, actions, "digest", "Print the digest of an image's manifest", digest);
   options.declare(command, "URI",
                   "[docker://][USER@][REGISTRY#]IMAGE[:TAG][@DIGEST], or any other image that import takes");
-  command.add_flag("--index", options.index, "The digest for all architectures: of the index, where the image has one");
+  command.flag("--index", options.index, "The digest for all architectures: of the index, where the image has one");
   // Of the plugin alone: no group, no help.
-  command.add_option("--job", options.job)->group("");
-  command.add_option("--resolve", options.resolve)->group("");
+  command.option("--job", options.job).hidden();
+  command.option("--resolve", options.resolve).hidden();
 }
 
 }  // namespace situla::cli

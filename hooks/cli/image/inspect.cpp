@@ -304,13 +304,13 @@ Result<int> inspect(const Context& context, const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Actions& actions) {
+void add_inspect(Program& program, Actions& actions) {
   const auto [command, options] = add_command(
-      app, actions, "inspect", "Show what an image in a registry, a squashfs file or a container is", inspect);
+      program, actions, "inspect", "Show what an image in a registry, a squashfs file or a container is", inspect);
   options.declare(command, "IMAGE",
                   "As for import, the path of a squashfs file (FILE.sqsh), or the name of a container");
-  command.add_flag("--json", options.json, "Print one JSON document");
-  command.add_flag("--raw", options.raw, "Print the manifest as the registry serves it");
+  command.flag("--json", options.json, "Print one JSON document");
+  command.flag("--raw", options.raw, "Print the manifest as the registry serves it");
 }
 
 }  // namespace situla::cli

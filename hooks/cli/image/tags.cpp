@@ -35,14 +35,12 @@ Result<int> tags(const Context& context, const TagsOptions& options) {
 
 }  // namespace
 
-void add_tags(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "tags", "List the tags that an image has", tags);
-  command
-      .add_option("URI", options.image,
-                  "[docker://][USER@][REGISTRY#]IMAGE; a tag or digest behind it is not looked at")
-      ->type_name("")
-      ->required();
-  command.add_flag("--json", options.json, "Print them as a JSON list");
+void add_tags(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "tags", "List the tags that an image has", tags);
+  command.option("URI", options.image, "[docker://][USER@][REGISTRY#]IMAGE; a tag or digest behind it is not looked at")
+      .value("")
+      .required();
+  command.flag("--json", options.json, "Print them as a JSON list");
 }
 
 }  // namespace situla::cli

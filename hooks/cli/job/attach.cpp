@@ -31,12 +31,12 @@ Result<int> attach(const Context& context, const AttachOptions& options) {
 
 }  // namespace
 
-void add_attach(CLI::App& app, Actions& actions) {
+void add_attach(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "attach",
+      add_command(program, actions, "attach",
                   "A shell in the container of a running job: attach [OPTIONS] JOB[.STEP] [COMMAND [ARG...]]", attach);
-  command.prefix_command();  // what follows the job belongs to the container
-  command.add_option("-w,--node", options.node, "Node of the step (default: its first)")->type_name("NODE");
+  command.pass_words_on();  // what follows the job belongs to the container
+  command.option("-w,--node", options.node, "Node of the step (default: its first)").value("NODE");
 }
 
 }  // namespace situla::cli

@@ -227,15 +227,15 @@ Result<int> ssh(const Context& context, const SshOptions& options) {
 
 }  // namespace
 
-void add_ssh(CLI::App& app, Actions& actions) {
+void add_ssh(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "ssh",
+      add_command(program, actions, "ssh",
                   "For ssh's ProxyCommand, into the container of a running job: ssh [OPTIONS] JOB[.STEP]", ssh);
-  command.prefix_command();
-  command.add_option("-w,--node", options.node, "Node of the step (default: its first)")->type_name("NODE");
-  command.add_flag("--config", options.config, "Print what belongs into ~/.ssh/config, and make the keys");
-  command.add_option("--serve", options.serve)->group("");
-  command.add_option("--inside", options.inside)->group("");
+  command.pass_words_on();
+  command.option("-w,--node", options.node, "Node of the step (default: its first)").value("NODE");
+  command.flag("--config", options.config, "Print what belongs into ~/.ssh/config, and make the keys");
+  command.option("--serve", options.serve).hidden();
+  command.option("--inside", options.inside).hidden();
 }
 
 }  // namespace situla::cli

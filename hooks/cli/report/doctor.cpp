@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/installation.hpp"
 #include "common/base/text.hpp"
 #include "hooks/cli/commands.hpp"
@@ -115,34 +113,32 @@ Result<int> run(const Context& context, const DoctorOptions& options) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Actions& actions) {
+void add_doctor(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "doctor", "Say what this node can do, and how to fix what is missing", run);
+      add_command(program, actions, "doctor", "Say what this node can do, and how to fix what is missing", run);
   command.footer("The exit status is 0 when all is well or there are only warnings, and 1 when a check fails.");
   options.examine_registry = actions.examine_registry;
-  CLI::Option* json = command.add_flag("--json", options.json, "Print the report as JSON");
-  CLI::Option* brief = command
-                           .add_flag("--brief", options.brief,
-                                     "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
-                           ->excludes(json);
-  CLI::Option* registry =
+  const Option json = command.flag("--json", options.json, "Print the report as JSON");
+  const Option brief =
       command
-          .add_option("--registry", options.request.registry,
-                      "Try this registry, and nothing else: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
-          ->excludes(brief);
-  command.add_flag("--all", options.all, "With --registry: everything else, too")->needs(registry);
-  CLI::Option* cluster =
-      command.add_flag("--cluster", options.cluster, "Run it on every node by srun, and compare the nodes")
-          ->excludes(brief);
-  command.add_option("-p,--partition", options.request.partition, "With --cluster: only nodes of this partition")
-      ->needs(cluster);
-  command.add_option("-w,--nodelist", options.request.nodes, "With --cluster: only these nodes, as node[1-9]")
-      ->needs(cluster);
-  command.add_option("-A,--account", options.request.account, "With --cluster: the account of the jobs")
-      ->needs(cluster);
-  command.add_option("--timeout", options.timeout, "With --cluster: seconds that a node is waited for (default: 30)")
-      ->needs(cluster)
-      ->check(CLI::Range(1, 3600));
+          .flag("--brief", options.brief, "Print what slurmd logs at start: how images are mounted, GPUs, what fails")
+          .excludes(json);
+  const Option registry =
+      command
+          .option("--registry", options.request.registry,
+                  "Try this registry, and nothing else: REGISTRY[/REPOSITORY[:TAG]], with your login and proxies")
+          .excludes(brief);
+  command.flag("--all", options.all, "With --registry: everything else, too").needs(registry);
+  const Option cluster =
+      command.flag("--cluster", options.cluster, "Run it on every node by srun, and compare the nodes").excludes(brief);
+  command.option("-p,--partition", options.request.partition, "With --cluster: only nodes of this partition")
+      .needs(cluster);
+  command.option("-w,--nodelist", options.request.nodes, "With --cluster: only these nodes, as node[1-9]")
+      .needs(cluster);
+  command.option("-A,--account", options.request.account, "With --cluster: the account of the jobs").needs(cluster);
+  command.option("--timeout", options.timeout, "With --cluster: seconds that a node is waited for (default: 30)")
+      .needs(cluster)
+      .within(1, 3600);
 }
 
 }  // namespace situla::cli

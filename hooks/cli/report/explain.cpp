@@ -58,25 +58,23 @@ Result<int> explain(const Context& context, const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Actions& actions) {
+void add_explain(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "explain", "Say what an error means, and what to do", explain);
+      add_command(program, actions, "explain", "Say what an error means, and what to do", explain);
   command
-      .add_option("WORD", options.what,
-                  "CODE: the word in brackets at the end of the error; or the number of a JOB or step whose steps had "
-                  "containers on this node; without it, all codes")
-      ->type_name("");
-  CLI::Option* json =
-      command.add_flag("--json", options.job.json, "Print a job's records, one JSON object in each line");
+      .option("WORD", options.what,
+              "CODE: the word in brackets at the end of the error; or the number of a JOB or step whose steps had "
+              "containers on this node; without it, all codes")
+      .value("");
+  const Option json = command.flag("--json", options.job.json, "Print a job's records, one JSON object in each line");
+  command.option("--svg", options.job.svg, "Draw a job's steps as a line of time into this file; -: standard output")
+      .value("FILE")
+      .excludes(json);
   command
-      .add_option("--svg", options.job.svg, "Draw a job's steps as a line of time into this file; -: standard output")
-      ->type_name("FILE")
-      ->excludes(json);
-  command
-      .add_option("--records", options.job.records,
-                  "Take the records of other nodes, too: what --json printed there; several times; -: standard input")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
+      .option("--records", options.job.records,
+              "Take the records of other nodes, too: what --json printed there; several times; -: standard input")
+      .value("FILE")
+      .one_at_a_time();
 }
 
 }  // namespace situla::cli

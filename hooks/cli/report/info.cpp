@@ -123,11 +123,11 @@ Result<int> info(const Context& context, const InfoOptions& options) {
 
 }  // namespace
 
-void add_info(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "info", "Show the configuration in effect", info);
-  command.add_flag("--json", options.json, "Print it as JSON");
-  command.add_flag("--origin", options.origin,
-                   "Show where each value comes from, what is ignored, and what situla.toml says");
+void add_info(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "info", "Show the configuration in effect", info);
+  command.flag("--json", options.json, "Print it as JSON");
+  command.flag("--origin", options.origin,
+               "Show where each value comes from, what is ignored, and what situla.toml says");
 }
 
 }  // namespace situla::cli

@@ -43,10 +43,10 @@ Result<int> status(const Context& context, const StatusOptions& options) {
 
 }  // namespace
 
-void add_status(CLI::App& app, Actions& actions) {
+void add_status(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "status", "Show which imports go on here, and how far they are", status);
-  command.add_flag("--json", options.json, "Print the records of these steps, one JSON object in each line");
+      add_command(program, actions, "status", "Show which imports go on here, and how far they are", status);
+  command.flag("--json", options.json, "Print the records of these steps, one JSON object in each line");
 }
 
 }  // namespace situla::cli

@@ -20,8 +20,8 @@ Result<int> version(const Context& context, const VersionOptions&) {
 
 }  // namespace
 
-void add_version(CLI::App& app, Actions& actions) {
-  (void)add_command(app, actions, "version", "Print the version", version);
+void add_version(Program& program, Actions& actions) {
+  (void)add_command(program, actions, "version", "Print the version", version);
 }
 
 }  // namespace situla::cli

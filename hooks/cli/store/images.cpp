@@ -17,10 +17,11 @@ Result<int> images(const Context& context, const ImagesOptions& options) {
 
 }  // namespace
 
-void add_images(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "images", "List the images of the node's store", images);
-  command.add_flag("--json", options.json, "For programs: bytes, and seconds since the epoch");
-  command.add_flag("--metrics", options.metrics, "For Prometheus: what steps asked the store for, and what it holds");
+void add_images(Program& program, Actions& actions) {
+  const auto [command, options] =
+      add_command(program, actions, "images", "List the images of the node's store", images);
+  command.flag("--json", options.json, "For programs: bytes, and seconds since the epoch");
+  command.flag("--metrics", options.metrics, "For Prometheus: what steps asked the store for, and what it holds");
 }
 
 }  // namespace situla::cli

@@ -17,12 +17,12 @@ Result<int> pin(const Context& context, const PinOptions& options) {
 
 }  // namespace
 
-void add_pin(CLI::App& app, Actions& actions) {
-  const auto [command, options] = add_command(app, actions, "pin", "Keep images in the node's store", pin);
-  command.add_flag("--undo", options.undo, "They may go again");
-  command.add_option("IMAGE", options.images, "References, with or without a tag, or the beginnings of digests")
-      ->type_name("")
-      ->required();
+void add_pin(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(program, actions, "pin", "Keep images in the node's store", pin);
+  command.flag("--undo", options.undo, "They may go again");
+  command.option("IMAGE", options.images, "References, with or without a tag, or the beginnings of digests")
+      .value("")
+      .required();
 }
 
 }  // namespace situla::cli

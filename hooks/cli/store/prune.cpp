@@ -24,15 +24,14 @@ Result<int> prune(const Context& context, const PruneOptions& options) {
 
 }  // namespace
 
-void add_prune(CLI::App& app, Actions& actions) {
+void add_prune(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "prune", "Remove unused images from the node's store", prune);
-  command
-      .add_option("--unused-for", options.days, "Only images that nobody has asked for in so many days (default 30)")
-      ->type_name("DAYS");
-  command.add_option("--to", options.size, "No more than it takes for the images to have this size, such as 200GiB")
-      ->type_name("SIZE");
-  command.add_flag("--dry-run", options.dry_run, "Only say what would go");
+      add_command(program, actions, "prune", "Remove unused images from the node's store", prune);
+  command.option("--unused-for", options.days, "Only images that nobody has asked for in so many days (default 30)")
+      .value("DAYS");
+  command.option("--to", options.size, "No more than it takes for the images to have this size, such as 200GiB")
+      .value("SIZE");
+  command.flag("--dry-run", options.dry_run, "Only say what would go");
 }
 
 }  // namespace situla::cli

@@ -22,16 +22,16 @@ Result<int> rm(const Context& context, const RmOptions& options) {
 
 }  // namespace
 
-void add_rm(CLI::App& app, Actions& actions) {
+void add_rm(Program& program, Actions& actions) {
   const auto [command, options] =
-      add_command(app, actions, "rm", "Remove images from the node's store, or containers", rm);
+      add_command(program, actions, "rm", "Remove images from the node's store, or containers", rm);
   command
-      .add_option("IMAGE", options.images,
-                  "References, with or without a tag, or the beginnings of digests; names of containers")
-      ->type_name("")
-      ->required();
-  command.add_flag("-f,--force", options.force,
-                   "Do not ask; also what is in use, as far as is known, for the administrator");
+      .option("IMAGE", options.images,
+              "References, with or without a tag, or the beginnings of digests; names of containers")
+      .value("")
+      .required();
+  command.flag("-f,--force", options.force,
+               "Do not ask; also what is in use, as far as is known, for the administrator");
 }
 
 }  // namespace situla::cli

@@ -14,11 +14,10 @@ Result<int> verify(const Context& context, const VerifyOptions& options) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Actions& actions) {
-  const auto [command, options] =
-      add_command(app, actions, "verify", "Read the images of the node's store and compare their checksums", verify);
-  command.add_option("IMAGE", options.images, "References, with or without a tag, or the beginnings of digests")
-      ->type_name("");
+void add_verify(Program& program, Actions& actions) {
+  const auto [command, options] = add_command(
+      program, actions, "verify", "Read the images of the node's store and compare their checksums", verify);
+  command.option("IMAGE", options.images, "References, with or without a tag, or the beginnings of digests").value("");
 }
 
 }  // namespace situla::cli

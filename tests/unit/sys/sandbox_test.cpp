@@ -1,6 +1,7 @@
 // What can a process in the sandbox still do? Each attempt is made outside, where it works, and inside.
 #include "common/sys/process/sandbox.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -243,7 +244,7 @@ TEST_CASE("and leaves what it needs") {
   CHECK(inside([] {
     int nice = 0;
     std::thread([&] { nice = give_way(3) ? getpriority(PRIO_PROCESS, 0) : -1; }).join();
-    return nice == getpriority(PRIO_PROCESS, 0) + 3;
+    return nice == std::min(getpriority(PRIO_PROCESS, 0) + 3, 19);  // 19: as nice as can be
   }));
   CHECK(inside([] {
     addrinfo* found = nullptr;

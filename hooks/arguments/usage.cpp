@@ -1,4 +1,4 @@
-#include "hooks/cli/usage.hpp"
+#include "hooks/arguments/usage.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 #include "common/base/text.hpp"
 
-namespace situla::cli {
+namespace situla {
 namespace {
 
 /// "what it does: how it is called".
@@ -61,6 +61,10 @@ Error unknown_option(const CLI::App& app, const CLI::App& command, const std::st
 
 }  // namespace
 
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 std::shared_ptr<CLI::FormatterBase> usage_formatter() {
   auto formatter = std::make_shared<Formatter>();
   formatter->label("SUBCOMMAND", "COMMAND [OPTIONS] [ARGUMENTS]");
@@ -72,8 +76,7 @@ std::shared_ptr<CLI::FormatterBase> usage_formatter() {
 Result<void> check_command(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string& word = words.front();
   std::vector<std::string_view> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const CLI::App* const command : commands_of(app)) names.push_back(command->get_name());
   const std::string help = app.get_name() + " help";
   if (word.starts_with('-')) {
     const std::string_view bare = std::string_view(word).substr(std::min(word.find_first_not_of('-'), word.size()));
@@ -99,4 +102,4 @@ Result<void> check_options(const CLI::App& app, const CLI::App& command) {
   return {};
 }
 
-}  // namespace situla::cli
+}  // namespace situla

@@ -9,7 +9,10 @@
 
 #include "common/base/result.hpp"
 
-namespace situla::cli {
+namespace situla {
+
+/// The commands of a program.
+std::vector<const CLI::App*> commands_of(const CLI::App& app);
 
 /// For the whole program; commands made after it is set take it over. The words of a command that passes some on to a
 /// container are in its description, "what it does: how it is called", because CLI11 does not know them.
@@ -22,4 +25,4 @@ Result<void> check_command(const CLI::App& app, const std::vector<std::string>& 
 /// about them is said by CLI11.
 Result<void> check_options(const CLI::App& app, const CLI::App& command);
 
-}  // namespace situla::cli
+}  // namespace situla
