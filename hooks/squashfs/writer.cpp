@@ -28,7 +28,9 @@ namespace {
 
 constexpr size_t kPadding = 4096;  // a loop device sees whole sectors only
 constexpr size_t kHarvest = 8192;  // files between two collections of what libsquashfs knows of them
-constexpr uint32_t kBacklogPerWorker = 64;
+// Blocks that wait for a thread. More of them are more memory that is touched for the first time, and nothing is sooner
+// done: with 64 an export of 70 MB takes a fifth longer.
+constexpr uint32_t kBacklogPerWorker = 16;
 
 const char* describe(int code) {
   switch (code) {
