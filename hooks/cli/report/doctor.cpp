@@ -138,6 +138,7 @@ void add_doctor(Program& program, Actions& actions) {
   command.option("-A,--account", options.request.account, "With --cluster: the account of the jobs").needs(cluster);
   command.option("--timeout", options.timeout, "With --cluster: seconds that a node is waited for (default: 30)")
       .needs(cluster)
+      .value("SECONDS")
       .within(1, 3600);
 }
 

@@ -2,7 +2,7 @@
 load helpers
 
 @test "after the reboot no mount, lease or unfinished file is left, and the doctor and verify have nothing to say" {
-  ! findmnt --raw --noheadings --output TARGET | grep situla || false
+  ! findmnt --raw --noheadings --output TARGET | grep situla/ || false
   run losetup --list --noheadings
   [ -z "$output" ]
   run situla doctor
@@ -17,7 +17,7 @@ load helpers
 @test "the next step gets the image that was being imported" {
   step --container-image=registry.test#debian:12 sh -c '. /etc/os-release; echo $VERSION_CODENAME'
   [ "$output" = bookworm ]
-  run find /var/lib/situla/leases /var/lib/situla/slots -type f
+  run of_store find /var/lib/situla/leases /var/lib/situla/slots -type f
   echo "$output"
   situla images
 }

@@ -59,6 +59,12 @@ running() {
 runs() { running "$@" | grep -q .; }
 cgroup_of() { sed 's/^0:://' "/proc/$1/cgroup"; }
 
+# The store may be on NFS, to which root is nobody, and which cannot tell what is in use.
+of_store() { runuser -u situla -- "$@"; }
+forget() {
+  if [ "$(stat -f -c %T /var/lib/situla)" = nfs ]; then situla rm --force "$1"; else situla rm "$1"; fi
+}
+
 # What the first step on a node finds out about it, for those that follow.
 once='^/run/situla/(cgroups|nvidia[.]json|store[.]sock|copies/.*|reports/.*|images/(device-mapper|no-id-map|share-[0-9]+))$'
 
@@ -70,8 +76,8 @@ left() {
   find /sys/fs/cgroup -type d -name 'job_*'
   running 'situla*' slurmstepd | sed 's/^/process /'
   pgrep -u alice -a | sed 's/^/process /'
-  find /run/situla /var/lib/situla/{leases,slots,images} /tmp /var/tmp /dev/shm ! -type d ! -path '/tmp/bats*' \
-    ! -regex '/var/lib/situla/images/.*[.]\(sqsh\|json\|sha256\)'
+  find /run/situla /tmp /var/tmp /dev/shm ! -type d ! -path '/tmp/bats*'
+  of_store find /var/lib/situla/{leases,slots,images} ! -type d ! -regex '/var/lib/situla/images/.*[.]\(sqsh\|json\|sha256\)'
   true
 } 2>/dev/null
 snapshot() { left | sort >/run/left.before; }

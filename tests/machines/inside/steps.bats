@@ -98,6 +98,23 @@ teardown() {
   nothing_left
 }
 
+@test "import, create, start, export and remove, where users have their files" {
+  as_alice situla import -o own.sqsh docker://$tiny
+  as_alice situla create -n own own.sqsh
+  as_alice situla start --rw own sh -c 'echo more >/srv/more; rm /srv/hello.txt'
+  as_alice situla export -o again.sqsh own
+  run --separate-stderr as_alice situla start again.sqsh sh -c 'cat /srv/more; ls /srv'
+  echo "${stderr:-}$output"
+  [[ $output == more$'\n'*more* ]]
+  [[ $output != *hello.txt* ]]
+  as_alice situla remove -f own
+  as_alice rm own.sqsh again.sqsh
+  run as_alice find /home/alice -maxdepth 5 -name '*own*' -o -maxdepth 1 -name '.*.sqsh*'
+  echo "$output"
+  [ -z "$output" ]
+  nothing_left
+}
+
 @test "sbatch and salloc" {
   as_alice tee /home/alice/batch.sh >/dev/null <<'BATCH'
 #!/bin/sh
@@ -107,9 +124,9 @@ echo "batch in $ID"
 BATCH
   run as_alice sbatch --wait --output=/home/alice/batch.out /home/alice/batch.sh
   echo "$output"
-  cat /home/alice/batch.out
+  as_alice cat /home/alice/batch.out
   [ "$status" -eq 0 ]
-  grep -qx 'batch in tiny' /home/alice/batch.out
+  as_alice grep -qx 'batch in tiny' /home/alice/batch.out
   run as_alice salloc -Q -n2 srun --container-image=$tiny sh -c 'echo task $SLURM_PROCID'
   echo "$output"
   [ "$(grep ^task <<<"$output" | sort)" = $'task 0\ntask 1' ]
@@ -142,7 +159,7 @@ BATCH
 }
 
 @test "an import that takes more memory than the job has fails with the reason, and leaves nothing" {
-  situla rm $debian
+  forget $debian
   files=$(find /var/lib/situla/images -type f | sort)
   step --mem=20M --container-image=$debian true
   [ "$status" -ne 0 ]
@@ -190,7 +207,7 @@ BATCH
   as_alice scancel "$(job cancelled)"
   wait_until 120 over cancelled
   nothing_left
-  situla rm $debian
+  forget $debian
   begin importing --container-image=$debian sleep 1000
   wait_until 60 runs situla-importer
   as_alice scancel "$(job importing)"
@@ -201,7 +218,7 @@ BATCH
 @test "at the end nothing is left: no mount, loop device, cgroup, process or file" {
   left >/run/left.now || true
   cat /run/left.now
-  ! grep -v -E "$once" /run/left.now | grep -E '^mount .*situla|^/sys/|^process |^/run/situla/(images|containers|jobs)/|^/var/lib/situla/leases|^/(tmp|var/tmp|dev/shm)/' || false
+  ! grep -v -E "$once" /run/left.now | grep -E '^mount [^ ]*situla/|^/sys/|^process |^/run/situla/(images|containers|jobs)/|^/var/lib/situla/leases|^/(tmp|var/tmp|dev/shm)/' || false
   run systemctl --failed --no-legend
   [ -z "$output" ]
 }
@@ -209,7 +226,7 @@ BATCH
 @test "the machine is rebooted while a container runs and an image is imported" {
   begin writing --container-image=$tiny --container-name=rebooted --container-writable sh -c 'echo before >/srv/note; sync; echo in; sleep 1000'
   wait_until 60 says writing in
-  situla rm $debian || true
+  forget $debian || true
   begin importing --container-image=$debian true
   wait_until 60 runs situla-importer
 }

@@ -2,7 +2,6 @@
 import contextlib
 import fcntl
 import hashlib
-import importlib
 import os
 import re
 import shutil
@@ -10,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from places import SOURCE, LabError, read, write
+from places import REPOSITORY, LabError, read, write
 from releases import Release
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "situla-tests", "machines")
 PACKAGES = ["systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "apparmor", "ca-certificates", "iproute2", "procps", "util-linux-extra",
-            "slurm-wlm", "munge", "docker-registry", "bats", "xfsprogs"]
+            "slurm-wlm", "munge", "docker-registry", "bats", "xfsprogs", "nfs-kernel-server"]
 # What the first programs need to find the disk; everything else comes from it.
 INITRD_MODULES = ["virtio_pci", "virtio_blk", "ext4", "crc32c_generic"]
 RECIPE = 1  # counts changes of what is done below
@@ -37,8 +36,7 @@ def field(package: str, name: str) -> str:
 
 def mirror() -> list[str]:
     """Where this machine's apt gets Debian from; debootstrap's choice where it does not say."""
-    sys.path.append(f"{SOURCE}/images")
-    return importlib.import_module("debian").mirror()
+    return subprocess.run([f"{REPOSITORY}/tests/support/mirror"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
 def chroot(root: str, *command: str) -> list[str]:

@@ -24,6 +24,7 @@ log: {level: error}
 storage: {filesystem: {rootdirectory: /srv/registry}}
 http: {addr: "127.0.0.2:443", secret: machine, tls: {certificate: /srv/tls/server.crt, key: /srv/tls/server.key}}
 """
+EXPORT = "/srv/nfs"
 MODEL = """\
 /
 0 0
@@ -69,6 +70,8 @@ def make(release: Release, file_system: str, directory: str) -> Disk:
         if file_system == "xfs":
             disk.data = f"{directory}/data"
             make_data(root, disk.data)
+        if file_system == "nfs":
+            make_export(root)
         subprocess.run(["truncate", "-s", SIZE, disk.root], check=True)
         base.logged(["mkfs.ext4", "-q", "-F", "-i", "32768", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, disk.root], log, "making the disk")
         kernel.detach(root)
@@ -124,15 +127,36 @@ def fill(root: str, library: str) -> None:
     subprocess.run(["systemctl", f"--root={root}", "--quiet", "enable", *enabled], stderr=subprocess.DEVNULL, check=True)
 
 
+def owners_of(root: str) -> dict[str, str]:
+    """The numbers of its accounts, "UID GID"."""
+    with open(f"{root}/etc/passwd", encoding="utf-8") as accounts:
+        return {fields[0]: f"{fields[2]} {fields[3]}" for fields in (line.split(":") for line in accounts)}
+
+
+def mount_data(root: str, line: str, options: str) -> None:
+    """Store and homes are in /data from the boot on."""
+    os.makedirs(f"{root}/data", exist_ok=True)
+    write(f"{root}/etc/fstab", f"{line}\n/data/situla /var/lib/situla none {options} 0 0\n/data/home /home none {options} 0 0\n", "a")
+
+
+def make_export(root: str) -> None:
+    """The store and the users' files come from an NFS server to which root is nobody: the machine's own."""
+    shutil.copytree(f"{root}/var/lib/situla", f"{root}{EXPORT}/situla", symlinks=True)
+    os.makedirs(f"{root}{EXPORT}/home/alice")
+    for name, owner in (("situla", "situla"), ("home/alice", "alice")):
+        uid, gid = owners_of(root)[owner].split()
+        os.chown(f"{root}{EXPORT}/{name}", int(uid), int(gid))
+        os.chmod(f"{root}{EXPORT}/{name}", 0o700)
+    write(f"{root}/etc/exports", f"{EXPORT} 127.0.0.1(rw,root_squash,sync,no_subtree_check)\n")
+    # What was open when the machine went down is asked for again only so long: a boot waits for it.
+    os.makedirs(f"{root}/etc/nfs.conf.d", exist_ok=True)
+    write(f"{root}/etc/nfs.conf.d/machine.conf", "[nfsd]\ngrace-time = 10\nlease-time = 10\nvers3 = n\n")
+    mount_data(root, f"127.0.0.1:{EXPORT} /data nfs4 _netdev,x-systemd.requires=nfs-server.service 0 0", "bind,_netdev")
+
+
 def make_data(root: str, data: str) -> None:
     """An XFS with the store and the users' files; mkfs.xfs makes the directories, so that nothing has to be mounted here."""
-    owners = {}
-    with open(f"{root}/etc/passwd", encoding="utf-8") as accounts:
-        for line in accounts:
-            fields = line.split(":")
-            owners[fields[0]] = f"{fields[2]} {fields[3]}"
-    write(f"{data}.model", MODEL.format(**owners))
+    write(f"{data}.model", MODEL.format(**owners_of(root)))
     subprocess.run(["truncate", "-s", DATA_SIZE, data], check=True)
     subprocess.run(["mkfs.xfs", "-q", "-p", f"{data}.model", data], check=True)
-    os.makedirs(f"{root}/data", exist_ok=True)
-    write(f"{root}/etc/fstab", "/dev/vdb /data xfs defaults 0 0\n/data/situla /var/lib/situla none bind 0 0\n/data/home /home none bind 0 0\n", "a")
+    mount_data(root, "/dev/vdb /data xfs defaults 0 0", "bind")

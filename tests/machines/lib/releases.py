@@ -14,8 +14,8 @@ class Release:
 
 RELEASES = {release.name: release for release in (
     # Linux 6.1, Slurm 22.05
-    Release("bookworm", "Debian 12", {"ext4": "dm", "xfs": "reflink"}),
+    Release("bookworm", "Debian 12", {"ext4": "dm", "xfs": "reflink", "nfs": "dm"}),
     # Linux 6.12, Slurm 24.11
-    Release("trixie", "Debian 13", {"ext4": "idmap", "xfs": "idmap"}, {"libcurl4": "libcurl4t64", "libssl3": "libssl3t64"}),
+    Release("trixie", "Debian 13", {"ext4": "idmap", "xfs": "idmap", "nfs": "idmap"}, {"libcurl4": "libcurl4t64", "libssl3": "libssl3t64"}),
 )}
 DEFAULT = "bookworm"  # what the tests' own host is (packaging/install-deps)
