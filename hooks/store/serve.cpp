@@ -105,6 +105,7 @@ class Serving {
     room_.drop_old(static_cast<uint64_t>(now));
     store_.sweep(file_system_time(store_.leases()).value_or(0));
     (void)sweep_dead_leases(store_.leases());
+    (void)sweep_free_slots(store_.slots());
   }
 
   /// What the registry has said before may be enough.
