@@ -33,6 +33,7 @@ namespace line = store_line;
 constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::seconds kEndLimit{10};
 constexpr std::chrono::seconds kPublishingLimit{20};  // then without
+constexpr std::chrono::seconds kSilentSlots{30};      // slots report twice a second
 
 /// One import, from what is known of the image to its name.
 class Serving {
@@ -105,7 +106,7 @@ class Serving {
     room_.drop_old(static_cast<uint64_t>(now));
     store_.sweep(file_system_time(store_.leases()).value_or(0));
     (void)sweep_dead_leases(store_.leases());
-    (void)sweep_free_slots(store_.slots());
+    (void)sweep_free_slots(store_.slots(), "", kSilentSlots);
   }
 
   /// What the registry has said before may be enough.

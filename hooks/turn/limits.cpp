@@ -115,7 +115,7 @@ ImportSlot::InFlight ImportSlot::others() const {
   return sum;
 }
 
-bool sweep_free_slots(const std::string& directory, const std::string& ended) {
+bool sweep_free_slots(const std::string& directory, const std::string& ended, std::chrono::seconds silent) {
   const auto names = list_directory(directory);
   if (!names) return true;
   const std::string prefix = host_name() + ".";
@@ -126,6 +126,7 @@ bool sweep_free_slots(const std::string& directory, const std::string& ended) {
     const auto fd = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
     struct stat status {};
     if (!fd || fstat(fd->get(), &status) != 0) continue;
+    if (silent.count() > 0 && now && status.st_mtim.tv_sec + silent.count() > *now) continue;
     // Another node's lock may not be seen here.
     const bool old = now && status.st_mtim.tv_sec + kSlotStays <= *now;
     if (!name.starts_with(prefix) && !old) continue;

@@ -1,6 +1,7 @@
 // How many imports of one user at a time, and how much do they write?
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -46,7 +47,7 @@ class ImportSlot {
 };
 
 /// Removes what imports that were killed left there. False: one is held for the step `ended` of this node, whose import
-/// is on its way out.
-bool sweep_free_slots(const std::string& directory, const std::string& ended = "");
+/// is on its way out. silent: only of those that have not reported for so long; while a slot is tried, nobody gets it.
+bool sweep_free_slots(const std::string& directory, const std::string& ended = "", std::chrono::seconds silent = {});
 
 }  // namespace situla

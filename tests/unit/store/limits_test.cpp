@@ -40,11 +40,16 @@ TEST_CASE("so many imports of one user at a time, and nothing left of them") {
   }
   CHECK(std::filesystem::is_empty(directory.path()));
   // Of imports that were killed; another node's lock may not be seen, so that only time tells.
-  (void)directory.write(host_name() + ".1000.0", "");
+  const std::string killed = directory.write(host_name() + ".1000.0", "");
   const std::string foreign = directory.write("node.1000.0", "");
-  sweep_free_slots(directory.path());
+  sweep_free_slots(directory.path(), "", std::chrono::seconds(30));
+  CHECK(std::filesystem::exists(killed));  // it may just have been taken
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(killed, now - std::chrono::seconds(32));
+  sweep_free_slots(directory.path(), "", std::chrono::seconds(30));
+  CHECK_FALSE(std::filesystem::exists(killed));
   CHECK(std::filesystem::exists(foreign));
-  std::filesystem::last_write_time(foreign, std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
+  std::filesystem::last_write_time(foreign, now - std::chrono::hours(25));
   sweep_free_slots(directory.path());
   CHECK(std::filesystem::is_empty(directory.path()));
 }
