@@ -109,9 +109,9 @@ teardown() {
   [[ $output != *hello.txt* ]]
   as_alice situla remove -f own
   as_alice rm own.sqsh again.sqsh
-  run as_alice find /home/alice -maxdepth 5 -name '*own*' -o -maxdepth 1 -name '.*.sqsh*'
-  echo "$output"
-  [ -z "$output" ]
+  found=$(as_alice find .local/share/enroot -mindepth 1 -maxdepth 1 '(' -name own -o -name '.*' ')' && as_alice find . -maxdepth 1 -name '.*.sqsh*')
+  echo "$found"
+  [ -z "$found" ]
   nothing_left
 }
 

@@ -141,10 +141,9 @@ def mount_data(root: str, line: str, options: str) -> None:
 
 def make_export(root: str) -> None:
     """The store and the users' files come from an NFS server to which root is nobody: the machine's own."""
-    shutil.copytree(f"{root}/var/lib/situla", f"{root}{EXPORT}/situla", symlinks=True)
-    os.makedirs(f"{root}{EXPORT}/home/alice")
     for name, owner in (("situla", "situla"), ("home/alice", "alice")):
         uid, gid = owners_of(root)[owner].split()
+        os.makedirs(f"{root}{EXPORT}/{name}")
         os.chown(f"{root}{EXPORT}/{name}", int(uid), int(gid))
         os.chmod(f"{root}{EXPORT}/{name}", 0o700)
     write(f"{root}/etc/exports", f"{EXPORT} 127.0.0.1(rw,root_squash,sync,no_subtree_check)\n")
