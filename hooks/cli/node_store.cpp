@@ -1,6 +1,7 @@
 #include "hooks/cli/node_store.hpp"
 
 #include <chrono>
+#include <tuple>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -111,7 +112,7 @@ std::optional<FinishedImages::Copy> NodeStore::copy(const ImportRequest& request
   const ErrorKind kind = fetched.error().kind();
   if (kind != ErrorKind::not_found && kind != ErrorKind::cancelled)
     progress.note("not copied from a store of this node: " + fetched.error().message());
-  (void)ftruncate(fd, 0);
+  std::ignore = ftruncate(fd, 0);
   (void)lseek(fd, 0, SEEK_SET);
   return std::nullopt;
 }

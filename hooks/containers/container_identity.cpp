@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <tuple>
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -85,7 +86,7 @@ std::string ensure_identity(int directory_fd) {
   // It appears whole, and only if there is none.
   const std::string whole = random_name(std::string(kIdentityFile) + ".");
   if (write_as(directory_fd, whole, ""))
-    (void)linkat(directory_fd, whole.c_str(), directory_fd, std::string(kIdentityFile).c_str(), 0);
+    std::ignore = linkat(directory_fd, whole.c_str(), directory_fd, std::string(kIdentityFile).c_str(), 0);
   (void)unlinkat(directory_fd, whole.c_str(), 0);
   return identity_of(directory_fd);
 }

@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstdlib>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -337,7 +338,7 @@ Result<void> remove_container(const EnrootConfig& config, std::string_view name,
     // With its owner, what is left of a removal that is killed can be locked, and so be found abandoned.
     (void)take_back(data.fd(), own, range);
     // Its owner may have taken its own rights away.
-    if ((status.st_mode & 0700U) != 0700U) (void)fchmodat(data.fd(), own.c_str(), 0700, 0);
+    if ((status.st_mode & 0700U) != 0700U) std::ignore = fchmodat(data.fd(), own.c_str(), 0700, 0);
     if (auto alone = lock_in(data, own, FileLock::Kind::exclusive, std::chrono::milliseconds(0)))
       lock.emplace(std::move(*alone));
     if (renameat(data.fd(), own.c_str(), data.fd(), hidden.c_str()) != 0) return fail_errno(errno, "remove " + path);

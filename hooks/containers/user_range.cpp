@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <tuple>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -306,7 +307,7 @@ Result<std::optional<IdRange>> range_to_remove(int directory_fd, const std::stri
   const bool opened = directory && fstat(directory->get(), &status) == 0 && status.st_uid == geteuid() &&
                       (status.st_mode & 0700U) != 0700U && fchmodat(directory_fd, name.c_str(), 0700, 0) == 0;
   const ScopeExit as_before([&] {
-    if (opened) (void)fchmodat(directory_fd, name.c_str(), status.st_mode & 07777U, 0);
+    if (opened) std::ignore = fchmodat(directory_fd, name.c_str(), status.st_mode & 07777U, 0);
   });
   const auto kept = directory ? range_of_container(directory->get()) : fail(directory.error());
   if (!kept || !kept->range || own_id_range() == kept->range) return kNone;

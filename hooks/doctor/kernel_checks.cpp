@@ -31,6 +31,11 @@ Check not_tried(const char* name) {
   return {name, State::info, "not tried: needs root", ""};
 }
 
+/// The kernel mounts images by these calls only: what else it could do for that is of no use without them.
+Check not_without_mount_api(const char* name) {
+  return {name, State::info, "not tried: see the line mount-api", ""};
+}
+
 }  // namespace
 
 Check check_of(const char* name, const Result<void>& tried, const char* works, State otherwise,
@@ -65,8 +70,8 @@ Check check_kernel(const Places& places) {
 
 Check check_mount_api() {
   if (modern_mount_api()) return {"mount-api", State::ok, "fsopen, move_mount and mount_setattr work", ""};
-  return {"mount-api", State::warn, "only mount(2); images cannot be id-mapped",
-          "Linux 5.12 or newer has the descriptor-based calls"};
+  return {"mount-api", State::warn, "only mount(2): the kernel mounts no images",
+          "Linux 5.12 or newer has the calls that mount by descriptor"};
 }
 
 Check check_overlay() {
@@ -96,6 +101,10 @@ Check check_loop(const Places& places) {
     check.found += " is there (not tried: needs root)";
     return check;
   }
+  if (!modern_mount_api()) {
+    check.found += " is there (" + not_without_mount_api("").found + ")";
+    return check;
+  }
   const auto tried = try_kernel_mount();
   check.found = tried ? "a squashfs image mounts through a loop device" : tried.error().message();
   if (tried) return check;
@@ -110,6 +119,7 @@ Check check_loop(const Places& places) {
 Check check_compressors() {
   constexpr const char* kName = "squashfs-compressors";
   if (geteuid() != 0) return not_tried(kName);
+  if (!modern_mount_api()) return not_without_mount_api(kName);
   const auto names = squashfs_compressors();
   if (!names) return {kName, State::warn, names.error().message(), "see the lines squashfs and loop"};
   const std::string found = names->empty() ? "none" : join(*names, " ");
@@ -121,6 +131,7 @@ Check check_compressors() {
 Check check_idmapped_mounts() {
   constexpr const char* kName = "idmapped-mounts";
   if (geteuid() != 0) return not_tried(kName);
+  if (!modern_mount_api()) return not_without_mount_api(kName);
   return check_of(kName, try_idmapped_mount(), "squashfs mounts can show the job's user as owner", State::warn,
                   "Linux 6.2 or newer id-maps squashfs; see the line image-owner");
 }
@@ -128,6 +139,7 @@ Check check_idmapped_mounts() {
 Check check_image_owner(const SiteConfig& config, const Check& idmapped) {
   constexpr const char* kName = "image-owner";
   if (geteuid() != 0) return not_tried(kName);
+  if (!modern_mount_api()) return not_without_mount_api(kName);
   const auto allowed = [&](OwnerWay way) {
     return config.image_owner == OwnerWay::automatic || config.image_owner == way;
   };

@@ -4,6 +4,7 @@
 #include <climits>
 #include <csignal>
 #include <optional>
+#include <tuple>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -73,7 +74,7 @@ Result<void> leave_host(const std::string& place) {
   (void)setsid();
   block_signals();
   (void)node_processors();
-  (void)chdir("/");
+  std::ignore = chdir("/");
   close_other_fds(0, {device, socket});
   constexpr int kImages = 1024;  // a table of 8 KiB; more of them are more rarely
   allow_many_descriptors();
@@ -96,7 +97,7 @@ Result<void> leave_host(const std::string& place) {
   (void)setsid();
   block_signals();
   (void)node_processors();
-  (void)chdir("/");
+  std::ignore = chdir("/");
   close_other_fds(0, {service.image_fd, service.device.get(), socket});
   if (!unshare_namespaces(kMountNs) || !set_propagation("/", Propagation::private_mount, true) ||
       !send_packet(socket, "ready"))

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <fcntl.h>
@@ -87,7 +88,7 @@ ImportSlot::~ImportSlot() {
 
 void ImportSlot::report(uint64_t bytes) const {
   const std::string text = flush_left(std::to_string(bytes), kDigits) + job_ + "\n";
-  (void)pwrite(fd_.get(), text.data(), text.size(), 0);
+  std::ignore = pwrite(fd_.get(), text.data(), text.size(), 0);
 }
 
 ImportSlot::InFlight ImportSlot::others() const {

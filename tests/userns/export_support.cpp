@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <tuple>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -102,7 +103,7 @@ class Changer {
       case 3:
         return write(path, O_APPEND, 10);
       case 4:
-        (void)truncate(path.c_str(), static_cast<off_t>(pick(200000)));
+        std::ignore = truncate(path.c_str(), static_cast<off_t>(pick(200000)));
         return;
       case 5:
         return sparse(path);
@@ -126,10 +127,10 @@ class Changer {
         (void)rename(path.c_str(), other.c_str());
         return;
       case 13:
-        (void)link(path.c_str(), other.c_str());
+        std::ignore = link(path.c_str(), other.c_str());
         return;
       case 14:
-        (void)symlink(("../" + name()).c_str(), path.c_str());
+        std::ignore = symlink(("../" + name()).c_str(), path.c_str());
         return;
       case 15:
       case 16:
@@ -185,7 +186,7 @@ class Changer {
   void sparse(const std::string& path) {
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0) return;
-    (void)ftruncate(fd, 900000);
+    std::ignore = ftruncate(fd, 900000);
     if (pwrite(fd, "middle", 6, 400000) < 0) std::perror("write");
     close(fd);
   }

@@ -7,7 +7,9 @@ import sys
 import kernel
 from places import INSTALLED, PREFIX, REPOSITORY, STATE, LabError, read, write
 
+HOST = "bookworm"  # what the tests themselves run on (packaging/install-deps)
 NAMES = ["trixie", "noble", "resolute", "sid"]
+DEBIAN = {HOST, "trixie", "sid"}
 ROOTS = f"{STATE}/roots"
 # What only unit tests, style checks and measurements need.
 LEFT_OUT = re.compile("catch2|libbenchmark-dev|clang-.*|libclang-.*|podman|debootstrap|hyperfine|zsh|bash-completion|isal|libpmix.*|libpmi2.*")
@@ -52,15 +54,20 @@ def fail(log: str, what: str) -> None:
     raise LabError(f"{what} failed; the whole log is {log}")
 
 
-def bootstrap(name: str, root: str) -> list[str]:
-    """Makes the base system. Debian's keys are here; Ubuntu's are a package of trixie."""
-    if name in ("trixie", "sid"):
-        return ["debootstrap", "--variant=minbase", "--include=ca-certificates", name, root]
+def mirror() -> list[str]:
+    """Where this machine's apt gets Debian from; debootstrap's choice where it does not say."""
+    return subprocess.run([f"{REPOSITORY}/tests/support/mirror"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+def bootstrap(name: str, root: str, packages: list[str]) -> list[str]:
+    """What makes a system with these. Debian's keys are here; Ubuntu's are a package of trixie."""
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}"]
+    if name in DEBIAN:
+        return [*command, name, root, *mirror()]
     make("trixie")
     logged("trixie", f"{ROOTS}/trixie.log", "installing Ubuntu's keys", [["apt-get", "-q", "install", "-y", "ubuntu-keyring"]])
     # "gutsy" is the script that knows where Ubuntu's archive is.
-    return ["debootstrap", "--variant=minbase", "--include=ca-certificates", "--components=main,universe",
-            f"--keyring={ROOTS}/trixie/usr/share/keyrings/ubuntu-archive-keyring.gpg", name, root, "", "gutsy"]
+    return [*command, "--components=main,universe", f"--keyring={ROOTS}/trixie/usr/share/keyrings/ubuntu-archive-keyring.gpg", name, root, "", "gutsy"]
 
 
 def make(name: str) -> None:
@@ -71,18 +78,19 @@ def make(name: str) -> None:
     print(f"versions: making {root} (log: {log})", file=sys.stderr)
     os.makedirs(ROOTS, exist_ok=True)
     subprocess.run(["rm", "-rf", "--one-file-system", root, log], check=True)
-    command = bootstrap(name, root)
+    command = bootstrap(name, root, ["ca-certificates"])
     with open(log, "ab") as out:
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode != 0:
             fail(log, f"making {root}")
     write(f"{root}/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n")
     os.chmod(f"{root}/usr/sbin/policy-rc.d", 0o755)
     listed = subprocess.run([f"{REPOSITORY}/packaging/install-deps", "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    wanted = [package for package in [*listed, "util-linux-extra"] if not LEFT_OUT.fullmatch(package)]
+    wanted = [package for package in [*listed, "util-linux-extra", "build-essential"] if not LEFT_OUT.fullmatch(package)]
     logged(name, log, f"making {root}", [
         # Mirrors and clocks disagree: an archive that was not renewed for days is good enough.
         ["apt-get", "-q", "-o", "Acquire::Check-Valid-Until=false", "update"],
-        ["bash", "-c", 'comm -12 <(apt-cache pkgnames | sort) <(printf "%s\\n" "$@" | sort) | xargs apt-get -q install -y --no-install-recommends',
+        ["bash", "-c", 'comm -12 <(apt-cache pkgnames | sort) <(printf "%s\\n" "$@" | sort) | '
+                       "xargs apt-get -q -o Dpkg::Options::=--force-unsafe-io install -y --no-install-recommends",
          "install", *wanted],
         ["apt-get", "clean"]])
     write(f"{root}.made", "")

@@ -2,6 +2,7 @@
 # shellcheck shell=bash disable=SC2154
 
 bats_require_minimum_version 1.5.0
+. /tests/left.bash
 grep -q machine.do= /proc/cmdline || { echo "these tests run in a machine of their own: tests/run machines" >&2; exit 1; }
 # A step that hangs ends its test; the machine is some thirty times slower than one with the processor's help.
 export BATS_TEST_TIMEOUT=300
@@ -50,17 +51,9 @@ ends() {
   [ "$(cat "/run/$1.status")" = "$2" ]
 }
 
-# running PATTERN...: processes whose program's file has such a name: number, path. The kernel cuts the names it has itself.
-running() {
-  local names=(-false)
-  for name in "$@"; do names+=(-o -lname "*/$name" -o -lname "*/$name (deleted)"); done
-  find /proc -maxdepth 2 -regex '/proc/[0-9]+/exe' '(' "${names[@]}" ')' -printf '%h %l\n' 2>/dev/null | sed 's,^/proc/,,'
-}
 runs() { running "$@" | grep -q .; }
 cgroup_of() { sed 's/^0:://' "/proc/$1/cgroup"; }
 
-# The store may be on NFS, to which root is nobody, and which cannot tell what is in use.
-of_store() { runuser -u situla -- "$@"; }
 forget() {
   if [ "$(stat -f -c %T /var/lib/situla)" = nfs ]; then situla rm --force "$1"; else situla rm "$1"; fi
 }
@@ -68,18 +61,6 @@ forget() {
 # What the first step on a node finds out about it, for those that follow.
 once='^/run/situla/(cgroups|nvidia[.]json|store[.]sock|copies/.*|reports/.*|images/(device-mapper|no-id-map|share-[0-9]+))$'
 
-# What steps can leave on a node, a line each. Few processes: each takes a hundredth of a second here.
-left() {
-  awk '{ print "mount", $2, $3 }' /proc/self/mounts
-  grep -H . /sys/block/loop*/loop/backing_file
-  find /sys/block -name 'dm-*'
-  find /sys/fs/cgroup -type d -name 'job_*'
-  running 'situla*' slurmstepd | sed 's/^/process /'
-  pgrep -u alice -a | sed 's/^/process /'
-  find /run/situla /tmp /var/tmp /dev/shm ! -type d ! -path '/tmp/bats*'
-  of_store find /var/lib/situla/{leases,slots,images} ! -type d ! -regex '/var/lib/situla/images/.*[.]\(sqsh\|json\|sha256\)'
-  true
-} 2>/dev/null
 snapshot() { left | sort >/run/left.before; }
 nothing_new() {
   left | sort >/run/left.after

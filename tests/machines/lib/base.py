@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from places import REPOSITORY, LabError, read, write
+import distributions
+from places import LabError, read, write
 from releases import Release
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "situla-tests", "machines")
-PACKAGES = ["systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "apparmor", "ca-certificates", "iproute2", "procps", "util-linux-extra",
+PACKAGES = ["systemd-sysv", "dbus", "udev", "kmod", "apparmor", "ca-certificates", "iproute2", "procps", "util-linux-extra",
             "slurm-wlm", "munge", "docker-registry", "bats", "xfsprogs", "nfs-kernel-server"]
 # What the first programs need to find the disk; everything else comes from it.
 INITRD_MODULES = ["virtio_pci", "virtio_blk", "ext4", "crc32c_generic"]
@@ -32,11 +33,6 @@ def needs(packages: list[str]) -> list[str]:
 
 def field(package: str, name: str) -> str:
     return subprocess.run(["dpkg-deb", "--field", package, name], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-
-
-def mirror() -> list[str]:
-    """Where this machine's apt gets Debian from; debootstrap's choice where it does not say."""
-    return subprocess.run([f"{REPOSITORY}/tests/support/mirror"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
 def chroot(root: str, *command: str) -> list[str]:
@@ -58,21 +54,32 @@ def make(release: Release, packages: list[str], root: str, log: str) -> None:
     subprocess.run(["rm", "-rf", "--one-file-system", partial, log], check=True)
     # In a mount namespace: what it mounts and cannot unmount at its end is gone with it.
     apart = ["unshare", "--mount", "--propagation", "private"]
-    bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", release.name, partial, *mirror()]
-    logged([*apart, *bootstrap], log, f"making a root of {release.title}")
+    logged([*apart, *distributions.bootstrap(release.distribution, partial, packages)], log, f"making a root of {release.title}")
+    os.makedirs(f"{partial}/etc/initramfs-tools/conf.d", exist_ok=True)
     write(f"{partial}/etc/initramfs-tools/conf.d/machine", "MODULES=list\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n")
     write(f"{partial}/etc/initramfs-tools/modules", "\n".join(INITRD_MODULES) + "\n")
-    logged(chroot(partial, "update-initramfs", "-u"), log, "making the first root of a machine")
+    if release.kernel_of:
+        add_kernel(release, partial, log)
+    logged(chroot(partial, "update-initramfs", "-u", "-k", "all"), log, "making the first root of a machine")
     # Not of any use on a machine without a network.
     shutil.rmtree(f"{partial}/var/cache/apt/archives", ignore_errors=True)
     os.makedirs(f"{partial}/var/cache/apt/archives/partial")
     os.rename(partial, root)
 
 
+def add_kernel(release: Release, root: str, log: str) -> None:
+    """That of another Debian, by apt, which has the rest from its own."""
+    source = f"{root}/etc/apt/sources.list.d/kernel.list"
+    write(source, f"deb {''.join(distributions.mirror()) or 'http://deb.debian.org/debian'} {release.kernel_of} main\n")
+    script = 'apt-get -q -o Acquire::Check-Valid-Until=false update && apt-get -q install -y --no-install-recommends --target-release "$@"'
+    logged(chroot(root, "sh", "-euc", script, "sh", release.kernel_of, *release.kernel), log, f"installing the kernel of {release.kernel_of}")
+    os.unlink(source)
+
+
 @contextlib.contextmanager
 def base_root(release: Release, needed: list[str]) -> Iterator[str]:
     """The root, which nobody removes or may change meanwhile."""
-    packages = sorted({*PACKAGES, *(release.renamed.get(name, name) for name in needed)})
+    packages = sorted({*PACKAGES, *([] if release.kernel_of else release.kernel), *needed})
     key = hashlib.sha256("\n".join([release.name, str(RECIPE), *packages, *INITRD_MODULES]).encode()).hexdigest()[:12]
     os.makedirs(CACHE, exist_ok=True)
     root = f"{CACHE}/{release.name}-{key}"

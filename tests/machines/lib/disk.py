@@ -3,6 +3,7 @@ import glob
 import os
 import shutil
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import base
@@ -20,10 +21,11 @@ MASKED = ["serial-getty@ttyS0.service", "serial-getty@ttyS1.service", "getty@tty
           "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "docker-registry.service"]
 REGISTRY = """\
 version: 0.1
-log: {level: error}
+log: {level: error, accesslog: {disabled: false}}
 storage: {filesystem: {rootdirectory: /srv/registry}}
-http: {addr: "127.0.0.2:443", secret: machine, tls: {certificate: /srv/tls/server.crt, key: /srv/tls/server.key}}
+http: {addr: ":443", secret: machine, tls: {certificate: /srv/tls/server.crt, key: /srv/tls/server.key}}
 """
+NODE = "CPUs=2 RealMemory=2048 Gres=gpu:2 State=UNKNOWN"
 EXPORT = "/srv/nfs"
 MODEL = """\
 /
@@ -50,28 +52,28 @@ class Disk:
     owner: str  # how the files of an image become a user's on such a machine
 
 
-def make(release: Release, file_system: str, directory: str) -> Disk:
-    """In a mount namespace of the caller's own, which the overlay stays in."""
+def make(release: Release, file_system: str, directory: str, nodes: int = 1) -> Disk:
+    """In a mount namespace of the caller's own, which the overlay stays in. Of several machines, each has a copy."""
     for folder in ("images", "registry", "tls"):
         os.makedirs(f"{STATE}/{folder}", exist_ok=True)
-    prepare.images(IMAGES)
+    prepare.images([*IMAGES, *(["mpi"] if nodes > 1 else [])])
     prepare.certificates()
     library = mock_library()
-    debs = packages.build(release.name)
+    debs = packages.build(release.distribution)
     log = f"{directory}/disk.log"
     with base.base_root(release, base.needs(debs["1"])) as lower:
         root = f"{directory}/root"
         kernel.overlay(lower, f"{directory}/changes", root)
         install(root, debs, log)
-        fill(root, library)
+        fill(root, library, nodes)
         disk = Disk(f"{directory}/disk", "", f"{directory}/kernel", f"{directory}/initrd", release.owner[file_system])
         for name, source in ((disk.kernel, "vmlinuz-*"), (disk.initrd, "initrd.img-*")):
             shutil.copy(sorted(glob.glob(f"{root}/boot/{source}"))[-1], name)
         if file_system == "xfs":
             disk.data = f"{directory}/data"
             make_data(root, disk.data)
-        if file_system == "nfs":
-            make_export(root)
+        if file_system == "nfs" or nodes > 1:
+            make_export(root, {"home": "alice"} | ({"situla": "situla"} if file_system == "nfs" else {}))
         subprocess.run(["truncate", "-s", SIZE, disk.root], check=True)
         base.logged(["mkfs.ext4", "-q", "-F", "-i", "32768", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, disk.root], log, "making the disk")
         kernel.detach(root)
@@ -81,8 +83,9 @@ def make(release: Release, file_system: str, directory: str) -> Disk:
 
 def mock_library() -> str:
     """What answers for the management library of the simulated GPUs."""
-    prepare.logged([["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", "tests/gpu/all"]],
-                   f"{STATE}/machines.log", "building what the simulated GPUs need")
+    with prepare.locked("build"):
+        prepare.logged([["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", "tests/gpu/all"]],
+                       f"{STATE}/machines.log", "building what the simulated GPUs need")
     return MOCK_NVML
 
 
@@ -110,11 +113,14 @@ def install(root: str, debs: dict[str, list[str]], log: str) -> None:
     os.unlink(f"{root}/usr/sbin/policy-rc.d")
 
 
-def fill(root: str, library: str) -> None:
+def fill(root: str, library: str, nodes: int) -> None:
     for source, target in ((f"{HERE}/root/.", "/"), (f"{HERE}/inside/.", "/tests"), (f"{STATE}/registry/.", "/srv/registry"), (f"{STATE}/tls/.", "/srv/tls")):
         os.makedirs(f"{root}{target}", exist_ok=True)
         subprocess.run(["cp", "-r", "--preserve=mode", source, f"{root}{target}"], check=True)
     write(f"{root}/srv/registry.yml", REGISTRY)
+    write(f"{root}/etc/slurm/nodes.conf", "".join(f"NodeName=node{node} NodeAddr=192.0.2.{node} {NODE}\n" for node in range(1, nodes + 1)))
+    if nodes > 1:
+        write(f"{root}/etc/situla/situla.toml", 'distribute = "sbcast"\n', "a")
     subprocess.run([f"{REPOSITORY}/tests/gpu/make-driver-root", "--gpus", "2", "--devices=real", "--nvml", library, f"{root}/srv/gpu"], check=True)
     # Each machine would have its own; on one that boots from a copy, systemd would make it at the first boot.
     write(f"{root}/etc/machine-id", "a" * 32 + "\n")
@@ -133,24 +139,26 @@ def owners_of(root: str) -> dict[str, str]:
         return {fields[0]: f"{fields[2]} {fields[3]}" for fields in (line.split(":") for line in accounts)}
 
 
-def mount_data(root: str, line: str, options: str) -> None:
-    """Store and homes are in /data from the boot on."""
+def mount_data(root: str, line: str, options: str, folders: Collection[str] = ("home", "situla")) -> None:
+    """Store and homes, or one of them, are in /data from the boot on."""
     os.makedirs(f"{root}/data", exist_ok=True)
-    write(f"{root}/etc/fstab", f"{line}\n/data/situla /var/lib/situla none {options} 0 0\n/data/home /home none {options} 0 0\n", "a")
+    places = {"home": "/home", "situla": "/var/lib/situla"}
+    write(f"{root}/etc/fstab", f"{line}\n" + "".join(f"/data/{name} {places[name]} none {options} 0 0\n" for name in folders), "a")
 
 
-def make_export(root: str) -> None:
-    """The store and the users' files come from an NFS server to which root is nobody: the machine's own."""
-    for name, owner in (("situla", "situla"), ("home/alice", "alice")):
-        uid, gid = owners_of(root)[owner].split()
-        os.makedirs(f"{root}{EXPORT}/{name}")
-        os.chown(f"{root}{EXPORT}/{name}", int(uid), int(gid))
-        os.chmod(f"{root}{EXPORT}/{name}", 0o700)
-    write(f"{root}/etc/exports", f"{EXPORT} 127.0.0.1(rw,root_squash,sync,no_subtree_check)\n")
+def make_export(root: str, folders: dict[str, str]) -> None:
+    """The users' files and perhaps the store come from an NFS server to which root is nobody: the first machine. By name: whose they are."""
+    for name, owner in folders.items():
+        uid, gid = (int(number) for number in owners_of(root)[owner].split())
+        top = f"{root}{EXPORT}/{name}{'/alice' if name == 'home' else ''}"
+        os.makedirs(top)
+        os.chown(top, uid, gid)
+        os.chmod(top, 0o700)
+    write(f"{root}/etc/exports", f"{EXPORT} 192.0.2.0/24(rw,root_squash,sync,no_subtree_check)\n")
     # What was open when the machine went down is asked for again only so long: a boot waits for it.
     os.makedirs(f"{root}/etc/nfs.conf.d", exist_ok=True)
     write(f"{root}/etc/nfs.conf.d/machine.conf", "[nfsd]\ngrace-time = 10\nlease-time = 10\nvers3 = n\n")
-    mount_data(root, f"127.0.0.1:{EXPORT} /data nfs4 _netdev,x-systemd.requires=nfs-server.service 0 0", "bind,_netdev")
+    mount_data(root, f"192.0.2.1:{EXPORT} /data nfs4 _netdev,x-systemd.requires=nfs-server.service 0 0", "bind,_netdev", folders)
 
 
 def make_data(root: str, data: str) -> None:

@@ -1,21 +1,32 @@
-"""Which Debians can a machine be? A row for each."""
-from dataclasses import dataclass, field
+"""Which systems can a machine be? A row for each."""
+from dataclasses import dataclass
+
+ID_MAPPED = dict.fromkeys(("ext4", "xfs", "nfs"), "idmap")
 
 
 @dataclass(frozen=True)
 class Release:
-    """A Debian, and what is to be seen on it."""
+    """A distribution, and what is to be seen on it."""
 
-    name: str  # debootstrap's
+    name: str
     title: str
-    owner: dict[str, str]  # how the files of an image become a user's, by the file system of the store (image_owner in situla.toml(5))
-    renamed: dict[str, str] = field(default_factory=dict)  # packages with another name than on the tests' own host: debootstrap knows no Provides
+    distribution: str  # debootstrap's name
+    # How the files of an image become a user's, by the file system of the store: image_owner in situla.toml(5); "copy": images are extracted.
+    owner: dict[str, str]
+    kernel: tuple[str, ...] = ("linux-image-cloud-amd64",)
+    kernel_of: str = ""  # another Debian's kernel; empty: its own
 
 
 RELEASES = {release.name: release for release in (
-    # Linux 6.1, Slurm 22.05
-    Release("bookworm", "Debian 12", {"ext4": "dm", "xfs": "reflink", "nfs": "dm"}),
-    # Linux 6.12, Slurm 24.11
-    Release("trixie", "Debian 13", {"ext4": "idmap", "xfs": "idmap", "nfs": "idmap"}, {"libcurl4": "libcurl4t64", "libssl3": "libssl3t64"}),
+    # Slurm 22.05
+    Release("bookworm", "Debian 12, Linux 6.1", "bookworm", {"ext4": "dm", "xfs": "reflink", "nfs": "dm"}),
+    # The oldest kernel that is to be had: no overlay in user namespaces, no mount_setattr(2), no Landlock.
+    Release("bullseye-kernel", "Debian 12 with Debian 11's Linux 5.10", "bookworm", dict.fromkeys(("ext4", "xfs", "nfs"), "copy"), kernel_of="bullseye"),
+    # Slurm 24.11
+    Release("trixie", "Debian 13, Linux 6.12", "trixie", ID_MAPPED),
+    # Slurm 23.11; AppArmor lets only programs with a profile make user namespaces.
+    Release("noble", "Ubuntu 24.04, Linux 6.8", "noble", ID_MAPPED, ("linux-image-virtual", "initramfs-tools")),
+    # Slurm 26.05
+    Release("sid", "Debian sid", "sid", ID_MAPPED, ("linux-image-cloud-amd64", "initramfs-tools")),
 )}
 DEFAULT = "bookworm"  # what the tests' own host is (packaging/install-deps)
