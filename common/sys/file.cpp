@@ -172,13 +172,17 @@ Result<std::pair<UniqueFd, UniqueFd>> make_pipe() {
   return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
+Result<UniqueFd> make_nameless_file(const std::string& directory) {
+  UniqueFd file(open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file) return file;
+  const std::string path = directory + "/" + random_name(".nameless-");
+  TRY_ASSIGN(file, open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  unlink(path.c_str());
+  return file;
+}
+
 Result<int64_t> file_system_time(const std::string& directory) {
-  UniqueFd file(open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
-  if (!file) {
-    const std::string path = directory + "/" + random_name(".clock-");
-    TRY_ASSIGN(file, open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-    unlink(path.c_str());
-  }
+  TRY_ASSIGN(const UniqueFd file, make_nameless_file(directory));
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return fail_errno(errno, "look at a file in " + directory);
   return int64_t{status.st_mtim.tv_sec};

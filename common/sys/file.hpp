@@ -29,8 +29,11 @@ Result<std::string> read_all(int fd, size_t limit);
 /// Reads a file of at most limit bytes (ErrorKind::corrupt beyond).
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);
 Result<void> write_all(int fd, std::string_view bytes);
-/// What the clock of its file system says, which nodes that share it have in common: seconds since the epoch. A file is
-/// made in the directory for that.
+/// To read and write, in the directory, mode 0600; gone when it is closed. It has a name only for an instant, and only
+/// where the file system has no O_TMPFILE (NFS).
+Result<UniqueFd> make_nameless_file(const std::string& directory);
+/// What the clock of its file system says, which nodes that share it have in common: seconds since the epoch. A
+/// nameless file is made in the directory for that.
 Result<int64_t> file_system_time(const std::string& directory);
 /// Copies size bytes between files at the given offsets, inside the kernel where it can (copy_file_range(2)), and
 /// sharing them where the file system can. ErrorKind::corrupt when `from` ends before.

@@ -15,6 +15,7 @@
 #include "common/base/chance.hpp"
 #include "common/base/text.hpp"
 #include "common/sys/directory.hpp"
+#include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
 
@@ -72,23 +73,17 @@ struct FileSystem {
 };
 
 /// Whether a lock that is held holds somebody off.
-bool holds_off(const std::string& locked) {
-  const UniqueFd other(open(locked.c_str(), kToLock));
+bool holds_off(int locked) {
+  const UniqueFd other(open(fd_path(locked).c_str(), O_RDWR | O_CLOEXEC));
   return other && flock(other.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
 /// Costs a file: not for each look.
 std::optional<FileSystem> ask_file_system(const std::string& directory) {
-  const std::string clock = directory + "/" + random_name(".clock-");
-  const UniqueFd made(open(clock.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!made) return std::nullopt;
-  FileSystem found;
-  found.locks = flock(made.get(), LOCK_EX | LOCK_NB) == 0 && holds_off(clock);
+  const auto made = make_nameless_file(directory);
   struct stat status {};
-  const bool known = fstat(made.get(), &status) == 0;
-  unlink(clock.c_str());
-  found.now = status.st_mtim;
-  return known ? std::optional(found) : std::nullopt;
+  if (!made || fstat(made->get(), &status) != 0) return std::nullopt;
+  return FileSystem{status.st_mtim, flock(made->get(), LOCK_EX | LOCK_NB) == 0 && holds_off(made->get())};
 }
 
 /// A complete lease file, locked, that gets its name in one step. None: somebody else has it.
