@@ -30,7 +30,7 @@ Result<std::string> read_all(int fd, size_t limit);
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{16} << 20U);
 Result<void> write_all(int fd, std::string_view bytes);
 /// To read and write, in the directory, mode 0600; gone when it is closed. It has a name only for an instant, and only
-/// where the file system has no O_TMPFILE (NFS).
+/// where the file system has no O_TMPFILE (NFS, overlays before Linux 6.1).
 Result<UniqueFd> make_nameless_file(const std::string& directory);
 /// What the clock of its file system says, which nodes that share it have in common: seconds since the epoch. A
 /// nameless file is made in the directory for that.

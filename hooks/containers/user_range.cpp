@@ -95,17 +95,6 @@ Result<ContainerRange> range_by_owner(int directory_fd, const Error& unreadable)
   return range ? ContainerRange{range, false} : Result<ContainerRange>(fail(unreadable));
 }
 
-/// A file without a name, which nobody who is killed leaves behind. Overlays have none before Linux 6.1.
-Result<UniqueFd> make_trial_file(const std::string& directory) {
-  TRY_ASSIGN(const UniqueFd held, open_file(directory, O_RDONLY | O_DIRECTORY));
-  auto unnamed = open_file_at(held.get(), ".", O_WRONLY | O_TMPFILE, 0600);
-  if (unnamed) return unnamed;
-  const std::string name = random_name(std::string(kRangeFile) + ".");
-  auto file = open_file_at(held.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (file) (void)unlinkat(held.get(), name.c_str(), 0);
-  return file;
-}
-
 /// Of a container, and of the user namespace that we are in.
 Result<void> check_same(const IdRange& kept) {
   const auto own = own_id_range();
@@ -183,7 +172,7 @@ Result<void> keep_range(const ContainerRequest& request, const std::string& root
     return fail(Error(ErrorKind::denied, "begin the container with a range of ids: it was begun without one meanwhile")
                     .with_code(ErrorCode::namespaces)
                     .with_hint("start it again"));
-  TRY_ASSIGN(const UniqueFd file, make_trial_file(root_path));
+  TRY_ASSIGN(const UniqueFd file, make_nameless_file(root_path));
   const NamespaceIds ids = NamespaceIds::own();
   // An overlay that somebody has mounted without the range does the first for root, and then nothing more.
   const bool given = fchown(file.get(), ids.inside_uid(IdRange::kCount), ids.inside_gid(IdRange::kCount)) == 0 &&

@@ -32,9 +32,7 @@ Check not_tried(const char* name) {
 }
 
 /// The kernel mounts images by these calls only: what else it could do for that is of no use without them.
-Check not_without_mount_api(const char* name) {
-  return {name, State::info, "not tried: see the line mount-api", ""};
-}
+constexpr const char* kNoMountApi = "not tried: see the line mount-api";
 
 }  // namespace
 
@@ -102,7 +100,7 @@ Check check_loop(const Places& places) {
     return check;
   }
   if (!modern_mount_api()) {
-    check.found += " is there (" + not_without_mount_api("").found + ")";
+    check.found += std::string(" is there (") + kNoMountApi + ")";
     return check;
   }
   const auto tried = try_kernel_mount();
@@ -119,7 +117,7 @@ Check check_loop(const Places& places) {
 Check check_compressors() {
   constexpr const char* kName = "squashfs-compressors";
   if (geteuid() != 0) return not_tried(kName);
-  if (!modern_mount_api()) return not_without_mount_api(kName);
+  if (!modern_mount_api()) return {kName, State::info, kNoMountApi, ""};
   const auto names = squashfs_compressors();
   if (!names) return {kName, State::warn, names.error().message(), "see the lines squashfs and loop"};
   const std::string found = names->empty() ? "none" : join(*names, " ");
@@ -131,7 +129,7 @@ Check check_compressors() {
 Check check_idmapped_mounts() {
   constexpr const char* kName = "idmapped-mounts";
   if (geteuid() != 0) return not_tried(kName);
-  if (!modern_mount_api()) return not_without_mount_api(kName);
+  if (!modern_mount_api()) return {kName, State::info, kNoMountApi, ""};
   return check_of(kName, try_idmapped_mount(), "squashfs mounts can show the job's user as owner", State::warn,
                   "Linux 6.2 or newer id-maps squashfs; see the line image-owner");
 }
@@ -139,7 +137,7 @@ Check check_idmapped_mounts() {
 Check check_image_owner(const SiteConfig& config, const Check& idmapped) {
   constexpr const char* kName = "image-owner";
   if (geteuid() != 0) return not_tried(kName);
-  if (!modern_mount_api()) return not_without_mount_api(kName);
+  if (!modern_mount_api()) return {kName, State::info, kNoMountApi, ""};
   const auto allowed = [&](OwnerWay way) {
     return config.image_owner == OwnerWay::automatic || config.image_owner == way;
   };

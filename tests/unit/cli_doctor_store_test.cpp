@@ -7,8 +7,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "common/base/scope_exit.hpp"
 #include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
+#include "common/sys/mount/mount_api.hpp"
 #include "hooks/doctor/checks.hpp"
 #include "hooks/doctor/cluster/cluster.hpp"
 #include "hooks/doctor/doctor.hpp"
@@ -287,4 +289,17 @@ TEST_CASE("what is between nodes is in the report of all, and counts") {
   REQUIRE(json["checks"].size() == 2);
   CHECK(json["checks"][1]["section"] == "cluster");
   CHECK(json["checks"][1]["status"] == "fail");
+}
+
+TEST_CASE(
+    "without the calls that mount by descriptor the kernel mounts no images, whatever else it could do for that") {
+  set_mount_api(MountApi::classic);
+  const ScopeExit back([] { set_mount_api(MountApi::automatic); });
+  CHECK(doctor::check_mount_api().state == State::warn);
+  const Check idmapped = doctor::check_idmapped_mounts();
+  for (const Check& check : {doctor::check_compressors(), idmapped, doctor::check_image_owner({}, idmapped)}) {
+    CAPTURE(check.name);
+    CHECK(check.state == State::info);
+    CHECK(check.found == (geteuid() == 0 ? "not tried: see the line mount-api" : "not tried: needs root"));
+  }
 }

@@ -7,9 +7,8 @@ import sys
 import kernel
 from places import INSTALLED, PREFIX, REPOSITORY, STATE, LabError, read, write
 
-HOST = "bookworm"  # what the tests themselves run on (packaging/install-deps)
 NAMES = ["trixie", "noble", "resolute", "sid"]
-DEBIAN = {HOST, "trixie", "sid"}
+DEBIAN = {"bookworm", "trixie", "sid"}
 ROOTS = f"{STATE}/roots"
 # What only unit tests, style checks and measurements need.
 LEFT_OUT = re.compile("catch2|libbenchmark-dev|clang-.*|libclang-.*|podman|debootstrap|hyperfine|zsh|bash-completion|isal|libpmix.*|libpmi2.*")

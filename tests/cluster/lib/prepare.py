@@ -19,8 +19,8 @@ def locked(name: str) -> Iterator[None]:
 
 
 def newer_than(stamp: str) -> bool:
-    """A source is newer than the stamp, or there is no stamp of an installation to the same place."""
-    if not os.path.exists(stamp) or read(stamp) != PREFIX:
+    """A source is newer than the stamp, or there is none."""
+    if not os.path.exists(stamp):
         return True
     find = ["find", *SOURCES, "-newer", stamp, "-print", "-quit"]
     found = subprocess.run(find, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
@@ -46,7 +46,8 @@ def situla() -> None:
     """Builds and installs when a source is newer than the last installation. Instances copy what is installed, so installing does not disturb them."""
     stamp = f"{STATE}/prefix.stamp"
     with locked("build"):
-        if not newer_than(stamp):
+        # There may be an installation to another place.
+        if not newer_than(stamp) and read(stamp) == PREFIX:
             return
         write(f"{stamp}.new", PREFIX)
         logged([["cmake", "--preset", "release", f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla",

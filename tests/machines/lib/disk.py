@@ -72,8 +72,11 @@ def make(release: Release, file_system: str, directory: str, nodes: int = 1) -> 
         if file_system == "xfs":
             disk.data = f"{directory}/data"
             make_data(root, disk.data)
-        if file_system == "nfs" or nodes > 1:
-            make_export(root, {"home": "alice"} | ({"situla": "situla"} if file_system == "nfs" else {}))
+        if file_system == "nfs":
+            make_export(root, {"home": "alice", "situla": "situla"})
+        elif nodes > 1:
+            make_export(root, {"home": "alice"})
+            write(f"{root}/etc/situla/situla.toml", 'distribute = "sbcast"\n', "a")
         subprocess.run(["truncate", "-s", SIZE, disk.root], check=True)
         base.logged(["mkfs.ext4", "-q", "-F", "-i", "32768", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, disk.root], log, "making the disk")
         kernel.detach(root)
@@ -119,8 +122,6 @@ def fill(root: str, library: str, nodes: int) -> None:
         subprocess.run(["cp", "-r", "--preserve=mode", source, f"{root}{target}"], check=True)
     write(f"{root}/srv/registry.yml", REGISTRY)
     write(f"{root}/etc/slurm/nodes.conf", "".join(f"NodeName=node{node} NodeAddr=192.0.2.{node} {NODE}\n" for node in range(1, nodes + 1)))
-    if nodes > 1:
-        write(f"{root}/etc/situla/situla.toml", 'distribute = "sbcast"\n', "a")
     subprocess.run([f"{REPOSITORY}/tests/gpu/make-driver-root", "--gpus", "2", "--devices=real", "--nvml", library, f"{root}/srv/gpu"], check=True)
     # Each machine would have its own; on one that boots from a copy, systemd would make it at the first boot.
     write(f"{root}/etc/machine-id", "a" * 32 + "\n")

@@ -3,12 +3,12 @@ import glob
 import os
 import subprocess
 import sys
-import time
 
 import distributions
 import prepare
 from places import REPOSITORY, STATE, LabError, write
 from prepare import locked
+from releases import DEFAULT
 
 NAMES = ["situla", "situla-slurm-plugin"]
 REVISIONS = ["1", "2"]
@@ -17,7 +17,7 @@ REVISIONS = ["1", "2"]
 def build(distribution: str) -> dict[str, list[str]]:
     """The files of each revision; built where a source has changed."""
     directory = f"{STATE}/packages"
-    if distribution == distributions.HOST:
+    if distribution == DEFAULT:
         bash("build_packages")
     else:
         directory += f".{distribution}"
@@ -41,10 +41,11 @@ def build_there(distribution: str, directory: str) -> None:
     """As a packager does there, in the root that tests/cluster/versions uses."""
     os.makedirs(directory, exist_ok=True)
     with locked(f"packages.{distribution}/lock"):
-        if not older(f"{directory}/made"):
+        stamp = f"{directory}/made"
+        if not prepare.newer_than(stamp):
             return
         distributions.make(distribution)
-        started = time.time()
+        write(f"{stamp}.new", "")
         for revision in REVISIONS:
             subprocess.run(["rm", "-rf", f"{directory}/{revision}"], check=True)
             os.mkdir(f"{directory}/{revision}")
@@ -54,11 +55,4 @@ def build_there(distribution: str, directory: str) -> None:
             ["env", "DEB_BUILD_OPTIONS=noautodbgsym", "packaging/build-deb", "--output", f"/host-lab/{os.path.basename(directory)}/1"]])
         for name in NAMES:
             bash('repack "$@"', found(directory, "1", name), "2", f"{directory}/2")
-        write(f"{directory}/made", "")
-        os.utime(f"{directory}/made", (started, started))
-
-
-def older(stamp: str) -> bool:
-    """Than a source."""
-    find = ["find", *prepare.SOURCES, "-newer", stamp, "-print", "-quit"]
-    return not os.path.exists(stamp) or bool(subprocess.run(find, cwd=REPOSITORY, stdout=subprocess.PIPE, check=True).stdout)
+        os.rename(f"{stamp}.new", stamp)
