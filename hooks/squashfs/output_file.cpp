@@ -135,15 +135,6 @@ bool may_follow(const std::filesystem::path& link) {
 
 }  // namespace
 
-void remove_part_of(int directory, const struct stat& file) {
-  for_each_part(directory, [&](const char* name) {
-    struct stat status {};
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_dev == file.st_dev &&
-        status.st_ino == file.st_ino)
-      unlinkat(directory, name, 0);
-  });
-}
-
 std::string followed(const std::string& path) {
   constexpr int kMostLinks = 40;  // as the kernel follows
   std::filesystem::path at = path;
@@ -212,11 +203,18 @@ void OutputFile::forget_part() {
 }
 
 /// A name that exists makes it fail.
-int OutputFile::link(const std::string& name) {
+int OutputFile::link(const std::string& name, bool only_one) {
   if (!part_.empty()) {
-    // Who opens it by its new name must not find it with two: not even where that is seen seconds later. NFS cannot.
-    int code = renameat2(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), RENAME_NOREPLACE);
-    if (code != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    const auto rename_part = [&](unsigned flags) {
+      return renameat2(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), flags);
+    };
+    int code = rename_part(RENAME_NOREPLACE);
+    if (code != 0 && (errno == EINVAL || errno == ENOSYS) && only_one) {
+      // NFS takes no name away from a file that is open: it would have two until the last descriptor is closed.
+      const bool taken = faccessat(directory_.get(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+      errno = taken ? EEXIST : 0;
+      code = taken ? -1 : renameat(directory_.get(), part_.c_str(), directory_.get(), name.c_str());
+    } else if (code != 0 && (errno == EINVAL || errno == ENOSYS)) {
       code = linkat(directory_.get(), part_.c_str(), directory_.get(), name.c_str(), 0);
       if (code == 0) unlinkat(directory_.get(), part_.c_str(), 0);
     }
@@ -241,7 +239,7 @@ Result<void> OutputFile::seal() {
 
 Result<void> OutputFile::publish_as(const std::string& path, unsigned mode) {
   path_ = path;
-  return publish(mode);
+  return publish(mode, true);
 }
 
 Result<void> OutputFile::replace_as(const std::string& path, unsigned mode) {
@@ -260,10 +258,10 @@ Result<void> OutputFile::replace(unsigned mode) {
   return fail_errno(errno, "name the finished file " + path_);
 }
 
-Result<void> OutputFile::publish(unsigned mode) {
+Result<void> OutputFile::publish(unsigned mode, bool only_one_name) {
   if (fchmod(fd_.get(), mode) != 0) return fail_errno(errno, "set the mode of " + path_);
   if (fsync(fd_.get()) != 0) return fail_errno(errno, "sync " + path_);
-  if (link(split_path(path_).second) != 0) {
+  if (link(split_path(path_).second, only_one_name) != 0) {
     const int errnum = errno;
     if (errnum == EEXIST)
       return fail(Error(ErrorKind::exists, "File already exists: " + path_).with_code(ErrorCode::file_exists));

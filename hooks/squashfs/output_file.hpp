@@ -27,8 +27,9 @@ class OutputFile {
   Result<void> seal();
   /// Syncs content and gives it its name with the mode (octal). An existing name: ErrorKind::exists. The directory is
   /// synced too.
-  Result<void> publish(unsigned mode);
-  /// The same by another name in the same directory.
+  Result<void> publish(unsigned mode) { return publish(mode, false); }
+  /// The same by another name in the same directory. It never has two, for who mounts only what has one; where such a
+  /// name can only be given by taking a place (NFS), a file that gets it at the same moment is replaced.
   Result<void> publish_as(const std::string& path, unsigned mode);
   /// The same, taking the place of a file that has the name. That one is whole until it is replaced.
   Result<void> publish_over(unsigned mode);
@@ -40,7 +41,8 @@ class OutputFile {
  private:
   OutputFile(std::string path, UniqueFd directory, UniqueFd fd, std::string part)
       : path_(std::move(path)), directory_(std::move(directory)), fd_(std::move(fd)), part_(std::move(part)) {}
-  [[nodiscard]] int link(const std::string& name);
+  Result<void> publish(unsigned mode, bool only_one_name);
+  [[nodiscard]] int link(const std::string& name, bool only_one = false);
   [[nodiscard]] Result<void> sync_name() const;
   void forget_part();
 
@@ -58,9 +60,6 @@ std::string followed(const std::string& path);
 /// writing: a user who interrupts a command finds nothing of it. For programs of his own, once.
 void remove_parts_when_interrupted();
 
-/// Removes the name that a file had before its own, where a writer was killed between giving it one and taking away the
-/// other. file: of fstat(2), of this process's user.
-void remove_part_of(int directory, const struct stat& file);
 /// The mode of a new file as open(2) would give it.
 unsigned less_umask(unsigned mode);
 /// Directory and last component of a path; "x" is {".", "x"}.

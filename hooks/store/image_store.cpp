@@ -223,16 +223,6 @@ std::optional<UniqueFd> ImageStore::find_named(const std::string& name) const {
     file = open_image();
   }
   struct stat status {};
-  // Where a file system can neither write without a name nor rename without replacing (NFS), it has two for a moment.
-  // What is open is answered for from this node's memory, what is opened the server is asked about.
-  for (int tries = 0; file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && tries < kMostTries; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    auto again = open_image();
-    if (again || again.error().errnum() == ENOENT) file = std::move(again);
-  }
-  // For good, if who put it there was killed in that moment: nobody would mount it.
-  if (file && fstat(file->get(), &status) == 0 && status.st_nlink == 2 && status.st_uid == geteuid())
-    remove_part_of(images_fd->get(), status);
   if (!file || fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
     return std::nullopt;
   if ((status.st_mode & 07777) != kImageMode && fchmod(file->get(), kImageMode) != 0) return std::nullopt;

@@ -1,5 +1,8 @@
 #include "plugin/broker/node/image_mounts.hpp"
 
+#include <array>
+#include <cstdio>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,8 +47,12 @@ Result<void> check_store_file(int fd, uid_t service, const std::string& service_
   if (S_ISREG(info.st_mode) && info.st_uid == service && (info.st_mode & 07777U) == kMode && info.st_nlink == names &&
       (flags & (O_ACCMODE | O_PATH)) == O_RDONLY)
     return {};
-  return fail(Error(ErrorKind::denied, "the image of the store is not a file of one name that only " + service_user +
-                                           " can read and nobody can write")
+  std::array<char, 96> found{};
+  (void)std::snprintf(found.data(), found.size(), "mode %06o, owner %u, %llu names, opened with %#o", info.st_mode,
+                      info.st_uid, static_cast<unsigned long long>(info.st_nlink), static_cast<unsigned>(flags));
+  return fail(Error(ErrorKind::denied, std::string("the image of the store is not a file of ") +
+                                           (names == 0 ? "no" : "one") + " name that only " + service_user +
+                                           " can read and nobody can write (" + found.data() + ")")
                   .with_code(ErrorCode::installation)
                   .with_hint("the store must belong to the service user: situla doctor shows how it should look"));
 }

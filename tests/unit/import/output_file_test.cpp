@@ -37,15 +37,23 @@ std::vector<std::string> names(const TempDir& directory) {
 
 using Names = std::vector<std::string>;
 
-/// As on NFS: no file is without a name. For this process, for good.
-bool refuse_nameless_files() {
-  std::array<sock_filter, 6> code = {{
+/// As on NFS: no file is without a name, and no name is given on condition that it is free. For this process, for good.
+/// links: whether a file may have two.
+bool behave_as_nfs(bool links) {
+  constexpr uint32_t kTmpFile = O_TMPFILE & ~O_DIRECTORY;
+  std::array<sock_filter, 12> code = {{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, links ? ~0U : SYS_linkat, 7, 6),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + 2 * sizeof(uint64_t)),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kTmpFile, 0, 4),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + 4 * sizeof(uint64_t)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
   }};
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
@@ -57,7 +65,7 @@ int interrupted(const TempDir& directory, void (*at_last)()) {
   if (child == 0) {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)std::signal(number, SIG_DFL);  // Catch2 has its own
     remove_parts_when_interrupted();
-    if (!refuse_nameless_files()) _exit(90);
+    if (!behave_as_nfs(true)) _exit(90);
     auto whole = OutputFile::create(directory / "whole");
     if (!whole || !whole->publish(0644)) _exit(91);
     auto file = OutputFile::create(directory / "f");
@@ -115,6 +123,25 @@ TEST_CASE("a file appears whole, once, and not at all when given up") {
   CHECK(again.error().message() == "File already exists: " + path);
   CHECK_FALSE(OutputFile::create(directory.path() + "/"));
   CHECK_FALSE(OutputFile::create(directory / "no/file"));
+}
+
+TEST_CASE("what only has one name is renamed where no name can be given otherwise, and takes no place") {
+  const TempDir directory;
+  const auto publish_twice = [&] {
+    if (!behave_as_nfs(false)) return 90;
+    auto file = OutputFile::create(directory / "f");
+    if (!file || !file->publish_as(directory / "whole", 0400)) return 91;
+    auto other = OutputFile::create(directory / "f");
+    if (!other) return 92;
+    const auto again = other->publish_as(directory / "whole", 0400);
+    return !again && again.error().kind() == ErrorKind::exists ? 0 : 93;
+  };
+  const pid_t child = fork();
+  if (child == 0) _exit(publish_twice());
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(names(directory) == Names{"whole"});
 }
 
 TEST_CASE("a file is replaced, and nothing is beside it") {

@@ -67,24 +67,6 @@ TEST_CASE("directories, images and records are closed to others") {
   CHECK(fs::file_size(store->image_path(key)) == 96);
 }
 
-TEST_CASE("of two names that a killed writer left the image's own stays") {
-  const test::TempDir directory;
-  const auto store = ImageStore::open(directory / "store");
-  REQUIRE(store);
-  const ImageKey key = key_of('a');
-  OutputFile file = written(*store, superblock());
-  REQUIRE(store->publish(file, key, {}));
-  const std::string part = store->images() + "/.situla-0123456789abcdef.part";
-  REQUIRE(link(store->image_path(key).c_str(), part.c_str()) == 0);
-  const auto found = store->find(key);
-  REQUIRE(found);
-  struct stat status {};
-  REQUIRE(fstat(found->get(), &status) == 0);
-  CHECK(status.st_nlink == 1);
-  CHECK_FALSE(fs::exists(part));
-  CHECK(store->find(key));
-}
-
 TEST_CASE("names are digits and letters of their own, whoever they are for") {
   ImageKey key = key_of('a');
   CHECK(key.name() == std::string(64, 'a') + "." + std::string(32, 'b'));
