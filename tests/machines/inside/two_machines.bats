@@ -42,10 +42,12 @@ no_node_has() {
   nothing_left
 }
 
-@test "MPI over both, by PMI2" {
+# MPICH's own messages are not sent here: a rank of Debian 12's that has ended waits for the others in PMI's barrier, without answering what
+# UCX over TCP still asks of it, and the others ask for ever.
+@test "MPI over both, by PMI2 and by PMIx" {
   step -N2 --ntasks-per-node=2 --mpi=pmi2 --container-image=$mpi pmi2
   [ "$(grep -c -E '^rank [0-3] of 4 on node[12], next on node[12]$' <<<"$output")" -eq 4 ]
-  step -N2 --ntasks-per-node=2 --mpi=pmi2 --container-image=$mpi hello-mpich
+  PMIX_MCA_gds=hash step -N2 --ntasks-per-node=2 --mpi=pmix --container-image=$mpi hello
   [ "$status" -eq 0 ]
   [ "$(grep -c -E '^rank [0-3] of 4 on node[12], [01] of 2 here, .*sum 6, ring ok, ' <<<"$output")" -eq 4 ]
   [ "$(grep -o -E '^rank [0-3]' <<<"$output" | sort -u | wc -l)" -eq 4 ]

@@ -79,7 +79,7 @@ def add_kernel(release: Release, root: str, log: str) -> None:
 @contextlib.contextmanager
 def base_root(release: Release, needed: list[str]) -> Iterator[str]:
     """The root, which nobody removes or may change meanwhile."""
-    packages = sorted({*PACKAGES, *([] if release.kernel_of else release.kernel), *needed})
+    packages = sorted({*PACKAGES, release.pmix, *([] if release.kernel_of else release.kernel), *needed})
     key = hashlib.sha256("\n".join([release.name, str(RECIPE), *packages, *INITRD_MODULES]).encode()).hexdigest()[:12]
     os.makedirs(CACHE, exist_ok=True)
     root = f"{CACHE}/{release.name}-{key}"

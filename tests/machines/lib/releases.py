@@ -15,13 +15,15 @@ class Release:
     owner: dict[str, str]
     kernel: tuple[str, ...] = ("linux-image-cloud-amd64",)
     kernel_of: str = ""  # another Debian's kernel; empty: its own
+    pmix: str = "libpmix2t64"
 
 
 RELEASES = {release.name: release for release in (
     # Slurm 22.05
-    Release("bookworm", "Debian 12, Linux 6.1", "bookworm", {"ext4": "dm", "xfs": "reflink", "nfs": "dm"}),
+    Release("bookworm", "Debian 12, Linux 6.1", "bookworm", {"ext4": "dm", "xfs": "reflink", "nfs": "dm"}, pmix="libpmix2"),
     # The oldest kernel that is to be had: no overlay in user namespaces, no mount_setattr(2), no Landlock.
-    Release("bullseye-kernel", "Debian 12 with Debian 11's Linux 5.10", "bookworm", dict.fromkeys(("ext4", "xfs", "nfs"), "copy"), kernel_of="bullseye"),
+    Release("bullseye-kernel", "Debian 12 with Debian 11's Linux 5.10", "bookworm", dict.fromkeys(("ext4", "xfs", "nfs"), "copy"), kernel_of="bullseye",
+            pmix="libpmix2"),
     # Slurm 24.11
     Release("trixie", "Debian 13, Linux 6.12", "trixie", ID_MAPPED),
     # Slurm 23.11; AppArmor lets only programs with a profile make user namespaces.
