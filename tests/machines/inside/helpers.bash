@@ -54,8 +54,9 @@ ends() {
 runs() { running "$@" | grep -q .; }
 cgroup_of() { sed 's/^0:://' "/proc/$1/cgroup"; }
 
+on_nfs() { [ "$(stat -f -c %T /var/lib/situla)" = nfs ]; }
 forget() {
-  if [ "$(stat -f -c %T /var/lib/situla)" = nfs ]; then situla rm --force "$1"; else situla rm "$1"; fi
+  if on_nfs; then situla rm --force "$1"; else situla rm "$1"; fi
 }
 
 # What the first step on a node finds out about it, for those that follow.
