@@ -102,9 +102,20 @@ def build(name: str, everything: bool) -> None:
     if everything:
         commands = [["tests/cluster/run", "--prepare"]]
     else:
-        commands = [["cmake", "--preset", "release", "-DBUILD_TESTING=OFF", f"-DCMAKE_INSTALL_PREFIX={PREFIX}", f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla"],
-                    ["cmake", "--build", "--preset", "release", "--target", "spank_situla"],
+        commands = [["cmake", "--preset", "release", "-B", "build/plugin", "-DBUILD_TESTING=OFF", f"-DCMAKE_INSTALL_PREFIX={PREFIX}",
+                     f"-DSITULA_LIBEXEC_DIR={PREFIX}/libexec/situla"],
+                    ["cmake", "--build", "build/plugin", "--target", "spank_situla"],
                     ["rm", "-rf", INSTALLED],
                     ["cp", "-a", "/host-lab/prefix", INSTALLED],
-                    ["cp", "build/release/plugin/spank_situla.so", f"{INSTALLED}/lib/slurm/"]]
+                    ["cp", "build/plugin/plugin/spank_situla.so", f"{INSTALLED}/lib/slurm/"]]
     logged(name, log, f"building in {name}", commands)
+
+
+def run_tests(name: str) -> int:
+    """The suites that need no lab, by the compiler and the libraries of this distribution."""
+    # Newer ones have another Catch2 than the tests are written for: this machine's, which is headers and some lines of CMake.
+    local = f"{ROOTS}/{name}/usr/local"
+    os.makedirs(f"{local}/lib/cmake", exist_ok=True)
+    for path in ("include/catch2", "lib/cmake/Catch2", "lib/libCatch2WithMain.a"):
+        subprocess.run(["cp", "-a", "-T", f"/usr/{path}", f"{local}/{path}"], check=True)
+    return run_in(name, ["tests/run", "unit", "userns"])

@@ -59,7 +59,7 @@ def make(release: Release, packages: list[str], root: str, log: str) -> None:
     write(f"{partial}/etc/initramfs-tools/conf.d/machine", "MODULES=list\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n")
     write(f"{partial}/etc/initramfs-tools/modules", "\n".join(INITRD_MODULES) + "\n")
     # Slurm loads it by the name that only the development package has.
-    os.symlink("libpmix.so.2", f"{partial}/usr/lib/x86_64-linux-gnu/libpmix.so")
+    os.symlink("libpmix.so.2", f"{partial}/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
     if release.kernel_of:
         add_kernel(release, partial, log)
     logged(chroot(partial, "update-initramfs", "-u", "-k", "all"), log, "making the first root of a machine")
