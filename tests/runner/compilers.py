@@ -1,5 +1,7 @@
 """The suites unit and userns once more: by another compiler, with a standard library that checks, and as on older kernels."""
+import re
 import shutil
+import subprocess
 
 from runner.catch import as_ordinary_user, as_root, run_catch
 from runner.core import ROOT, Tally
@@ -23,6 +25,18 @@ def as_linux(version, wrap):
     return lambda command: [str(ROOT / "tests/support/as-linux"), version, *wrap(command)]
 
 
+def run_in_debian_13(tally):
+    """g++ 14 and the libraries that go with it, in a root that has them (tests/cluster/versions)."""
+    command = [ROOT / "tests/cluster/versions", "--tests", "trixie"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        output, _ = process.communicate()
+    print(output, end="", flush=True)
+    counted = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped", output, re.M)
+    passed, failed, skipped = map(int, counted.groups()) if counted else (0, 0, 0)
+    tally.add(passed, failed or int(process.returncode != 0 or not counted))
+    tally.skipped += skipped
+
+
 def run_compilers(context, tally):
     if shutil.which("clang++"):
         print("  clang: everything, without a warning", flush=True)
@@ -30,6 +44,8 @@ def run_compilers(context, tally):
         run_catch(context, tally, "clang", USUAL)
     else:
         tally.skip("clang", "not installed (packaging/install-deps)")
+    print("  g++ of Debian 13", flush=True)
+    run_in_debian_13(tally)
     print("  g++ with _GLIBCXX_ASSERTIONS", flush=True)
     run_catch(context, tally, "assertions", USUAL)
     for version in OLDER_KERNELS:

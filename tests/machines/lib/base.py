@@ -96,12 +96,12 @@ def base_root(release: Release, needed: list[str]) -> Iterator[str]:
 
 
 def forget_others(release: Release, kept: str) -> None:
-    """Roots of this release that were made of other packages, and that no machine is made from now."""
-    for name in os.listdir(CACHE):
+    """Roots of this release that were made of other packages, or not to their end, and that no machine is made from now."""
+    for name in {name.removesuffix(".partial") for name in os.listdir(CACHE)}:
         other = f"{CACHE}/{name}"
         if not name.startswith(f"{release.name}-") or "." in name or other == kept:
             continue
         with open(f"{other}.lock", "w", encoding="ascii") as lock:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                subprocess.run(["rm", "-rf", "--one-file-system", other, f"{other}.log"], check=True)
+                subprocess.run(["rm", "-rf", "--one-file-system", other, f"{other}.partial", f"{other}.log"], check=True)
