@@ -36,10 +36,10 @@ teardown() {
 
 @test "an image's files are the user's by the way that this kernel and the store's file system have" {
   way=$(word owner)
-  case $way in idmap) mount=kernel ;; reflink | dm) mount=$way ;; copy) mount=extract ;; esac
+  case $way in idmap) mount=kernel ;; reflink | dm) mount=$way ;; copy) mount=extracted ;; esac
   run situla doctor
   echo "$output"
-  if [ "$mount" = extract ]; then
+  if [ "$mount" = extracted ]; then
     [[ $output =~ tier\ +images\ become\ root\ file\ systems\ by\ extraction ]]
   else
     [[ $output =~ image-owner\ +$way: ]]
