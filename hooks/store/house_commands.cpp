@@ -28,7 +28,7 @@ Result<void> run_house_command(const ImageStore& store, const std::vector<std::s
     if (word == "--unused-for" && number && *number <= INT32_MAX)
       prune.unused_for = std::chrono::seconds(*number);
     else if (word == "--to" && number)
-      prune.to = *number;
+      prune.to = number;
     else if (word == "--json")
       json = true;
     else if (word == "--metrics")
