@@ -1,4 +1,5 @@
 """The suites unit and userns once more: by another compiler, with a standard library that checks, and as on older kernels."""
+import os
 import re
 import shutil
 import subprocess
@@ -28,7 +29,9 @@ def as_linux(version, wrap):
 def run_in_debian_13(tally):
     """g++ 14 and the libraries that go with it, in a root that has them (tests/cluster/versions)."""
     command = [ROOT / "tests/cluster/versions", "--tests", "trixie"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+    # The root lacks some tools that a test is skipped without: nothing that skips are forbidden for.
+    environment = os.environ | {"SITULA_FORBID_SKIPS": ""}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         output, _ = process.communicate()
     print(output, end="", flush=True)
     counted = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped", output, re.M)
