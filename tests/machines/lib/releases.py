@@ -14,7 +14,7 @@ class Release:
     # How the files of an image become a user's, by the file system of the store: image_owner in situla.toml(5); "copy": images are extracted.
     owner: dict[str, str]
     kernel: tuple[str, ...] = ("linux-image-cloud-amd64",)
-    kernel_of: str = ""  # another Debian's kernel; empty: its own
+    kernel_of: str = ""  # the Debian whose kernel apt installs afterwards; empty: its own, with everything else
     pmix: str = "libpmix2t64"
 
 
@@ -28,7 +28,7 @@ RELEASES = {release.name: release for release in (
     Release("trixie", "Debian 13, Linux 6.12", "trixie", ID_MAPPED),
     # Slurm 23.11; AppArmor lets only programs with a profile make user namespaces.
     Release("noble", "Ubuntu 24.04, Linux 6.8", "noble", ID_MAPPED, ("linux-image-virtual", "initramfs-tools")),
-    # Slurm 26.05
-    Release("sid", "Debian sid", "sid", ID_MAPPED, ("linux-image-cloud-amd64", "initramfs-tools")),
+    # Slurm 26.05. debootstrap would take dracut for the kernel, too, which initramfs-tools conflicts with.
+    Release("sid", "Debian sid", "sid", ID_MAPPED, ("linux-image-cloud-amd64", "initramfs-tools"), kernel_of="sid"),
 )}
 DEFAULT = "bookworm"  # what the tests' own host is (packaging/install-deps)
