@@ -56,8 +56,8 @@ std::string socket_path(int state) {
 }
 
 /// Whose cgroups this process is in, and so what it ends with: a step, "12.0" or "12.batch", or a job, "12", as what
-/// serves a named container of steps (plugin/broker/node/cgroup_place.hpp). Empty: Slurm uses no cgroups, or it is no
-/// job.
+/// serves a named container of steps (plugin/broker/node/cgroup_place.hpp). Empty: Slurm uses no cgroups or names them
+/// by SLUIDs, or it is no job.
 std::string own_job_or_step() {
   constexpr std::string_view kJob = "/job_", kStep = "/step_";
   const std::string cgroups = read_file("/proc/self/cgroup").value_or("");

@@ -129,7 +129,8 @@ std::optional<uint64_t> namespace_number(int process, const char* name) {
   return id->second;
 }
 
-/// Slurm's cgroups of a job are called "job_12"; without them (proctrack/linuxproc) a job cannot be told.
+/// Slurm's cgroups of a job are called "job_12"; without them (proctrack/linuxproc), and where they have a SLUID (Slurm
+/// 26.05, version 2), a job cannot be told.
 std::optional<uint32_t> job_of(int process) {
   constexpr std::string_view kPrefix = "job_";
   const std::string cgroups = read_process_file(process, "cgroup");

@@ -18,6 +18,7 @@
 #include "plugin/broker/children.hpp"
 #include "plugin/broker/courier.hpp"
 #include "plugin/broker/events/heard.hpp"
+#include "plugin/broker/node/cgroup_place.hpp"
 #include "plugin/broker/node/running.hpp"
 #include "plugin/broker/operation.hpp"
 
@@ -134,7 +135,7 @@ void end_processes_of(uint32_t job) {
   const std::string path = job_cgroups_path(job);
   const auto cgroups = read_file(path);
   if (!cgroups) return;
-  const std::string name = "job_" + std::to_string(job);
+  const std::string name = job_component(job, *cgroups).substr(1);
   const auto begin = Clock::now();
   bool gone = false;
   while (!gone && Clock::now() < begin + kLimit) {

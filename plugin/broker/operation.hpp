@@ -182,7 +182,7 @@ enum class RootOperation {
   /// In the job's epilog: ends what fetch_before_job still does, whose socket is known by the job's number. SIGKILL to
   /// what still lives in the cgroups of a job that has ended (what serves a named
   /// container, and what the user's hooks left), by pidfd and only while the kernel lists it there; then removes them.
-  /// Their paths are the kernel's own text; only those named "job_<id>", and their parents when empty.
+  /// Their paths are the kernel's own text; only those that Slurm has named for the job, and their parents when empty.
   end_job,
 
   /// Ends processes by pidfd that belong to the job user, or to an id of his range, and live in that user namespace or

@@ -37,10 +37,6 @@ constexpr time_t kIdleSeconds = 3600;
 /// Where what runs before and after a job finds Situla's own: a file of root. Empty: Slurm uses no cgroups here.
 constexpr const char* kOwnRecord = SITULA_RUNTIME_DIR "/cgroups";
 
-std::string job_component(uint32_t job) {
-  return "/job_" + std::to_string(job);
-}
-
 std::string step_component(uint32_t step) {
   if (step == kBatchStep) return "/step_batch";
   if (step == kInteractiveStep) return "/step_interactive";
@@ -187,7 +183,35 @@ Result<void> make_leaf(const CgroupLine& line) {
   return {};
 }
 
+/// "/s2D1M8KFRQN300": Slurm's sortable number of a job, 64 bits in base 32.
+bool is_sluid(std::string_view component) {
+  constexpr size_t kDigits = 13;
+  return component.size() == 2 + kDigits && component.starts_with("/s") &&
+         component.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 2) == component.npos;
+}
+
+/// From the left: beneath its own cgroups a job may have others.
+std::string_view first_sluid(std::string_view path) {
+  for (size_t at = path.find('/'); at != path.npos;) {
+    const size_t next = path.find('/', at + 1);
+    const std::string_view component = path.substr(at, next == path.npos ? next : next - at);
+    if (is_sluid(component)) return component;
+    at = next;
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string job_component(uint32_t job, std::string_view cgroups) {
+  std::string usual = "/job_" + std::to_string(job);
+  const auto lines = cgroup_lines(cgroups);
+  const auto has_usual = [&](const CgroupLine& line) { return cut_after(line.path, usual).has_value(); };
+  if (std::any_of(lines.begin(), lines.end(), has_usual)) return usual;
+  for (const CgroupLine& line : lines)
+    if (const auto sluid = first_sluid(line.path); line.v2() && !sluid.empty()) return std::string(sluid);
+  return usual;
+}
 
 Result<NodeCgroups> NodeCgroups::enter(uint32_t job, uint32_t step, uid_t user) {
   TRY_ASSIGN(std::string inherited, read_file("/proc/self/cgroup"));
@@ -226,7 +250,7 @@ Result<NodeCgroups> NodeCgroups::enter_after_jobs(uid_t user) {
 
 Result<void> NodeCgroups::make_own(std::string_view text) {
   const auto lines = cgroup_lines(text);
-  const std::string job = job_component(job_);
+  const std::string job = job_component(job_, text);
   const auto is_in_job = [&](const CgroupLine& line) { return cut_after(line.path, job).has_value(); };
   if (std::none_of(lines.begin(), lines.end(), is_in_job)) return {};
   std::string own;
@@ -295,7 +319,7 @@ Result<void> NodeCgroups::step_is_prepared(int slurmstepd) {
   if (prepared_) return {};
   TRY_ASSIGN(const std::string text, cgroups_of(slurmstepd));
   const auto lines = cgroup_lines(text);
-  const std::string job = job_component(job_);
+  const std::string job = job_component(job_, text);
   if (own_.empty()) TRY(make_own(text));
   if (own_.empty()) TRY(note_none());
   std::string below;  // of version 1, with the job
@@ -349,7 +373,7 @@ Result<CgroupPlace> NodeCgroups::job() const {
 }
 
 Result<void> NodeCgroups::check_task(std::string_view cgroups) const {
-  const std::string job = job_component(job_);
+  const std::string job = job_component(job_, step_text_);
   const auto lines = cgroup_lines(cgroups);
   for (const CgroupLine& ours : cgroup_lines(step_text_)) {
     if (!cut_after(ours.path, job)) continue;
@@ -366,7 +390,7 @@ void NodeCgroups::leave_step(bool alone) const {
   for (const CgroupLine& line : cgroup_lines(step_text_)) {
     if (!line.v2() || !line.path.ends_with(kUserLeaf)) continue;
     remove_leaf(line);
-    if (alone) remove_empty_parents(line, job_component(job_).substr(1));
+    if (alone) remove_empty_parents(line, job_component(job_, line.text()).substr(1));
   }
 }
 

@@ -24,6 +24,10 @@ class CgroupPlace {
   std::string text_;
 };
 
+/// What Slurm calls the cgroup of a job in the paths of these lines (/proc/PID/cgroup): "/job_7", or from 26.05 on, in
+/// version 2, its SLUID, "/s2D1M8KFRQN300". "/job_7" where they have neither.
+std::string job_component(uint32_t job, std::string_view cgroups);
+
 /// What Slurm made for one job, and beside it Situla's own: `situla/broker/UID`, for what root and the service accounts
 /// run for a user, and `situla/cleanup/UID`, for what runs as him before and after his job, where no device can be
 /// opened, each with a limit of memory and of processes: whatever one user makes of it, others have theirs. Version 1

@@ -63,7 +63,7 @@ teardown() {
     group=$(cgroup_of "$pid")
     echo "$program $group"
     case $program in
-      */situla-importer | */situla-builder) [[ $group == */job_*/step_0/* ]] ;;
+      */situla-importer | */situla-builder) [[ $group == */step_0/* ]] ;;
       *) [[ $group == */situla/broker/"$(id -u alice)" ]] ;;
     esac
   done </run/programs
@@ -82,7 +82,7 @@ teardown() {
   while read -r pid program; do
     group=$(cgroup_of "$pid")
     echo "$program $group"
-    [[ $group == */job_*/step_0/user/situla ]]
+    [[ $group == */step_0/user/situla ]]
   done </run/programs
   [ -s /run/programs ]
   ends served 0
