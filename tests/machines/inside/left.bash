@@ -16,7 +16,7 @@ left() {
   awk '{ print "mount", $2, $3 }' /proc/self/mounts
   grep -H . /sys/block/loop*/loop/backing_file
   find /sys/block -name 'dm-*'
-  find /sys/fs/cgroup -type d '(' -name 'job_*' -o -name 's?????????????' ')'  # by Slurm's number, or from 26.05 on its SLUID
+  find /sys/fs/cgroup -type d '(' -name 'job_*' -o -regex '.*/s[0-9A-Z]+' ')'  # by Slurm's number, or from 26.05 on its SLUID
   running 'situla*' slurmstepd | sed 's/^/process /'
   pgrep -u alice -a | sed 's/^/process /'
   find /run/situla /tmp /var/tmp /dev/shm ! -type d ! -path '/tmp/bats*'
