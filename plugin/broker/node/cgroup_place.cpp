@@ -183,22 +183,11 @@ Result<void> make_leaf(const CgroupLine& line) {
   return {};
 }
 
-/// "/s2D1M8KFRQN300": Slurm's sortable number of a job, 64 bits in base 32.
-bool is_sluid(std::string_view component) {
+/// "s2D1M8KFRQN300": Slurm's sortable number of a job, 64 bits in base 32.
+bool is_sluid(std::string_view name) {
   constexpr size_t kDigits = 13;
-  return component.size() == 2 + kDigits && component.starts_with("/s") &&
-         component.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 2) == component.npos;
-}
-
-/// From the left: beneath its own cgroups a job may have others.
-std::string_view first_sluid(std::string_view path) {
-  for (size_t at = path.find('/'); at != path.npos;) {
-    const size_t next = path.find('/', at + 1);
-    const std::string_view component = path.substr(at, next == path.npos ? next : next - at);
-    if (is_sluid(component)) return component;
-    at = next;
-  }
-  return {};
+  return name.size() == 1 + kDigits && name.starts_with('s') &&
+         name.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 1) == name.npos;
 }
 
 }  // namespace
@@ -208,8 +197,12 @@ std::string job_component(uint32_t job, std::string_view cgroups) {
   const auto lines = cgroup_lines(cgroups);
   const auto has_usual = [&](const CgroupLine& line) { return cut_after(line.path, usual).has_value(); };
   if (std::any_of(lines.begin(), lines.end(), has_usual)) return usual;
-  for (const CgroupLine& line : lines)
-    if (const auto sluid = first_sluid(line.path); line.v2() && !sluid.empty()) return std::string(sluid);
+  for (const CgroupLine& line : lines) {
+    if (!line.v2()) continue;
+    // From the left: beneath its own cgroups a job may have others.
+    for (const std::string_view name : split_nonempty(line.path, '/'))
+      if (is_sluid(name)) return "/" + std::string(name);
+  }
   return usual;
 }
 
