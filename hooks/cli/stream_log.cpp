@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 
+#include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ostream_sink.h>
 
@@ -40,15 +41,16 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 }  // namespace
 
 StreamLog::StreamLog(std::ostream& stream, bool verbose)
-    : logger_("situla", std::make_shared<spdlog::sinks::ostream_sink_st>(stream, /*force_flush=*/true)) {
+    : logger_(std::make_shared<spdlog::logger>(
+          "situla", std::make_shared<spdlog::sinks::ostream_sink_st>(stream, /*force_flush=*/true))) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<LevelName>('*').set_pattern("[%*] %v");
-  logger_.set_formatter(std::move(formatter));
-  logger_.set_level(verbose ? spdlog::level::debug : spdlog::level::info);
+  logger_->set_formatter(std::move(formatter));
+  logger_->set_level(verbose ? spdlog::level::debug : spdlog::level::info);
 }
 
 void StreamLog::write(LogLevel level, std::string_view message) noexcept {
-  logger_.log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+  logger_->log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
 }
 
 }  // namespace situla::cli

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <iosfwd>
-
-#include <spdlog/logger.h>
+#include <memory>
 
 #include "common/base/log.hpp"
+
+namespace spdlog {
+class logger;
+}
 
 namespace situla::cli {
 
@@ -17,7 +20,7 @@ class StreamLog final : public LogSink {
   void write(LogLevel level, std::string_view message) noexcept override;
 
  private:
-  spdlog::logger logger_;
+  std::shared_ptr<spdlog::logger> logger_;  // never empty
 };
 
 }  // namespace situla::cli

@@ -100,7 +100,7 @@ function(situla_compile target)
     target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment)
     target_link_options(${target} PRIVATE -fsanitize=${SITULA_SANITIZE})
   endif()
-  if(SITULA_FUZZ)
+  if(SITULA_COVERAGE)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
@@ -140,18 +140,20 @@ function(situla_read_headers_once library)
   target_precompile_headers(${library} REUSE_FROM ${headers})
 endfunction()
 
-# situla_library(name [EVERY_BYTE] SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit
+# situla_library(name [EVERY_BYTE | EVERY_FILE] SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit
 # of the tree. Its sources are compiled some at a time, but for those behind ALONE: a program that calls one of several takes all of them,
-# with the libraries that they need. EVERY_BYTE: its code sees every byte or file of an image, and is compiled with SITULA_EVERY_BYTE_FLAGS,
-# too: as the preset release has it, optimized as in packages; the rest waits for the kernel and for libraries.
+# with the libraries that they need. EVERY_BYTE, EVERY_FILE: its code sees each of an image, and is compiled with SITULA_EVERY_BYTE_FLAGS or
+# SITULA_EVERY_FILE_FLAGS, too: as the preset release has it, optimized as in packages; the rest waits for the kernel and for libraries.
 function(situla_library name)
-  cmake_parse_arguments(arg "EVERY_BYTE" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "EVERY_BYTE;EVERY_FILE" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
   situla_compile(${name})
   situla_build_quickly(${name} ALONE ${arg_ALONE})
   set(flags)
   if(arg_EVERY_BYTE)
     set(flags ${SITULA_EVERY_BYTE_FLAGS})
+  elseif(arg_EVERY_FILE)
+    set(flags ${SITULA_EVERY_FILE_FLAGS})
   endif()
   situla_read_headers_once(${name} ${flags})
   target_compile_options(${name} PRIVATE ${flags}) # without precompiled headers, too

@@ -9,8 +9,15 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/dm-ioctl.h>
+#include <linux/fs.h>
+#include <linux/futex.h>
+#include <linux/loop.h>
+#include <linux/nsfs.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -65,6 +72,8 @@ enum class Kind {
   locking,  ///< flock(2)
   copying,  ///< copy_file_range(2): the size is argument 4
   feeding,  ///< sendfile(2): the size is argument 3
+  request,  ///< ioctl(2): its errors are in requests()
+  futex,    ///< futex(2): what waits; to wake cannot fail
   clock,    ///< argument `operand` points to the seconds
 };
 
@@ -156,6 +165,8 @@ const std::unordered_map<uint64_t, Row>& table() {
       SITULA_CALL(close, Kind::closing, 0, {eio, enospc, edquot}),
       SITULA_CALL(fcntl, Kind::control, 0, {emfile, eintr}),
       SITULA_CALL(flock, Kind::locking, 0, kWaiting),
+      SITULA_CALL(ioctl, Kind::request, 0, {eio, emfile, enfile, enomem, enospc, edquot, estale}),
+      SITULA_CALL(futex, Kind::futex, 0, {eintr, eagain}),
       SITULA_CALL(dup, Kind::plain, 0, {emfile, enomem}),
       SITULA_CALL(pipe2, Kind::plain, 0, {emfile, enfile}),
       SITULA_CALL(pipe, Kind::plain, 0, {emfile, enfile}),
@@ -221,6 +232,33 @@ const std::unordered_map<uint64_t, Row>& table() {
   return rows;
 }
 #undef SITULA_CALL
+
+/// ioctl_loop(4), ioctl_ficlone(2), ioctl_nsfs(2), netdevice(7); drivers/md/dm-ioctl.c. Those of a terminal fail once
+/// it has hung up; the loop device asks the file system of its file, which may be NFS.
+const std::unordered_map<uint64_t, Faults>& requests() {
+  constexpr uint64_t kLoopConfigure = 0x4C0A;  // LOOP_CONFIGURE of Linux 5.8
+  static const std::unordered_map<uint64_t, Faults> rows = {
+      {LOOP_CTL_GET_FREE, {enomem, enospc}},
+      {kLoopConfigure, {eio, enomem, estale}},
+      {LOOP_SET_FD, {eio, enomem, estale}},
+      {LOOP_SET_STATUS64, {eio, enomem}},
+      {LOOP_GET_STATUS64, {eio, estale}},
+      {FICLONE, {eio, enospc, edquot, enomem, estale}},
+      {NS_GET_USERNS, kDescriptors},
+      {NS_GET_PARENT, kDescriptors},
+      {SIOCSIFFLAGS, kMemory},
+      {DM_LIST_DEVICES, kMemory},
+      {DM_LIST_VERSIONS, kMemory},
+      {DM_DEV_CREATE, {enomem, enospc}},
+      {DM_DEV_REMOVE, kMemory},
+      {DM_DEV_SUSPEND, {eio, enomem}},
+      {DM_DEV_STATUS, kMemory},
+      {DM_TABLE_LOAD, {eio, enomem}},
+      {TIOCGWINSZ, {eio}},
+      {TCGETS, {eio}},
+  };
+  return rows;
+}
 
 bool contains(const Faults& faults, Fault fault) {
   return std::find(faults.begin(), faults.end(), fault) != faults.end();
@@ -289,6 +327,17 @@ std::optional<Failure> failure_of_control(const Call& call, Fault fault) {
   return when(command == F_SETLKW || command == F_OFD_SETLKW);
 }
 
+std::optional<Failure> failure_of_request(const Call& call, Fault fault) {
+  const auto found = requests().find(static_cast<uint32_t>(call.arguments[1]));
+  return when(found != requests().end() && contains(found->second, fault));
+}
+
+/// EAGAIN: the word has changed meanwhile; whoever waits looks at it again.
+std::optional<Failure> failure_of_futex(const Call& call) {
+  const auto operation = static_cast<int>(call.arguments[1] & static_cast<uint64_t>(FUTEX_CMD_MASK));
+  return when(operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET);
+}
+
 std::optional<Failure> failure_of_row(const Call& call, const Row& row, Fault fault) {
   constexpr uint64_t kNamespaces =
       CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -323,6 +372,10 @@ std::optional<Failure> failure_of_row(const Call& call, const Row& row, Fault fa
       return failure_of_control(call, fault);
     case Kind::locking:
       return when((call.arguments[1] & LOCK_NB) == 0);
+    case Kind::request:
+      return failure_of_request(call, fault);
+    case Kind::futex:
+      return failure_of_futex(call);
     case Kind::copying:
       return fault == short_write ? less(call, 4) : when(true);
     case Kind::feeding:
@@ -371,7 +424,7 @@ std::string name_of(uint64_t number) {
 std::string operand_of(const Call& call) {
   const auto found = table().find(call.number);
   if (found == table().end() || found->second.kind == Kind::plain || found->second.kind == Kind::clone ||
-      found->second.kind == Kind::clock)
+      found->second.kind == Kind::clock || found->second.kind == Kind::futex)
     return {};
   const Row& row = found->second;
   if (row.kind == Kind::path || row.kind == Kind::open) {
