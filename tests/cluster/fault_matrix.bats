@@ -55,6 +55,16 @@ point() {
   point 'Cannot allocate memory' --scenario warm --program situla-broker --error ENOMEM --call openat --operand /proc/self/mountinfo
 }
 
+@test "ioctl(2): no loop device is no end of a start; whose namespaces cannot be told is, with the cause" {
+  point 'served by a process.*find a free loop device: No space left on device' --scenario mounts --program situla-broker --error ENOSPC --call ioctl
+  point 'status 1: .*find the user namespace that owns a namespace: Too many open files' --scenario warm --program situla-broker --error EMFILE --call ioctl
+}
+
+@test "futex(2): who is woken for nothing waits on" {
+  point 'status 0' --scenario cold --program situla-importer --error EAGAIN --call futex
+  point 'status 0' --scenario cold --program situla-importer --error EINTR --call futex
+}
+
 @test "nothing to receive yet is not the end of a connection" {
   point 'status 0' --scenario warm --program situla-broker --error EAGAIN --call recvmsg
 }

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "common/sys/kernel.hpp"
 #include "tests/faults/process_view.hpp"
 
 namespace situla::faults {
@@ -165,6 +166,7 @@ const std::unordered_map<uint64_t, Row>& table() {
       SITULA_CALL(close, Kind::closing, 0, {eio, enospc, edquot}),
       SITULA_CALL(fcntl, Kind::control, 0, {emfile, eintr}),
       SITULA_CALL(flock, Kind::locking, 0, kWaiting),
+      // All that requests() has.
       SITULA_CALL(ioctl, Kind::request, 0, {eio, emfile, enfile, enomem, enospc, edquot, estale}),
       SITULA_CALL(futex, Kind::futex, 0, {eintr, eagain}),
       SITULA_CALL(dup, Kind::plain, 0, {emfile, enomem}),
@@ -236,10 +238,9 @@ const std::unordered_map<uint64_t, Row>& table() {
 /// ioctl_loop(4), ioctl_ficlone(2), ioctl_nsfs(2), netdevice(7); drivers/md/dm-ioctl.c. Those of a terminal fail once
 /// it has hung up; the loop device asks the file system of its file, which may be NFS.
 const std::unordered_map<uint64_t, Faults>& requests() {
-  constexpr uint64_t kLoopConfigure = 0x4C0A;  // LOOP_CONFIGURE of Linux 5.8
   static const std::unordered_map<uint64_t, Faults> rows = {
       {LOOP_CTL_GET_FREE, {enomem, enospc}},
-      {kLoopConfigure, {eio, enomem, estale}},
+      {kernel::kLoopConfigure, {eio, enomem, estale}},
       {LOOP_SET_FD, {eio, enomem, estale}},
       {LOOP_SET_STATUS64, {eio, enomem}},
       {LOOP_GET_STATUS64, {eio, estale}},
