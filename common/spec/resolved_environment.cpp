@@ -13,7 +13,7 @@ namespace situla {
 namespace {
 
 // In base64 not longer than one variable may be (128 KiB).
-constexpr WireForm kForm{
+constexpr WireForm kEnvironmentForm{
     .what = "environment", .version = 0x45440002, .most_bytes = size_t{92} << 10U, .nul_in_text = false};
 /// What jobs have in their environment that were submitted before mounts had an origin.
 constexpr WireForm kFirstForm{
@@ -66,9 +66,9 @@ Result<void> ResolvedEnvironment::apply(ContainerSpec& spec) const {
 }
 
 Result<std::string> ResolvedEnvironment::to_text() const {
-  const std::string bytes = to_wire(*this, kForm);
-  if (bytes.size() > kForm.most_bytes)
-    return fail(Error(ErrorKind::usage, "it comes to more than " + format_size(kForm.most_bytes))
+  const std::string bytes = to_wire(*this, kEnvironmentForm);
+  if (bytes.size() > kEnvironmentForm.most_bytes)
+    return fail(Error(ErrorKind::usage, "it comes to more than " + format_size(kEnvironmentForm.most_bytes))
                     .with_code(ErrorCode::environment_file));
   return encode_base64(bytes);
 }
@@ -81,7 +81,7 @@ Result<ResolvedEnvironment> ResolvedEnvironment::from_text(std::string_view text
       first->environment.mounts.push_back({std::move(entry), "--environment " + first->environment.name});
     return std::move(first->environment);
   }
-  return from_wire<ResolvedEnvironment>(*bytes, kForm);
+  return from_wire<ResolvedEnvironment>(*bytes, kEnvironmentForm);
 }
 
 void add_to_those_of_file(ContainerSpec& spec, std::vector<MountOption> mounts, std::vector<std::string> devices) {

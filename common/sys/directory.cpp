@@ -17,12 +17,8 @@
 namespace situla {
 namespace {
 
-struct Close {
-  void operator()(DIR* stream) const { closedir(stream); }
-};
-
 Result<std::vector<std::string>> names_of(UniqueFd directory, const std::string& operand) {
-  const std::unique_ptr<DIR, Close> stream(directory ? fdopendir(directory.get()) : nullptr);
+  const DirStream stream(directory ? fdopendir(directory.get()) : nullptr);
   if (!stream) return fail_errno(errno, "list " + operand);
   (void)directory.release();
   std::vector<std::string> names;

@@ -2,13 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <dirent.h>
+
 #include "common/base/result.hpp"
 
 namespace situla {
+
+struct CloseDir {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+/// As of fdopendir(3); closed with it.
+using DirStream = std::unique_ptr<DIR, CloseDir>;
 
 /// All names but "." and "..", in no order. The error names the path.
 Result<std::vector<std::string>> list_directory(const std::string& path);

@@ -1,12 +1,11 @@
 // remove_tree(): by descriptors only, so that a link swapped in under us is never followed.
-#include <memory>
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/result.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/identity.hpp"
@@ -34,11 +33,6 @@ Result<MountIdentity> mount_identity(int fd, const std::string& name) {
   if (fstat(fd, &status) != 0) return fail_errno(errno, "inspect " + name);
   return MountIdentity{0, status.st_dev};
 }
-
-struct CloseDir {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-using DirStream = std::unique_ptr<DIR, CloseDir>;
 
 /// In a user namespace no capability reaches into a directory whose group the namespace lacks, though it has the owner:
 /// as its owner we give it a group of ours. False: nothing has changed.

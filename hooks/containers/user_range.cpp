@@ -28,7 +28,7 @@ namespace {
 constexpr std::chrono::seconds kMostTime{5};
 constexpr size_t kMostBytes = 64;
 constexpr size_t kMostError = 8192;
-constexpr WireForm kFailure{"error of a child that removes files", 0x53520001, kMostError, kMostError / 4};
+constexpr WireForm kRemovalFailure{"error of a child that removes files", 0x53520001, kMostError, kMostError / 4};
 
 std::string text_of(const IdRange& range) {
   return std::to_string(range.first_uid) + " " + std::to_string(range.first_gid) + "\n";
@@ -263,7 +263,7 @@ Result<void> in_own_range(const std::function<Result<void>()>& body, const std::
       return body();
     };
     const auto done = run();
-    if (!done) (void)send_packet(sockets.second.get(), to_wire(SentError::of(done.error()), kFailure));
+    if (!done) (void)send_packet(sockets.second.get(), to_wire(SentError::of(done.error()), kRemovalFailure));
     _exit(done ? 0 : 1);
   }
   sockets.second.reset();
@@ -271,7 +271,7 @@ Result<void> in_own_range(const std::function<Result<void>()>& body, const std::
   TRY_ASSIGN(const ExitStatus status, child.wait());
   if (status.success()) return {};
   if (!answer) return fail(ErrorKind::failure, "the child " + status.text());
-  TRY_ASSIGN(const SentError sent, from_wire<SentError>(answer->bytes, kFailure));
+  TRY_ASSIGN(const SentError sent, from_wire<SentError>(answer->bytes, kRemovalFailure));
   return fail(sent.error());
 }
 

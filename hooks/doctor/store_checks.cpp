@@ -31,7 +31,7 @@ milliseconds since_epoch(const timespec& time) {
                                                   std::chrono::nanoseconds(time.tv_nsec));
 }
 
-milliseconds now() {
+milliseconds now_since_epoch() {
   return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
 }
 
@@ -127,10 +127,10 @@ Result<StoreTrial> try_store(const std::string& directory) {
   StoreTrial trial;
   // Without a time of ours the server takes its own.
   struct stat status {};
-  const milliseconds before = now();
+  const milliseconds before = now_since_epoch();
   if (futimens(file.get(), nullptr) != 0 || fstat(file.get(), &status) != 0)
     return fail_errno(errno, "set the time of " + path);
-  const milliseconds after = now(), made = since_epoch(status.st_mtim);
+  const milliseconds after = now_since_epoch(), made = since_epoch(status.st_mtim);
   if (made < before) trial.ahead = made - before;
   if (made > after) trial.ahead = made - after;
   if (fcntl(file.get(), F_SETLEASE, F_WRLCK) != 0) trial.lease_errnum = errno;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <memory>
 #include <optional>
 
 #include <dirent.h>
@@ -15,6 +14,7 @@
 
 #include "common/base/scope_exit.hpp"
 #include "common/base/wire.hpp"
+#include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount/namespaces.hpp"
@@ -83,7 +83,7 @@ bool kernel_has_user_overlay() {
 
 /// An old xfs (ftype=0) does not say what kind of thing an entry is.
 bool tells_types(const std::string& directory) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(directory.c_str()), closedir);
+  const DirStream stream(opendir(directory.c_str()));
   const dirent* entry = stream ? readdir(stream.get()) : nullptr;
   return entry != nullptr && entry->d_type == DT_DIR;  // "." or ".."
 }

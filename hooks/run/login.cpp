@@ -60,17 +60,17 @@ std::string_view without_prefix(std::string_view text, std::string_view prefix) 
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
-struct Account {
+struct PasswdLine {
   std::string name, group, home, shell;  ///< group: its number
 };
 
-std::optional<Account> find_account(std::string_view database, uid_t uid) {
+std::optional<PasswdLine> find_account(std::string_view database, uid_t uid) {
   const std::string number = std::to_string(uid);
   for (const std::string_view line : split(database, '\n')) {
     const auto fields = split(line, ':');
     if (fields.size() >= 7 && fields[2] == number)
-      return Account{std::string(fields[0]), std::string(fields[3]), std::string(fields[5]),
-                     std::string(trim(fields[6]))};
+      return PasswdLine{std::string(fields[0]), std::string(fields[3]), std::string(fields[5]),
+                        std::string(trim(fields[6]))};
   }
   return std::nullopt;
 }
@@ -102,8 +102,8 @@ void set_mail(Environment& environment, const Settings& settings) {
 void set_variables(Environment& environment, const RootDir& root, const Settings& settings,
                    const LoginIdentity& identity) {
   const std::string database = root.read_file("/etc/passwd").value_or("");
-  const std::optional<Account> inside = find_account(database, identity.inside);
-  const std::optional<Account> outside = find_account(database, identity.outside);
+  const std::optional<PasswdLine> inside = find_account(database, identity.inside);
+  const std::optional<PasswdLine> outside = find_account(database, identity.outside);
   set_absent(environment, "TERM", "dumb");
   if (inside) {
     set_absent(environment, "HOME", inside->home);

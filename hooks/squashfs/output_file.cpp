@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/sys/directory.hpp"
 #include "common/sys/fd_path.hpp"
 #include "common/sys/file.hpp"
 
@@ -81,12 +82,11 @@ void remove_if_dead(int directory, const char* name, std::optional<time_t> writt
 void for_each_part(int directory, const std::function<void(const char*)>& part) {
   UniqueFd again(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!again) return;
-  DIR* stream = fdopendir(again.get());
-  if (stream == nullptr) return;
+  const DirStream stream(fdopendir(again.get()));
+  if (!stream) return;
   (void)again.release();
-  while (const dirent* entry = readdir(stream))
+  while (const dirent* entry = readdir(stream.get()))
     if (is_part(entry->d_name)) part(entry->d_name);
-  closedir(stream);
 }
 
 void remove_dead_parts(int directory, std::optional<time_t> written_before) {

@@ -29,7 +29,6 @@ constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kOthers = 077;
 constexpr uint64_t kRecordVersion = 2;
 constexpr size_t kMaxRecordBytes = size_t{1} << 20U;
-constexpr std::string_view kImageEnding = ".sqsh";
 constexpr const char* kPinEnding = ".pin";
 constexpr const char* kContentEnding = ".sha256";
 constexpr int64_t kForgotten = 3600;  // seconds; an image gets its name right after its record

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@
 #include "hooks/squashfs/output_file.hpp"
 
 namespace situla {
+
+/// What the name of an image's file ends in, behind ImageKey::name().
+inline constexpr std::string_view kImageEnding = ".sqsh";
 
 /// How an origin is written in the name of a file: 32 hexadecimal digits. What is imported by one origin is never given
 /// to somebody who asks by another one.

@@ -28,7 +28,7 @@ constexpr size_t kPiece = size_t{1} << 20U;         // it gives way between two
 constexpr uint64_t kStretch = uint64_t{16} << 20U;  // no more waits for the disk at a time
 constexpr std::chrono::milliseconds kLook{500};     // whether another one still copies
 constexpr mode_t kPartMode = 0600, kCopyMode = 0400;
-constexpr std::string_view kImageEnding = ".sqsh", kPartEnding = ".part";
+constexpr std::string_view kPartEnding = ".part";
 
 std::optional<struct stat> status_of(int fd) {
   struct stat status {};

@@ -33,14 +33,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr mode_t kIncomingMode = 0755;
 constexpr int kMostMounts = 64;
-constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 Result<UniqueFd> open_incoming(const SiteConfig& config) {
   const std::string path = incoming_directory(config.store_path);
   TRY_ASSIGN(UniqueFd directory, open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   struct stat status {};
   if (fstat(directory.get(), &status) != 0) return fail_errno(errno, "look at " + path);
-  if (status.st_uid != 0 || (status.st_mode & kOthersMayWrite) != 0)
+  if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return fail(ErrorKind::denied, path + ": others than root may write to it");
   return directory;
 }

@@ -65,7 +65,7 @@ class Context:
         self.running = set()  # processes that outlive an exception: labs, and what goes on beside them
         self.pools, self.begun = {}, {}
         # Of each preset's directory: what is built idly holds back nothing but itself.
-        self.building = {preset: threading.RLock() for preset in ("release", "debug", "asan", "fuzz", "clang", "assertions")}
+        self.building = {preset: threading.RLock() for preset in ("release", "debug", "tidy", "asan", "fuzz", "clang", "assertions")}
 
     def configure(self, preset):
         with self.building[preset]:

@@ -1,6 +1,5 @@
 #include "common/sys/mount/take_tree.hpp"
 
-#include <memory>
 #include <utility>
 
 #include <dirent.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/sys/directory.hpp"
 #include "common/sys/file.hpp"
 #include "common/sys/mount_table.hpp"
 
@@ -17,11 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr mode_t kTakenMode = 0700, kAllModeBits = 07777;
-
-struct CloseDir {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-using DirStream = std::unique_ptr<DIR, CloseDir>;
 
 /// Directories in directories are moved up first: however deep they are, two are open.
 class TreeTaker {

@@ -17,7 +17,7 @@
 namespace situla {
 namespace {
 
-constexpr std::chrono::milliseconds kNow{0};
+constexpr std::chrono::milliseconds kWithoutWaiting{0};
 
 struct Written {
   std::string name;
@@ -47,7 +47,7 @@ void keep_latest(int directory, const std::string& path) {
 /// A step may run for days, and its record stays as it was when it began.
 bool is_being_written(int directory, const std::string& name) {
   auto file = open_file_at(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  return file && !FileLock::acquire(std::move(*file), FileLock::Kind::shared, kNow, name);
+  return file && !FileLock::acquire(std::move(*file), FileLock::Kind::shared, kWithoutWaiting, name);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ Result<void> RecordFile::write(std::string_view bytes) {
   TRY_ASSIGN(UniqueFd file, open_file_at(directory.get(), temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0400));
   const auto fill = [&]() -> Result<void> {
     // Before its user can lock it.
-    TRY_ASSIGN(FileLock lock, FileLock::acquire(std::move(file), FileLock::Kind::exclusive, kNow, path));
+    TRY_ASSIGN(FileLock lock, FileLock::acquire(std::move(file), FileLock::Kind::exclusive, kWithoutWaiting, path));
     TRY(let_user_read(lock.fd(), user_));
     TRY(write_all(lock.fd(), bytes));
     if (renameat(directory.get(), temporary.c_str(), directory.get(), name_.c_str()) != 0)
