@@ -94,6 +94,8 @@ function(situla_compile target)
     # g++ tidies its memory up from 128 MiB on; until it has 1 GB (kB here) that is a tenth of its time for nothing.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>)
   endif()
+  # clang tries to compute every object while it compiles, std::string(4 << 20, 'x') for two seconds; no constant here takes as many steps.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fconstexpr-steps=20000>)
   if(SITULA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
@@ -121,12 +123,9 @@ function(situla_build_quickly target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# situla_read_headers_once(library [option...]): what nearly every source reads first comes from a precompiled header, one for all that are
-# compiled with the same options besides.
-function(situla_read_headers_once library)
-  if(NOT SITULA_UNITY)
-    return()
-  endif()
+# situla_precompiled_headers(option...): what nearly every source reads first, precompiled for all that are compiled with the same options
+# besides; sets `headers` to the target and `options` to what its users are compiled with.
+function(situla_precompiled_headers)
   # g++ 12 finds these in std::string itself (GCC PR 105651), and does not know a precompiled header for a system's.
   set(options $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread> ${ARGN})
   string(MAKE_C_IDENTIFIER "situla_headers${ARGN}" headers)
@@ -140,8 +139,17 @@ function(situla_read_headers_once library)
     target_precompile_headers(${headers} PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional>
       <set> <string> <string_view> <tuple> <unordered_map> <vector> <tl/expected.hpp> <fcntl.h> <sys/stat.h> <unistd.h>)
   endif()
-  target_compile_options(${library} PRIVATE "${options}")
-  target_precompile_headers(${library} REUSE_FROM ${headers})
+  set(headers ${headers} PARENT_SCOPE)
+  set(options "${options}" PARENT_SCOPE)
+endfunction()
+
+# situla_read_headers_once(library [option...]): it takes them from there.
+function(situla_read_headers_once library)
+  if(SITULA_UNITY)
+    situla_precompiled_headers(${ARGN})
+    target_compile_options(${library} PRIVATE "${options}")
+    target_precompile_headers(${library} REUSE_FROM ${headers})
+  endif()
 endfunction()
 
 # situla_library(name [EVERY_BYTE | EVERY_FILE] SOURCES a.cpp ... ALONE b.cpp ... DEPENDS situla_base ... PRIVATE_DEPENDS PkgConfig::X ...): one unit
