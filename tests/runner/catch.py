@@ -79,7 +79,7 @@ def begin_catch(context, preset, labels, idly=None):
     only those for which time is nothing (UNTIMED), and for as long as it returns true with what processor time others leave."""
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     # Sanitizers are for the test programs only; a plugin under a sanitizer could not be loaded by Slurm.
-    context.build(preset, {name for name, *_ in programs} if preset in ("asan", "assertions") else None, idly is not None)
+    context.build(preset, {name for name, *_ in programs} if preset == "asan" else None, idly is not None)
     # Only now CTest knows where the programs are.
     programs = [(*program, label) for label in labels for program in catch_programs(context, preset, label)]
     programs.sort(key=lambda program: -float(program[2].get("COST", 0)))  # those that take long first, so that none is alone at the end
