@@ -1,11 +1,14 @@
 #include "hooks/cli/report/manual.hpp"
 
+#include <string_view>
 #include <vector>
 
 #include "common/base/text.hpp"
 
 namespace situla::cli {
 namespace {
+
+using namespace std::string_view_literals;
 
 constexpr std::string_view kManual =
 #include "hooks/cli/errors_manual.inc"
