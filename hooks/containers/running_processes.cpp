@@ -129,16 +129,22 @@ std::optional<uint64_t> namespace_number(int process, const char* name) {
   return id->second;
 }
 
+std::optional<uint32_t> job_after(std::string_view prefix, std::string_view text) {
+  const auto number = text.starts_with(prefix) ? parse_unsigned(text.substr(prefix.size())) : std::nullopt;
+  if (!number || *number > UINT32_MAX) return std::nullopt;
+  return static_cast<uint32_t>(*number);
+}
+
 /// Slurm's cgroups of a job are called "job_12"; without them (proctrack/linuxproc), and where they have a SLUID (Slurm
-/// 26.05, version 2), a job cannot be told.
+/// 26.05, version 2), the variables tell that a task was given.
 std::optional<uint32_t> job_of(int process) {
-  constexpr std::string_view kPrefix = "job_";
   const std::string cgroups = read_process_file(process, "cgroup");
   for (const CgroupLine& line : cgroup_lines(cgroups))
-    for (const std::string_view piece : split_nonempty(line.path, '/')) {
-      const auto number = piece.starts_with(kPrefix) ? parse_unsigned(piece.substr(kPrefix.size())) : std::nullopt;
-      if (number && *number <= UINT32_MAX) return static_cast<uint32_t>(*number);
-    }
+    for (const std::string_view piece : split_nonempty(line.path, '/'))
+      if (const auto job = job_after("job_", piece)) return job;
+  const std::string variables = read_process_file(process, "environ");
+  for (const std::string_view variable : split_nonempty(variables, '\0'))
+    if (const auto job = job_after("SLURM_JOB_ID=", variable)) return job;
   return std::nullopt;
 }
 

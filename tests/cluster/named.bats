@@ -331,7 +331,7 @@ environment_of() { grep -v -E '^(SLURM|SRUN|SBATCH|PMI|PMIX|SPANK|SITULA|PYXIS|P
   make x
   run_it x
   run_and_show enroot remove -f pyxis_x
-  grep -Eq '^\[WARN\] pyxis_x is in use: process [0-9]+ \([^)]*\)( of job [0-9]+)? \[container-in-use\]$' <<<"$output"
+  grep -Eq '^\[WARN\] pyxis_x is in use: process [0-9]+ \([^)]*\) of job [0-9]+ \[container-in-use\]$' <<<"$output"
   stop_it
   enroot remove -f pyxis_x 2>/dev/null || true
   refused 'does not exist' --container-name=x
