@@ -136,7 +136,7 @@ std::optional<uint32_t> job_after(std::string_view prefix, std::string_view text
 }
 
 /// Slurm's cgroups of a job are called "job_12"; without them (proctrack/linuxproc), and where they have a SLUID (Slurm
-/// 26.05, version 2), the variables tell that a task was given.
+/// 26.05, version 2), its variables tell, which Slurm set for the task. For messages: its user may have set others.
 std::optional<uint32_t> job_of(int process) {
   const std::string cgroups = read_process_file(process, "cgroup");
   for (const CgroupLine& line : cgroup_lines(cgroups))

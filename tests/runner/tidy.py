@@ -79,7 +79,8 @@ def by_preset(context, preset):
 
 def all_units(context):
     """Each file by itself where the slow path-sensitive checks look, too: in the code that root runs, everywhere where skips are forbidden.
-    The others as they are compiled, eight at a time: what clang-tidy takes for one is headers, by far."""
+    The others as they are compiled, eight at a time: what clang-tidy takes for one is headers, by far. Unused using declarations are found
+    in files by themselves only."""
     alone = by_preset(context, "debug")
     if FORBID_SKIPS:
         return list(alone)
@@ -99,7 +100,8 @@ class Tidy:
         units = all_units(context)
         if not units:
             raise BuildError(f"clang-tidy: {BUILD}/debug/compile_commands.json has no file of the project")
-        log = subprocess.run(["git", "log", "--name-only", "--format="], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
+        log = "".join(subprocess.run(["git", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
+                      for words in (["diff", "--name-only", "HEAD"], ["log", "--name-only", "--format="]))
         age = {name: number for number, name in reversed(list(enumerate(log.split())))}
         passed = Passed()
         self.entries = {unit: passed.entry(unit.names, [unit.command, unit.checks]) for unit in units}
